@@ -37,7 +37,14 @@ from benchkit.rank.devices import (
     set_up_torch,
     torch_settings,
 )
-from benchkit.rank.run_cases import Stopwatch, ignore, of_several_cases, require_sound, run_cases
+from benchkit.rank.run_cases import (
+    RankRun,
+    Stopwatch,
+    ignore,
+    of_several_cases,
+    require_sound,
+    run_cases,
+)
 from benchkit.record.record import Measured, RankUse, SlowdownReport
 from benchkit.streams import protect_streams
 from launch.agents.group import Offset
@@ -180,8 +187,9 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     rank = describe_rank(assignment, kept, prober)
     stopwatch.enter("build")
     cases = build_cases(assignment, rank)
+    run = RankRun(config, clock, group, controller, watch, stopwatch)
     with marked_by(clock.region), flushed_profiler(device.type):
-        reports = run_cases(cases, config, clock, group, stopwatch, controller, watch)
+        reports = run_cases(run, cases)
     warnings |= dict.fromkeys(of_several_cases(config, reports))
     if config.profile is True and assignment.only is None:
         stopwatch.enter("profile")

@@ -12,7 +12,7 @@ from benchkit.api.keys import COLD, GRAPH, MeasureConfig, RunConfig
 from benchkit.api.memory import free_unused
 from benchkit.errors import InvalidResult, oom_reason
 from benchkit.measure.clocks import Clock, HostClock
-from benchkit.measure.sampler import Sampler
+from benchkit.measure.sampler import Hooks, Sampler
 from benchkit.measure.timer import Measurement, measure
 from benchkit.rank.around_samples import ThrottleController, as_timed, capture, hooks_of
 from benchkit.rank.backends import ControlGroup, Finding
@@ -55,177 +55,162 @@ class Stopwatch:
 
 
 @dataclass
-class Verdicts:
-    """The status of each case of a job so far, alike on all ranks, and the first rank's reason.
+class RankRun:
+    """What this rank measures the cases of a point with."""
+
+    config: RunConfig
+    clock: Clock
+    group: ControlGroup
+    controller: ThrottleController
+    watch: GpuWatch
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+
+
+@dataclass
+class CaseRun:
+    """One case on its way to the record.
 
     Attributes:
-        cases: of the job.
-        group: the ranks.
-        tell: takes what is done now, in words.
-        statuses: by case.
-        findings: by case; why its status is not ok.
+        number: its place among the cases of the job, such as "3 of 12".
+        status: so far, alike on all ranks.
+        finding: why it is not ok, and the first rank that says so.
+        measurement: None where it was not timed.
+        unchecked: what its timed calls computed without a check; "" if nothing.
     """
 
-    cases: Sequence[Case]
-    group: ControlGroup
-    tell: Callable[[str], None] = ignore
-    statuses: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    case: Case
+    number: str = ""
+    status: str = "ok"
+    finding: Finding = field(default_factory=Finding)
+    measurement: Measurement | None = None
+    unchecked: str = ""
 
-    def __post_init__(self) -> None:
-        self.statuses = ["ok"] * len(self.cases)
-        self.findings = [Finding()] * len(self.cases)
-
-    def passing(self) -> list[int]:
-        """Return the positions of the cases that are ok so far."""
-        return [index for index, status in enumerate(self.statuses) if status == "ok"]
-
-    def of(self, index: int) -> tuple[str, Finding]:
-        """Return the status of a case, and why it is not ok."""
-        return self.statuses[index], self.findings[index]
-
-    def note(self, status: str, reason_of: Callable[[Case], str]) -> None:
-        """Give a status to the cases for which any rank has a reason, of those that are ok.
-
-        All ranks call this together. A case that finds too little memory on the only rank is out
-        of memory; of several ranks, others may wait for this one, so there it ends the job.
-        """
-        indices = self.passing()
-        shortages: dict[int, str] = {}
-        reasons = []
-        for index in indices:
-            try:
-                reasons.append(reason_of(self.cases[index]))
-                continue
-            except Exception as error:
-                shortages[index] = oom_reason(error)
-                if self.group.world_size > 1 or not shortages[index]:
-                    raise
-            free_unused()  # now, because the exception held the case's tensors
-            reasons.append("")
-        for index, finding in zip(indices, self.group.first_reason(reasons), strict=True):
-            if finding.reason:
-                self.statuses[index], self.findings[index] = status, finding
-        for index, shortage in shortages.items():
-            self.note_oom(index, shortage)
-
-    def note_oom(self, index: int, reason: str) -> None:
-        """Mark a case that finds too little memory on the only rank."""
-        self.statuses[index], self.findings[index] = "oom", Finding(reason, 0)
-
-    def note_invalid(self) -> None:
-        """Verify the cases that are ok, on all ranks together, and mark those that are wrong."""
-        self.note("invalid", lambda case: self.reason_of(case, case.call_once))
-
-    def note_timed(self, call_of: Callable[[int], Call]) -> list[str]:
-        """Verify timed calls of the cases that are ok, and mark those that are wrong.
-
-        Args:
-            call_of: returns what makes a call of the case at a position as its samples were taken.
-
-        Returns:
-            Of each case what its timed calls computed without a check; "" if nothing.
-        """
-        used = [0.0] * len(self.cases)
-
-        def reason_of(case: Case) -> str:
-            index = self.cases.index(case)
-            make = call_of(index)
-
-            def call(prepare: Callable[[], object] = noop) -> Any:
-                used[index] = 1.0
-                return make(prepare)
-
-            reason = self.reason_of(case, call)
-            if not used[index]:
-                make()  # A rank with nothing to check: others wait for it at the barrier.
-            return reason
-
-        self.note("invalid", reason_of)
-        used_by_any = map(max, zip(*self.group.exchange(used), strict=True))
-        return [
-            case.unchecked if checked else "all: the check makes no timed call"
-            for case, checked in zip(self.cases, used_by_any, strict=True)
-        ]
-
-    def reason_of(self, case: Case, call: Call) -> str:
-        """Return why a case is wrong, by a call that it checks; "" if it is right."""
-        number = 1 + self.cases.index(case)
-        self.tell(f"verifying case {number} of {len(self.cases)}")
-        try:
-            case.verify(call)
-        except InvalidResult as error:
-            return str(error) or "a wrong result"
-        return ""
+    def find(self, status: str, finding: Finding) -> None:
+        self.status, self.finding = status, finding
 
 
-def run_cases(
-    cases: list[Case],
-    config: RunConfig,
-    clock: Clock,
-    group: ControlGroup,
-    stopwatch: Stopwatch,
-    controller: ThrottleController,
-    watch: GpuWatch,
-) -> list[CaseRecord]:
-    """Verify, times and verify timed calls; return the cases as the record stores them.
+def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
+    """Verify, time and verify again; return the cases as the record stores them.
 
-    A case that any rank skips or finds wrong is not timed. Where first calls are timed, cases are
-    verified only afterwards, since verifying would make their first calls.
+    All ranks call this together. A case that any rank skips or finds wrong is not timed. Where
+    first calls are timed, cases are verified only afterwards, since verifying would make their
+    first calls.
     """
-    stopwatch.enter("verify")
-    verdicts = verified(cases, config, group, controller, stopwatch)
-    timed = verdicts.passing()
-    stopwatch.enter("measure", bound(len(timed), config.measure))
-    hooks = hooks_of(config, controller, group.world_size, watch.turn_to)
-    running = as_timed([cases[index] for index in timed], config)
+    config, controller = run.config, run.controller
+    hooks = hooks_of(config, controller, run.group.world_size, run.watch.turn_to)
+    all_cases = [CaseRun(case, f"{i} of {len(cases)}") for i, case in enumerate(cases, start=1)]
+    run.stopwatch.enter("verify")
+    note(run.group, all_cases, "unavailable", lambda each: each.case.unavailable)
+    note(
+        run.group,
+        all_cases,
+        "skipped",
+        lambda each: each.case.skip or stays_slowed(each.case, controller),
+    )
+    if config.measure.mode != COLD:
+        verify(run, all_cases)
+    if config.measure.mode == GRAPH:
+        note(run.group, all_cases, "unavailable", lambda each: capture(each.case, config))
+        verify(run, all_cases)  # what the replays compute
+
+    timed = [each for each in all_cases if each.status == "ok"]
+    run.stopwatch.enter("measure", bound(len(timed), config.measure))
+    time_cases(run, timed, hooks)
+
+    run.stopwatch.enter("verify_again")
+    verify_timed(run, all_cases, Sampler(run.clock, run.group.barrier, hooks))
+    return [case_record(each, cases, run.clock) for each in all_cases]
+
+
+def time_cases(run: RankRun, timed: Sequence[CaseRun], hooks: Hooks) -> None:
+    """Time cases in interleaved blocks, with what is seen of the GPUs meanwhile."""
+    running = as_timed([each.case for each in timed], run.config)
     measurements = measure(
         running,
-        config.measure,
-        clock=clock,
-        barrier=group.barrier,
-        exchange=group.exchange,
-        seed=config.seed,
+        run.config.measure,
+        clock=run.clock,
+        barrier=run.group.barrier,
+        exchange=run.group.exchange,
+        seed=run.config.seed,
         hooks=hooks,
     )
-    controller.release()
-    for measurement, state in zip(measurements, watch.end(running, group.exchange), strict=True):
+    run.controller.release()
+    states = run.watch.end(running, run.group.exchange)
+    for each, measurement, state in zip(timed, measurements, states, strict=True):
         measurement.disturbance |= state
-    measured = dict(zip(timed, measurements, strict=True))
-    for index, measurement in measured.items():
+        each.measurement = measurement
         if measurement.oom_reason:
-            verdicts.note_oom(index, measurement.oom_reason)
-    stopwatch.enter("verify_again")
-    sampler = Sampler(clock, group.barrier, hooks)
-    unchecked = verdicts.note_timed(
-        lambda index: partial(
-            sampler.check, cases[index], measured[index].calls_per_sample, measured[index].lead_s
-        )
-    )
-    return [
-        case_record(case, cases, *verdicts.of(index), measured.get(index), clock, unchecked[index])
-        for index, case in enumerate(cases)
-    ]
+            each.find("oom", Finding(measurement.oom_reason, 0))
 
 
-def verified(
-    cases: list[Case],
-    config: RunConfig,
+def note(
     group: ControlGroup,
-    controller: ThrottleController,
-    stopwatch: Stopwatch,
-) -> Verdicts:
-    """Return what is known of the cases before they are timed."""
-    verdicts = Verdicts(cases, group, stopwatch.tell)
-    verdicts.note("unavailable", lambda case: case.unavailable)
-    verdicts.note("skipped", lambda case: case.skip or stays_slowed(case, controller))
-    if config.measure.mode == COLD:
-        return verdicts
-    verdicts.note_invalid()
-    if config.measure.mode == GRAPH:
-        verdicts.note("unavailable", lambda case: capture(case, config))
-        verdicts.note_invalid()  # what the replays compute
-    return verdicts
+    all_cases: Sequence[CaseRun],
+    status: str,
+    reason_of: Callable[[CaseRun], str],
+) -> None:
+    """Give a status to the cases that are ok and for which any rank has a reason.
+
+    A case that finds too little memory on the only rank is out of memory; of several ranks, others
+    may wait for this one, so there it ends the job.
+    """
+    sound = [each for each in all_cases if each.status == "ok"]
+    reasons = []
+    for each in sound:
+        reason = ""
+        try:
+            reason = reason_of(each)
+        except Exception as error:
+            shortage = oom_reason(error)
+            if group.world_size > 1 or not shortage:
+                raise
+            each.find("oom", Finding(shortage, 0))
+        if each.status == "oom":
+            free_unused()  # only here, because the exception held the case's tensors
+        reasons.append(reason)
+    for each, finding in zip(sound, group.first_reason(reasons), strict=True):
+        if finding.reason:
+            each.find(status, finding)
+
+
+def verify(run: RankRun, all_cases: Sequence[CaseRun]) -> None:
+    """Verify the cases that are ok, by a call that no sample times."""
+    note(run.group, all_cases, "invalid", lambda each: wrong(run, each, each.case.call_once))
+
+
+def verify_timed(run: RankRun, all_cases: Sequence[CaseRun], sampler: Sampler) -> None:
+    """Verify the cases that are ok by calls made as their samples were; note what is unchecked."""
+    checked: set[str] = set()
+
+    def reason_of(each: CaseRun) -> str:
+        measurement = each.measurement
+        assert measurement  # a case that is ok was timed
+        make = partial(sampler.check, each.case, measurement.calls_per_sample, measurement.lead_s)
+
+        def call(prepare: Callable[[], object] = noop) -> Any:
+            checked.add(each.number)
+            return make(prepare)
+
+        reason = wrong(run, each, call)
+        if each.number not in checked:
+            make()  # A rank with nothing to check: others wait for it at the barrier.
+        return reason
+
+    note(run.group, all_cases, "invalid", reason_of)
+    rows = run.group.exchange([float(each.number in checked) for each in all_cases])
+    for each, by_rank in zip(all_cases, zip(*rows, strict=True), strict=True):
+        none = "all: the check makes no timed call"
+        each.unchecked = each.case.unchecked if any(by_rank) else none
+
+
+def wrong(run: RankRun, each: CaseRun, call: Call) -> str:
+    """Return why a case is wrong, by a call that it checks; "" if it is right."""
+    run.stopwatch.tell(f"verifying case {each.number}")
+    try:
+        each.case.verify(call)
+    except InvalidResult as error:
+        return str(error) or "a wrong result"
+    return ""
 
 
 def bound(num_cases: int, limits: MeasureConfig) -> str:
@@ -246,28 +231,14 @@ def stays_slowed(case: Case, controller: ThrottleController) -> str:
     return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
 
 
-def case_record(
-    case: Case,
-    cases: Sequence[Case],
-    status: str,
-    finding: Finding,
-    measurement: Measurement | None,
-    clock: Clock,
-    unchecked: str = "",
-) -> CaseRecord:
-    """Return one case as the record stores it.
-
-    Args:
-        cases: all cases of the job; references are stored as positions among them.
-        finding: why it is not ok, and the rank that says so.
-        measurement: its samples; None, or without them, if it was not timed.
-        unchecked: what its timed calls computed without a check; "" if nothing.
-    """
+def case_record(each: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecord:
+    """Return one case as the record stores it; references become positions among all cases."""
+    case, measurement = each.case, each.measurement
     described = CaseRecord(
         labels=dict(case.labels),
-        status=status,
-        reason=finding.reason,
-        rank=finding.rank,
+        status=each.status,
+        reason=each.finding.reason,
+        rank=each.finding.rank,
         **asdict(case.work),
         baseline=position_of(case.baseline, cases),
         is_component=case.is_component,
@@ -281,7 +252,7 @@ def case_record(
     )
     if measurement is None or measurement.oom_reason:
         return described
-    return replace(with_samples(described, case, measurement, clock), unchecked=unchecked)
+    return replace(with_samples(described, case, measurement, clock), unchecked=each.unchecked)
 
 
 def with_samples(

@@ -24,4 +24,4 @@ def reports_of(cases, watch=None, **measure):
     """The cases as the record has them, verified and measured on the host's clock."""
     config = configs.config(measure=fakes.plan(**measure))
     watch = watch or rank.GpuWatch(rank.Devices([]))
-    return rank.run_cases.run_cases(cases, config, HostClock(), group(), rank.Stopwatch(), UNSLOWED, watch)
+    return rank.run_cases.run_cases(rank.RankRun(config, HostClock(), group(), UNSLOWED, watch), cases)

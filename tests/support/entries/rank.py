@@ -23,10 +23,12 @@ from benchkit.rank.devices import GpuWatch as GpuWatch
 from benchkit.rank.devices import Seen as Seen
 from benchkit.rank.devices import gpu_warnings as gpu_warnings
 from benchkit.rank.devices import set_up_torch as set_up_torch
+from benchkit.rank.run_cases import CaseRun as CaseRun
+from benchkit.rank.run_cases import RankRun as RankRun
 from benchkit.rank.run_cases import Stopwatch as Stopwatch
-from benchkit.rank.run_cases import Verdicts as Verdicts
 from benchkit.rank.run_cases import case_record as case_record
 from benchkit.rank.run_cases import of_several_cases as of_several_cases
 from benchkit.rank.run_cases import require_references as require_references
 from benchkit.rank.run_cases import require_sound as require_sound
 from benchkit.rank.run_cases import stays_slowed as stays_slowed
+from benchkit.rank.run_cases import verify as verify

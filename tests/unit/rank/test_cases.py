@@ -76,12 +76,13 @@ def test_timed_case_is_rounded_to_nanoseconds():
         warmup_s=odd_s, samples_s=odd_s, start_offsets_s=odd_s, regions_s={"wait": odd_s}, **alike
     )
     case = Case(labels={"a": 1}, work=Work(payload_bytes=8), details=lambda: {"tokens": [4]}, ranks=1, estimator="any")
-    record = rank.case_record(case, [case], "ok", rank.Finding(), measurement, HostClock())
+    each = rank.CaseRun(case, measurement=measurement)
+    record = rank.case_record(each, [case], HostClock())
     assert record == CaseRecord(
         labels={"a": 1}, status="ok", payload_bytes=8, details={"tokens": [4]}, ranks=1, estimator="any",
         warmup_s=rounded_s, samples_s=rounded_s, start_offsets_s=rounded_s, regions_s={"wait": rounded_s}, **alike,
     )  # fmt: skip
-    other = rank.case_record(case, [case], "ok", rank.Finding(), measurement, fakes.FakeClock(lambda: 0.0))
+    other = rank.case_record(each, [case], fakes.FakeClock(lambda: 0.0))
     assert other == replace(record, start_offsets_s=None)
 
 
@@ -203,12 +204,17 @@ def test_memory_is_freed_after_oom_in_step(emptied):
     assert left == [[None]]
 
 
+def verified(cases, group):
+    all_cases = [rank.CaseRun(case) for case in cases]
+    rank.verify(rank.RankRun(configs.config(), HostClock(), group, UNSLOWED, None), all_cases)
+    return all_cases
+
+
 def test_memory_is_freed_after_oom_in_check(emptied):
     too_large, left = emptied
-    verdicts = rank.Verdicts([Case(), Case(verify=too_large), Case(verify=wrong)], group())
-    verdicts.note_invalid()
-    assert verdicts.statuses == ["ok", "oom", "invalid"]
-    assert [finding.reason for finding in verdicts.findings] == ["", OOM, "element 3"]
+    cases = verified([Case(), Case(verify=too_large), Case(verify=wrong)], group())
+    assert [each.status for each in cases] == ["ok", "oom", "invalid"]
+    assert [each.finding.reason for each in cases] == ["", OOM, "element 3"]
     assert left == [[None]]
 
 
@@ -216,7 +222,7 @@ def test_several_ranks_raise_oom(emptied):
     too_large, left = emptied
     assert rank.hooks_of(configs.config(), UNSLOWED, 2).after_oom is None
     with pytest.raises(torch.OutOfMemoryError):
-        rank.Verdicts([Case(verify=too_large)], group(world_size=2, first_reason=None)).note_invalid()
+        verified([Case(verify=too_large)], group(world_size=2, first_reason=None))
     assert left == []
 
 
