@@ -49,6 +49,9 @@ def test_record_is_complete(sweep):
     assert set(record["phases_s"]) == {
         "wait_for_host", "spawn", "init", "build", "verify", "measure", "verify_again", "exit", "total"
     }  # fmt: skip
+    lengths = {name: length for name, length in record["phases_s"].items() if name not in ("wait_for_host", "total")}
+    assert min(lengths.values()) >= 0
+    assert sum(lengths.values()) <= record["phases_s"]["total"]  # no phase is counted twice
     assert record["config"]["measure"]["max_iterations"] == 20
     assert record["overrides"][0] == "+suite=allreduce"
     assert [device["device"] for device in record["rank_devices"]] == ["cpu"] * 3

@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.cli import ROOT, Cli
 from tests.support.entries.report import draw
@@ -16,9 +17,12 @@ from tests.support.records import make_record, tabulate_records, write_all
 pytestmark = pytest.mark.slow
 
 
-def snippet(language: str) -> str:
+RECIPES = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def snippet(language: str, indent: str = "   ") -> str:
     """The first block of a language in CONTRIBUTING.md."""
-    found = re.search(rf"   ```{language}\n(.*?)   ```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    found = re.search(rf"^{indent}```{language}\n(.*?)^{indent}```", RECIPES, re.DOTALL | re.MULTILINE)
     assert found
     return textwrap.dedent(found[1])
 
@@ -69,9 +73,8 @@ def test_foreign_suite_has_table_plot_resolver_title_and_key(cli: Cli):
 
 
 def test_recipe_table_and_plot_are_made():
-    text = (ROOT / "CONTRIBUTING.md").read_text()
     recipe: dict[str, Any] = {}
-    for code in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    for code in re.findall(r"^```python\n(.*?)^```", RECIPES, re.DOTALL | re.MULTILINE):
         exec(code, recipe)
     rows = tabulate_records([make_record(size, suite="broadcast") for size in (1, 10)])
     [(name, table)] = recipe["write"](rows).items()
@@ -84,9 +87,34 @@ def test_recipe_table_and_plot_are_made():
     assert [recipe["write"](others), recipe["show"](others, None)] == [{}, {}]
 
 
+def test_recipe_hardware_is_one_file(cli: Cli):
+    (cli.folder / "conf" / "hardware").mkdir(parents=True)
+    (cli.folder / "conf" / "hardware" / "b200.yaml").write_text(snippet("yaml", indent=""))
+    cli.config = cli.folder / "conf"
+    done = cli("+suite=allreduce", "hardware=b200", "--cfg", "job", "--package", "hardware")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = yaml.safe_load(done.stdout)
+    assert (found["device"], found["peak_tflop_per_s"]["B200"]["bfloat16"]) == ("cuda", 2250)
+    assert "H200" in found["peak_tflop_per_s"]  # the data sheets of cuda stay
+
+
+def test_recipe_launcher_is_one_row(tmp_path):
+    """A copy of the package has the row; its agents join where they would have refused to measure alone."""
+    [row] = re.findall(r"^```\n(    \"ours\".*?)```", RECIPES, re.DOTALL | re.MULTILINE)
+    shutil.copytree(ROOT / "launch", tmp_path / "launch")
+    topology = tmp_path / "launch" / "topology.py"
+    topology.write_text(topology.read_text().replace("LAUNCHERS = {\n", f"LAUNCHERS = {{\n{row}", 1))
+    program = "from launch.topology import require_launcher; print(require_launcher())"
+    given = {"OURS_RANK": "1", "OURS_SIZE": "4", "OURS_JOB": "7", "OURS_LOCAL_SIZE": "2", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=given, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "LaunchContext(by='ours', index=1, count=4, job='7', local=False)"
+
+
 def test_recipe_column_is_one_row(tmp_path):
     """A copy of the package has the row; its table has the column, with type and values."""
-    [row] = re.findall(r"^```\n(.*twice_s.*\n)```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    [row] = re.findall(r"^```\n(.*twice_s.*\n)```", RECIPES, re.MULTILINE)
     shutil.copytree(ROOT / "analysis", tmp_path / "analysis")
     columns = tmp_path / "analysis" / "records" / "columns.py"
     columns.write_text(columns.read_text().replace("\nTIMES = (\n", f"\nTIMES = (\n    {row}", 1))

@@ -13,7 +13,12 @@ from tests.support.entries.rank import devices
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FILE = re.compile(r"(?<![\w/.-])((?:benchkit|launch|analysis|tests|conf|hydra_plugins)/[a-z0-9_/]+\.(?:py|yaml|txt))")
 TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
-TO_BE_MADE = {"benchkit/suites/broadcast/suite.py", "conf/suite/broadcast.yaml", "conf/suite/kernel.yaml"}
+TO_BE_MADE = {
+    "benchkit/suites/broadcast/suite.py",
+    "conf/hardware/b200.yaml",
+    "conf/suite/broadcast.yaml",
+    "conf/suite/kernel.yaml",
+}
 """By the recipes of CONTRIBUTING.md and docs/ci.md."""
 
 
