@@ -7,7 +7,7 @@ all-reduce leaves. Sizes, dtypes, operations and repetitions vary. Each line is 
 - again: the same on the unchanged folder.
 - report: all that `python -m analysis FOLDER` does, on the unchanged folder.
 
-python -m perf.analysis_scaling [--records 100 1000 10000] [--files]
+python -m perf.analysis_scaling [--records 100 1000 10000] [--seeds] [--files] [--beside CHECKOUT]
 """
 
 import argparse
@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from tests.support.cli import ROOT
 from tests.support.records import make_record
 
 SAMPLES, RANKS, REPETITIONS, SIZES = 200, (4, 8, 12), 5, 10
@@ -31,9 +32,12 @@ TIMINGS = {"latency": (1, "last_arrival_to_last_exit"), "back_to_back": (32, "sl
 DTYPES, OPERATIONS = ("float32", "float64", "bfloat16", "float16"), ("sum", "avg", "min", "max")
 
 
-def points(count: int) -> Iterator[dict[str, Any]]:
+def points(count: int, own_seeds: bool) -> Iterator[dict[str, Any]]:
     """What is measured: of few points the sizes and the ranks first, of many also dtypes, operations and seeds."""
     for number in range(count):
+        if own_seeds:
+            yield {"data_size": 1.0, "world_size": 8, "repetition": 0, "seed": number}
+            continue
         line, repetition = divmod(number // SIZES, REPETITIONS)
         line, rank = divmod(line, len(RANKS))
         line, dtype = divmod(line, len(DTYPES))
@@ -78,11 +82,11 @@ def samples(typical_s: float, ranks: int, random: np.random.Generator) -> dict[s
     }  # fmt: skip
 
 
-def write_records(folder: Path, count: int) -> float:
+def write_records(folder: Path, count: int, own_seeds: bool) -> float:
     """A sweep's folder; returns the mean size of a record in bytes."""
     random, num_bytes = np.random.default_rng(0), 0
     (folder / "multirun.yaml").touch()
-    for number, point in enumerate(points(count)):
+    for number, point in enumerate(points(count, own_seeds)):
         content = msgspec.json.encode(record(number, point, random))
         num_bytes += len(content)
         (folder / str(number)).mkdir()
@@ -139,10 +143,10 @@ def analyse(folder: Path, with_report: bool) -> None:
     print(json.dumps({"stages": stages.taken, "rows": len(table), "idle_mb": idle_mb, "peak_mb": peak_mb()}))
 
 
-def child(folder: Path, *more: str) -> dict[str, Any]:
+def child(checkout: Path, folder: Path, *more: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "perf.analysis_scaling", "--folder", str(folder), *more]
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder.parent / "cache")}
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment)
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder.parent / "cache"), "PYTHONPATH": str(checkout)}
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment, cwd=checkout)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -161,6 +165,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, nargs="+", default=[100, 1000, 10000])
     parser.add_argument("--files", action="store_true", help="also what each file of the report takes")
+    parser.add_argument("--seeds", action="store_true", help="each record has a seed of its own, and all else alike")
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another version, timed in turns")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--report", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -172,9 +178,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "sweep"
             folder.mkdir()
-            size = write_records(folder, count)
+            size = write_records(folder, count, options.seeds)
             for name, more in (("table", ()), ("again", ()), ("report", ("--report",))):
-                found = child(folder, *more)
+                if options.beside:
+                    show(count, f"{name} ({options.beside.name})", child(options.beside, folder, *more))
+                found = child(ROOT, folder, *more)
                 show(count, name, found)
         if options.files:
             print(f"{size / 1e3:.0f} KB per record, {found['rows']} rows, {found['idle_mb']:.0f} MB before reading")
