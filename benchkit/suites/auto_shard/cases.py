@@ -126,12 +126,7 @@ class AutoShard:
         held_bytes: float,
         baseline: Case | None,
     ) -> Case:
-        """Return one case, skipped with the reason where it does not fit in memory.
-
-        Args:
-            plan: by the planner.
-            baseline: the case that it is compared with; None where this case is one.
-        """
+        """Return one case, skipped with the reason where it does not fit in memory."""
         workload = planner.workload
         needed_bytes = held_bytes + plan.elements * self.dtype.itemsize
         checking_bytes = workload.checking_bytes(self.dtype.itemsize)

@@ -26,11 +26,7 @@ MOST_DIMENSIONS = 4
 
 @dataclass
 class Dispatched(Program):
-    """One rank's part of the program.
-
-    Attributes:
-        group: the process group that carries messages of host memory.
-    """
+    """One rank's part of the program; `group` carries messages of host memory."""
 
     group: dist.ProcessGroup | None
 

@@ -44,15 +44,7 @@ MOVES: tuple[Move, ...] = (
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to multiply.
-
-    Attributes:
-        name: how the plan shows it.
-        input: the layout of the input that it needs.
-        weight: the layout of the weight that it needs.
-        product: the layout of the product.
-        outputs: the layouts that the product may then be moved to.
-    """
+    """A way to multiply: the layouts it needs, and those its product may then be moved to."""
 
     name: str
     input: Layout
@@ -93,8 +85,6 @@ class Costs:
     """The costs of operations and messages on each device.
 
     Attributes:
-        devices: the number of devices.
-        itemsize: bytes of an element.
         flop_s: seconds per floating-point operation of a product.
         create_s: seconds per element that is created.
         touch_s: seconds per element of relu.
@@ -130,13 +120,7 @@ def costs_of_one(itemsize: int) -> Costs:
 
 @dataclass(frozen=True)
 class Layer:
-    """One product of a plan.
-
-    Attributes:
-        mode: how it is multiplied.
-        weight_at_rest: the layout of the weight before it is needed.
-        output: the layout of the output.
-    """
+    """One product of a plan; its weight lies in `weight_at_rest` until it is needed."""
 
     mode: Mode
     weight_at_rest: Layout
@@ -154,15 +138,8 @@ class Plan:
     """A way to run a chain, with its predicted seconds.
 
     Attributes:
-        devices: the number of devices.
-        at_start: the layout of the input.
-        layers: the products so far.
         layout: the layout of the output so far.
-        create_s: seconds to create operands.
-        compute_s: seconds to compute.
-        communicate_s: seconds to change layouts.
-        fetch_s: seconds to fetch the result.
-        latency_s: the latency in these seconds.
+        latency_s: the part of all these seconds that is latency.
         busiest_flops: operations of the device with the most work.
         executed_flops: operations of all devices.
         at_rest_elements: elements of all operands on one device.
@@ -190,7 +167,6 @@ class Plan:
 
     @property
     def seconds(self) -> dict[Phase, float]:
-        """The predicted seconds of each phase."""
         times = (self.create_s, self.compute_s, self.communicate_s, self.fetch_s)
         return dict(zip(Phase, times, strict=True))
 
@@ -205,7 +181,6 @@ class Plan:
 
     @property
     def elements(self) -> int:
-        """The most elements that one device has at a time."""
         return self.at_rest_elements + self.passing_elements
 
     def dominated_by(self, other: "Plan") -> bool:
@@ -259,8 +234,6 @@ class Planner:
     """Plans a workload by measured costs.
 
     Attributes:
-        workload: the chain of products.
-        costs: the measured costs on the devices.
         end_to_end: whether creating the operands and fetching the result count, too.
         memory_elements: the elements that fit in the memory of one device.
     """
@@ -341,7 +314,6 @@ class Planner:
         return plan.at_rest_elements + costs.elements(*workload.output, plan.layout)
 
     def creates_whole(self, plan: Plan) -> bool:
-        """Return whether a step creates an operand whole on each device."""
         return self.end_to_end and REPLICATED in plan.at_rest[: self.workload.num_created]
 
     def start(self, layout: Layout) -> Plan:
@@ -373,11 +345,6 @@ class Planner:
         return self.costs.devices if layout == REPLICATED else 1
 
     def after(self, plan: Plan, index: int, layer: Layer) -> Plan:
-        """Return a plan with one more product.
-
-        Args:
-            plan: the plan up to this product.
-        """
         costs, mode, rows = self.costs, layer.mode, self.workload.rows
         inner, outer = self.workload.weights[index]
         moves: list[tuple[Move, int]] = [

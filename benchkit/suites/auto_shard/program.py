@@ -180,12 +180,7 @@ class Program:
     Subclasses define how operands lie, how the chain runs and how a result is fetched.
 
     Attributes:
-        workload: the chain of products.
-        plan: how it is sharded.
-        device: the device of this rank.
-        dtype: of all operands.
         index: which device of the plan this is.
-        seed: determines the operands.
         end_to_end: whether a step creates its operands; otherwise they are there beforehand.
         source: where operands come from.
         held: this rank's parts of the operands that a step does not create.
@@ -263,7 +258,6 @@ class Program:
         return output.cpu()
 
     def shape(self, number: int) -> tuple[int, int]:
-        """Return the shape of a whole operand."""
         if number == 0:
             return self.workload.rows, self.workload.widths[0]
         return self.workload.weights[number - 1]

@@ -29,13 +29,7 @@ NAME = re.compile(rf"({'|'.join(Kind)})_([1-9]\d*(?:x[1-9]\d*)+)")
 
 @dataclass(frozen=True)
 class Workload:
-    """A chain: an input [rows, widths[0]] times weights [widths[i], widths[i + 1]], one by one.
-
-    Attributes:
-        kind: what the chain computes.
-        rows: rows of the input.
-        widths: columns of the input and of the output of each product.
-    """
+    """A chain: an input [rows, widths[0]] times weights [widths[i], widths[i + 1]], one by one."""
 
     kind: Kind
     rows: int
@@ -43,7 +37,6 @@ class Workload:
 
     @property
     def weights(self) -> list[tuple[int, int]]:
-        """The shape of each weight."""
         return list(zip(self.widths, self.widths[1:], strict=False))
 
     @property
@@ -57,11 +50,7 @@ class Workload:
         return products or 2.0 * self.rows * self.widths[0]
 
     def checking_bytes(self, itemsize: int) -> float:
-        """Return the host memory needed to draw exact operands and to compute their result.
-
-        Args:
-            itemsize: bytes of an element.
-        """
+        """Return the host memory needed to draw exact operands and to compute their result."""
         drawn = self.rows * self.widths[0]
         drawn += sum(inner * outer for inner, outer in self.weights)
         # Checking holds some copies of the widest matrix, in float32 at least.
@@ -84,16 +73,11 @@ class Workload:
         return self.kind == Kind.MLP
 
     def times(self, factor: int) -> "Workload":
-        """Return the workload with its rows multiplied by a factor."""
         return replace(self, rows=self.rows * factor)
 
 
 def parse(name: str) -> Workload:
-    """Return the workload of a name.
-
-    Raises:
-        ConfigError: there is no workload of this name.
-    """
+    """Return the workload of a name; raise ConfigError if there is none."""
     found = NAME.fullmatch(name)
     if not found:
         raise ConfigError(f"workload={name}: no such workload; {ALLOWED}")

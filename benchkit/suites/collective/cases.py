@@ -37,9 +37,6 @@ class Check:
     """Checks every element of every buffer that the call must fill, with new inputs each time.
 
     Attributes:
-        collective: that is called.
-        operation: its call and its buffers.
-        seed: of the inputs.
         turns: numbers the checks. Those of operations that share buffers are numbered together, so
             that none finds what another one left there.
         renewed: whether the buffers hold the inputs that are timed.
@@ -77,7 +74,6 @@ class Check:
         return None
 
     def fill(self, turn: int) -> None:
-        """Write a turn's inputs into the buffers."""
         for held in self.operation.inputs:
             values = values_of(held, self.collective, turn, self.seed)
             if turn == TIMED:
@@ -155,7 +151,6 @@ def repeatable(values: Tensor, collective: Collective) -> Tensor:
 
 
 def drawn_op(collective: Collective) -> str:
-    """Return the reduction for which inputs are drawn."""
     return collective.op if collective.name in REDUCTIONS else PLAIN
 
 
@@ -167,12 +162,7 @@ SHORT_S = 0.01
 
 @dataclass(frozen=True)
 class Shared:
-    """What the operations of a job share.
-
-    Attributes:
-        buffers: by role, see `Collective.buffer`.
-        turns: numbers the checks.
-    """
+    """What the operations of a job share: buffers by role, and the numbers of checks."""
 
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     turns: Iterator[int] = field(default_factory=count)

@@ -23,7 +23,6 @@ class ExpectedSlice:
     """The values that a slice of a buffer holds, as drawn for one part.
 
     Attributes:
-        buffer: the slice.
         part: number of the part whose values it holds.
         rank: whose input it is; None for the reduction of all ranks' inputs.
     """
@@ -65,11 +64,9 @@ class Collective:
 
     Attributes:
         parts: elements of each rank's part, or of the only buffer.
-        op: name of the reduction.
         ragged: whether the parts differ in size.
         buffers: by role, what the operations of a job share; one of several sizes is built before
             all smaller ones.
-        reduce_op: the reduction as torch.distributed names it.
     """
 
     name: str
@@ -98,7 +95,6 @@ class Collective:
         return held[:num_elements]
 
     def mine(self) -> Tensor:
-        """Return a buffer for this rank's part."""
         return self.buffer("mine", self.parts[self.rank])
 
     def everyones(
@@ -114,7 +110,6 @@ class Collective:
         return self.everyones() if self.rank == ROOT else (self.buffer("everyone's", 0), [])
 
     def operation(self) -> Operation:
-        """Build the operation of this rank: its buffers and its call."""
         build: Callable[[], Operation] = getattr(self, self.name)
         return build()
 
@@ -188,8 +183,7 @@ class Collective:
     def send_recv(self) -> Operation:
         """Send a message from rank 0 to rank 1 and back; the other ranks do nothing.
 
-        Raises:
-            Unavailable: where the backend cannot send a GPU's memory.
+        Raise Unavailable where the backend cannot send a GPU's memory.
         """
         if self.device.type == "cuda" and dist.get_backend() == "gloo":
             raise Unavailable("gloo sends no GPU's memory to a peer")

@@ -74,9 +74,7 @@ def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) 
 
     The first use of torch.compile loads the compiler. So this is a part of the first call.
 
-    Args:
-        network: with its weights.
-        cuda: torch.cuda, or what replaces it in a test.
+    A test passes a stand-in for torch.cuda as `cuda`.
     """
     own_step = partial(step_of, network, config.backward)
     if config.compiler == names.EAGER:
@@ -98,7 +96,6 @@ class CudaGraphs:
     """A step as CUDA graphs, one for each shape of its input, which keeps its place in memory.
 
     Args:
-        step: computes a result and, maybe, gradients.
         weights: whose gradients the step computes.
         cuda: torch.cuda, or what replaces it in a test.
     """
@@ -246,11 +243,7 @@ class Run:
         self._seen.append(compilations())
 
     def verify(self, call: Call) -> None:
-        """Compare results and gradients for each size with eager code in float64.
-
-        Raises:
-            InvalidResult: one of them differs.
-        """
+        """Compare results and gradients for each size with eager code in float64."""
         reference = copy.deepcopy(self._network).double()
         expected_of = step_of(reference, self._config.backward, unchanged)
         for rows in self._inputs:

@@ -41,7 +41,6 @@ class Forecast:
     cube_s: float = 0.0
 
     def seconds(self, size: int) -> float:
-        """Return the seconds of one call."""
         return max(self.launch_s, self.cube_s * size**3)
 
     def launches(self, sizes: Sequence[int]) -> str:
@@ -132,7 +131,6 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
 
 
 def late(calls: int, seconds: float, left_s: float) -> str:
-    """Return that a case takes longer than is left of the point's time."""
     return (
         f"needs {calls} calls of about {seconds:.3g} s, {left_s:.3g} s left: "
         "a larger timeout_s, or smaller sizes"
@@ -140,7 +138,6 @@ def late(calls: int, seconds: float, left_s: float) -> str:
 
 
 def example(size: int, kind: Matmul) -> Multiply:
-    """Return a call that multiplies matrices of random numbers."""
     factors = kind.left(size, size), kind.right(size, size)
     fill_normal(torch.Generator(kind.device), *factors)
     return partial(kind.multiply, *factors, kind.product(size, size))

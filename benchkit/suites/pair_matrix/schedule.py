@@ -25,7 +25,6 @@ Ints = npt.NDArray[np.int64]
 
 
 def num_rounds(players: int) -> int:
-    """Return how many rounds a tournament of so many players has."""
     return players - 1 + players % 2 if players > 1 else 0
 
 
@@ -55,11 +54,7 @@ def grouped(labels: Sequence[Any]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All rounds of a job.
-
-    Attributes:
-        hosts: name of the node of each rank: [rank].
-    """
+    """All rounds of a job whose ranks are on these hosts: [rank]."""
 
     hosts: Sequence[str]
 
@@ -79,7 +74,6 @@ class Schedule:
 
     @property
     def num_rounds(self) -> int:
-        """Number of all rounds."""
         nodes, places = self.members.shape
         return self.num_inside + num_rounds(int(nodes)) * int(places)
 
@@ -105,7 +99,6 @@ class Schedule:
         return peers
 
     def num_pairs(self, number: int) -> int:
-        """Return how many pairs meet in a round."""
         return int((self.peers(number) != IDLE).sum()) // 2
 
     @property

@@ -81,7 +81,6 @@ class Decoder:
 
         Args:
             length: number of positions that tokens can have.
-            device: where the weights are.
             seed: determines the weights; layer i has seed + 1 + i for its attention.
         """
         width, inner = model.d_model, model.d_ff
@@ -120,16 +119,7 @@ ROWS_AT_ONCE = 256
 
 
 def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
-    """Compute the output of the last layer for all tokens.
-
-    The weights of one layer at a time are in float64.
-
-    Args:
-        ids: the tokens [N].
-
-    Returns:
-        The output [N, E] in float64.
-    """
+    """Compute the last layer's output [N, E] of tokens [N], one layer in float64 at a time."""
     x = decoder.embedding[ids].double()
     positions = torch.arange(len(ids), device=ids.device)
     for each in decoder.layers:
@@ -156,7 +146,6 @@ def logits(decoder: Decoder, x: Tensor) -> Tensor:
 
 
 def in_float64(layer: DecoderLayer) -> DecoderLayer:
-    """Return a layer with its weights in float64."""
     old = layer.attention
     weights = (old.query.double(), old.key_value.double(), old.out.double())
     attention = Layer(*weights, old.rotations.to(torch.complex128), old.head_dim)
@@ -180,12 +169,7 @@ class Prefill:
     """
 
     def __init__(self, decoder: Decoder, ids: Tensor, attention: RingAttention) -> None:
-        """Select one rank's tokens.
-
-        Args:
-            ids: all tokens of the prompt [N], of which the rank computes those of its split.
-            attention: over the split, for this rank.
-        """
+        """Select this rank's tokens of the whole prompt [N]."""
         self.decoder = decoder
         self.attention = attention
         self.ids = ids[attention.positions]

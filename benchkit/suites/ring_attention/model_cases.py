@@ -38,9 +38,6 @@ class ModelJob:
     """What the cases of one job have in common.
 
     Attributes:
-        rank: this rank.
-        world_size: number of ranks.
-        decoder: the model.
         planner: makes the splits of the prompt; its costs are those of one layer.
         decode_tokens: number of tokens after the prompt.
         seed: of the tokens.
@@ -181,10 +178,7 @@ class DecodeCase(PrefillCase):
 def compare(found: Tensor, expected: Tensor, what: str, names: list[int]) -> None:
     """Raise InvalidResult where rows differ by more than rounding.
 
-    Args:
-        found: [R, K].
-        expected: the same in float64.
-        names: number of each row.
+    Both are [R, K], `expected` in float64; `names` has the number of each row.
     """
     error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)
     wrong = ~(error <= TOLERANCES[found.dtype])

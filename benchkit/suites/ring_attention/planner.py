@@ -128,11 +128,9 @@ class Planner:
     """What is known before a split is made.
 
     Attributes:
-        seq_len: tokens of the sequence.
         align: boundaries are multiples of this number of tokens.
         shares: of a device per rank, in percent.
         table: performance by compute share in percent, for the strategy lut.
-        cost: the measured costs.
         speeds: the measured speeds, relative to the fastest rank.
     """
 
@@ -158,7 +156,6 @@ class Planner:
         return splits.even(self.seq_len, self.speeds)
 
     def busy_s(self, split: Split) -> list[float]:
-        """Predict the seconds that each rank is busy."""
         return splits.predict(split, self.speeds, self.cost)
 
     def step_s(self, split: Split) -> float:

@@ -111,11 +111,7 @@ def by_head(x: Tensor) -> Tensor:
 
 
 def require_kernel(device: torch.device, dtype: torch.dtype, head_dim: int) -> None:
-    """Try the device's fused kernel; all ranks call this together.
-
-    Raises:
-        Unavailable: on all ranks, if one of them lacks the kernel.
-    """
+    """Raise Unavailable on all ranks if one lacks the fused kernel; all call this together."""
     if lacking := first_reason(fused_attention_missing(device, dtype, head_dim)):
         raise Unavailable(lacking)
 
@@ -227,13 +223,6 @@ class RingAttention:
     """Attention of one rank's tokens over the keys of all ranks, which go round the ring."""
 
     def __init__(self, split: Split, rank: int, causal: bool, device: torch.device) -> None:
-        """Select the tokens and the blocks of one rank.
-
-        Args:
-            split: positions of every rank.
-            causal: whether a query sees only the positions before it.
-            device: where the tokens are.
-        """
         mine = split.pieces[rank]
         self.rank = rank
         self.world_size = len(split.pieces)
@@ -282,11 +271,7 @@ class RingAttention:
     def _pass_on(
         self, held: Tensor | None, own: Tensor, turn: int
     ) -> tuple[Tensor | None, list[Transfer], list[Transfer]]:
-        """Start to send the keys held and to receive the next ones, if any rank still needs them.
-
-        Returns:
-            The block that is being received, the sends and the receives.
-        """
+        """Start to pass keys on while a rank needs them; return the next block, sends, receives."""
         size = self.world_size
         owner, next_owner = (self.rank - turn) % size, (self.rank - turn - 1) % size
         sends: list[tuple[Tensor, int]] = []
@@ -300,7 +285,6 @@ class RingAttention:
         return incoming, *p2p.start(sends, receives)
 
     def _add(self, result: Partial | None, query: Tensor, held: Tensor, block: Block) -> Partial:
-        """Compute a block and merge it into its rows of the result."""
         (top, bottom), (left, right) = block.queries, block.keys
         key, value = by_head(held[left:right, 0]), by_head(held[left:right, 1])
         partial = attend(query[:, :, top:bottom], key, value, block.causal)
@@ -324,7 +308,7 @@ class Ring(RingAttention):
         self.x = x[self.positions]
 
     def step(self) -> Tensor:
-        """Compute the layer's output for this rank's tokens [L, E]."""
+        """Return the output of this rank's tokens [L, E]."""
         with region(PROJECT):
             rotated, own = self.layer.project(self.x, self.positions)
         attended = self.attend(by_head(rotated), own)

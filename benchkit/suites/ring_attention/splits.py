@@ -4,8 +4,6 @@ In causal attention a rank's work is its queries times the keys that they see, s
 tokens are unequal work: of two equal ranks, the one with the later half does three times as much.
 
 All positions count from 0. This module is pure arithmetic.
-
-This module is pure arithmetic.
 """
 
 import math
@@ -21,24 +19,17 @@ Piece = tuple[int, int]
 
 @dataclass(frozen=True)
 class Split:
-    """The positions that each rank owns.
-
-    Attributes:
-        strategy: how the split was made.
-        pieces: of each rank; one piece in a contiguous split, two in a zigzag split.
-    """
+    """The positions that each rank owns: one piece in a contiguous split, two in a zigzag one."""
 
     strategy: str
     pieces: tuple[tuple[Piece, ...], ...]
 
     @property
     def tokens(self) -> list[int]:
-        """Number of positions per rank."""
         return [sum(end - start for start, end in rank) for rank in self.pieces]
 
     @property
     def last_owner(self) -> int:
-        """The rank that owns the last position."""
         owners = {end: rank for rank, own in enumerate(self.pieces) for a, end in own if a < end}
         return owners[max(owners)]
 
@@ -63,7 +54,6 @@ class CostModel:
     pass_s: float = 0.0
 
     def pairs(self, piece: Piece, seq_len: int) -> float:
-        """Return how many query-key pairs are computed for a piece's queries."""
         start, end = piece
         if not self.causal:
             return float((end - start) * seq_len)
@@ -82,7 +72,6 @@ class CostModel:
 
 
 def predict(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float]:
-    """Predict the seconds that each rank is busy."""
     seq_len = sum(split.tokens)
     work_s = [cost.seconds(pieces, seq_len) for pieces in split.pieces]
     return [seconds / speed for seconds, speed in zip(work_s, speeds, strict=True)]
@@ -167,7 +156,6 @@ def proportional(
 
 
 def contiguous(boundaries: Sequence[int]) -> tuple[tuple[Piece, ...], ...]:
-    """Make one piece per rank, in order, between neighbouring boundaries."""
     return tuple(((start, end),) for start, end in pairwise(boundaries))
 
 
@@ -268,11 +256,6 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
 
     Where ranks would still wait for keys, boundaries are moved as long as that makes the ring
     faster, which gives a local optimum.
-
-    Args:
-        speeds: of each rank.
-        cost: what a rank of speed 1 takes.
-        align: boundaries are multiples of this number of tokens.
     """
     slowest_even_s = max(predict(even(seq_len, speeds), speeds, cost))
     fastest_alone_s = cost.seconds([(0, seq_len)], seq_len) / max(speeds)

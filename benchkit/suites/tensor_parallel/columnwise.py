@@ -47,7 +47,6 @@ class Columnwise(Buffers):
         a: its rows of A, padded to [most, k].
         b: B [k, n].
         c: C [m, n].
-        scratch: memory for everything else.
     """
 
     def place(self, rank: int, first: int = 0, count: int | None = None) -> Tensor:
@@ -61,8 +60,6 @@ class Columnwise(Buffers):
 
         Args:
             source: rows [first, first + len(source)) of the rank's A, padding included.
-            rank: the owner of the rows.
-            first: number of the first row.
         """
         target = self.place(rank, first, len(source))
         if len(target):

@@ -56,18 +56,13 @@ class Shards:
         return indices
 
     def of(self, rank: int) -> slice:
-        """Return the range of a rank's rows among all."""
         start = sum(self.sizes[:rank])
         return slice(start, start + self.sizes[rank])
 
 
 @dataclass
 class Scratch:
-    """Memory for the buffers of one implementation; others that run in turns have the same memory.
-
-    Attributes:
-        memory: bytes that are not allocated yet.
-    """
+    """Memory left for an implementation's buffers; others that run in turns have the same."""
 
     memory: Tensor
 
@@ -118,11 +113,7 @@ def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
     Freivalds (1977): output x = A (B x) for random integer vectors x, exactly, in float64. Every
     element counts, and the check costs only three matrix-vector products.
 
-    Args:
-        output: the product [rows, n].
-        a: rows of A [rows, k].
-        b: B [k, n].
-        first_row: number of the first row in C, for the error message.
+    The output is [rows, n], a [rows, k] and b [k, n]; errors count rows of C from `first_row`.
     """
     wait_for_device(output)
     generator = torch.Generator().manual_seed(seed)
@@ -149,11 +140,7 @@ def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
     is about sqrt(k) eps (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8).
     Eight times that is accepted.
 
-    Args:
-        output: the product [rows, n].
-        a: rows of A [rows, k].
-        b: B [k, n].
-        first_row: number of the first row in C, for the error message.
+    The output is [rows, n], a [rows, k] and b [k, n]; errors count rows of C from `first_row`.
     """
     wait_for_device(output)
     generator = torch.Generator().manual_seed(seed)

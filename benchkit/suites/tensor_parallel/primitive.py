@@ -41,13 +41,10 @@ class Implementation:
     """One implementation, ready to run.
 
     Attributes:
-        step: the timed call.
-        work: what the call computes and communicates.
         output: returns the tensor that is checked, where `step` leaves it.
         factors: returns, for whole A and B, the two matrices whose product the output is, and the
             first of its rows in C.
         parts: the options of its bounds, computation and communication.
-        details: what the record says of the implementation.
         verify: checks a turn by itself, instead of by `output` and `factors`; its call is prepared
             further, after scratch memory was poisoned.
         prepare: called after new operands were loaded.
@@ -129,7 +126,6 @@ class Primitive:
         self.turns = count()
 
     def allocate(self) -> None:
-        """Allocate the operands."""
         raise NotImplementedError
 
     def nbytes(self) -> tuple[int, int]:
@@ -145,7 +141,6 @@ class Primitive:
         raise NotImplementedError
 
     def step(self, options: Options, job: Any) -> Callable[[], object]:
-        """Build the step of an implementation with fixed options."""
         raise NotImplementedError
 
     def timed_s(self, choices: Sequence[Options], job: Any) -> list[float]:

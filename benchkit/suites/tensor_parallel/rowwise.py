@@ -42,7 +42,6 @@ class Rowwise(Buffers):
             the most.
         b: its rows of B [k_r, n].
         c: its rows of C [most, n], padding last.
-        scratch: memory for everything else.
     """
 
     def block(self, rank: int, piece: slice | None = None) -> Tensor:
@@ -122,7 +121,6 @@ def ring_sum(held: Sequence[Sequence[Tensor]], rank: int) -> Tensor:
 
     Args:
         held: of each rank what its two sums and its rows of C hold before.
-        rank: whose last sum it is.
     """
     size = len(held)
     sums = [list(each) for each in held]

@@ -35,11 +35,7 @@ class Job(Protocol):
 
 
 class PassCase:
-    """The callables of one case.
-
-    Attributes:
-        details: what the case reports.
-    """
+    """The callables of one case."""
 
     def __init__(
         self, job: Job, name: str, steps: Steps, alone: bool, details: dict[str, Any]
@@ -118,8 +114,6 @@ def assemble(
 
     Args:
         kind: how the ranks share the work, as the key `parallel`; "none": a whole model here.
-        config: the configuration of the suite; its model is set.
-        rank: the rank that builds, for its device and its seed.
         mesh: the mesh of all ranks; None where `kind` is "none".
     """
     assert config.model is not None
@@ -258,7 +252,6 @@ class TransformerJob:
         return self.rank.memory_shortage(needed)
 
     def details_of(self, name: str, ranks: int) -> dict[str, Any]:
-        """Return the details that the record keeps of a pass on these ranks."""
         return {
             details.TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
             names.PARAMETERS: parameters(self.model),
@@ -288,7 +281,6 @@ class TransformerJob:
         return self.messages.allocated() if self.shared else 0
 
     def models(self) -> list[Steps]:
-        """Return the models that have been built."""
         return list(self._models.values())
 
     def model_of(self, kind: str) -> Steps:

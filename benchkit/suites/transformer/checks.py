@@ -32,10 +32,9 @@ class Checks:
     """Checks passes on one batch.
 
     Every rank completes a check before it reports an error, since others may wait for its part.
+    A failed check raises InvalidResult.
 
     Attributes:
-        steps: the passes.
-        dtype: the dtype as the suite names it.
         mean: averages a gradient over the ranks that have other batches and average their
             gradients.
     """
@@ -45,11 +44,7 @@ class Checks:
     mean: Callable[[Tensor], Tensor]
 
     def forward(self, logits: Tensor, inputs: Tensor) -> None:
-        """Compare rows of the logits [B, s, V] of inputs [B, s] with the definition.
-
-        Raises:
-            InvalidResult: a row of logits is wrong.
-        """
+        """Compare rows of the logits [B, s, V] of inputs [B, s] with the definition."""
         found = logits[0, :TOKENS].double()
         expected = reference.inputs_of(self.steps.network, inputs[0, :TOKENS])[-1]
         errors = ((found - expected).norm(dim=1) / expected.norm(dim=1)).nan_to_num(torch.inf)
@@ -62,9 +57,6 @@ class Checks:
         """Compare a loss, and the gradient by each weight, with the definition.
 
         Targets are masked as `mask_targets` does.
-
-        Raises:
-            InvalidResult: the loss or a gradient is wrong.
         """
         network = self.steps.network
         checked_targets = targets[0, :TOKENS]
@@ -83,11 +75,7 @@ class Checks:
         require(errors[worst], GRADIENT_TOLERANCE[self.dtype], f"the gradient by {worst}")
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """Compare how a training step moves the weights with AdamW's rule.
-
-        Raises:
-            InvalidResult: a step does not move the weights by their gradients as AdamW does.
-        """
+        """Compare how a training step moves the weights with AdamW's rule."""
         with self.steps.learning(VERIFYING_RATE):
             update = Update(self.steps.network.named_parameters(), self.steps.optimizer)
             self.steps.train_step(inputs, targets)
@@ -118,11 +106,7 @@ class Update:
         return value, mean, square, float(state.get("step", 0.0))
 
     def check(self) -> None:
-        """Repeat the step by AdamW's rule (1711.05101, algorithm 2).
-
-        Raises:
-            InvalidResult: a weight is not where the rule moves it.
-        """
+        """Repeat the step by AdamW's rule (1711.05101, algorithm 2)."""
         options = self._optimizer.param_groups[0]
         rate, decay, eps = options["lr"], options["weight_decay"], options["eps"]
         first, second = options["betas"]

@@ -13,12 +13,7 @@ IDS_AT_ONCE = 2**24
 
 
 def open_ids(path: str) -> Any:
-    """Open a file of ids as an array that stays on disk.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file holds no ids in one row.
-    """
+    """Open ids as an array that stays on disk; raise OSError, or ValueError if not in one row."""
     import numpy as np
 
     if path.endswith(".npy"):

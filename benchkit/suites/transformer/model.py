@@ -264,7 +264,7 @@ def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: fl
 
 
 def averaged_over_ranks(value: Tensor) -> Tensor:
-    """Return the mean over all ranks, which call this together."""
+    """Average over all ranks, which call this together."""
     result = value.clone()
     dist.all_reduce(result)
     return result / dist.get_world_size()
@@ -291,11 +291,7 @@ def attention_missing(
 ) -> str:
     """Describe what the machine lacks for a configuration; "" where it has everything.
 
-    Args:
-        attention: the kernel, as the suite names it.
-        dtype: the dtype, as the suite names it.
-        compiled: whether torch.compile is used.
-        device: where the model runs.
+    The kernel and the dtype are named as in the suite.
     """
     on_gpu = device.type == "cuda"
     if dtype == "tf32" and on_gpu and torch.cuda.get_device_capability(device) < TF32_FROM:

@@ -97,7 +97,6 @@ class Steps:
                 group["lr"] = 0.0
 
     def state_bytes(self) -> int:
-        """Return the bytes of AdamW's state on this rank."""
         states = self._optimizer.state.values() if self._optimizer else ()
         values = [value for state in states for value in state.values()]
         return sum(local(value).nbytes for value in values if isinstance(value, Tensor))
@@ -144,7 +143,6 @@ class Steps:
         return loss.detach()
 
     def train_step(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute gradients, move the weights and return the loss."""
         loss = self.forward_backward(inputs, targets)
         with region(OPTIMIZER):
             self.optimizer.step()
@@ -152,7 +150,6 @@ class Steps:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
@@ -165,16 +162,11 @@ class Communication:
     """Sends the messages of a pass one after another, from buffers that all passes share.
 
     Attributes:
-        kind: the kind of parallelism: ddp, fsdp or tp.
-        model: the sizes of the model.
-        tokens: tokens of one batch.
-        world_size: the number of ranks.
-        bucket_mib: size of ddp's buckets of gradients, in MiB.
+        kind: ddp, fsdp or tp.
+        tokens: of one batch.
+        bucket_mib: size of ddp's buckets of gradients.
         weight: dtype of the weights, and so of the gradients.
-        activation: dtype of the activations.
-        device: where the buffers are.
         checkpointing: whether backward computes each layer's forward again.
-        buffers: the buffers allocated so far, by name.
     """
 
     kind: str
@@ -196,7 +188,6 @@ class Communication:
         return self.weights(forward) if self.kind == "fsdp" else self.activations(forward)
 
     def allocated(self) -> int:
-        """Return the bytes of the buffers allocated so far."""
         return sum(buffer.nbytes for buffer in self.buffers.values())
 
     def buffer(self, name: str, size: int, dtype: torch.dtype) -> Tensor:
@@ -270,13 +261,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class Workload:
-    """What the passes of one job compute and hold.
-
-    Attributes:
-        config: the configuration of the suite.
-        model: the sizes of the model.
-        world_size: the number of ranks of the job.
-    """
+    """What the passes of one job compute and hold."""
 
     config: TransformerConfig
     model: ModelConfig
@@ -284,12 +269,10 @@ class Workload:
 
     @property
     def weight(self) -> torch.dtype:
-        """The dtype of weights."""
         return torch.bfloat16 if self.config.dtype == "bfloat16" else torch.float32
 
     @property
     def activation(self) -> torch.dtype:
-        """The dtype of activations."""
         return torch.float32 if self.config.dtype in ("float32", "tf32") else torch.bfloat16
 
     @property

@@ -80,7 +80,6 @@ def gradients(
 
 
 def embed(tokens: Tensor, table: Tensor) -> Tensor:
-    """Look up the rows [n, d] of tokens [n]."""
     return table[tokens]
 
 
