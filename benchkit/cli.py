@@ -67,21 +67,18 @@ def main() -> int:
 
 
 def selftest(arguments: list[str]) -> int:
-    """Run `python -m benchkit selftest`; return the exit code."""
     from benchkit.selftest import runs
 
     return runs.main(arguments)
 
 
 def compare(arguments: list[str]) -> int:
-    """Run `python -m benchkit compare`; return the exit code."""
     from benchkit.compare import session
 
     return session.main(arguments, check)
 
 
 def import_config(arguments: list[str]) -> int:
-    """Run `python -m benchkit import-config`; return the exit code."""
     return ddlb.main(arguments, check)
 
 

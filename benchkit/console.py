@@ -7,5 +7,4 @@ import runpy
 
 
 def main() -> None:
-    """Run the command line and end with its exit code."""
     runpy.run_module("benchkit", run_name="__main__", alter_sys=True)

@@ -87,7 +87,6 @@ def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def describe() -> Environment:
-    """Return the environment of a point."""
     return replace(
         static_environment(),
         load_average=list(os.getloadavg()),
@@ -198,7 +197,6 @@ def driver_version(gpus: Sequence[Mapping[str, str]]) -> str | None:
 
 
 def is_built_for_gpus() -> bool:
-    """Return whether torch is built for CUDA or for HIP."""
     return bool(torch_build()["cuda"] or torch_build().get("hip"))
 
 

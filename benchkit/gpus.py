@@ -56,10 +56,7 @@ class Gpu:
     whole: Any
 
     def reading(self) -> list[float]:
-        """Return READINGS and the reasons for the clocks (benchkit/record/gpu_state.py).
-
-        What is not known is 0.
-        """
+        """Return READINGS and the reasons for the clocks (record/gpu_state.py), 0 for unknown."""
         nvml, ask, gpu = self.nvml, self.ask, self.whole
         values = (
             ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
@@ -84,8 +81,8 @@ class Gpu:
         numbers nor names are known, and all beyond the number of ours are strangers.
 
         Args:
-            ours: ids of the processes of all ranks.
-            num_ours: number of our processes on this GPU, with the MPS server that they share.
+            ours: process ids of all ranks.
+            num_ours: our processes on this GPU, with the MPS server that they share.
         """
         running = self.ask("nvmlDeviceGetComputeRunningProcesses", self.instance) or []
         others = [each.pid for each in running if each.pid not in ours]

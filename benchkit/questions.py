@@ -69,11 +69,7 @@ def has_torch() -> bool:
 
 
 def list_options(arguments: Sequence[str]) -> int:
-    """Run `python -m benchkit list`; return the exit code.
-
-    Raises:
-        ConfigError: there is no such group.
-    """
+    """Run `python -m benchkit list`; raise ConfigError where there is no such group."""
     options = help.options_in(config_folders(arguments))
     groups = topics(arguments, options)
     for group in groups:
@@ -103,7 +99,6 @@ def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
 
     Args:
         word: such as "allreduce", "suite=allreduce", "sweep" or "data_size".
-        options: files of the options of each group.
 
     Raises:
         ConfigError: there is no such thing.
@@ -125,7 +120,6 @@ def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
 
 
 def text_on(group: str, path: Path, folders: Sequence[Path]) -> str:
-    """Return the help on an option of a group."""
     if group == "suite":
         return help.suite_help(path, compose.values_of(path.stem, folders))
     return describe(path) if group == "study" else help.option_help(group, path)

@@ -17,7 +17,6 @@ ELSEWHERE = ("-", "launcher=", "hydra.mode=", "hydra.sweeper.")
 
 
 def main() -> int:
-    """Run the command line; return its exit code."""
     load_torch(sys.argv[1:])
     from benchkit.cli import main as run
 

@@ -43,8 +43,7 @@ def protected(stream: TextIO | None, descriptor: int, program: str) -> TextIO:
     """Return the stream on a descriptor whose writes succeed, in place of Python's own.
 
     Args:
-        stream: of Python; None where the descriptor was closed.
-        descriptor: 1 or 2.
+        stream: None where the descriptor was closed.
         program: as for `protect_streams`.
     """
     encoding, by_line = "utf-8", True

@@ -83,8 +83,7 @@ class Study:
     """A study as its file of YAML describes it.
 
     Attributes:
-        name: of the study.
-        parameters: their values by name, "" where there is none by default.
+        parameters: values by name, "" where there is none by default.
         steps: in the order in which they run.
     """
 
@@ -93,11 +92,7 @@ class Study:
     steps: tuple[Step, ...]
 
     def values(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the parameters with the values that were typed in place of the file's.
-
-        Raises:
-            ConfigError: the study has no such parameter.
-        """
+        """Replace the file's values by those typed; raise ConfigError for an unknown parameter."""
         for name, value in given.items():
             if name not in self.parameters:
                 near = difflib.get_close_matches(name, self.parameters, n=1)
@@ -110,10 +105,7 @@ class Study:
 
 
 def read_study(name: str, files: Sequence[Path]) -> Study:
-    """Read the study of a name.
-
-    Args:
-        files: of all studies.
+    """Read the study of a name from the files of all studies.
 
     Raises:
         ConfigError: there is no such study, or its file is wrong; the message says where.
@@ -143,11 +135,7 @@ def read_study(name: str, files: Sequence[Path]) -> Study:
 
 
 def step_of(path: Path, name: str, command: str) -> Step:
-    """Return a step of a study.
-
-    Raises:
-        ConfigError: its name or its command is wrong.
-    """
+    """Return a step; raise ConfigError where its name or its command is wrong."""
     try:
         module, *words = shlex.split(command)
     except ValueError as error:
@@ -205,8 +193,6 @@ class Progress:
     """How far a study is.
 
     Attributes:
-        study: its name.
-        parameters: their values.
         finished: the names of the steps that have ended.
         config_dir: of --config-dir; "" without.
     """
@@ -222,11 +208,7 @@ class Progress:
 
 
 def read_progress(folder: Path) -> Progress:
-    """Read how far the study in a folder is.
-
-    Raises:
-        ConfigError: the folder holds no study, or one that is not readable.
-    """
+    """Read how far a study is; raise ConfigError where its folder holds none that is readable."""
     path = folder / FILE_NAME
     if not path.exists():
         raise ConfigError(f"--resume {folder}: holds no study; allowed is the folder of one")
@@ -240,15 +222,12 @@ def read_progress(folder: Path) -> Progress:
 def run_step(
     step: Step, values: Mapping[str, str], folder: Path, flags: Sequence[str], asked: Resume
 ) -> int:
-    """Run a step to its end.
+    """Run a step to its end; return the exit code of its process.
 
     Args:
         folder: of the step; a sweep that it holds already is continued.
         flags: of the study's command line, for sweeps.
         asked: what --retry and --force ask for.
-
-    Returns:
-        The exit code of the process.
 
     Raises:
         OSError: the folder is a link.
@@ -320,13 +299,9 @@ class Request:
     """What a command line asks for.
 
     Attributes:
-        study: to run.
-        parameters: the values of all.
         config_dir: of --config-dir, for every sweep; "" without.
-        folder: of the study.
         asked: what of finished sweeps is to be measured again.
-        progress: of the study that is continued; None for a fresh one.
-        dry_run: whether the steps are only shown.
+        progress: None for a fresh study.
     """
 
     study: Study
@@ -507,7 +482,6 @@ def show(request: Request) -> int:
 
 
 def headline(request: Request, number: int, step: Step) -> str:
-    """Name a step and its place among the others."""
     return f"study {request.study.name}, step {number} of {len(request.study.steps)}: {step.name}"
 
 

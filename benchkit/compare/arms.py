@@ -36,12 +36,9 @@ class Arm:
 
     Attributes:
         text: as it was typed.
-        python: the interpreter.
         folder: the working directory, which modules are imported from first; "" for that of the
             comparison.
         worktree: of a `git:` arm, the root of its checkout.
-        commit: of a `git:` arm.
-        environment: variables that it sets.
         overrides: that it adds to the command line, or replaces there.
     """
 
@@ -64,7 +61,6 @@ class Arm:
         return [own.pop(key_of(argument), argument) for argument in common] + list(own.values())
 
     def variables(self) -> dict[str, str]:
-        """Return the environment of its runs."""
         found = os.environ | self.environment
         if self.python != sys.executable:
             programs = Path(self.python).parent
@@ -89,7 +85,6 @@ def refuse_key(override: str) -> None:
 
 
 def is_arm(argument: str) -> bool:
-    """Return whether an argument has the form of an arm."""
     kind, colon, _ = argument.partition(":")
     return argument == "plain" or (bool(colon) and kind in KINDS)
 
@@ -98,7 +93,6 @@ def parse_arm(text: str, trees: Path) -> Arm:
     """Parse an arm; nothing is written yet.
 
     Args:
-        text: such as "env:NAME=VALUE".
         trees: folder for the checkouts of `git:` arms.
 
     Raises:

@@ -57,9 +57,9 @@ class Options:
 
     Attributes:
         pairs: number of pairs; None for as many as it takes.
-        max_pairs: the limit of the latter.
+        max_pairs: the limit where pairs is None.
         fail_on: the least change that matters, as a share.
-        statistic: of the times of a run; one of STATISTICS.
+        statistic: one of STATISTICS.
     """
 
     pairs: int | None
@@ -73,9 +73,6 @@ class Request:
     """What was typed; see HELP.
 
     Attributes:
-        arms: as they were typed.
-        overrides: of all runs.
-        options: how arms are compared.
         seed: None for a random one.
         floor: file with the noise floor.
         folder: of a fresh comparison.
@@ -116,7 +113,6 @@ def parse(arguments: Sequence[str]) -> Request | Path:
 
 
 def flag_parser() -> Parser:
-    """Return the parser of the flags; their values are checked by it."""
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--pairs", type=pairs_or_auto)
     parser.add_argument("--max-pairs", type=pairs, default=50)
@@ -171,15 +167,12 @@ class Plan:
     """All that decides what a comparison runs, and when it ends.
 
     Attributes:
-        id: of the comparison, which its records name.
+        id: the records of the comparison name it.
         arms: the first one is the baseline.
-        overrides: of all runs.
-        options: how they are compared.
         seed: decides the order of runs and the seeds of pairs.
         floor: noise floor of points as a share, by their names.
         order: of all rounds; a comparison that is answered ends before.
-        started_in: working directory of the command line, which relative paths begin at.
-        version: of the file.
+        started_in: working directory of the command line, the base of relative paths.
     """
 
     id: str
@@ -206,10 +199,9 @@ class Turn:
 
     Attributes:
         number: of its round, from 1.
-        role: that it plays in the round, see `Round`.
-        arm: index of its arm.
+        role: see `Round`.
+        arm: index in the plan's arms.
         position: in the round, from 0.
-        seed: of the run.
         is_control: whether the round is an A/A pair.
     """
 
@@ -226,17 +218,12 @@ class Turn:
         return f"{self.number:03d}-{self.role}"
 
     def described(self, plan: Plan) -> Comparison:
-        """Return what its records say of it."""
         arm = plan.arms[self.arm].text
         return Comparison(id=plan.id, arm=arm, pair=self.number, position=self.position)
 
 
 def turns_of(number: int, played: Round) -> list[Turn]:
-    """Return the runs of a round, in their order.
-
-    Args:
-        number: of the round, from 1.
-    """
+    """Return the runs of a round, in order; rounds are numbered from 1."""
     return [
         Turn(
             number, role, 0 if played.is_control else role, position, played.seed, played.is_control

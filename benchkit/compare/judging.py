@@ -65,15 +65,14 @@ class Lack:
 
 @dataclass
 class RunFigures:
-    """One run.
+    """The times of one run, or why it has none.
 
     Attributes:
-        times: seconds per call of each iteration, by point.
+        times: seconds per call, [iteration] by point.
         reasons: why a point, or a whole point of the sweep by its number, has no times.
         harmless: those of the reasons that are no failure, such as a backend that is not here.
         overrides: of each point of the sweep.
         title: of the first point.
-        software: versions by name.
         identical_runs: of points of the sweep by number, what two identical runs differ by, as a
             share: the noise floor of a selftest.
     """
@@ -101,11 +100,7 @@ class RunFigures:
 
 
 def read_run(folder: Path) -> RunFigures:
-    """Read the records of a run.
-
-    Raises:
-        ConfigError: there is no sweep.
-    """
+    """Read the records of a run; raise ConfigError where there is no sweep."""
     found = RunFigures()
     for number, entry in enumerate(manifest.read(folder).points):
         try:
@@ -119,7 +114,6 @@ def read_run(folder: Path) -> RunFigures:
 
 
 def add(found: RunFigures, number: int, record: Record) -> None:
-    """Add a point of the sweep to the figures of a run."""
     found.overrides.append(record.overrides)
     if not found.title:
         found.title = record.title
@@ -248,7 +242,6 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
     """Return the verdicts after so many rounds, all of whose runs are there.
 
     Args:
-        runs: figures of all runs.
         level: error rate of this look.
         num_rounds: rounds that count, A/A pairs among them.
     """
@@ -285,7 +278,6 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
 def new_point(
     plan: Plan, name: str, arm: str, columns: Columns, word: str, reason: str
 ) -> Compared:
-    """Return a point without a verdict yet."""
     baseline, candidate = columns.figures(plan.options.statistic)
     return Compared(
         name=name,

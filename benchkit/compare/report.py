@@ -28,14 +28,12 @@ class Compared:
     """One point of one arm against the baseline.
 
     Attributes:
-        name: of the point.
         arm: the candidate, as it was typed.
         word: FASTER, SLOWER, SAME, UNCLEAR, FAILED, FIXED, NEW or NOT COMPARED.
         reason: why it has no times in some pairs; "" if it has.
         verdict: None where the times of pairs do not decide the word.
-        spread: between runs.
-        floor: the noise floor that it was held against, as a share; None if not known.
-        floor_of_pairs: the noise floor that these pairs give if both arms are identical.
+        floor: noise floor of the verdict, as a share; None if not known.
+        floor_of_pairs: noise floor by these pairs if both arms are identical.
         baseline_s: the figure of each pair's run of the baseline, in seconds; NaN without.
         candidate_s: the same of the candidate.
         identical_runs: what two identical single runs differ by, as a share, by a selftest; None
@@ -57,14 +55,10 @@ class Compared:
 
 @dataclass(frozen=True)
 class Finding:
-    """A secondary figure of a point that differs.
+    """A secondary figure of a point that differs, such as p95.
 
     Attributes:
-        name: of the point.
-        arm: the candidate, as it was typed.
-        figure: such as p95.
         is_share: whether the change is a difference of shares; else it is one of logarithms.
-        change: of the figure.
     """
 
     name: str
@@ -82,8 +76,7 @@ class Mean:
         arm: the candidate; of A/A pairs the baseline.
         num_pairs: pairs that have all points.
         ratio: NaN without pairs.
-        low: lower end of its interval, 0 where the pairs are too few for one.
-        high: its upper end, infinity where the pairs are too few for one.
+        low, high: its interval; 0 and infinity where the pairs are too few for one.
     """
 
     arm: str
@@ -98,19 +91,13 @@ class Result:
     """compare_result.json.
 
     Attributes:
-        id: of the comparison.
         arms: as they were typed; the first one is the baseline.
-        overrides: of all runs.
-        statistic: of the times of a run.
         fail_on: the least change that matters, as a share.
         level: error rate of each look.
         num_pairs: pairs of runs, without A/A pairs.
-        points: of all arms.
-        means: of each arm.
-        control: of A/A pairs; None without any.
+        control: mean over the A/A pairs; None without any.
         secondary: figures beside the statistic that differ.
         remarks: one line each.
-        exit_code: of the comparison.
     """
 
     id: str
@@ -137,7 +124,6 @@ HEADERS = ("point", "ratio", "interval", "pairs", "between runs", "smallest effe
 
 
 def write(result: Result, folder: Path) -> None:
-    """Write all files of a result."""
     content = msgspec.json.format(msgspec.json.encode(result), indent=2)
     files.write_whole(folder / RESULT_FILE, content)
     files.write_whole(folder / JUNIT_FILE, as_junit(result))
@@ -173,7 +159,6 @@ def sentence(result: Result) -> str:
 
 
 def table(result: Result, style: str) -> str:
-    """Return one row per point and arm."""
     several = len(result.arms) > 2
     rows = [
         [printable(text, keep="") for text in (*([point.arm] if several else []), *cells(point))]
@@ -186,7 +171,6 @@ def table(result: Result, style: str) -> str:
 
 
 def cells(point: Compared) -> list[str]:
-    """Return the row of a point."""
     found = point.verdict
     if found is None:
         return [point.name, "", "", "", "", "", f"{point.word} {point.reason}"]
@@ -228,7 +212,6 @@ def means(result: Result) -> list[str]:
 
 
 def described(mean: Mean) -> str:
-    """Return a mean in words."""
     if not mean.num_pairs:
         return "no pair has all points"
     pairs = "1 pair" if mean.num_pairs == 1 else f"{mean.num_pairs} pairs"

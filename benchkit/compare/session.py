@@ -51,13 +51,7 @@ RUN_FILE = "run.json"
 
 @dataclass(frozen=True)
 class Ended:
-    """RUN_FILE.
-
-    Attributes:
-        arm: as it was typed.
-        num_points: of its sweep.
-        seconds: that it took.
-    """
+    """The content of RUN_FILE."""
 
     arm: str
     num_points: int
@@ -107,7 +101,6 @@ def set_aside(folder: Path) -> None:
 
 
 def arguments_of(arm: Arm, common: Sequence[str], turn: Turn, folder: Path) -> list[str]:
-    """Return the command line of a run, without the program."""
     place = next(text for text in Resume(folder).as_overrides() if text.startswith("hydra.sweep."))
     return [*arm.arguments(common), f"seed={turn.seed}", place]
 
@@ -170,7 +163,6 @@ def log_of(folder: Path, is_first: bool) -> IO[bytes]:
 
 
 def log_path(folder: Path) -> Path:
-    """Return the file with what a run printed."""
     return folder.with_suffix(".log")
 
 
@@ -189,9 +181,6 @@ def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
 
 def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
     """Make a run count.
-
-    Args:
-        line: the last one that it printed.
 
     Raises:
         ConfigError: no point was run, as without benchkit.
@@ -228,7 +217,6 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
     """Run `python -m benchkit compare`.
 
     Args:
-        arguments: after `compare`.
         check: says why a command line of benchkit would be refused; "" where it would run.
 
     Returns:
@@ -303,8 +291,6 @@ class Told:
 
     Attributes:
         problem: why there is none; "" where there is one.
-        id: of the comparison.
-        seed: of the plan.
         name: of the comparison's folder, in the parent that each agent knows by itself.
         digest: of the plan, which the other agents' plans must have.
     """
@@ -389,11 +375,7 @@ def with_arms(agents: Agents, made: Plan | None, problem: str) -> Plan:
 
 @contextlib.contextmanager
 def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
-    """Hold the lock of every host; the runs of the comparison take another one.
-
-    Args:
-        wait_s: longest wait for other runs on a host, in seconds.
-    """
+    """Hold the lock of every host; the runs of the comparison take another one."""
     with AgentGroup(agents, {}).hosts_to_ourselves(wait_s) as warnings:
         for warning in warnings:
             say(agents, warning)
@@ -451,7 +433,6 @@ def advice(folder: Path) -> str:
 
 
 def say(agents: Agents, message: str) -> None:
-    """Print a message of agent 0 to standard error."""
     if agents.first:
         print(f"benchkit: {message}", file=sys.stderr)
 
@@ -490,11 +471,7 @@ class Progress:
         return None
 
     def add(self, turn: Turn, seconds: float, line: str) -> None:
-        """Count a run that has ended.
-
-        Args:
-            line: the last one that it printed.
-        """
+        """Count a run that has ended; `line` is the last one that it printed."""
         arm = self._plan.arms[turn.arm]
         folder = self._folder / "runs" / turn.name
         count(arm, folder, seconds, line)

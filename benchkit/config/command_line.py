@@ -62,7 +62,6 @@ def did_you_mean(
 
     Args:
         word: as typed, without dashes in front.
-        options: files of the options of each group.
         otherwise: the advice if nothing is like the word.
     """
     meant = {key: f"{key}=…" for key in all_keys()}
@@ -83,9 +82,6 @@ WHOLE = re.compile(r"\d+(?:\.\d+)?[eE]\+?\d+")
 def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) -> list[str]:
     """Return a command line with values as the schema has them: `timeout_s=600` for `10m`.
 
-    Args:
-        options: files of the options of each group.
-
     Raises:
         ConfigError: an argument is neither an override nor a flag.
     """
@@ -101,8 +97,7 @@ def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path
     """Raise ConfigError for an argument that is neither an override nor a flag.
 
     Args:
-        before: the one before it, "" if it is the first.
-        options: files of the options of each group.
+        before: the argument before it; "" if it is the first.
     """
     name, is_set, value = argument.partition("=")
     if argument.startswith("-"):
@@ -193,7 +188,6 @@ def override(key: str, value: Any) -> str:
 
 
 def is_sweep(value: Any) -> bool:
-    """Return whether a value holds the values of a sweep."""
     single = isinstance(value, str | bytes | tuple | Mapping | set | frozenset)
     has_items = isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
     return has_items and not single
@@ -203,8 +197,8 @@ def element(key: str, value: Any) -> str:
     """Write a value that is not swept over.
 
     Args:
-        key: of the value, for messages.
-        value: of any type that ALLOWED names; numbers may be NumPy's.
+        key: for messages.
+        value: of a type that ALLOWED names; numbers may be NumPy's.
 
     Raises:
         ConfigError: the value is of another type.
@@ -227,7 +221,6 @@ def element(key: str, value: Any) -> str:
 
 
 def item(key: str, name: Any, value: Any) -> str:
-    """Write an item of a mapping."""
     if not isinstance(name, str) or not is_word(name):
         raise ConfigError(f"{key}: {name!r:.60}: allowed are names of letters, digits and ./+-")
     return f"{name}:{element(key, value)}"

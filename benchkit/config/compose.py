@@ -27,7 +27,6 @@ from benchkit.errors import ConfigError
 
 
 def largest(numbers: Sequence[int]) -> int:
-    """Return the largest of some numbers, and at least 1."""
     return max([1, *numbers])
 
 
@@ -56,11 +55,7 @@ def backend_for(hardware: str) -> str:
 
 
 def collect_resolvers() -> dict[str, Callable[..., Any]]:
-    """Return all resolvers by name.
-
-    Raises:
-        ConfigError: a suite's resolver has the name of another one.
-    """
+    """Return all resolvers; raise ConfigError where two suites give one the same name."""
     found: dict[str, Callable[..., Any]] = {
         "largest": largest,
         "commas": ",".join,
@@ -105,7 +100,7 @@ def values_of(option: str, folders: Sequence[Path]) -> dict[str, str]:
 
 
 def without_point(value: Any) -> Any:
-    """Return a whole number as an integer, and any other value as it is."""
+    """Turn 2.0 into 2; return any other value as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -166,11 +161,7 @@ class Variants:
     """
 
     def __init__(self, loader: Any, composed: DictConfig) -> None:
-        """Take a point.
-
-        Args:
-            composed: the point as Hydra composes it, which this object changes from now on.
-        """
+        """Take a point as Hydra composes it; this object changes it from now on."""
         self._loader = loader
         self._composed = composed
         # Not checked yet: a check replaces values by what they mean beside the other keys.
@@ -226,7 +217,6 @@ def needed_names(value: Any) -> list[str]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Yield all texts in plain data."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -290,8 +280,7 @@ class Base:
     """The configuration of one choice of groups, before any values are set.
 
     Attributes:
-        whole: with Hydra's own node.
-        own: without it.
+        whole: with Hydra's own node; `own` lacks it.
         naming: hydra.sweep.subdir before its interpolations are resolved.
     """
 
@@ -339,7 +328,6 @@ class PointComposer:
         return config
 
     def whole(self, parsed: Overrides) -> DictConfig:
-        """Compose a point with Hydra's own node."""
         point = copy.deepcopy(self._base(parsed.shape).whole)
         parsed.set_values(self._loader, point)
         with open_dict(point.hydra):
@@ -356,7 +344,6 @@ class PointComposer:
         return self._are_values[key]
 
     def _subfolder(self, parsed: Overrides, number: int) -> str:
-        """Return hydra.sweep.subdir resolved for the point of this number."""
         point = self.whole(parsed)
         with read_write(point), open_dict(point):
             point.hydra.job.num = number

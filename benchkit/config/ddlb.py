@@ -127,11 +127,7 @@ def main(arguments: list[str], check: Check) -> int:
 
 
 def read(path: str) -> Mapping[str, Any]:
-    """Read the settings of a file, with DDLB's defaults for those that it leaves out.
-
-    Raises:
-        ConfigError: the file holds no configuration of DDLB.
-    """
+    """Read settings, with DDLB's defaults; raise ConfigError where the file is none of DDLB's."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         settings = content["benchmark"]

@@ -69,7 +69,6 @@ def key_rows(keys: Mapping[str, Key], values: Mapping[str, str] = MappingProxyTy
     """Return one line per key: its name, what it means, and its allowed values or its unit.
 
     Args:
-        keys: by name.
         values: of some of them, which stand behind their names.
     """
     lines = []
@@ -82,8 +81,6 @@ def key_rows(keys: Mapping[str, Key], values: Mapping[str, str] = MappingProxyTy
 
 def help_text(folders: Iterable[Path]) -> str:
     """Return the text of --help.
-
-    It is made from the schemas and the folders of YAML, so that it cannot lag behind them.
 
     Args:
         folders: with one folder of YAML files per group.
@@ -108,7 +105,6 @@ def options_in(folders: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def listed(options: Mapping[str, Sequence[Path]]) -> str:
-    """Return one line per group with its options."""
     return "\n".join(
         f"  {group:<27} {', '.join(path.stem for path in paths)}"
         for group, paths in options.items()

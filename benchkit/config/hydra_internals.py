@@ -2,8 +2,6 @@
 
 What Hydra's example plugins use is in benchkit.sweep, and the wording of Hydra's errors in
 benchkit.config.messages. tests/unit/config/test_hydra_internals.py pins all three.
-
-tests/unit/config/test_hydra_internals.py pins these.
 """
 
 import itertools
@@ -64,9 +62,6 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
     """Run Hydra on a command line and return the statuses of its points.
 
     Hydra's errors are raised, where Hydra would print them and exit.
-
-    Args:
-        arguments: as typed, without the name of the program.
     """
     task = SweepTask()
     start = hydra.main(config_path=str(folder), config_name="config", version_base="1.3")(task)
@@ -203,7 +198,6 @@ def values_of(override: Override) -> list[Override]:
 
 
 def parse(loader: Any, lines: Sequence[str]) -> list[Override]:
-    """Parse overrides by Hydra's grammar."""
     return list(OverridesParser.create(loader).parse_overrides(list(lines)))
 
 
@@ -226,12 +220,10 @@ class Overrides:
         return [str(override.input_line) for override in self.own]
 
     def set_values(self, loader: Any, config: DictConfig) -> None:
-        """Set the values in a configuration that has the shape."""
         for override in self.values:
             set_value(loader, override, config)
 
     def dirname(self, point: DictConfig) -> str:
-        """Return hydra.job.override_dirname of the point."""
         naming = point.hydra.job.config.override_dirname
         return get_overrides_dirname(self.own, naming.exclude_keys, naming.item_sep, naming.kv_sep)
 
@@ -247,11 +239,7 @@ def sort_overrides(
 
 
 def set_value(loader: Any, override: Override, config: DictConfig) -> None:
-    """Set one value in a configuration.
-
-    Raises:
-        ConfigError: the key is below a group that is null.
-    """
+    """Set one value; raise ConfigError for a key below a group that is null."""
     with groups_required([str(override.input_line)]):
         loader._apply_overrides_to_config([override], config)
 

@@ -12,10 +12,9 @@ from benchkit.api.registry import load_suites
 
 
 def point_id(config: Mapping[str, Any], world_size: int) -> str:
-    """Return the identity of a point: 12 hexadecimal digits of the hash of its configuration.
+    """Return the identity of a point: the digest of its resolved configuration.
 
     Args:
-        config: the resolved configuration, as a record stores it.
         world_size: number of ranks, which `config` may leave to `auto`.
     """
     return digest({**identity_of(config), "world_size": world_size})

@@ -56,7 +56,6 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
 
 
 def unparsed(override: str, arguments: Sequence[str]) -> str:
-    """Explain an override that Hydra's grammar lacks."""
     name, _, value = override.partition("=")
     if not re.fullmatch(KEY, name, re.ASCII):
         return unknown_key(name, arguments)
@@ -88,7 +87,7 @@ def set_before_suite(override: str, arguments: Sequence[str]) -> str:
 
 
 def unknown_key(name: str, arguments: Sequence[str] = ()) -> str:
-    """Explain a key that no schema has, and suggests the nearest one, in one line."""
+    """Explain a key that no schema has, and suggest the nearest one, in one line."""
     if name == "suite":
         typed = next((each for each in arguments if each.startswith("suite=")), "suite=NAME")
         return f"{typed}: suite takes a plus: +{typed}"
@@ -152,5 +151,4 @@ def wrong_type(override: str, cause: BaseException | None, arguments: Sequence[s
 
 
 def key_allows(key: Key) -> str:
-    """Return the limits of a key behind a comma; "" where it has none."""
     return f", {key.allowed()}" if key.allowed() else ""

@@ -43,12 +43,10 @@ class Fingerprint:
 
     Attributes:
         cpu: model of the processor.
-        cores: cores that the agent may use.
+        cores: those that the agent may use.
         kernel: major and minor version of Linux, such as "6.1".
-        torch: major and minor version of torch.
-        world_size: number of ranks.
+        torch: major and minor version.
         threads: of each rank.
-        backend: by which the ranks communicate.
         device: cpu or cuda.
     """
 
@@ -70,7 +68,6 @@ class SizeFloor:
         what: names what ran, such as "all_reduce 1 MiB".
         median_s: median over the runs of the median time of a call.
         sigma_run: standard deviation of the logarithms of the runs' medians.
-        num_runs: fresh runs that this was found from.
     """
 
     what: PlainText
@@ -109,7 +106,6 @@ class Content:
 def fingerprint(
     host: HostReport, world_size: int, threads: int, backend: str, device: str = "cpu"
 ) -> Fingerprint:
-    """Return the fingerprint of runs on a host."""
     return Fingerprint(
         cpu=host.cpu,
         cores=host.available_cores,

@@ -59,8 +59,6 @@ class Setting:
     """What the selftest is of, and how long it takes.
 
     Attributes:
-        backend: by which the ranks communicate.
-        ranks: number of ranks.
         seconds: for all parts together, on an idle machine.
         folder: where the records of the sweeps go.
     """
@@ -76,7 +74,6 @@ class Setting:
         return 2 * max(1, int(self.seconds / 10))
 
     def overrides(self) -> list[str]:
-        """Return the settings of every point."""
         device = "cuda" if self.backend == "nccl" else "cpu"
         return [
             f"hardware={device}",
@@ -104,7 +101,6 @@ class Runs:
     slow_shares: list[float] = field(default_factory=list)
 
     def floor(self) -> SizeFloor:
-        """Return how much the runs differ."""
         medians = np.array(self.medians_s)
         return SizeFloor(
             what=self.what,
@@ -115,7 +111,6 @@ class Runs:
 
     @property
     def median_s(self) -> float:
-        """Median over the runs."""
         return float(np.nanmedian(self.medians_s))
 
 
@@ -205,10 +200,9 @@ class CoreNoise:
     """What a core lost.
 
     Attributes:
-        core: its number.
         longer_share: share of quanta that were disturbed.
         lost_share: share of the time that was lost, beyond undisturbed quanta.
-        longest_s: the longest quantum, in seconds.
+        longest_s: the longest quantum.
     """
 
     core: int
@@ -227,7 +221,6 @@ class Noise:
 
 
 def work(count: int) -> None:
-    """Do a fixed amount of work."""
     for _ in range(count):
         pass
 
@@ -240,7 +233,6 @@ def calibrated(now: Callable[[], float] = time.perf_counter) -> int:
 
 
 def timed(count: int, now: Callable[[], float]) -> float:
-    """Return the seconds that `work` took."""
     start = now()
     work(count)
     return now() - start
@@ -255,7 +247,6 @@ def measure_cores(
 
     Args:
         seconds: for all cores together.
-        now: returns seconds on the clock.
     """
     cores = usable_cores()
     before, began = read_counters(), now()
@@ -335,7 +326,6 @@ def cores(noise: Noise) -> Iterator[str]:
 
 
 def of_core(core: CoreNoise) -> str:
-    """Return the line of a core."""
     return (
         f"core {core.core}: {core.longer_share:.2%} of equal pieces of work took longer, "
         f"{core.lost_share:.2%} of the time was lost, longest {1e3 * core.longest_s:.3g} ms"
@@ -388,7 +378,6 @@ def loops(runs: Sequence[Runs]) -> Iterator[str]:
 
 
 def contains(test: SignedRank, value: float) -> bool:
-    """Return whether an interval contains a value."""
     low, high = test.interval(ALPHA)
     return low <= value <= high
 
@@ -439,7 +428,6 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m benchkit selftest", description=__doc__)
     made.add_argument("--backend", choices=BACKENDS, default="gloo", help="default: gloo")
     made.add_argument("--ranks", type=int, default=2, help="default: 2")

@@ -39,8 +39,6 @@ class Told:
 
     Attributes:
         names: trailing parts of the sweep's folder, such as its time stamp.
-        folders: of all points, relative to the sweep's folder.
-        open: indexes of the points to measure.
     """
 
     names: list[Name]
@@ -53,7 +51,6 @@ class Agenda:
     """The work of a sweep.
 
     Attributes:
-        folder: of the sweep.
         folders: of all points, relative to the sweep's folder.
         open: indexes of the points to measure.
         statuses: of the points that are measured already.
@@ -78,12 +75,6 @@ class Agenda:
     def open_points(
         self, configs: Sequence[RunConfig], entries: Sequence[Entry], num_agents: int
     ) -> list[Point]:
-        """Return the points to measure.
-
-        Args:
-            configs: of all points.
-            num_agents: that each point's job has.
-        """
         return [
             Point(
                 configs[index],
@@ -101,7 +92,6 @@ class Agenda:
         """Return the agenda that agent 0 has told, for another agent's own folder and points.
 
         Args:
-            content: that agent 0 has told.
             folder: of the sweep as this agent's command line names it.
             parent: of that folder; agent 0 tells the names below it, such as a time stamp.
 
@@ -127,9 +117,7 @@ def prepared(
     """Claim the sweep's folder for this process, write the manifest, and return the agenda.
 
     Args:
-        wanted: the points of this command line.
         world_sizes: per point, the number of ranks that it would have now; None if unknown.
-        asked: what --resume asks for; None for a fresh sweep.
         held: takes over the claim on the folder.
 
     Raises:
@@ -213,7 +201,6 @@ def agenda_of(
 
 
 def warn_of_others(others: Sequence[Entry]) -> None:
-    """Log the points of a resumed sweep that its new command line does not have."""
     names = ", ".join(printable(entry.folder, keep="") for entry in others[:SHOWN])
     if len(others) > SHOWN:
         names += ", …"

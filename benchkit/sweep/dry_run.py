@@ -28,11 +28,10 @@ class Forecast:
     """What is known of a point before it runs.
 
     Attributes:
-        head: what is measured, where, and with which settings.
         needed: the memory that its ranks need, in words; "" where only they will know.
         status: ok; unavailable or skipped if it could not run.
         problem: why it could not run; "" if nothing is known against it.
-        seconds: how long the same point took earlier; None if it is not known.
+        seconds: how long the same point took in an earlier sweep.
         per_case_s: the most that a case is timed, with its warm-up, in seconds.
         most_s: the most that all cases are timed, in seconds; None if their number is not known.
         crowding: how many ranks share how many cores if their threads are more; "" if not.
@@ -54,7 +53,6 @@ class Forecast:
         return f"{self.head}  {', '.join(filter(None, known))}"
 
     def time(self) -> str:
-        """Return in words how long the point takes."""
         if self.seconds is not None:
             return f"about {duration(self.seconds)}, as before"
         if self.most_s is None:
@@ -156,11 +154,7 @@ def not_built(backend: str) -> str:
 
 
 def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
-    """Return a line per point and one about all of them.
-
-    Args:
-        num_settled: points of the sweep that are measured already.
-    """
+    """Return a line per point and one about all of them."""
     width = len(str(len(found)))
     lines = [f"[{i:>{width}}/{len(found)}] {point}" for i, point in enumerate(found, 1)]
     counts = Counter(point.status for point in found)

@@ -54,7 +54,7 @@ def logged(folder: Path) -> Iterator[None]:
 
 
 def remember_latest(folder: Path) -> None:
-    """Links `latest` beside the folder to it, so that `python -m analysis outputs/latest` works."""
+    """Link `latest` beside the folder to it, so that `python -m analysis outputs/latest` works."""
     link = folder.parent / "latest"
     fresh = folder.parent / f".latest-{os.getpid()}"
     try:
@@ -75,7 +75,6 @@ def print_table(folder: Path) -> None:
 
 
 def log_table(folder: Path) -> None:
-    """Log the table of `print_table`."""
     from analysis.records.harvest import harvest
     from analysis.repetitions import describe_floor, over_repetitions
     from analysis.table import combine
@@ -205,7 +204,6 @@ def run_analysis(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a text; "" where it has none."""
     lines = text.splitlines()
     return lines[-1] if lines else ""
 

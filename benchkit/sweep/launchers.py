@@ -130,7 +130,7 @@ class Submitting(Launcher):
     def run(
         self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
     ) -> Iterator[str]:
-        """Submit the points that no earlier job of this sweep will run, and follows all jobs."""
+        """Submit the points that no earlier job of this sweep will run, and follow all jobs."""
         from benchkit.sweep.slurm import Local, Slurm, follow, record_signature
 
         executor = self.executor()  # refuses wrong parameters before anything is touched

@@ -29,7 +29,6 @@ class Entry:
         key: digest of what identifies its configuration; `world_size: auto` stays `auto`.
         occurrence: 0 for the first point with this key, 1 for the second.
         folder: relative to the sweep's folder.
-        overrides: as the record stores them.
         repetition: 0 for the first run of the point, 1 for the second.
     """
 
@@ -63,8 +62,8 @@ def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list
     no point always follows the same one. Without repetitions the order is that of the points.
 
     Args:
-        points: one entry each, numbered by `entries`.
-        repeats: of each point, how often it runs; at least once.
+        points: numbered by `entries`.
+        repeats: [point], at least 1.
 
     Returns:
         The position of the point and the entry of the run. The first repetition is in the folders
@@ -96,11 +95,7 @@ def key_of(config: dict[str, Any]) -> str:
 
 
 def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
-    """Return the points of a command line: known ones in their old folders, others in new ones.
-
-    Args:
-        before: points that the sweep already has.
-    """
+    """Return the points of a command line: known ones in their old folders, others in new ones."""
     known = {entry.identity: entry for entry in before}
     taken = {entry.folder for entry in known.values()}
     found = []
@@ -120,7 +115,6 @@ def free_folder(taken: set[str]) -> str:
 
 
 def is_below(folder: str) -> bool:
-    """Tell whether a path stays below the folder that it is relative to."""
     return not Path(folder).is_absolute() and ".." not in Path(folder).parts
 
 
@@ -151,7 +145,6 @@ class Submitted:
 
     Attributes:
         job_id: as squeue prints it.
-        output: file of its messages.
         folders: of its points, relative to the sweep's folder.
     """
 
@@ -167,10 +160,7 @@ class Manifest:
     Attributes:
         arguments: of the command line, as typed.
         made_with: software, hosts and launcher, by name.
-        points: in the order of the sweep.
-        jobs: that were submitted for them.
         started_in: working directory of the command line; "" if not known.
-        version: of the file.
     """
 
     arguments: list[str]
@@ -217,18 +207,13 @@ def require_ours(path: Path) -> None:
 
 
 def require_sound(found: Manifest) -> None:
-    """Raise ValueError if a folder lies outside the sweep's."""
     for entry in found.points:
         if not is_below(entry.folder):
             raise ValueError(f"point {entry.folder}: allowed is a folder below the sweep's")
 
 
 def from_records(folder: Path) -> Manifest:
-    """Make a manifest from the records in the subfolders of a sweep's folder.
-
-    Raises:
-        ConfigError: there is no readable record.
-    """
+    """Make a manifest from records; raise ConfigError where none is readable."""
     keys, folders, overrides = [], [], []
     for path in sorted(folder.glob(f"*/{files.FILE_NAME}"), key=files.by_number):
         try:

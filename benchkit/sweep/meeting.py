@@ -38,7 +38,6 @@ class Meeting:
 
     Attributes:
         hydra_config: the composed configuration, with Hydra's own node.
-        launcher: runs the points.
         asked: what --resume asks for; None for a fresh sweep.
         configs: of all points of the command line.
         entries: of the same points, in the same order.

@@ -143,7 +143,6 @@ class StatusLine:
     """The last line of the terminal that standard error is; nothing is shown without one."""
 
     def __init__(self) -> None:
-        """Load rich only for a terminal."""
         self._console = None
         self._text = ""
         if sys.stderr.isatty():
@@ -153,7 +152,6 @@ class StatusLine:
 
     @property
     def is_shown(self) -> bool:
-        """Whether there is a terminal."""
         return self._console is not None
 
     def show(self, text: str) -> None:
@@ -178,7 +176,6 @@ class StatusLine:
             self.show(self._text)
 
     def close(self) -> None:
-        """Remove the line."""
         self.erase()
         self._text = ""
 
@@ -234,7 +231,6 @@ class Progress:
                 handler.status = self._status
 
     def report(self, record: Record) -> None:
-        """Print the line of a point that has ended."""
         self._names = self._names[1:]
         log.info(self.line(record))
 
@@ -260,14 +256,12 @@ class Progress:
             log.info(self._left)
 
     def show(self, note: str) -> None:
-        """Show what the ranks of the current point do now."""
         number = f"[{self.done + 1}/{self.total}] " if self.total > 1 else ""
         name = self._names[0] if self._names else ""
         parts = [number + note, self._left, name]  # What does not fit on the line is cut off.
         self._status.show(printable("; ".join(filter(None, parts))))
 
     def stop(self) -> None:
-        """Remove the status line."""
         entry.log.removeHandler(self._listener)
         self._status.close()
         for handler in console_handlers():

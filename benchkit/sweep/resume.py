@@ -32,7 +32,6 @@ class Resume:
     """What --resume and its companions ask for.
 
     Attributes:
-        folder: of the sweep.
         retry: which finished points are measured again; a key of RETRY.
         force: accepts other software, hosts or agents than those that the sweep began with.
     """
@@ -132,7 +131,6 @@ def found_again(config_dir: str, started_in: str, folder: Path) -> str:
 
 
 def dry_run(flags: argparse.Namespace) -> list[str]:
-    """Return the sweeper's setting for --dry-run."""
     return ["hydra.sweeper.dry_run=true"] if flags.dry_run else []
 
 

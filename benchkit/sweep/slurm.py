@@ -100,7 +100,6 @@ class Job:
     When it is started again after a preemption, it goes on with the points that are still open.
 
     Attributes:
-        points: to run, in order.
         folder: where the agents of several nodes meet.
         signal_delay_s: how long before the time limit Slurm sends its warning.
         max_num_timeout: how often a job that ran out of time is queued again.
@@ -153,7 +152,7 @@ class Job:
         return agents, list(compress(self.points, heard(told, list[bool])))
 
     def stop(self, number: int, frame: Any) -> None:
-        """Handle a signal: raises StopRequested with what the signal means."""
+        """Handle a signal: raise StopRequested with what the signal means."""
         ignore_signals()
         word, rest_s = slurm_says()
         status = "interrupted"
@@ -187,7 +186,6 @@ def note_end(
     """Write how a point ended into the record that was left unfinished, or never begun.
 
     Args:
-        point: that a job left without a result.
         current: reads this attempt's record; None if it has begun none.
 
     Returns:
@@ -211,7 +209,6 @@ def note_end(
 
 
 def show_log() -> None:
-    """Send benchkit's own lines to the job's output."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
@@ -265,10 +262,7 @@ class Queue(Protocol):
 
 
 def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
-    """Hand jobs to submitit.
-
-    Returns:
-        submitit's jobs, in the same order.
+    """Hand jobs to submitit, which returns its own in the same order.
 
     Raises:
         ConfigError: the scheduler refuses the jobs; the message has the scheduler's own words.
@@ -306,8 +300,7 @@ def follow(
     """Yield the status of every point of every job as it ends.
 
     Args:
-        points: of each job.
-        queue: of the same jobs, in the same order.
+        points: of each job, in the order of the queue.
         report: takes the record of each point that has ended.
         stale: by a point's folder, the record of an earlier attempt, which does not count now.
     """
@@ -408,11 +401,7 @@ class Slurm:
     def __init__(
         self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()
     ) -> None:
-        """Submit jobs.
-
-        Args:
-            before: jobs that were submitted earlier and are followed as well, first in order.
-        """
+        """Submit jobs; follow those submitted `before` as well, first in order."""
         self._jobs = [*before, *described(submit(executor, jobs) if jobs else [], jobs)]
         self._ids = list(dict.fromkeys(job.job_id.split("_")[0] for job in self._jobs))
         self._states = [State("PENDING")] * len(self._jobs)
@@ -477,11 +466,7 @@ class Slurm:
 
 
 def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
-    """Return the jobs that submitit submitted as the manifest stores them.
-
-    Args:
-        jobs: that they run, in the same order.
-    """
+    """Return jobs as the manifest stores them."""
     found = []
     for sent, job in zip(submitted, jobs, strict=True):
         folders = [os.path.relpath(point.folder, job.folder) for point in job.points]

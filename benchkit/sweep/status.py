@@ -32,16 +32,12 @@ class Brief(msgspec.Struct):
 
     @property
     def reason(self) -> str:
-        """Return the first line of why the point is not ok."""
         lines = str((self.error or {}).get("message", "")).splitlines()
         return lines[0] if lines else "no reason given"
 
 
 def main(arguments: list[str]) -> int:
-    """Print how far the sweep in a folder is.
-
-    Returns:
-        0; 1 if a point has failed.
+    """Print how far a sweep is; return 1 if a point has failed, else 0.
 
     Raises:
         ConfigError: the folder holds no sweep.
@@ -83,7 +79,6 @@ def describe(
     """Return the lines about a sweep: counts, who works on it, what is left, what failed.
 
     Args:
-        briefs: how each point went.
         queued: how its submitted jobs stand; "" if none waits or runs.
     """
     statuses = Counter(each.status for each in briefs if each)
@@ -127,7 +122,6 @@ def works(owner: Owner) -> bool:
 
 
 def named(point: Entry) -> str:
-    """Name a point by its folder and overrides."""
     return (
         f"point {point.folder} ({' '.join(point.overrides)})" if point.overrides else point.folder
     )

@@ -72,12 +72,7 @@ class Sweeper(sweeper.Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Make the launcher; Hydra calls this before sweep().
-
-        Args:
-            hydra_context: loads the configuration of each point.
-            task_function: takes the statuses of the points.
-        """
+        """Make the launcher; Hydra calls this before sweep()."""
         assert isinstance(task_function, SweepTask)
         self._task = task_function
         self._config = config

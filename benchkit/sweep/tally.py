@@ -72,7 +72,6 @@ class Prospect:
     """What is known of a point before it is measured.
 
     Attributes:
-        suite: its suite.
         needed_bytes: memory of all its ranks; 0 if it is not known.
         earlier_s: seconds that the same point took in an earlier sweep; None if in none.
     """
@@ -90,7 +89,7 @@ def prospects(points: Sequence[Point], keys: Sequence[str], outputs: Path) -> li
     """Return what is known of the points of a sweep.
 
     Args:
-        points: that are still to be measured.
+        points: still to be measured.
         outputs: folder with the folders of earlier sweeps, which are read for several points only.
     """
     earlier = earlier_seconds(set(keys), outputs) if len(points) > 1 else {}
@@ -119,8 +118,7 @@ class Tally:
         """Begin with the points that are measured already.
 
         Args:
-            statuses_before: of the points that are measured already.
-            points: that are still to be measured, in order.
+            points: still to be measured, in order.
             max_failures: points that may fail one after another; None: any number.
         """
         self.statuses = list(statuses_before)
@@ -168,7 +166,6 @@ class Tally:
         return sum(map(self._expected_s, self._points[len(self._taken_s) :]))
 
     def _expected_s(self, point: Prospect) -> float:
-        """Estimate the time of a remaining point, in seconds."""
         if point.earlier_s is not None:
             return point.earlier_s
         ended = list(zip(self._points, self._taken_s, strict=False))
