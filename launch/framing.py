@@ -38,13 +38,7 @@ class Pieces:
         return bool(self._held) or self._length is not None
 
     def take(self, limit: int) -> bytes | None:
-        """Take the bytes that have arrived.
-
-        Args:
-            limit: the longest message allowed, in bytes.
-
-        Returns:
-            The message, once it is complete; None if more of it must arrive.
+        """Take the bytes that have arrived; return the message once it is complete.
 
         Raises:
             EOFError: the stream has ended.

@@ -14,13 +14,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
 
 class StopRequested(KeyboardInterrupt):
-    """A signal asked this run to stop.
-
-    Attributes:
-        number: number of the signal.
-        status: status of the point that the request interrupts.
-        relayed: whether another agent passed the request on.
-    """
+    """A signal asked this run to stop; `relayed`: another agent passed the request on."""
 
     def __init__(
         self, number: int, status: str = "interrupted", why: str = "", relayed: bool = False
@@ -86,16 +80,10 @@ def defer_signals() -> Iterator[None]:
 
 
 def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
-    """Wait like multiprocessing.connection.wait, and wakes up for handlers of signals to run.
+    """Wait like multiprocessing.connection.wait, and wake up for handlers of signals to run.
 
     The kernel may deliver a signal to a library's thread (BLAS, TCPStore). Python then notes it,
     but its main thread, the only one that runs handlers, would stay asleep.
-
-    Args:
-        timeout_s: how long to wait, in seconds; None for no limit.
-
-    Returns:
-        Those that are ready; none after the timeout.
     """
     if threading.current_thread() is not threading.main_thread():
         return connection.wait(things, timeout_s)

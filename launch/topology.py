@@ -25,9 +25,6 @@ class LaunchContext:
     """The launcher that started this process, and this process's number.
 
     Attributes:
-        by: name of the launcher; "plain" if there is none.
-        index: number of this process.
-        count: number of processes that the launcher started.
         job: what the processes of one start share and no other start has; "" if the launcher
             provides nothing of this kind.
         local: whether the launcher says that all processes are on this host.
@@ -42,12 +39,10 @@ class LaunchContext:
 
 @dataclass(frozen=True)
 class Numbering:
-    """The environment variables in which a launcher numbers its processes.
+    """The environment variables in which a launcher numbers its processes; "" for none.
 
     Attributes:
         depth: how far out the launcher usually stands; one of depth 0 may run inside any other.
-        index: holds the number of this process.
-        count: holds the number of processes; "" if no variable does.
     """
 
     depth: int
@@ -69,7 +64,6 @@ class Numbering:
         return index, count
 
     def shown(self, environment: Mapping[str, str]) -> str:
-        """Return the variables that are set, with their values."""
         names = [name for name in (self.index, self.count) if name in environment]
         return ", ".join(f"{name}={environment[name]}" for name in names)
 
@@ -79,7 +73,6 @@ class LauncherEnv(Numbering):
     """The environment variables of a launcher whose processes join.
 
     Attributes:
-        sign: shows by its presence that this launcher started the process.
         job: together they name the start.
         local: holds the number of processes on this host; Slurm's is "2" on one node, but "1(x2)"
             on two.
@@ -172,7 +165,6 @@ def require_launcher(environment: Mapping[str, str] = os.environ) -> LaunchConte
 
 
 def refuse_doubts(environment: Mapping[str, str]) -> None:
-    """Perform require_launcher() where the process is not to be alone."""
     joined = [each for each in LAUNCHERS.values() if each.sign in environment]
     places = {each: each.read(environment) for each in joined}
     innermost = joined[0] if joined else None
@@ -202,11 +194,7 @@ def refuse_doubts(environment: Mapping[str, str]) -> None:
 
 
 def whole_number(environment: Mapping[str, str], name: str) -> int:
-    """Return an environment variable's whole number.
-
-    Raises:
-        LaunchError: it holds something else.
-    """
+    """Return an environment variable's whole number."""
     value = environment[name]
     if not re.fullmatch("[0-9]{1,9}", value):
         raise LaunchError(f"{name}={value!r}: allowed is a whole number; set it, or unset it")
@@ -244,7 +232,6 @@ def namespace(kind: str) -> str:
 
 
 def usable_cores() -> list[int]:
-    """Return the numbers of the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -275,7 +262,6 @@ class Limits:
 
 
 def limits(root: Path = ROOT) -> Limits:
-    """Return the limits of this process; tests give another root of the files of the kernel."""
     return Limits(usable_cores(), cpuset(root), cpu_quota(root), memory_limit(root))
 
 
@@ -298,7 +284,6 @@ def cores_in(text: str) -> set[int]:
 
 
 def core_list(cores: Sequence[int]) -> str:
-    """Return such a list of the kernel's of cores in order."""
     runs = groupby(enumerate(cores), lambda pair: pair[1] - pair[0])
     spans = [[core for _, core in run] for _, run in runs]
     return ",".join(f"{one}-{more[-1]}" if more else f"{one}" for one, *more in spans)
@@ -320,7 +305,6 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def quota_of(folder: Path) -> float | None:
-    """Return the CPU quota of one control group in cores; None without one."""
     version_1 = (folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us")
     quota, period = read_text(folder / "cpu.max").split() or map(read_text, version_1)
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
@@ -336,7 +320,6 @@ def memory_limit(root: Path = ROOT) -> int | None:
 
 
 def group_folders(controller: str, root: Path = ROOT) -> list[Path]:
-    """Return the folders of `control_groups` of both versions."""
     return list(chain.from_iterable(control_groups(controller, root).values()))
 
 
@@ -344,11 +327,7 @@ def control_groups(controller: str, root: Path = ROOT) -> dict[int, list[Path]]:
     """Return the control groups that limit this process, by their version (cgroups(7)).
 
     They are folders: that of its own group, then those of the groups around it up to the mount.
-    A host may have both versions at once, each with some of the controllers.
-
-    Args:
-        controller: such as "cpu".
-        root: of the files of the kernel.
+    A host may have both versions at once, each with some of the controllers (such as "cpu").
     """
     own = {}
     for line in read_text(root / "proc/self/cgroup").splitlines():
@@ -373,7 +352,6 @@ def folders_up_to(mount: Path, mounted: str, own: str) -> list[Path]:
     """Return the folder of a control group and those around it, up to the folder of the mount.
 
     Args:
-        mount: where control groups are mounted.
         mounted: the group that is mounted there.
         own: the group to find. Both paths begin at the root of the cgroup namespace; ".." leads out
             of it, into groups whose names are hidden.
@@ -421,11 +399,9 @@ def without_pinning() -> Iterator[None]:
 
 
 def read_text(path: str | Path) -> str:
-    """Return the stripped content of a small file; "" if it is not readable.
-
-    Bytes that are no text, as in the name of a mount, stay as in the names of files.
-    """
+    """Return the stripped content of a small file; "" if it is not readable."""
     try:
+        # The name of a mount may hold bytes that are no text.
         return Path(path).read_text(errors="surrogateescape").strip()
     except OSError:
         return ""

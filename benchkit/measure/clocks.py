@@ -40,15 +40,10 @@ class Clock(Protocol):
         """
         ...
 
-    def region(self, name: str) -> AbstractContextManager[object]:
-        """Time a region of a call."""
-        ...
+    def region(self, name: str) -> AbstractContextManager[object]: ...
 
     def take_regions(self) -> dict[str, float]:
-        """Return the seconds in each region since the last take_regions().
-
-        It is called after time(), so all work is done.
-        """
+        """Return the seconds in each region since the last call; time() must have ended before."""
         ...
 
     def forget_regions(self) -> None:
@@ -140,7 +135,6 @@ class CudaClock:
         """Create the events and measure the frequency of the GPU.
 
         Args:
-            cuda: torch.cuda, or what replaces it in a test.
             spin: keeps the stream busy for a number of cycles.
             align_blocks: whether `align` returns only when the GPU has done it, as gloo's does.
                 Then the lead follows it, and else precedes it, so that GPUs begin together.

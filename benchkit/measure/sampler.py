@@ -12,7 +12,6 @@ from benchkit.measure.clocks import Clock
 
 
 def no_series(case: Case) -> AbstractContextManager[object]:
-    """Do nothing; the default of `Hooks.series`."""
     return nullcontext()
 
 
@@ -60,12 +59,6 @@ class Sampler:
         return (*case.regions, *self.clock.own_regions)
 
     def sample(self, case: Case, calls: int, count: int, lead_s: float | None) -> Samples:
-        """Take `count` samples of `calls` calls.
-
-        Args:
-            calls: number of calls of a sample.
-            lead_s: see `Clock.time`.
-        """
         durations, starts, regions = [], [], []
         names = self.region_names(case)
         with self.hooks.series(case):
@@ -81,17 +74,11 @@ class Sampler:
     def check(
         self, case: Case, calls: int, lead_s: float | None, prepare: Callable[[], object] = noop
     ) -> Any:
-        """Take samples as `sample` does, to check their last call, and keep none of their times.
+        """Take samples as `sample` does, return what their last call returned, and keep no times.
 
         The last two calls are both prepared, alike: a call that finds the inputs of the call before
-        it has to compute again, and one that finds other inputs has to notice that.
-
-        Args:
-            calls: number of calls of a sample; where it is 1, two samples are taken.
-            lead_s: see `Clock.time`.
-
-        Returns:
-            What the last call returned.
+        it has to compute again, and one that finds other inputs has to notice that. So where it
+        takes one call per sample, it takes two samples.
         """
         left, result = max(calls, CHECKED), None
 
@@ -148,8 +135,7 @@ class Lead:
     """The lead of a case's samples, as learnt from those before.
 
     Attributes:
-        seconds: of the next sample.
-        queueing_s: what queueing a sample took without a lead, in seconds; None if not known yet.
+        queueing_s: what queueing a sample took without a lead; None if not known yet.
     """
 
     seconds: float = 0.0

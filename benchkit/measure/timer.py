@@ -39,20 +39,18 @@ class Measurement:
         calls_per_sample: number of calls back to back in one sample; the sample is their mean.
         blocks: number of iterations of each block, in order. Between blocks other cases had
             their turns.
-        warmup_s: samples of the warm-up, set aside, in seconds per call: [rank][iteration].
-        steady: whether the warm-up went on until calls got no faster; None where that was not
-            tried.
-        samples_s: all samples, in seconds per call: [rank][iteration]. None is dropped.
-        start_offsets_s: start of each rank's sample in seconds after the first rank's start of
-            the same iteration: [rank][iteration].
-        regions_s: by name of a region, the time spent in it in seconds per call:
-            [rank][iteration].
-        disturbance: by name of a counter in `benchkit.measure.disturbance`, how much it grew
-            during the blocks: [rank]. Also `lowest_ghz` and `highest_ghz`, the range of
-            `core_ghz()` after the blocks: [rank].
-        elapsed_s: seconds spent on the blocks, with resets and barriers, on the slowest rank.
-        stopped_by: what ended the samples: target_rel_ci, max_iterations or max_seconds.
-        converged: whether the interval met `target_rel_ci`; None without a target.
+        warmup_s: set aside, per call: [rank][iteration].
+        steady: the warm-up went on until calls got no faster; None where that was not tried.
+        samples_s: per call: [rank][iteration]. None is dropped.
+        start_offsets_s: start of each rank's sample after the first rank's start of the same
+            iteration: [rank][iteration].
+        regions_s: by region, per call: [rank][iteration].
+        disturbance: by counter in `benchkit.measure.disturbance`, its growth during the blocks:
+            [rank]. Also `lowest_ghz` and `highest_ghz`, the range of `core_ghz()` after the
+            blocks: [rank].
+        elapsed_s: with resets and barriers, on the slowest rank.
+        stopped_by: target_rel_ci, max_iterations or max_seconds.
+        converged: the interval met `target_rel_ci`; None without a target.
         ranks: number of ranks that take part, the first ones; None for all.
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
         typical_s: seconds that one iteration takes, with reset and barrier, as known so far. It
@@ -85,23 +83,15 @@ class Measurement:
         return self.lead.seconds if self.lead else None
 
     def num_samples(self) -> int:
-        """Return the number of iterations so far, without the warm-up."""
         return len(self.samples_s[0]) if self.samples_s else 0
 
     def times(self) -> Array:
-        """Return one time per iteration, in order, in seconds: [iteration]."""
         samples = self.samples_s[: self.ranks]
         starts = self.start_offsets_s[: self.ranks]
         return iteration_times(samples, starts, self.estimator)
 
     def add(self, samples: Rows, starts: Rows, regions: dict[str, Rows]) -> None:
-        """Append a block.
-
-        Args:
-            samples: seconds per call, [rank][iteration].
-            starts: starts in seconds on one clock, [rank][iteration].
-            regions: by name, seconds per call, [rank][iteration].
-        """
+        """Append a block: seconds per call, and starts on one clock, [rank][iteration]."""
         if not self.samples_s:
             self.samples_s = [[] for _ in samples]
             self.start_offsets_s = [[] for _ in samples]
@@ -125,13 +115,11 @@ class Measurement:
             self.lead.learn([calls * value for value in slowest_rank(queueing)])
 
     def add_disturbance(self, growth: dict[str, list[float]]) -> None:
-        """Add what each counter grew by during a block: [rank] by name of the counter."""
         for name, by_rank in growth.items():
             before = self.disturbance.get(name, [0.0] * len(by_rank))
             self.disturbance[name] = [a + b for a, b in zip(before, by_rank, strict=True)]
 
     def add_frequency(self, ghz: list[float]) -> None:
-        """Widen the range of each rank's frequency by the one after a block, in GHz: [rank]."""
         for name, furthest in (("lowest_ghz", min), ("highest_ghz", max)):
             before = self.disturbance.get(name, ghz)
             self.disturbance[name] = list(map(furthest, before, ghz))
@@ -146,26 +134,20 @@ def block_size(typical_s: float, config: MeasureConfig) -> int:
     """Return an odd number of samples that fill block_seconds and leave room for min_blocks.
 
     The median of an even number of samples is a mean of two samples. For skewed times it estimates
-    something else than the median.
-
-    Args:
-        typical_s: seconds that one sample takes; 0 if not known yet.
+    something else than the median. A `typical_s` of 0 is not known yet.
     """
     size = max(1, min(fitting(typical_s, config), config.max_iterations // config.min_blocks))
     return size if size % 2 else size - 1
 
 
 def fitting(typical_s: float, config: MeasureConfig) -> int:
-    """Return how many samples of `typical_s` seconds fill block_seconds; 1 if it is not known."""
     return math.ceil(config.block_seconds / typical_s) if typical_s > 0 else 1
 
 
 def stop(measurement: Measurement, config: MeasureConfig, single_case: bool) -> bool:
-    """Return after a block whether the case is done, and note why in the measurement.
+    """Return after a block whether the case is done; set `stopped_by` and `converged`.
 
-    Args:
-        measurement: the samples so far; `stopped_by` and `converged` are set.
-        single_case: whether the case takes turns with no other; then min_blocks does not count.
+    A single case takes turns with no other; then min_blocks does not count.
     """
     if config.target_rel_ci is not None:
         times = measurement.times()
@@ -209,14 +191,7 @@ def measure(
 ) -> list[Measurement]:
     """Time every case; return their measurements in the order of `cases`.
 
-    Args:
-        cases: what to time; alike on all ranks.
-        config: how long, and until when, each case is timed.
-        clock: times the calls of this rank.
-        barrier: returns when all ranks have called it.
-        exchange: shares numbers among all ranks.
-        seed: sets the order in which cases take turns; alike on all ranks.
-        hooks: what this rank does around samples.
+    All ranks call this with the same cases and the same seed of the order of turns.
     """
     timer = Timer(config, Sampler(clock, barrier, hooks), exchange)
     collecting = gc.isenabled()
@@ -254,7 +229,6 @@ class Timer:
     def run_rounds(
         self, cases: Sequence[Case], measurements: list[Measurement], order: random.Random
     ) -> None:
-        """Run one block per case in a random order, again and again, until every case is done."""
         active = [index for index in range(len(cases)) if not measurements[index].oom_reason]
         while active:
             single_case = len(active) == 1  # it takes turns with no other
@@ -302,8 +276,8 @@ class Timer:
         """Take `count` samples of the warm-up and set them aside.
 
         Returns:
-            Seconds per call of the slowest rank, [iteration], and the seconds that all samples took
-            on the slowest rank. Both are alike on all ranks.
+            Seconds per call, [iteration], and seconds of all samples. Both are of the slowest rank,
+            and so alike on all ranks.
         """
         began = self.sampler.clock.now()
         lead_s = measurement.lead_s
@@ -337,7 +311,6 @@ class Timer:
         return calls
 
     def fills(self, case: Case, calls: int, seconds: float) -> bool:
-        """Return whether so many calls take at least so many seconds on the slowest rank."""
         lead_s = None if case.on_host else 0.0
         durations, _, _ = self.sampler.sample(case, calls, 1, lead_s)
         return max(row[0] for row in self.exchange(durations)) * calls >= seconds

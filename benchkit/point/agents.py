@@ -33,13 +33,10 @@ T = TypeVar("T")
 
 
 def heard(value: object, kind: type[T]) -> T:
-    """Return what another agent sent, as the type that this agent expects.
+    """Return what another agent sent, as the type that this agent expects; else raise SweepEnds.
 
     Agents send numbers, names and texts for people. No program, path, module or configuration is
     taken from another agent.
-
-    Raises:
-        SweepEnds: it is something else.
     """
     try:
         return msgspec.convert(value, kind)
@@ -52,7 +49,6 @@ class AgentFacts:
     """What an agent tells the others of itself.
 
     Attributes:
-        report: of its host, as the record stores it.
         visible_gpus: the GPUs that CUDA shows there in its order, by UUID where known.
         lack_of_gpus: why there are none; "" if there are some.
         limits: of the agent's process, which its ranks are to have, too.
@@ -69,9 +65,8 @@ class AgentGroup:
     """The agents of this run and what each one reports about itself.
 
     Attributes:
-        agents: the agents, in step with each other.
-        facts: what each agent reports about itself, by its index.
-        meets_in_file: whether all agents open files of agent 0, as on one host.
+        facts: by index of the agent.
+        meets_in_file: all agents open files of agent 0, as on one host.
         interface: by which gloo reaches other hosts; "" where the host's name tells gloo.
         network: network of the ranks alone, on one host whose kernel provides it; else None.
         clock: what this agent knows of agent 0's clock.
@@ -106,9 +101,6 @@ class AgentGroup:
 
         Other ranks meet elsewhere: NCCL leaves a key in the store that ends all ranks which find
         it.
-
-        Raises:
-            Lost: agents are lost.
         """
         if not self.meets_in_file:
             store = tcp_store() if self.agents.first else None
@@ -122,7 +114,6 @@ class AgentGroup:
             yield Rendezvous(file=told.path)
 
     def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
-        """Return the agents on a member's host, including the member."""
         return [other for other in self.agents.members if other.network == member.network]
 
     @contextlib.contextmanager
@@ -130,9 +121,6 @@ class AgentGroup:
         """Hold the lock of every host and yield warnings for the record.
 
         The locks are taken in the order of the hosts' names, so no two runs wait for each other.
-
-        Args:
-            limit_s: how long to wait for other runs on each host, in seconds.
 
         Raises:
             HostBusy: on all agents, if a process of our own user holds a host for longer than
@@ -161,11 +149,7 @@ class AgentGroup:
         return [f"measured beside another run: {text}" for text, _ in taken]
 
     def acquire(self, lock: HostLock, limit_s: float) -> tuple[str, bool] | None:
-        """Take this host's lock.
-
-        Returns:
-            None on success; else the reason, and whether our own user holds the lock.
-        """
+        """Take this host's lock; else return the reason, and whether our own user holds it."""
         me = self.agents.me
 
         def say(holder: Holder) -> None:
@@ -194,7 +178,7 @@ NO_NETWORK = PrivateNetwork(0, (), ())
 
 
 def form_group(agents: Agents) -> AgentGroup:
-    """Gather facts and agrees where the ranks of all points meet; all agents call this together.
+    """Gather facts and agree where the ranks of all points meet; all agents call this together.
 
     Agent 0 makes what ranks on one host need to meet; the others tell whether it reaches them.
     """

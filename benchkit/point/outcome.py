@@ -36,9 +36,8 @@ class AgentEnd:
     """How the ranks of one agent ended.
 
     Attributes:
-        failure: of its ranks; None where all ended well.
-        out_of_memory: whether the kernel killed a process there meanwhile for lack of memory.
-        is_sound: whether no case is wrong or out of memory, as far as this agent knows.
+        out_of_memory: the kernel killed a process there meanwhile for lack of memory.
+        is_sound: no case is wrong or out of memory, as far as this agent knows.
     """
 
     failure: Failure | None
@@ -52,10 +51,8 @@ class RanksEnd:
 
     Attributes:
         status: of the point; on agents other than 0 only as far as failures tell.
-        error: None where the status is ok.
         measured: as rank 0 reports it; empty on other agents, and after a failure.
-        began_s: when each phase began, by perf_counter; empty as `measured` is.
-        start_clock: by which the starts of ranks are compared.
+        began_s: by perf_counter; empty as `measured` is.
     """
 
     status: str
@@ -66,12 +63,6 @@ class RanksEnd:
 
 
 def end_of(report: RankReport | None, ends: Sequence[AgentEnd]) -> RanksEnd:
-    """Return how the ranks ended.
-
-    Args:
-        report: of rank 0; None on other agents, or where it gave none.
-        ends: of all agents.
-    """
     if failed := root_cause([end.failure for end in ends if end.failure]):
         # SIGKILL means a lack of memory if the kernel ran out of it on the host of the failure.
         there = [end for end in ends if end.failure and end.failure.host == failed.host]
@@ -91,7 +82,6 @@ def end_of(report: RankReport | None, ends: Sequence[AgentEnd]) -> RanksEnd:
 
 
 def failure_status(failure: Failure) -> str:
-    """Return the status of a point in which a rank failed this way."""
     if failure.kind == "timeout":
         return "timeout"
     if failure.kind in ("signal", "exit"):
@@ -113,7 +103,6 @@ def error_of(failure: Failure) -> ErrorReport:
 
 
 def error_report(message: str, rank: int | None = None, host: str = "") -> ErrorReport:
-    """Return an error of this host, or of another one, without an exception's details."""
     log = None if rank is None else f"rank_{rank}.log"
     return ErrorReport(message=message, rank=rank, host=host or topology.node_name(), log=log)
 

@@ -50,9 +50,8 @@ class Placement:
 
     Attributes:
         world_size: number of ranks on all agents.
-        threads: threads of each rank.
-        cores_per_rank: cores that each rank has on the host with the fewest per rank.
-        slowdown: how many times slower each rank is to be, by rank.
+        cores_per_rank: on the host with the fewest per rank.
+        slowdown: how many times slower each rank is to be: [rank].
         places: where the ranks of this agent run; empty if there is a problem.
         agents: what the record says of each agent, with the numbers of its ranks.
         problem: why the ranks cannot run; "" if they can.
@@ -76,8 +75,6 @@ class HostCores:
     """The cores of the ranks on one host.
 
     Attributes:
-        host: its name.
-        ranks: number of ranks there.
         cores: number of cores that their agents may use together.
         cpuset: number of those that they could use without a quota, if nothing bound them to fewer.
         bound_to: number of cores that each agent may run on, at least.
@@ -95,10 +92,7 @@ class HostCores:
 
 
 def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
-    """Give each agent its share of the ranks, in order of agents.
-
-    All agents compute the same shares.
-    """
+    """Give each agent its share of the ranks, in order of agents; all agents compute the same."""
     num_agents = len(group.agents.members)
     world_size = resolve_world_size(config, group)
     share, left_over = divmod(world_size, num_agents)
@@ -140,7 +134,6 @@ def crowding(configs: Sequence[RunConfig], group: AgentGroup) -> str:
 
 
 def recorded_agents(group: AgentGroup, share: int) -> list[AgentReport]:
-    """Return what the record says of each agent, with the numbers of its ranks."""
     return [
         replace(
             group.facts[member.index].report,
@@ -219,7 +212,6 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
 
 
 def cores_of_hosts(group: AgentGroup, share: int) -> list[HostCores]:
-    """Return the cores of each host, given the number of ranks of each agent."""
     found = {}
     for member in group.agents.members:
         if member.network in found:
@@ -243,7 +235,6 @@ def cores_of_hosts(group: AgentGroup, share: int) -> list[HostCores]:
 
 
 def bindings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
-    """Return a warning for each number of cores to which agents are bound."""
     names: dict[str, list[str]] = {}
     for host in hosts:
         if host.bound_to < host.cpuset:
@@ -256,11 +247,6 @@ def bindings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
 
 
 def rank_environment(assignment: Assignment) -> dict[str, str]:
-    """Return the environment of one rank.
-
-    It holds what a GPU needs, the backend's own variables, the number of threads and the names that
-    torchrun uses.
-    """
     config, place = assignment.config, assignment.place
     of_gpu = {}
     if config.hardware.device == "cuda":

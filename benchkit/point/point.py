@@ -66,9 +66,8 @@ class Point:
     """One point of a sweep.
 
     Attributes:
-        config: the typed configuration of this point.
         folder: where its record goes.
-        overrides: its overrides, as the record stores them.
+        overrides: as the record stores them.
         num_agents: number of agents that will run it, if a launcher starts them.
         resumed_with: software and hosts that differ from those at the start of the sweep, as
             [then, now] by name.
@@ -92,12 +91,10 @@ class Point:
         return Placement(world_size, threads, 1.0, factors(config, world_size), [], agents)
 
     def record(self) -> Record | None:
-        """Return its record; None if it is missing or not readable."""
         return files.read_in(self.folder)
 
 
 def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
-    """Return the record as it stands before any rank runs."""
     config = as_dict(point.config)
     return Record(
         point_id=point_id(config, plan.world_size),
@@ -123,7 +120,6 @@ def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
 
 
 def current_comparison() -> Comparison | None:
-    """Return the comparison that this run belongs to; None for a run on its own."""
     text = os.environ.get(COMPARISON_VARIABLE)
     return msgspec.json.decode(text, type=Comparison) if text else None
 
@@ -160,11 +156,6 @@ def run_and_report(point: Point, report: Report, kept: KeptRanks) -> str:
 
 
 def run_point(point: Point, kept: KeptRanks, attempt: int = 1) -> Record:
-    """Run one point and return its record.
-
-    Raises:
-        SweepEnds: the sweep cannot go on after this point.
-    """
     run = begin(point, kept, attempt)
     try:
         run.attempt()
@@ -180,7 +171,6 @@ def run_point(point: Point, kept: KeptRanks, attempt: int = 1) -> Record:
 
 
 def begin(point: Point, kept: KeptRanks, attempt: int) -> "PointRun":
-    """Place the ranks and make the record."""
     began_s = time.perf_counter()
     plan = place_ranks(point.config, kept.group)
     num_losses = len(kept.group.agents.losses)
@@ -192,13 +182,8 @@ class PointRun:
     """One attempt at a point; its methods are called on all agents in step.
 
     Attributes:
-        point: that runs.
-        kept: ranks that stay from point to point, and the group of agents.
-        plan: which rank runs where.
-        began_s: when it began, by perf_counter.
+        began_s: by perf_counter.
         num_losses: number of agents lost before.
-        record: as it stands.
-        phases_s: how long each phase took so far, in seconds.
         sweep_ends: why the sweep cannot go on after this point; "" if it can.
     """
 
@@ -216,11 +201,7 @@ class PointRun:
         return self.kept.group.agents
 
     def attempt(self) -> None:
-        """Measure once the hosts are free; what prevents that is how the point ends.
-
-        Raises:
-            SweepEnds: the record cannot be written.
-        """
+        """Measure once the hosts are free; what prevents that is how the point ends."""
         try:
             self.announce()
             if self.plan.problem:
@@ -238,11 +219,7 @@ class PointRun:
             self.sweep_ends = str(lost) if lost.host_is_silent else ""
 
     def announce(self) -> None:
-        """Store the record as `running`.
-
-        Raises:
-            SweepEnds: on all agents, if agent 0 cannot.
-        """
+        """Store the record as `running`; raise SweepEnds on all agents if agent 0 cannot."""
         problems = heard(self.agents.exchange(self.save(), EXCHANGE_TIMEOUT_S), list[str])
         if problem := next(filter(None, problems), ""):
             raise SweepEnds(problem)
@@ -300,7 +277,6 @@ class PointRun:
         return heard(self.agents.exchange(own, EXCHANGE_TIMEOUT_S)[0], list[Labels])
 
     def run_fresh(self, name: str, only: Labels | None = None) -> RanksEnd:
-        """Run fresh ranks, with their logs in a folder of this name."""
         folder = self.point.folder / name
         folder.mkdir(exist_ok=True)
         with fresh_ranks(self.kept.group) as ranks:
@@ -316,8 +292,6 @@ class PointRun:
         """Run the ranks of all agents and return how they ended; the same on all agents.
 
         Args:
-            ranks: of this agent.
-            folder: where they write their logs.
             only: labels of the one case to time; None for all cases.
             idle_pids: processes of other ranks of this agent, which stay.
         """
@@ -365,7 +339,6 @@ class PointRun:
             self.fail_by_loss(losses[0])
 
     def end(self) -> None:
-        """Add to the record what is known only now, and store it."""
         total_s = time.perf_counter() - self.began_s - self.phases_s.get(WAIT, 0.0)
         self.record = replace(
             self.record,
@@ -376,11 +349,9 @@ class PointRun:
         self.sweep_ends = self.save() or self.sweep_ends
 
     def fail(self, status: str, message: str, host: str = "") -> None:
-        """Note in the record why nothing was measured."""
         self.record = replace(self.record, status=status, error=error_report(message, host=host))
 
     def fail_by_loss(self, lost: Lost) -> None:
-        """Note in the record that agents were lost in the middle of the point."""
         self.fail("crash", str(lost), lost.members[0].host)
 
     def save(self) -> str:
@@ -389,7 +360,6 @@ class PointRun:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the duration of this context to a phase."""
         began_s = time.perf_counter()
         try:
             yield
@@ -414,10 +384,6 @@ def cases_alone(cases: Sequence[CaseRecord], always: bool = False) -> list[CaseR
     In a job without baselines the cases that do equal work, such as those of one size, are a
     group, whose first case stands for the baseline. A case without a rival has taken turns all the
     same, unless it is the only one of its job.
-
-    Args:
-        cases: of the job; none on agents other than 0.
-        always: whether cases of a job without baselines are chosen, too.
     """
     timed = [case for case in cases if case.samples_s]
     baselines = {case.baseline for case in cases if case.baseline is not None}

@@ -23,10 +23,6 @@ from launch.slowdown.mps import MpsUnavailable
 
 
 def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
-    """Return the network that the ranks of a point use.
-
-    None means the host's network, which the libraries of GPUs expect.
-    """
     return group.network if config.private_network and config.hardware.device == "cpu" else None
 
 
@@ -35,7 +31,6 @@ class LocalRanks:
     """Ranks of this agent, which measure one point or several one after another.
 
     Attributes:
-        rendezvous: where all ranks meet.
         num_points: number of points so far.
         may_stay: whether the ranks of all agents can measure another point.
     """
@@ -49,7 +44,6 @@ class LocalRanks:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The process numbers of the ranks."""
         return tuple(rank.process.pid for rank in self._ranks.processes) if self._ranks else ()
 
     def run(self, assignments: Sequence[Assignment]) -> RankEnds:
@@ -86,7 +80,6 @@ class LocalRanks:
         )
 
     def start(self, assignments: Sequence[Assignment]) -> Ranks:
-        """Start one process per rank, with its environment."""
         agents, first = self.group.agents, assignments[0]
         config, slowdown = first.config, first.slowdown
         if max(slowdown) > 1:
@@ -143,7 +136,6 @@ class KeptRanks:
     All agents go through the points in step and decide alike.
 
     Attributes:
-        group: of the agents.
         num_reused: number of points so far whose ranks had measured another one.
         num_checked: number of those that fresh ranks have measured, too.
     """
@@ -189,7 +181,6 @@ class KeptRanks:
 
     @property
     def idle_pids(self) -> tuple[int, ...]:
-        """The process numbers of the ranks of this agent that stay."""
         return self._ranks.pids if self._ranks else ()
 
     def is_check_due(self) -> bool:
@@ -197,7 +188,6 @@ class KeptRanks:
         return self.num_reused > FRESH_EVERY * self.num_checked
 
     def end(self) -> None:
-        """End the ranks that stay."""
         self._ranks = self._world = None
         self._held.close()
 

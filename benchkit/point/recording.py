@@ -37,9 +37,6 @@ def opened(folder: Path, first: bool) -> Iterator[int]:
     Only agent 0 claims the folder and sets an earlier attempt aside, which may still run in
     another job.
 
-    Args:
-        first: whether this is agent 0.
-
     Raises:
         SweepEnds: the disk is full or not writable.
         ConfigError: another process works in the folder.
@@ -53,11 +50,6 @@ def opened(folder: Path, first: bool) -> Iterator[int]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a point's folder.
-
-    Raises:
-        SweepEnds: the disk is full or not writable.
-    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         problem = files.shortage(folder)
@@ -84,11 +76,7 @@ def set_aside(folder: Path) -> int:
 
 
 def save(record: Record, folder: Path) -> str:
-    """Write a record to a point's folder.
-
-    Returns:
-        "" on success; else why the record cannot be written and where it is kept instead.
-    """
+    """Write a record; return "", or why it cannot be written and where it is kept instead."""
     try:
         store(record, folder)
     except OSError as error:
@@ -99,11 +87,7 @@ def save(record: Record, folder: Path) -> str:
 
 
 def store(record: Record, folder: Path) -> None:
-    """Write a record to a folder that may be gone; on failure it retries for some seconds.
-
-    Raises:
-        OSError: the record cannot be written.
-    """
+    """Write a record to a folder that may be gone; on failure retry for some seconds."""
     for pause_s in RETRY_AFTER_S:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -123,8 +107,6 @@ def keep_elsewhere(record: Record) -> Path | None:
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that works in a folder."""
-
     host: str
     boot_id: str
     pid: int
@@ -134,7 +116,6 @@ class Owner:
 
 
 def this_process() -> Owner:
-    """Return this process as an owner."""
     return Owner(node_name(), boot_id(), os.getpid())
 
 
@@ -151,7 +132,6 @@ def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iter
 
     Raises:
         ConfigError: another process works in the folder, or may do so.
-        OSError: the folder is not writable.
     """
     path = folder / name
     me = this_process()
@@ -208,17 +188,13 @@ def is_alive(owner: Owner | None) -> bool:
 
 
 def is_still(path: Path, file: TextIO) -> bool:
-    """Return whether a path still leads to an open file.
-
-    The file's owner may have removed it while this process waited for the lock.
-    """
+    """Return False where the owner removed the file while this process waited for the lock."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     return False
 
 
 def owner_of(path: Path) -> Owner | None:
-    """Return the owner that a file names, or None if it names none."""
     try:
         return files.read_json(path, Owner)
     except (OSError, ValueError):

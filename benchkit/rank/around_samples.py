@@ -74,9 +74,8 @@ def hooks_of(
     """Return what this rank does around samples.
 
     Args:
-        world_size: number of ranks; where there is one only, it goes on after a lack of memory.
+        world_size: a single rank goes on after a lack of memory.
         turn_to: called before each series of samples of a case.
-        cuda: torch.cuda, or what replaces it in a test.
     """
     device = config.hardware.device
     flush = cache_flush(cuda, device) if config.measure.cold_l2 else noop
@@ -176,11 +175,7 @@ def record_traces(
 ) -> None:
     """Trace WARM_UP + ACTIVE steps of each case, after measuring, on all ranks together.
 
-    Args:
-        cases: what to run; without cases no trace is written.
-        barrier: waits for all ranks, before each step.
-        controller: this rank's throttle, applied for the cases that are slowed down.
-        device: the device whose work is traced beside that of the CPU.
+    Without cases no trace is written.
     """
     if not cases:
         return
@@ -216,7 +211,6 @@ def run_step(case: Case, label: str, device: torch.device) -> None:
 
 
 def plan_steps(cases: Sequence[Case]) -> list[tuple[Case, str]]:
-    """Return the steps of all cases in order, each with the label of its trace."""
     steps = [(cases[0], "warm-up")] * (UNSEEN + WARM_UP)
     for case in cases:
         label = STEP + label_of(case)
@@ -232,11 +226,8 @@ def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> str:
     """Replace the step of a case by the replay of a graph that holds its work on the GPU.
 
     All ranks call this together, after the case has run: capturing neither computes nor
-    communicates, and libraries make their workspaces at a first call.
-
-    Args:
-        case: of the job; several cases may have the same step.
-        cuda: torch.cuda, or what replaces it in a test.
+    communicates, and libraries make their workspaces at a first call. Several cases may have the
+    same step.
 
     Returns:
         Why that cannot be done; "" where it was done.
@@ -297,7 +288,6 @@ def replay_of(call: Callable[[], object], stream: Any, cuda: Any) -> Callable[[]
 
 
 def as_timed(cases: Sequence[Case], config: RunConfig) -> Sequence[Case]:
-    """Return cases as they are timed: replays mark no regions."""
     if config.measure.mode != GRAPH:
         return cases
     return [replace(case, regions=(), observe=noop) for case in cases]

@@ -34,7 +34,6 @@ class Rendezvous:
     process that reaches its port is trusted.
 
     Attributes:
-        file: path of the file, on one host; else "".
         host: agent 0's host as this agent reaches it.
         port: port of agent 0's store.
         interface: of this host, by which gloo reaches other hosts; "" where gloo finds it.
@@ -46,7 +45,6 @@ class Rendezvous:
     interface: str = ""
 
     def store(self) -> "dist.Store":
-        """Open the store in a rank."""
         import torch.distributed as dist
 
         if self.file:
@@ -74,11 +72,7 @@ class MemoryFile:
     """A nameless file in agent 0's memory, which disappears at the latest with agent 0.
 
     The kernel lets a process open it that may trace agent 0: those of the same user, and root's.
-
-    Attributes:
-        pid: process of agent 0.
-        descriptor: of the file in that process.
-        inode: inode of the file, which tells it from another file with that path.
+    The inode tells it from another file with that path.
     """
 
     pid: int
@@ -87,14 +81,10 @@ class MemoryFile:
 
     @property
     def path(self) -> str:
-        """Path by which other processes open it."""
         return opened_by(self.pid, self.descriptor)
 
     def can_be_opened(self) -> bool:
-        """Return whether the path leads to the file here.
-
-        It does not on another host or in another PID namespace.
-        """
+        """Return False on another host or in another PID namespace, where the path leads away."""
         try:
             same_file = os.stat(self.path).st_ino == self.inode
             return same_file and os.access(self.path, os.R_OK | os.W_OK)
@@ -124,7 +114,6 @@ class Place:
     """Where one rank runs.
 
     Attributes:
-        rank: its number among all ranks of the point.
         local_rank: its number among the ranks on its host.
         local_world_size: number of ranks on its host.
         device_index: its GPU, counted among those that its agent sees.
@@ -141,12 +130,7 @@ class Assignment:
     """One rank's part in one point.
 
     Attributes:
-        config: the configuration of the point.
-        place: where this rank runs.
-        world_size: number of ranks of the point.
-        threads: number of threads of this rank.
-        slowdown: how many times slower each rank is to be, by rank.
-        rendezvous: where the ranks meet.
+        slowdown: how many times slower each rank is to be: [rank].
         offset: offset of this host's clock to agent 0's.
         folder: where the record goes.
         only: labels of the one case that is verified and timed; None for all cases.
@@ -184,9 +168,6 @@ def keep_alone(cases: list[Case], labels: Labels) -> Case:
     """Return the case with these labels, which then refers to no other case.
 
     What the other cases hold is freed where nothing else holds it.
-
-    Raises:
-        ValueError: these ranks built no such case.
     """
     found = next((case for case in cases if dict(case.labels) == labels), None)
     if found is None:
@@ -196,11 +177,7 @@ def keep_alone(cases: list[Case], labels: Labels) -> Case:
 
 @dataclass(frozen=True)
 class RankReport:
-    """What rank 0 returns to its agent.
-
-    Attributes:
-        began_s: when each phase began, on the monotonic clock of rank 0's host.
-    """
+    """What rank 0 returns to its agent; `began_s` is on the monotonic clock of rank 0's host."""
 
     measured: Measured
     began_s: dict[str, float]

@@ -19,7 +19,6 @@ WARM_UP_ELEMENTS = 2**18
 
 
 def require_built(name: str) -> None:
-    """Raise Unavailable if this torch build lacks the backend."""
     if not dist.is_backend_available(name):
         raise Unavailable(f"torch {torch.__version__} here is built without {name}")
 
@@ -50,11 +49,7 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
 
 
 def take(device: torch.device) -> None:
-    """Make a GPU the current one of this process.
-
-    Raises:
-        Unavailable: it does not take this process, for example as it is reserved for another one.
-    """
+    """Make a GPU the current one; raise Unavailable if another process has reserved it."""
     try:
         torch.cuda.set_device(device)
     except RuntimeError as error:
@@ -93,12 +88,8 @@ def side_group(
     Some backends fail only at their first collective, so this function runs one.
 
     Args:
-        name: a backend, for example gloo or ucc/tl/cuda, or `default` for the job's own.
-        device: the device whose tensors the group communicates.
+        name: a backend, for example gloo or ucc/tl/cuda, or `default` for the job's own (None).
         first_reason: takes this rank's reason and returns the first non-empty one of all ranks.
-
-    Returns:
-        The group; None for `default`.
 
     Raises:
         Unavailable: on all ranks, if one of them cannot have the group.
@@ -144,10 +135,7 @@ def only_over(layer: str) -> Iterator[None]:
 
 
 def control_group(timeout: timedelta) -> dist.ProcessGroup | None:
-    """Return a group for barriers and samples on the CPU.
-
-    It is the default group (None) if that is gloo, else a new one beside it.
-    """
+    """Return a group for barriers and samples on the CPU; None if the default group is gloo."""
     if dist.get_backend() == "gloo":
         return None
     return dist.new_group(backend="gloo", timeout=timeout)
@@ -185,7 +173,6 @@ class ControlGroup:
 
 
 def first_finding(reasons: tuple[str, ...]) -> Finding:
-    """Return the first non-empty reason, given one reason per rank."""
     for rank, reason in enumerate(reasons):
         if reason:
             return Finding(reason, rank)

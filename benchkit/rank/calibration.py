@@ -34,8 +34,6 @@ SHORTEST_CALL_S = 1e-7
 
 
 class Peers(Protocol):
-    """What probing needs of the ranks' control channel."""
-
     def barrier(self) -> None: ...
 
     def exchange(self, values: list[float]) -> list[list[float]]: ...
@@ -43,14 +41,7 @@ class Peers(Protocol):
 
 @dataclass(frozen=True)
 class Turn:
-    """Calls that are timed together.
-
-    Attributes:
-        call: what is called.
-        count: number of calls.
-        seconds: that they take at full speed.
-        lead_s: see `Clock.time`.
-    """
+    """Calls that are timed together; `seconds` is what they take at full speed."""
 
     call: Callable[[], object]
     count: int = 1
@@ -63,10 +54,7 @@ class Prober:
     """Times calls on all ranks together, for calibration and cost models but not for results.
 
     Attributes:
-        rank: the number of this rank.
-        controller: this rank's throttle.
         worst: the largest factor of all ranks.
-        clock: times the calls.
         peers: the control channel of the ranks.
         budget_s: `measure.probe_seconds`.
         on_use: called before calls are timed.
@@ -89,7 +77,6 @@ class Prober:
         """Time calls with the throttles applied; the calls take turns, as cases do.
 
         Args:
-            calls: what to time; all ranks make the same calls together.
             turn: shortest turn if no rank is slowed, as a share of the budget. A model that
                 predicts minutes needs longer turns, and more of them.
             turns: turns per call; fewer if they would exceed LONGEST_PROBE budgets.
@@ -229,12 +216,7 @@ def multiprocessors(prober: Prober, device: torch.device) -> list[int]:
 
 
 def nearest_attempts(readings: list[list[float]], asked: Sequence[float]) -> list[int]:
-    """Return for each rank the attempt whose reading came nearest to the factor asked for.
-
-    Args:
-        readings: measured factors, as [attempt][rank].
-        asked: the factor asked for of each rank.
-    """
+    """Return for each rank the attempt whose reading came nearest: [attempt][rank] -> [rank]."""
     nearest = []
     for rank, factor in enumerate(asked):
         misses = [miss(reading[rank], factor) for reading in readings]

@@ -28,11 +28,10 @@ class Devices:
     """The devices of all ranks, and the GPU of this one.
 
     Attributes:
-        of_ranks: one per rank.
-        gpu: of this rank as NVML sees it; None without.
+        gpu: of this rank as NVML sees it.
         pids: process ids of all ranks, and of idle ones.
         num_processes: number of our processes on this rank's GPU: ranks, idle ones, MPS server.
-        is_unread: whether this rank has a GPU of NVIDIA whose state nothing tells.
+        is_unread: this rank has a GPU of NVIDIA whose state nothing tells.
     """
 
     of_ranks: list[RankDevice]
@@ -50,7 +49,6 @@ def gather_devices(
     Args:
         idle_pids: of ranks that wait for their next point and may hold memory meanwhile; they have
             the places of these ranks.
-        by_mps: whether the ranks are clients of MPS.
     """
     found, gpu = describe_device(device)
     gathered = gather_json([msgspec.to_builtins(found), [os.getpid(), *idle_pids]], group.handle)
@@ -63,7 +61,6 @@ def gather_devices(
 
 
 def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
-    """Return this rank's device, and its GPU as NVML sees it."""
     nodes = gpus.nodes_of_cores(os.sched_getaffinity(0))
     if device.type != "cuda":
         return RankDevice(device=str(device), numa_nodes=nodes), None
@@ -149,7 +146,7 @@ class Seen:
     """What was seen of one rank's GPU while cases were timed.
 
     Attributes:
-        is_unread: whether it is a GPU of NVIDIA whose state nothing tells.
+        is_unread: a GPU of NVIDIA whose state nothing tells.
         strangers: number of processes on it that are no ranks.
         reasons: for its clocks, as bits (benchkit/record/gpu_state.py): [case].
         sm_mhz: its lowest clock while it worked on each case, 0 where it is not known: [case].
@@ -161,7 +158,6 @@ class Seen:
     sm_mhz: list[float] = field(default_factory=list)
 
     def has_reason(self, bit: int) -> bool:
-        """Return whether a reason held at any case."""
         return any(reasons & bit for reasons in self.reasons)
 
 
@@ -193,10 +189,7 @@ def throttling(seen: Sequence[Seen]) -> list[str]:
 
 
 def unlocked(seen: Sequence[Seen]) -> list[str]:
-    """Return a line on clocks that moved, if any, where no setting limits them.
-
-    A setting shows in the reasons.
-    """
+    """Return a line on clocks that moved with no limit set, which would show in the reasons."""
     clocks = {
         rank: [mhz for mhz in own.sm_mhz if mhz]
         for rank, own in enumerate(seen)
@@ -230,8 +223,6 @@ class GpuWatch:
     """The readings of this rank's GPU around the turns of each case, and while it works on them.
 
     Attributes:
-        devices: of all ranks.
-        now: seconds on a monotonic clock.
         warnings: what readers of all figures of the point must know, once end() has run.
     """
 
@@ -311,7 +302,6 @@ class GpuWatch:
         return states
 
     def _values(self, case: Case) -> list[float]:
-        """Return FIELDS of this rank; 0 where nothing was read."""
         unknown = [0.0] * len(READINGS)
         before, after = (of.get(case, unknown) for of in (self._before, self._after))
         busy = self._busy.get(case, [0.0, 0.0])

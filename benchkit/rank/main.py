@@ -61,9 +61,7 @@ class Joined:
     """The groups and devices of this rank, which do not change from point to point.
 
     Attributes:
-        device: of this rank.
         group: the control channel.
-        devices: of all ranks.
         controller: of this rank's throttle.
         side_groups: groups of all ranks over other backends, by name.
         num_points: number of points that this process has begun.
@@ -77,11 +75,7 @@ class Joined:
     num_points: int = 0
 
     def side_group(self, name: str, assignment: Assignment) -> dist.ProcessGroup | None:
-        """Return the group of all ranks over a backend; all ranks call this together.
-
-        Raises:
-            Unavailable: on all ranks, if one of them cannot have the group.
-        """
+        """Return the group of all ranks over a backend; all ranks call this together."""
 
         def first_reason(reason: str) -> str:
             return self.group.first_reason([reason])[0].reason
@@ -121,7 +115,6 @@ def joined(assignment: Assignment) -> Joined:
 
 
 def join(assignment: Assignment) -> Joined:
-    """Join the process group."""
     config = assignment.config
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
     handle = backends.control_group(backends.group_timeout(config))
@@ -158,7 +151,6 @@ def forget_last_point(device: torch.device) -> None:
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process that is resident, in bytes."""
     return int(read_text("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -217,7 +209,6 @@ def run_rank(assignment: Assignment) -> RankReport | None:
 
 
 def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:
-    """Return the suite's cases, or the one that is timed alone."""
     config = assignment.config
     cases = load_suites()[config.suite].build(config, rank)
     require_sound(cases, config)
@@ -227,7 +218,6 @@ def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:
 def collect_warnings(
     slowdown: SlowdownReport | None, cases: list[Case], watch: GpuWatch
 ) -> list[str]:
-    """Return the warnings of the calibration, if there was one, of all cases and of the GPUs."""
     warnings = calibration.warnings(slowdown) if slowdown else []
     for case in cases:
         warnings += case.warnings
@@ -261,10 +251,6 @@ def make_prober(
     group: ControlGroup,
     warnings: dict[str, None],
 ) -> Prober:
-    """Return the prober of this rank, with its throttle not yet applied.
-
-    Its use before first calls adds to `warnings`.
-    """
     is_cold = assignment.config.measure.mode == COLD
     return Prober(
         rank=assignment.place.rank,

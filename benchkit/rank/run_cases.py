@@ -41,7 +41,6 @@ class Stopwatch:
     """Notes when each phase began, on the host's monotonic clock, which the agent shares.
 
     Attributes:
-        began_s: seconds on that clock, by phase.
         tell: takes what the rank does now, in words; not called while samples are taken.
     """
 
@@ -56,8 +55,6 @@ class Stopwatch:
 
 @dataclass
 class RankRun:
-    """What this rank measures the cases of a point with."""
-
     config: RunConfig
     clock: Clock
     group: ControlGroup
@@ -74,7 +71,6 @@ class CaseRun:
         number: its place among the cases of the job, such as "3 of 12".
         status: so far, alike on all ranks.
         finding: why it is not ok, and the first rank that says so.
-        measurement: None where it was not timed.
         unchecked: what its timed calls computed without a check; "" if nothing.
     """
 
@@ -214,10 +210,7 @@ def wrong(run: RankRun, each: CaseRun, call: Call) -> str:
 
 
 def bound(num_cases: int, limits: MeasureConfig) -> str:
-    """Say how many cases are timed and for how long at most.
-
-    An example is "3 cases, at most 66 s, until 17:40:05": the note does not change meanwhile.
-    """
+    """Say how many cases are timed and until when: "3 cases, at most 66 s, until 17:40:05"."""
     most_s = num_cases * (limits.max_seconds + limits.max_warmup_seconds)
     end = datetime.now() + timedelta(seconds=most_s)
     cases = f"{num_cases} case{'s' * (num_cases != 1)}"
@@ -285,7 +278,6 @@ def position_of(case: Case | None, cases: Sequence[Case]) -> int | None:
 
 
 def nanoseconds(rows: list[list[float]]) -> list[list[float]]:
-    """Round seconds to the clock's nanosecond."""
     return [[round(value, 9) for value in row] for row in rows]
 
 
@@ -318,11 +310,7 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
 
 
 def require_references(cases: list[Case]) -> None:
-    """Check that each case is in the list once and refers only to cases of the list.
-
-    Raises:
-        ValueError: a case is in the list twice, or refers to a case that is not in the list.
-    """
+    """Raise ValueError for a case that is in the list twice, or refers to one outside it."""
     for case in cases:
         if cases.count(case) > 1:
             raise ValueError(f"case {dict(case.labels)} is returned twice; allowed is once")

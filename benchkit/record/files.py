@@ -29,7 +29,6 @@ def write(record: Record, folder: Path) -> Path:
     The record of a point that is not done may be lost with the machine, as its samples are.
 
     Raises:
-        OSError: the file cannot be written.
         TypeError: the record holds a value that JSON cannot represent.
     """
     write_whole(folder / FILE_NAME, record.to_json(), durable=record.status != "running")
@@ -40,11 +39,7 @@ def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
     """Write a file atomically: a reader finds the old content or the new one.
 
     What has its name now, be it a link, a pipe or a file with further names, is replaced and not
-    written to.
-
-    Args:
-        content: all of it.
-        durable: whether that also holds after the machine has crashed; it costs milliseconds.
+    written to. `durable`: that also holds after the machine has crashed; it costs milliseconds.
     """
     part = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -74,11 +69,7 @@ def flush_names(folder: Path) -> None:
 
 
 def make_own(folder: Path) -> Path:
-    """Make a folder in one that exists, if it is not there yet, and return it.
-
-    Raises:
-        OSError: it is a link, or cannot be made.
-    """
+    """Make a folder in one that exists, if it is not there yet; raise OSError for a link."""
     refuse_link(folder)
     folder.mkdir(exist_ok=True)
     return folder
@@ -107,17 +98,13 @@ def links_at(path: Path | str) -> Iterator[str]:
 
 
 def require_regular(path: Path | str, opened: int | None = None) -> os.stat_result:
-    """Check that a file can be read into memory, and return its status.
+    """Return the status of a file that can be read into memory; else raise ValueError.
 
     A pipe or a device is never opened, because a reader may wait for it forever. A link may lead
     to anything, so callers resolve those that they trust.
 
     Args:
         opened: descriptor of the file, where it is open already.
-
-    Raises:
-        ValueError: it is not a regular file, or is too large.
-        OSError: it does not exist.
     """
     status = os.lstat(path) if opened is None else os.fstat(opened)
     if not stat.S_ISREG(status.st_mode):
@@ -148,11 +135,6 @@ def read_json(path: Path, kind: type[Kind]) -> Kind:
 
 
 def read(path: Path) -> Record:
-    """Read a record of any version that `from_json` knows.
-
-    Raises:
-        ValueError: the file is not readable, or not a record; the message says why.
-    """
     try:
         content = read_regular(path)
     except OSError as error:
@@ -161,11 +143,6 @@ def read(path: Path) -> Record:
 
 
 def parse(content: bytes, path: Path) -> Record:
-    """Parse the content of a record's file.
-
-    Raises:
-        ValueError: the content is not a record of a readable version; the message names the file.
-    """
     try:
         return from_json(content)
     except ValueError as error:

@@ -42,12 +42,7 @@ Labels = Mapping[str, str | int | float | None]
 
 @dataclass(frozen=True)
 class ComponentPositions:
-    """Positions, in their job, of the cases that time the components of another case in isolation.
-
-    Attributes:
-        computation: of the case that only computes; None without one.
-        communication: of the case that only communicates; None without one.
-    """
+    """Positions in their job of the cases that time another case's components in isolation."""
 
     computation: Position | None = None
     communication: Position | None = None
@@ -69,24 +64,22 @@ class CaseRecord:
         useful_flops: floating-point operations of the result as it is defined.
         executed_flops: floating-point operations that the ranks execute together.
         wire_bytes: bytes that each rank must send at least.
-        baseline: position of the case that this one is compared with.
-        is_component: whether it times one component in isolation; left out of rankings.
-        unslowed: whether it ran at full speed on ranks that are slowed down.
-        components: positions of the cases that time its components.
+        baseline: position of the case to compare with.
+        is_component: times one component in isolation; left out of rankings.
+        unslowed: ran at full speed on ranks that are slowed down.
         ranks: number of ranks that took part, the first ones; None for all.
-        details: what the suite reports of the case after timing.
         calls_per_sample: number of calls back to back in one sample; the sample is their mean.
         blocks: number of iterations of each block, in order of time.
-        warmup_s: samples of the warm-up, in seconds per call: [rank][iteration].
-        steady: whether the warm-up went on until calls got no faster; None if not tried.
-        samples_s: all samples, in seconds per call: [rank][iteration].
-        start_offsets_s: start of each rank's sample after the first rank's, in seconds:
-            [rank][iteration]; None where the clock is not the host's.
-        regions_s: by region, the seconds per call spent in it: [rank][iteration].
-        disturbance: by counter, how much it grew during the samples: [rank].
-        elapsed_s: seconds spent on this case, with resets and barriers.
-        stopped_by: what ended the samples: target_rel_ci, max_iterations or max_seconds.
-        converged: whether the interval met its target; None without a target.
+        warmup_s: per call: [rank][iteration].
+        steady: the warm-up went on until calls got no faster; None if not tried.
+        samples_s: per call: [rank][iteration].
+        start_offsets_s: start of each rank's sample after the first rank's: [rank][iteration]; None
+            where the clock is not the host's.
+        regions_s: by region, per call: [rank][iteration].
+        disturbance: by counter, its growth during the samples: [rank].
+        elapsed_s: with resets and barriers.
+        stopped_by: target_rel_ci, max_iterations or max_seconds.
+        converged: the interval met its target; None without a target.
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
         unchecked: what its timed calls computed without a check; "" if nothing.
     """
@@ -122,7 +115,6 @@ class CaseRecord:
 
     @property
     def num_ranks(self) -> int:
-        """Number of ranks that took part."""
         return self.ranks or len(self.samples_s)
 
     @property
@@ -133,22 +125,18 @@ class CaseRecord:
 
     @cached_property
     def samples(self) -> "Array":
-        """`samples_s` as an array, made once: [rank][iteration]."""
         return as_array(self.samples_s)
 
     @cached_property
     def starts(self) -> "Array | None":
-        """`start_offsets_s` as an array, made once: [rank][iteration]; None if not known."""
         return None if self.start_offsets_s is None else as_array(self.start_offsets_s)
 
     @property
     def samples_taking_part(self) -> "Array":
-        """Sample of the ranks that took part: [rank][iteration]."""
         return self.samples[: self.ranks]
 
     @property
     def starts_taking_part(self) -> "Array | None":
-        """Start offsets of the ranks that took part: [rank][iteration]; None if not known."""
         return None if self.starts is None else self.starts[: self.ranks]
 
 
@@ -180,8 +168,7 @@ class NoiseFloor:
     """How much identical runs differ on the machine of a point, found by a selftest.
 
     Attributes:
-        id: of the selftest.
-        age_s: of the selftest when the point ended, in seconds.
+        age_s: of the selftest when the point ended.
         sigma_run: standard deviation of the logarithms of the medians of identical runs.
         at: what ran, of the selftest's sizes the one that takes most nearly as long.
     """
@@ -197,7 +184,6 @@ class Comparison:
     """The comparison of arms that a point was run for (benchkit/compare).
 
     Attributes:
-        id: of the comparison.
         arm: as it was typed.
         pair: number of the round in the order of runs, from 1. Both runs of an A/A pair have the
             baseline as their arm.
@@ -221,12 +207,9 @@ class RankDevice:
     Attributes:
         device: as torch names it, such as "cuda:0".
         numa_nodes: NUMA nodes of the cores that the rank may use.
-        name: of its GPU.
         uuid: of its GPU, or of the MIG instance.
-        pci: address of its GPU.
         numa_node: NUMA node of its GPU.
         multiprocessors: that it may use, fewer with a share of the GPU by MPS.
-        memory_bytes: of its GPU.
         nccl: version of the NCCL, or RCCL, that its torch has loaded.
     """
 
@@ -252,18 +235,13 @@ class HostReport:
     """What can differ between the hosts of one run; None where it is not known.
 
     Attributes:
-        host: its name.
-        cpu: name of its processor.
         available_cores: cores that the agent may use.
         gpus: what nvidia-smi lists of each GPU, by nvidia-smi's names, and its `numa_node`.
-        torch: version of torch.
-        cuda: version of CUDA that torch is built for.
-        hip: version of HIP that torch is built for, on AMD GPUs.
+        cuda, hip: versions that torch is built for.
         nccl: version of the NCCL, or RCCL, that torch loads.
-        driver: version of the GPUs' driver.
+        driver: of the GPUs.
         kernel: release of Linux.
-        python: version of Python.
-        git_commit: commit of the checkout that benchkit lies in.
+        git_commit: of the checkout that benchkit lies in.
         git_diff_hash: 12 hexadecimal digits of the hash of its uncommitted changes.
         load_average: over 1, 5 and 15 minutes.
         variables: of the agent's environment, those that libraries of GPUs, of communication and
@@ -289,12 +267,6 @@ class HostReport:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentReport(HostReport):
-    """One agent of a point.
-
-    Attributes:
-        ranks: numbers of the ranks that it ran.
-    """
-
     ranks: list[RankNumber] = field(default_factory=list)
 
 
@@ -303,14 +275,11 @@ class Environment(HostReport):
     """The host of agent 0 at the start of a point.
 
     Attributes:
-        benchkit: version of benchkit.
         platform: as Python's `platform.platform()` names it.
         cores: processors of the host.
         cpu_quota: cores' worth of time that the control group allows; None without a quota.
         governor: frequency governor of core 0.
-        git_dirty: whether the checkout has uncommitted changes.
         command: the command line, with the program's name alone.
-        available_bytes: free memory.
         topology: how its GPUs and network cards are connected, as `nvidia-smi topo -m` prints it.
     """
 
@@ -331,8 +300,8 @@ class RankUse:
 
     Attributes:
         points_before: number of points that the same processes had measured; 0 for fresh ones.
-        host_bytes: resident memory of each rank.
-        device_bytes: memory of its GPU that each rank held through torch; 0 on a CPU.
+        host_bytes: resident memory: [rank].
+        device_bytes: GPU memory held through torch, 0 on a CPU: [rank].
     """
 
     points_before: NumEarlier
@@ -347,8 +316,6 @@ FIRST_CALLS = "cold"
 
 @dataclass(frozen=True, kw_only=True)
 class BackendSettings:
-    """How ranks communicated: the backend's name and the variables set for it."""
-
     name: str
     env: dict[str, str | Number | bool | None] = field(default_factory=dict)
 
@@ -358,8 +325,6 @@ class HardwareSettings:
     """What ranks ran on.
 
     Attributes:
-        device: cpu or cuda.
-        ranks_per_device: ranks that shared one GPU.
         slowdown: how many times slower the last rank was to be, or each rank.
         full_share: percent of a GPU of a rank at full speed; "auto" for an equal part.
     """
@@ -372,8 +337,6 @@ class HardwareSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureSettings:
-    """How cases were timed."""
-
     mode: str
     calls_per_sample: int | str
     warmup_iterations: int
@@ -424,11 +387,8 @@ class ErrorReport:
     Attributes:
         message: of the exception, or what happened.
         rank: that failed; None where no single rank is to blame.
-        host: of that rank.
-        type: class of the exception; None without one.
-        signal: number of the signal that ended the rank; None without one.
-        traceback: of the exception; None without one.
-        log: file beside the record with the output of the rank; None without a rank.
+        signal: that ended the rank.
+        log: file beside the record with the output of the rank.
     """
 
     message: str
@@ -472,12 +432,7 @@ class StartClock:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What rank 0 tells of a point, by the record's own names.
-
-    Attributes:
-        slowdown: measured factors; None where no rank is slowed down.
-        warnings: of the calibration, of the cases and of the GPUs.
-    """
+    """What rank 0 tells of a point, by the record's own names."""
 
     cases: list[CaseRecord] = field(default_factory=list)
     clock: str | None = None
@@ -564,8 +519,6 @@ BEGINNING = b'{"schema_version":%d,' % SCHEMA_VERSION
 
 
 class Header(msgspec.Struct):
-    """The one key that every version has."""
-
     schema_version: int
 
 
@@ -590,9 +543,6 @@ def decoded(content: bytes, kind: type[Kind]) -> Kind:
     """Return JSON as an object of a type, all of its text printable.
 
     Files come from anywhere, and what they say reaches terminals, tables and pages.
-
-    Raises:
-        ValueError: it is no JSON, or of another type.
     """
     try:
         found = msgspec.json.decode(content, type=kind)
@@ -620,7 +570,6 @@ def with_printable_text(value: Any) -> Any:
 
 
 def require_version(content: bytes) -> None:
-    """Raise ValueError where the content is no record, or one of another version."""
     try:
         version = decoded(content, Header).schema_version
     except msgspec.ValidationError:

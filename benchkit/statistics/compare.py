@@ -25,7 +25,7 @@ class Round:
     Attributes:
         roles: the arms in the order in which they run; 0 is the baseline.
         seed: of all runs of the round, so that arms differ in nothing else.
-        is_control: an A/A pair: both roles, 0 and 1, are played by the baseline.
+        is_control: an A/A pair: the baseline plays both roles.
     """
 
     roles: tuple[int, ...]
@@ -40,11 +40,6 @@ def order_of_runs(num_pairs: int, seed: int, num_arms: int = 2) -> list[Round]:
     BAAB by the flip of a coin, and in each block all arms run at the same time on average: a drift
     that is linear within a block favours none (Cox, Some systematic experimental designs,
     Biometrika 38, 1951). A/A pairs alternate in the same way.
-
-    Args:
-        num_pairs: rounds without A/A pairs.
-        seed: decides all that is random.
-        num_arms: 2 or more.
     """
     random, rounds = Random(seed), list[Round]()
     roles, control = list(range(num_arms)), random.sample(range(2), 2)
@@ -103,12 +98,7 @@ class RankTest:
     """
 
     def __init__(self, estimates: Array, cumulative: npt.NDArray[np.float64]) -> None:
-        """Take what tells the tests apart.
-
-        Args:
-            estimates: the elementary estimates, in any order: [N].
-            cumulative: P(T <= t), t = 0 ... N, of the statistic T of the test.
-        """
+        """Take what tells the tests apart."""
         self._estimates = np.sort(estimates)
         self._cumulative = cumulative
         self.estimate = float(np.median(estimates)) if len(estimates) else math.nan
@@ -148,12 +138,7 @@ class RankTest:
 def log_ratios(baseline: Array, candidate: Array) -> Array:
     """Return log(candidate / baseline) of each pair: [pair].
 
-    Args:
-        baseline: a positive figure of each run of the baseline: [pair], NaN where there is none.
-        candidate: the same of the other arm, in the same order of pairs.
-
-    Returns:
-        NaN for a pair that lacks one of its figures, so that pairs of several points stay aligned.
+    A pair that lacks a positive figure is NaN, so pairs of several points stay aligned.
     """
     figures = np.array([baseline, candidate], dtype=np.float64)
     figures[~(np.isfinite(figures) & (figures > 0))] = np.nan
@@ -169,10 +154,6 @@ class SignedRank(RankTest):
     (Tukey, 1949). The distribution is exact for every n. An interval is infinite below
     `fewest_pairs(alpha)` values. Source: Hollander, Wolfe and Chicken, Nonparametric Statistical
     Methods, sections 3.1 to 3.3.
-
-    Attributes:
-        values: the finite values of the sample: [n].
-        num_values: n.
     """
 
     def __init__(self, values: Array) -> None:
@@ -227,7 +208,6 @@ class Spread:
 
 
 def spread_of_runs(baseline: Array, candidate: Array) -> Spread:
-    """Return the spread between runs of one point; arguments as for `log_ratios`."""
     ones = np.ones(len(baseline))
     return Spread(
         baseline=standard_deviation(log_ratios(ones, baseline)),
@@ -237,7 +217,6 @@ def spread_of_runs(baseline: Array, candidate: Array) -> Spread:
 
 
 def standard_deviation(values: Array) -> float | None:
-    """Return the sample standard deviation of the finite values; None with fewer than two."""
     finite = values[np.isfinite(values)]
     return float(finite.std(ddof=1)) if len(finite) > 1 else None
 
@@ -257,11 +236,7 @@ def equivalent_sd(test: SignedRank) -> float | None:
 
 
 def difference_of_runs(sigma_run: float) -> float:
-    """Return what two identical runs differ by at most in 95 of 100 cases, as a share.
-
-    Args:
-        sigma_run: standard deviation of the logarithms of runs.
-    """
+    """Return what two identical runs differ by at most in 95 of 100 cases, as a share."""
     return math.expm1(quantile(1 - ALPHA / 2) * math.sqrt(2) * sigma_run)
 
 
@@ -275,15 +250,7 @@ def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: floa
 
     That is (z_alpha/2 + z_power) sd / sqrt(e (n - z_alpha/2^2 / 2)): the formula of the t-test with
     Guenther's correction for few pairs (The American Statistician 35, 1981), and its n reduced by
-    the efficiency e of the signed-rank test.
-
-    Args:
-        sd: standard deviation of the log ratios of pairs.
-        alpha: error rate of the interval.
-        power: from 0 to 1.
-
-    Returns:
-        Infinity where so few pairs show no effect, however large.
+    the efficiency e of the signed-rank test. It is infinite where so few pairs show no effect.
     """
     z = quantile(1 - alpha / 2)
     effective = EFFICIENCY * (num_pairs - z**2 / 2)
@@ -315,11 +282,9 @@ class Verdict:
     Attributes:
         word: FASTER, SLOWER, SAME or UNCLEAR.
         ratio: time of the candidate over that of the baseline; NaN without pairs.
-        low: lower end of the interval of the ratio, 0 where the pairs are too few for one.
-        high: its upper end, infinity where the pairs are too few for one.
+        low, high: 0 and infinity where the pairs are too few for an interval.
         confidence: of the interval, adjusted for the number of points.
         p_value: two-sided, not adjusted, that the ratio is within the noise floor.
-        num_pairs: pairs with both figures.
         smallest_effect: the least change these pairs show with a power of 0.8, as a share; None
             where the spread is not known.
         pairs_needed: for UNCLEAR, how many pairs would do if the ratio is as estimated; None where
@@ -387,7 +352,6 @@ def judge(
 def limits_of(
     tests: Sequence[RankTest], floors: Sequence[float | None], *, fail_on: float, level: float
 ) -> list[Limits]:
-    """Return what the test of each point is held against; arguments as for `judge`."""
     margin = math.log1p(fail_on)
     noise = [math.log1p(floor or 0.0) for floor in floors]
     different = [test.p_outside(floor) for test, floor in zip(tests, noise, strict=True)]
@@ -397,7 +361,6 @@ def limits_of(
 
 
 def verdict_on(test: SignedRank, limits: Limits) -> Verdict:
-    """Return the verdict on one point."""
     word = word_for(test, limits)
     alpha = limits.alpha_same if word == SAME else limits.alpha
     low, high = test.interval(alpha)
@@ -417,7 +380,6 @@ def verdict_on(test: SignedRank, limits: Limits) -> Verdict:
 
 
 def word_for(test: RankTest, limits: Limits) -> str:
-    """Return the word of `judge` for one point."""
     low, high = test.interval(limits.alpha_same)
     if -limits.margin < low and high < limits.margin:
         return SAME
@@ -430,7 +392,6 @@ def word_for(test: RankTest, limits: Limits) -> str:
 
 
 def more_pairs(test: SignedRank, limits: Limits, sd: float | None) -> int | None:
-    """Return how many pairs would do for an unclear point, see `Verdict.pairs_needed`."""
     size = abs(test.estimate)
     if size < limits.margin:
         distance, alpha, power = limits.margin - size, limits.alpha_same, POWER_OF_SAME
@@ -442,14 +403,10 @@ def more_pairs(test: SignedRank, limits: Limits, sd: float | None) -> int | None
 
 
 def geometric_mean(log_ratios: Sequence[Array], alpha: float = 0.05) -> tuple[float, Interval]:
-    """Return the geometric mean of the ratios of all points, and its interval.
+    """Return the geometric mean of all ratios, [point][pair], and its interval.
 
     The mean over points is taken in each pair, and the interval over pairs, because the points of
-    a pair share what disturbs them.
-
-    Args:
-        log_ratios: [point][pair]; pairs that lack a point are left out.
-        alpha: error rate of the interval.
+    a pair share what disturbs them. Pairs that lack a point are left out.
     """
     test = SignedRank(np.mean(log_ratios, axis=0))
     low, high = test.interval(alpha)
@@ -472,9 +429,8 @@ class Ends:
     """How the planned runs of a point ended on one side of a comparison.
 
     Attributes:
-        planned: number of runs.
-        unmeasured: of these, runs without a result for whatever reason.
-        failed: of these, runs that failed; others were skipped, unavailable or never made.
+        unmeasured: planned runs without a result for whatever reason.
+        failed: planned runs that failed; others were skipped, unavailable or never made.
     """
 
     planned: int
@@ -482,7 +438,6 @@ class Ends:
     failed: int = 0
 
     def is_worse_than(self, other: "Ends") -> bool:
-        """Whether a larger share of the runs has no result, or has failed."""
         return (
             self.unmeasured * other.planned > other.unmeasured * self.planned
             or self.failed * other.planned > other.failed * self.planned
@@ -514,11 +469,7 @@ def exit_code(words: Sequence[str]) -> int:
 
 
 def junit(suite: str, points: Sequence[tuple[str, str, str, str]]) -> bytes:
-    """Return JUnit XML: SLOWER and FAILED fail, what is not decided is skipped.
-
-    Args:
-        points: of each the class, the name, the word and a message.
-    """
+    """Return JUnit XML: SLOWER and FAILED fail, what is not decided is skipped."""
     kinds = {SLOWER: "failure", FAILED: "failure", UNCLEAR: "skipped", NOT_COMPARED: "skipped"}
     found = [kinds.get(word, "") for _, _, word, _ in points]
     root = ElementTree.Element(
@@ -559,17 +510,12 @@ class Plan:
     level: float
 
     def goes_on(self, num_pairs: int, words: Sequence[str]) -> bool:
-        """Return whether more pairs are wanted.
-
-        Args:
-            words: verdicts at this number of pairs; they count at a look only.
-        """
+        """Return whether more pairs are wanted."""
         is_answered = num_pairs in self.looks and UNCLEAR not in words
         return num_pairs < self.looks[-1] and not is_answered
 
 
 def fixed_plan(num_pairs: int) -> Plan:
-    """Return the plan of a comparison of so many pairs, with one look at its end."""
     return Plan((num_pairs,), LEVELS[0])
 
 
@@ -593,7 +539,6 @@ class RankSum(RankTest):
     """
 
     def __init__(self, first: Array, second: Array) -> None:
-        """Take the two samples: [m] and [n]; values that are not finite are left out."""
         first, second = first[np.isfinite(first)], second[np.isfinite(second)]
         differences = (second[:, None] - first).ravel()
         super().__init__(differences, rank_sum_distribution(len(first), len(second)))
@@ -631,8 +576,7 @@ class Change:
 
     Attributes:
         estimate: Hodges-Lehmann estimate of the difference; NaN without runs.
-        low: lower end of its interval; minus infinity where the runs are too few for one.
-        high: its upper end; infinity where the runs are too few for one.
+        low, high: infinite where the runs are too few for an interval.
         p_value: two-sided, not adjusted.
         is_significant: the interval leaves out 0, at the level of Holm's correction.
     """
@@ -648,10 +592,6 @@ def changes(tests: Mapping[Name, RankTest], level: float = 0.05) -> dict[Name, C
     """Return the change of each secondary figure.
 
     The chance that any of them is called significant where nothing changed is at most `level`.
-
-    Args:
-        tests: of each figure of each point.
-        level: error rate of all figures together.
     """
     p_values = {name: test.p_outside(0.0) for name, test in tests.items()}
     alpha = holm(list(p_values.values()), level)
@@ -669,17 +609,11 @@ def changes(tests: Mapping[Name, RankTest], level: float = 0.05) -> dict[Name, C
 def slow_shares(
     baseline: Sequence[Array], candidate: Sequence[Array]
 ) -> tuple[Array, Array] | None:
-    """Return the share of samples in the slow mode, of each run of both arms.
+    """Return the share of samples in the slow mode of each run, 0 to 1, of both arms: [run], [run].
 
     The valley between the modes is that of all runs of the baseline, or of the candidate where the
-    baseline has one mode. So a candidate whose only mode is slower has no slow mode.
-
-    Args:
-        baseline: times of the samples of each run.
-        candidate: the same of the other arm.
-
-    Returns:
-        [run] of either arm, from 0 to 1; None where neither arm has two modes.
+    baseline has one mode. So a candidate whose only mode is slower has no slow mode. None where
+    neither arm has two modes.
     """
     for runs in (baseline, candidate):
         times = np.concatenate([np.empty(0), *runs])
@@ -690,5 +624,4 @@ def slow_shares(
 
 
 def share_above(edge: float, runs: Sequence[Array]) -> Array:
-    """Return the share of times above `edge` of each run; NaN for a run without times."""
     return np.array([np.mean(times > edge) if len(times) else np.nan for times in runs])

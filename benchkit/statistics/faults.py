@@ -25,8 +25,6 @@ MOST_EXPONENT = 500.0
 
 @dataclass(frozen=True)
 class Healthy:
-    """Centre and standard deviation of the healthy values, and how many there are."""
-
     centre: float
     sd: float
     count: int
@@ -76,7 +74,6 @@ def t_quantile(p_value: float, df: Array | float) -> Array:
     few degrees of freedom and close to it for others.
 
     Args:
-        p_value: of one side, below 0.5.
         df: degrees of freedom; below 1 nothing is known, and the quantile is infinite.
     """
     z = -NormalDist().inv_cdf(p_value)
@@ -95,7 +92,6 @@ class Family:
     """Candidates of one kind.
 
     Attributes:
-        name: of the kind.
         subjects: number of each candidate among its like, such as a rank: [candidate].
         cells: of each candidate, -1 for no further one: [candidate][place].
         shows: the cells by which it is judged: those that it certainly slows if it is slow; -1 at
@@ -113,8 +109,7 @@ class Fault:
     """A candidate that is slower than its peers.
 
     Attributes:
-        family: name of its family.
-        subject: its number there.
+        subject: its number in its family.
         ratio: how many times as long it takes as its peers.
         z: the logarithm of the ratio over its standard error.
         num_cells: cells by which it was judged.
@@ -178,7 +173,6 @@ class Peers:
 
     Attributes:
         kinds: number of the kind of each cell; only cells of one kind are compared: [cell].
-        families: of candidates.
     """
 
     kinds: Ints
@@ -199,7 +193,6 @@ class Peers:
 
     @cached_property
     def compared(self) -> tuple[Array, Sequence[Family]]:
-        """The healthy shares and the judged families; both follow from the share of each kind."""
         total = np.bincount(self.kinds)
         most, judged = np.full(len(total), HALF), []
         for each in self.families:
@@ -260,10 +253,7 @@ class Judged:
     """The candidates of a family, judged.
 
     Args:
-        of: the family.
-        residuals: of the table.
         level: chance of a false fault that each candidate has.
-        limits: what counts.
         num_families: over which alpha is shared.
     """
 
@@ -290,7 +280,6 @@ class Judged:
 
     @cached_property
     def z(self) -> Array:
-        """The logarithm of each candidate's ratio over its standard error: [candidate]."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(self.middle / self.error)
 
@@ -305,7 +294,7 @@ class Judged:
         )
 
     def best(self) -> tuple[float, Fault | None]:
-        """Return the fault that explains most excess, and how much; -inf and None without one."""
+        """Return the gain and the fault that explains most excess; -inf and None without one."""
         if not self.is_fault.any():
             return -math.inf, None
         excess = self.residuals[self.family.cells]
@@ -342,7 +331,6 @@ def error_of(cells: Ints, residuals: Residuals, count: Ints) -> tuple[Array, Arr
 
     Args:
         cells: of each candidate: [candidate][place].
-        count: of the finite cells of each candidate.
     """
     by_cell = np.where(np.isfinite(residuals.halves[0]), residuals.sd**2, np.nan)
     if cells.shape[1] == 1:
@@ -362,7 +350,6 @@ def error_of(cells: Ints, residuals: Residuals, count: Ints) -> tuple[Array, Arr
 
 
 def median_of_finite(table: Array, count: Ints) -> Array:
-    """Return the median of the finite values of each row: [row]; NaN where there is none."""
     ordered = np.sort(table, axis=1)  # NaN comes last
     rows = np.arange(len(table))
     low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, table.shape[1] - 1)
@@ -370,7 +357,6 @@ def median_of_finite(table: Array, count: Ints) -> Array:
 
 
 def spread_of(middles: Array) -> float:
-    """Return the standard deviation of healthy candidates; 0 where they are few."""
     finite = middles[np.isfinite(middles)]
     return healthy(finite).sd if len(finite) >= FEWEST else 0.0
 
@@ -407,7 +393,6 @@ def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
     Args:
         halves: logarithm of the median time over the first and over the second half of the
             samples: [2][cell].
-        peers: what is compared with what.
     """
     values = padded(halves)
     found: list[Fault] = []
@@ -439,12 +424,11 @@ def detectable(halves: Array, peers: Peers, limits: Limits) -> float | None:
 
 
 def padded(halves: Array) -> Array:
-    """Return a copy with an empty cell for the places of candidates that have fewer: [2][cell]."""
+    """Append an empty cell, for the places of candidates that have fewer: [2][cell + 1]."""
     return np.append(halves.astype(np.float64), [[np.nan], [np.nan]], axis=1)
 
 
 def judge(values: Array, peers: Peers, limits: Limits) -> list[Judged]:
-    """Return every family, judged by what is not explained yet."""
     families = peers.judged
     level = limits.alpha / max(1, sum(len(each.subjects) for each in families))  # Bonferroni
     found = residuals(values, peers, limits.floor)
@@ -452,7 +436,6 @@ def judge(values: Array, peers: Peers, limits: Limits) -> list[Judged]:
 
 
 def residuals(values: Array, peers: Peers, floor: float) -> Residuals:
-    """Return how far each cell is from the healthy cells of its kind."""
     found, sd = np.full_like(values, np.nan), np.full(values.shape[1], np.nan)
     df = np.full(values.shape[1], np.nan)
     kinds = np.append(peers.kinds, -1)

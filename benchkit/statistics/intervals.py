@@ -28,17 +28,11 @@ FEWEST_INDEPENDENT = 15
 
 
 def median_interval(values: Array) -> tuple[float, float] | None:
-    """Return the confidence interval of the median of independent values.
+    """Return the confidence interval of the median of independent values; None below 6 values.
 
     It reaches from the k-th smallest to the k-th largest value, with the largest k for which the
     binomial tail P(X < k), X ~ B(n, 1/2), is at most (1 - CONFIDENCE) / 2 (Conover, Practical
     Nonparametric Statistics, section 3.2). It assumes no distribution.
-
-    Args:
-        values: [n], in any order.
-
-    Returns:
-        The lower and the upper end in the unit of the values; None with fewer than 6 values.
     """
     k = order_below(len(values))
     if k == 0:
@@ -48,19 +42,12 @@ def median_interval(values: Array) -> tuple[float, float] | None:
 
 
 def series_interval(times: Array, fewest: int = FEWEST_SAMPLES) -> tuple[float, float] | None:
-    """Return the confidence interval of the median of a time series.
+    """Return the confidence interval of the median of a time series, in order of time: [n].
 
     `median_interval` takes two order statistics of independent values. This function takes the same
     quantiles of the series, for its effective number of independent values. The interval always
-    contains the median of the series.
-
-    Args:
-        times: [n], in the order in which they were taken.
-        fewest: fewest values that have an interval.
-
-    Returns:
-        The lower and the upper end in the unit of `times`; None where the series is too short, or
-        has fewer than FEWEST_INDEPENDENT independent values.
+    contains the median of the series. None below `fewest` values, or below FEWEST_INDEPENDENT
+    independent ones.
     """
     if len(times) < max(1, fewest):
         return None
@@ -71,11 +58,7 @@ def ordered_interval(ordered: Array, length: float) -> tuple[float, float] | Non
     """Return the interval of `series_interval` from what it needs of a series.
 
     Args:
-        ordered: the values of the series in ascending order: [n].
         length: how many values of the series count as one independent value.
-
-    Returns:
-        The lower and the upper end; None below FEWEST_INDEPENDENT independent values.
     """
     n = len(ordered)
     independent = int(n / length)
@@ -146,12 +129,7 @@ def middle(ordered: Array) -> Array:
 
 
 def quantile(ordered: Array, share: float) -> float:
-    """Return a quantile between the two nearest values, exactly that of `np.quantile`.
-
-    Args:
-        ordered: [n], in ascending order.
-        share: of the values that are smaller, from 0 to 1.
-    """
+    """Return a quantile of ascending values, exactly that of `np.quantile`."""
     place = (len(ordered) - 1) * share
     before = math.floor(place)
     low, high = float(ordered[before]), float(ordered[min(before + 1, len(ordered) - 1)])
@@ -172,13 +150,7 @@ each side holds at least LEAST_SHARE of all samples."""
 
 @dataclass(frozen=True)
 class Modes:
-    """Two modes of the times of a case.
-
-    Attributes:
-        fast_s: median of the faster times, in seconds.
-        slow_s: median of the slower times, in seconds.
-        slow_share: share of the slower times among all, from 0 to 1.
-    """
+    """Two modes of the times of a case."""
 
     fast_s: float
     slow_s: float
@@ -190,9 +162,6 @@ def find_modes(times: Array) -> Modes | None:
 
     The modes are peaks of the smoothed histogram of the times' logarithms, separated at the lowest
     bin between them.
-
-    Args:
-        times: [n], in seconds.
     """
     edge = valley_between_modes(times)
     if edge is None:

@@ -42,7 +42,6 @@ def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) ->
     Args:
         samples: seconds per call, [rank][iteration].
         starts: start of each call in seconds on one clock, [rank][iteration]; None if not known.
-        estimator: SLOWEST_RANK or LAST_ARRIVAL.
     """
     if estimator != LAST_ARRIVAL or starts is None:
         return slowest_rank(samples)
@@ -59,16 +58,11 @@ def relative_half_width(interval: tuple[float, float] | None, centre: float) -> 
 
 
 def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -> Summary:
-    """Return every figure of one case.
+    """Return every figure of one case; arguments as for `iteration_times`.
 
     `median_s` and its interval are computed from the same times. `osu_mean_s` is the mean of all
     samples of all ranks, which the OSU micro-benchmarks print. `independent_samples` is the
     effective number of independent samples.
-
-    Args:
-        samples: seconds per call, [rank][iteration].
-        start_offsets: starts in seconds on one clock, [rank][iteration]; None if not known.
-        estimator: what the time of an iteration is, see `iteration_times`.
     """
     samples = np.asarray(samples, dtype=np.float64)
     times = iteration_times(samples, start_offsets, estimator)
@@ -104,10 +98,9 @@ def algorithm_bandwidth(
     """Return the payload over the median time in GB/s (10^9 bytes); it is never a mean of rates.
 
     Args:
-        payload_bytes: message size S of nccl-tests; None where there is no message.
+        payload_bytes: message size S of nccl-tests.
         bus_factor: ratio of bus bandwidth to algorithm bandwidth; None on one rank, which has
             neither.
-        median_s: of an iteration, in seconds.
     """
     if not payload_bytes or bus_factor is None or not median_s:
         return None
@@ -137,10 +130,6 @@ def arrival_summary(samples: Array, start_offsets: Any) -> Summary:
     last start. `straggler_rank` is the rank that ended last most often, and `straggler_share` how
     often it did: 1 / ranks where no rank stands out. An iteration in which several ranks ended
     together has no straggler.
-
-    Args:
-        samples: seconds per call, [rank][iteration].
-        start_offsets: starts in seconds on one clock, [rank][iteration].
     """
     starts = np.asarray(start_offsets, dtype=np.float64)
     last_start, last_end = starts.max(axis=0), (starts + samples).max(axis=0)
@@ -155,12 +144,7 @@ def arrival_summary(samples: Array, start_offsets: Any) -> Summary:
 
 
 def last_shares(samples: Array, starts: Array) -> Array:
-    """Return per rank the share of iterations in which it alone ended last: [rank].
-
-    Args:
-        samples: seconds per call, [rank][iteration].
-        starts: starts in seconds on one clock, [rank][iteration].
-    """
+    """Return per rank the share of iterations in which it alone ended last: [rank]."""
     ends = starts + samples
     is_last = ends == ends.max(axis=0)
     alone = is_last & (is_last.sum(axis=0) == 1)
@@ -208,11 +192,6 @@ def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
     component is hidden, below 0 where the components hinder each other. The shorter one is the one
     with the smaller median, in all rounds. The smaller of two noisy times of each round would be
     too small, and the overlap too large.
-
-    Args:
-        compute: the case that times computation alone, T_comp.
-        communicate: the case that times communication alone, T_comm.
-        case: the case that does both, T.
     """
     computing, communicating, both = aligned(compute, communicate, case)
     shorter = min(computing, communicating, key=median)

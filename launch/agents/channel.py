@@ -25,11 +25,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_
 
 
 class PeerLost(Exception):
-    """The process or the host at the other end of a channel is lost.
-
-    Attributes:
-        silently: True if the host does not answer, False if the process ended.
-    """
+    """The other end has ended; `silently`: its host no longer answers."""
 
     def __init__(self, silently: bool) -> None:
         super().__init__("does not answer" if silently else "ended")
@@ -37,8 +33,6 @@ class PeerLost(Exception):
 
 
 class Channel:
-    """One end of a connection between two agents."""
-
     def __init__(self, stream: socket.socket) -> None:
         stream.setblocking(False)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -80,9 +74,6 @@ class Channel:
     def take(self, limit: int = MESSAGE_BYTES) -> tuple[str, Any] | None:
         """Return the kind and value of the next message, or None while it is incomplete.
 
-        Args:
-            limit: longest message to accept, in bytes.
-
         Raises:
             PeerLost: the peer is lost, or it sent something else than our messages (silently).
         """
@@ -98,10 +89,7 @@ class Channel:
             raise PeerLost(silently=True) from None
 
     def receive(self, timeout_s: float) -> tuple[str, Any]:
-        """Wait for the next message and return its kind and value.
-
-        Args:
-            timeout_s: seconds until the message must begin; it must be whole WHOLE_S after that.
+        """Wait for the next message; `timeout_s` limits its begin, WHOLE_S the rest.
 
         Raises:
             PeerLost: the peer is lost, or no message of ours came in time (silently).
@@ -144,13 +132,7 @@ class Stranger(Exception):
 
 
 def proof(secret: str, role: bytes, nonce_0: bytes, nonce: bytes) -> bytes:
-    """Return the proof that only a holder of the secret can send in this role and connection.
-
-    Args:
-        secret: what all agents of the run know.
-        role: AGENT_0 or CALLER, the role of the sender.
-        nonce_0: the nonce of agent 0.
-    """
+    """Return the proof that only a holder of the secret can send in this role and connection."""
     return hmac.digest(secret.encode(errors="surrogatepass"), role + nonce_0 + nonce, "sha256")
 
 
@@ -171,11 +153,7 @@ class Caller:
         return (self._channel.connection if self._channel else self._stream).fileno()
 
     def hear(self) -> tuple[Channel, Any] | None:
-        """Return the channel to the caller and its hello, or None while more must come.
-
-        Raises:
-            Stranger: the caller is not an agent of this run, or is lost.
-        """
+        """Return the channel to the caller and its hello, or None while more must come."""
         try:
             if self._channel is None and not self._prove():
                 return None
@@ -248,7 +226,6 @@ def drop(waiting: list[Caller], caller: Caller) -> None:
 
 
 def accept(listener: socket.socket, secret: str, waiting: list[Caller]) -> None:
-    """Add the callers that have just connected to `waiting`."""
     for _ in range(ACCEPTED_AT_ONCE):
         try:
             stream, _ = listener.accept()
@@ -286,11 +263,7 @@ def call(stream: socket.socket, secret: str) -> Channel:
 
 
 def read_exactly(stream: socket.socket, count: int, deadline: float) -> bytes:
-    """Read `count` bytes.
-
-    Raises:
-        OSError: the bytes have not all come by the deadline.
-    """
+    """Read `count` bytes; raise OSError if the deadline passes first."""
     held = b""
     while len(held) < count:
         stream.settimeout(max(0.001, deadline - time.monotonic()))
@@ -306,11 +279,8 @@ class AgentInfo:
     """An agent as the others know it.
 
     Attributes:
-        index: number of the agent, from 0.
-        host: name of its node.
         network: agents with the same value are on the same host.
         clock: agents with the same value share a clock.
-        cores: numbers of the processor cores that its process may run on.
     """
 
     index: int
@@ -324,11 +294,7 @@ class AgentInfo:
 
 
 def parse_member(plain: Any, count: int) -> AgentInfo:
-    """Parse an AgentInfo from plain JSON.
-
-    Raises:
-        ValueError: the value is not the AgentInfo of one of `count` agents.
-    """
+    """Parse plain JSON; raise ValueError if it is not the AgentInfo of one of `count` agents."""
     texts, numbers = ("host", "network", "clock"), ("index", "cores")
     if not isinstance(plain, dict) or set(plain) != {*texts, *numbers}:
         raise ValueError("not the fields of an agent")
@@ -343,7 +309,6 @@ def parse_member(plain: Any, count: int) -> AgentInfo:
 
 
 def this_member(index: int) -> AgentInfo:
-    """Return the AgentInfo of this process as agent `index`."""
     return AgentInfo(index, node_name(), namespace("net"), namespace("time"), usable_cores())
 
 
@@ -355,9 +320,8 @@ class Lost(Exception):
     """Agents are lost.
 
     Attributes:
-        members: the AgentInfo of each lost agent.
-        host_is_silent: True if there is no answer from a lost agent's host, whose state is then
-            unknown; False if only the agents' processes ended.
+        host_is_silent: no lost agent's host answers, and its state is unknown. Otherwise only the
+            agents' processes ended.
     """
 
     def __init__(self, members: Sequence[AgentInfo], host_is_silent: bool) -> None:
@@ -378,7 +342,6 @@ class Address:
 
     Attributes:
         hosts: names and IP addresses of agent 0's host.
-        port: TCP port.
         network: network namespace of agent 0, whose loopback reaches it.
         token: the secret by which the agents of one run recognize each other; where others may read
             the address, "" or a signature.
@@ -397,12 +360,6 @@ class Address:
 
 
 def own_address(port: int, local: bool, secret: str = "") -> Address:
-    """Return the address under which others find a socket of this process.
-
-    Args:
-        local: whether all other agents are on this host.
-        secret: of the agents, where they have one already.
-    """
     hosts = [LOOPBACK] if local else [node_name(), socket.gethostname(), *own_ip()]
     token = secret or secrets.token_hex(32)
     return Address(list(dict.fromkeys(hosts)), port, namespace("net"), token)
@@ -417,11 +374,6 @@ def own_ip() -> list[str]:
 
 
 def parse_address(text: bytes) -> Address:
-    """Parse an address from JSON.
-
-    Raises:
-        ValueError: the text is not an address.
-    """
     try:
         plain = json.loads(text)
     except RecursionError:

@@ -19,13 +19,7 @@ from launch.signals import STOPPING, StopRequested, to_stop_request, wait_for
 
 
 class Peers:
-    """All living agents as one of them sees them, with its channels.
-
-    Attributes:
-        me: the agent of this process.
-        members: the AgentInfo of every living agent, in order of agents.
-        losses: each loss of agents so far, in order.
-    """
+    """All living agents as one of them sees them, with its channels."""
 
     def __init__(
         self, me: AgentInfo, members: Sequence[AgentInfo], wires: Mapping[int, Channel]
@@ -48,7 +42,6 @@ class Peers:
         return [channel.connection for channel in self._wires.values()]
 
     def _tell(self, kind: str, value: Any, but: int | None = None) -> None:
-        """Send a message to all peers except `but`, the one that it came from."""
         for index, channel in self._wires.items():
             if index != but:
                 channel.send(kind, value)
@@ -76,13 +69,12 @@ class Peers:
         return kind, value
 
     def _lose(self, index: int, gone: PeerLost) -> None:
-        """Close the channel to a lost peer and drop the value that it had sent."""
+        """Drop what the lost peer had sent, too."""
         self._lost[index] = gone
         self._early.pop(index, None)
         self._wires.pop(index).close()
 
     def _tell_lost(self) -> Lost:
-        """Tell the remaining peers which agents are lost."""
         members = [member for member in self.members if member.index in self._lost]
         is_silent = any(error.silently for error in self._lost.values())
         self._tell(
@@ -91,7 +83,6 @@ class Peers:
         return Lost(members, is_silent)
 
     def _forget(self, lost: Lost) -> Lost:
-        """Move lost agents from `members` to `losses`."""
         self.losses.append(lost)
         self._lost = {}
         indices = {member.index for member in lost.members}
@@ -100,11 +91,6 @@ class Peers:
 
 
 def parse_stop(plain: Any) -> tuple[int, str, str]:
-    """Return the signal, the status and the reason of another agent's request to stop.
-
-    Raises:
-        SweepEnds: it is something else.
-    """
     match plain:
         case [int(number), str(status), str(why)] if number in STOPPING:
             return number, status, why
@@ -138,14 +124,10 @@ class Agents(Peers):
         self._stopping = False
 
     def alarm(self, kind: str) -> None:
-        """Tell all others that a rank of this agent has failed."""
         self._tell("alarm", kind)
 
     def hear(self, ready: Sequence[Any]) -> str | None:
-        """Read messages from the connections that are ready.
-
-        Returns:
-            The kind of failure if an agent reports one, else None.
+        """Read messages from the connections that are ready; return the failure that one reports.
 
         Raises:
             StopRequested: another agent was told to stop.
@@ -223,7 +205,7 @@ class Agents(Peers):
     def wait_for_end(self, timeout_s: float = END_S) -> None:
         """Block an agent other than 0 until agent 0 has ended.
 
-        The reason is that launchers end all processes as soon as one of them ends.
+        Launchers end all processes as soon as one of them ends.
 
         Raises:
             SweepEnds: agent 0 has not ended within `timeout_s` seconds.
@@ -240,8 +222,7 @@ class Agents(Peers):
         """Read agent 0's clock `rounds` times, while agent 0 calls pong().
 
         Returns:
-            Per round the time sent, agent 0's time and the time received, in seconds by
-            perf_counter.
+            Per round the time sent, agent 0's time and the time received, by perf_counter.
         """
         answers = []
         for _ in range(rounds):
@@ -252,7 +233,6 @@ class Agents(Peers):
         return answers
 
     def pong(self, member: AgentInfo, rounds: int) -> None:
-        """Answer the ping() of another agent; called on agent 0."""
         for _ in range(rounds):
             if member.index not in self._wires:
                 return
@@ -261,7 +241,6 @@ class Agents(Peers):
                 self._wires[member.index].send("time", time.perf_counter())
 
     def _ask(self, value: Any, timeout_s: float) -> list[Any]:
-        """Perform exchange() on an agent other than 0."""
         deadline = time.monotonic() + timeout_s + SLACK_S
         self._wires[0].send("value", value)
         while True:
@@ -274,7 +253,6 @@ class Agents(Peers):
 
 
 def alone() -> Agents:
-    """Return the group of a run with one agent."""
     me = this_member(0)
     return Agents(me, [me], {}, LOOPBACK)
 
@@ -291,8 +269,7 @@ class Offset:
     """What to add to this host's perf_counter to get agent 0's, as a line over time.
 
     Attributes:
-        here_s: perf_counter of this host at which `at_s` applies, in seconds.
-        at_s: offset at that instant, in seconds.
+        here_s: perf_counter of this host at which `at_s` applies.
         drift: change of the offset per second.
     """
 
@@ -301,7 +278,6 @@ class Offset:
     drift: float = 0.0
 
     def at(self, here_s: float) -> float:
-        """Return the offset in seconds at the instant `here_s` of this host's clock."""
         return self.at_s + self.drift * (here_s - self.here_s)
 
 
@@ -310,9 +286,9 @@ class Estimate:
     """One measurement of the offset to agent 0's clock.
 
     Attributes:
-        here_s: perf_counter of this host at the measurement, in seconds.
-        offset_s: what to add to it to get agent 0's, in seconds.
-        error_s: largest possible error of the offset, in seconds.
+        here_s: perf_counter of this host at the measurement.
+        offset_s: what to add to it to get agent 0's.
+        error_s: largest possible error of the offset.
     """
 
     here_s: float
@@ -322,8 +298,6 @@ class Estimate:
 
 @dataclass
 class OffsetTracker:
-    """One agent's estimates of the offset to agent 0's clock, oldest first."""
-
     estimates: list[Estimate] = field(default_factory=list)
 
     def look(self, agents: Agents) -> None:
@@ -355,11 +329,7 @@ class OffsetTracker:
 
 
 def best(answers: Sequence[tuple[float, float, float]]) -> Estimate:
-    """Return the estimate of the exchange with the shortest round trip.
-
-    Args:
-        answers: per exchange the time sent, agent 0's time and the time received, in seconds.
-    """
+    """Return the estimate of the exchange, as of `Agents.ping`, with the shortest round trip."""
     sent, remote, received = min(answers, key=lambda answer: answer[2] - answer[0])
     middle = (sent + received) / 2
     return Estimate(middle, remote - middle, (received - sent) / 2)

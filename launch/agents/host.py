@@ -37,19 +37,13 @@ SHOWN_COMMAND = 100
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds the lock.
-
-    Attributes:
-        pid: its process number; None if it refuses connections.
-        uid: its user's number; None if it refuses connections.
-    """
+    """The process that holds the lock; None if it refuses connections."""
 
     pid: int | None = None
     uid: int | None = None
 
     @property
     def is_ours(self) -> bool:
-        """Whether it runs as our user."""
         return self.uid == os.getuid()
 
     def __str__(self) -> str:
@@ -78,11 +72,6 @@ class HostLock:
     """A lock of this host, held from acquire() to release() or to the end of the process."""
 
     def __init__(self, name: str | None = None) -> None:
-        """Choose the name that all processes on a host agree on.
-
-        Args:
-            name: by default that of BENCHKIT_HOST_LOCK, or NAME.
-        """
         chosen = name or os.environ.get(LOCK_VARIABLE) or NAME
         self._name = b"\0" + os.fsencode(chosen)[:LONGEST_NAME]
         self._held: socket.socket | None = None
@@ -145,13 +134,10 @@ class HostLock:
         return True
 
     def _ask(self, waiting: socket.socket) -> tuple[Holder | None, bool]:
-        """Connect to the holder of the name and ask the kernel which process that is.
+        """Connect to the holder of the name, ask the kernel for it, and tell whether it refuses.
 
         A holder refuses the connection if it does not listen, or if so many processes wait that
         its queue is full; a blocking connect would then wait without a limit.
-
-        Returns:
-            The holder, None if there is none any more; and whether it refuses the connection.
         """
         waiting.setblocking(False)
         try:

@@ -56,15 +56,11 @@ class JoinError(Exception):
 
 
 class Meeting:
-    """The meeting place of the agents of one run."""
-
     def __init__(self, started: LaunchContext, folder: Path, trusts_network: bool = False) -> None:
         """Choose the meeting place.
 
         Args:
-            started: how this process was started, and by which launcher.
-            folder: location of the shared file.
-            trusts_network: whether a secret that others can guess will do between hosts.
+            trusts_network: a secret that others can guess will do between hosts.
 
         Raises:
             JoinError: neither the launcher nor the environment gives agents a place to meet.
@@ -174,7 +170,6 @@ class Meeting:
         raise problems[0]
 
     def _read(self) -> Iterator[Address]:
-        """Yield the addresses in the files that are there."""
         for path in self._files:
             with contextlib.suppress(OSError):
                 os.listdir(path.parent)  # makes NFS look whether the folder has changed
@@ -205,7 +200,6 @@ class Meeting:
         return address if hmac.compare_digest(signed(address).token.encode(), told) else None
 
     def _is_agent_0_there(self) -> bool:
-        """Return whether agent 0 has come to where everyone may know it."""
         if self._fixed:
             with contextlib.suppress(OSError, UnicodeError):
                 socket.create_connection(self._fixed, timeout=1.0).close()
@@ -227,11 +221,7 @@ class Meeting:
 
 
 def master_address() -> tuple[str, int] | None:
-    """Read MASTER_ADDR and MASTER_PORT, which torchrun and torch's users set.
-
-    Raises:
-        JoinError: MASTER_PORT is not a port.
-    """
+    """Read MASTER_ADDR and MASTER_PORT, which torchrun and torch's users set."""
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if not host or not port:
         return None
@@ -309,11 +299,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_own(path: Path) -> bytes:
-    """Read a file that write_whole() wrote.
-
-    Raises:
-        PermissionError: another user may have written the file, or may read it.
-    """
+    """Read a file of write_whole(); raise PermissionError if others may write or read it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -343,11 +329,10 @@ def join(
     """Join the agents of one start.
 
     Args:
-        started: the launcher of this process, its index and the number of agents.
         traits: what all agents must have in common, by name.
         folder: where agents meet by a file, if the nodes share it.
-        timeout_s: limit of the whole join, in seconds.
-        trusts_network: whether a secret that others can guess will do between hosts.
+        timeout_s: limit of the whole join.
+        trusts_network: a secret that others can guess will do between hosts.
 
     Raises:
         JoinError: an agent does not come or has another trait; raised on every agent.
@@ -376,7 +361,7 @@ def receive_all(
     deadline: float,
     timeout_s: float,
 ) -> Agents:
-    """Perform join() on agent 0: accepts the others, compares traits and announces the group."""
+    """Accept the others on agent 0, compare traits and announce the group."""
     count = meeting.count
     members = {0: me}
     channels: dict[int, Channel] = {}
@@ -411,7 +396,6 @@ def receive_all(
 def describe_missing(
     members: Mapping[int, AgentInfo], count: int, address: Address, timeout_s: float
 ) -> str:
-    """Return the message that says which agents joined and which are missing."""
     joined = ", ".join(str(member) for member in members.values())
     missing = ", ".join(str(index) for index in range(count) if index not in members)
     return (
@@ -422,14 +406,7 @@ def describe_missing(
 
 
 def parse_hello(hello: Any, count: int) -> tuple[AgentInfo, dict[str, str]]:
-    """Parse the hello of an agent other than 0.
-
-    Returns:
-        The AgentInfo of the agent, and the traits that it must share with all.
-
-    Raises:
-        ValueError: the value is not the hello of one of `count` agents.
-    """
+    """Parse a hello; raise ValueError if it is not from one of `count` agents, or from agent 0."""
     if not isinstance(hello, dict) or set(hello) != {"member", "traits"}:
         raise ValueError("not the fields of a hello")
     member, traits = parse_member(hello["member"], count), hello["traits"]
@@ -453,7 +430,6 @@ def disagreement(
 def join_as_peer(
     meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], deadline: float, timeout_s: float
 ) -> Agents:
-    """Perform join() on an agent other than 0."""
     refused: list[str] = []
     found = until(deadline, lambda: connect(meeting, me, traits, refused))
     if found is None and refused:
@@ -484,13 +460,10 @@ def join_as_peer(
 def connect(
     meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], refused: list[str]
 ) -> tuple[Channel, str] | None:
-    """Try each name of agent 0 once.
+    """Try each name of agent 0 once; return the channel and the name that led to it.
 
     Args:
         refused: replaced by the addresses that refuse the connection in this try.
-
-    Returns:
-        The channel to agent 0 and the name that led to it, or None if no name did.
     """
     refused.clear()  # An earlier try says nothing about this one.
     places = [(host, address) for address in meeting.find() for host in address.candidates()]

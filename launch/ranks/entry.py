@@ -50,11 +50,7 @@ def received(text: object) -> None:
 
 
 def result_report(result: Any) -> bytes:
-    """Return the report of a result, which the agent can read back as the type that it has.
-
-    Raises:
-        TypeError: JSON or that type has no such value, or the report is longer than REPORT_BYTES.
-    """
+    """Return a result as JSON; raise TypeError if it cannot be read back, or is too long."""
     try:
         require_plain(result)
         content = msgspec.json.encode(result)
@@ -68,17 +64,10 @@ def result_report(result: Any) -> bytes:
 
 
 def require_plain(value: Any, where: str = "$") -> None:
-    """Check that a value and everything inside it can be written as JSON.
+    """Raise TypeError unless a value and everything inside it can be written as JSON.
 
     msgspec also takes others: it writes a set as a list, bytes as base64, a number that is a key as
     text, and integers of any length, which most readers round.
-
-    Args:
-        where: its place in the result, for the message.
-
-    Raises:
-        TypeError: it is something else than text, a number, a boolean, None, or a list, a
-            dictionary with text as keys or a dataclass of these.
     """
     if is_dataclass(value):
         value = vars(value)
@@ -99,11 +88,10 @@ def require_plain(value: Any, where: str = "$") -> None:
 
 
 def exception_report(error: BaseException, raised_at: float) -> bytes:
-    """Return the report of an exception, shortened because agents send it on and records keep it.
+    """Shorten the report of an exception, because agents send it on and records keep it.
 
     Args:
-        error: the exception that is being handled.
-        raised_at: when it was caught, in seconds by time.monotonic().
+        raised_at: by time.monotonic().
     """
     try:
         message = str(error)
@@ -129,8 +117,8 @@ class Job:
     """What one rank runs next.
 
     Attributes:
-        target: the function, as "module:function".
-        argument: its argument, pickled.
+        target: "module:function".
+        argument: pickled.
         log: the file for standard output and error meanwhile.
     """
 
@@ -151,7 +139,6 @@ def rank_main(
     Args:
         network: the network to enter, or None for the host's.
         orders: where jobs come from; the process ends at its end.
-        pipe: where the reports are written.
         lifeline: a pipe whose other end the agent holds.
     """
     isolate()
@@ -200,7 +187,6 @@ def prepare(network: PrivateNetwork | None) -> None:
 
 
 def run(job: Job) -> object:
-    """Return what a job's function returns."""
     module, function = job.target.split(":")
     return getattr(importlib.import_module(module), function)(pickle.loads(job.argument))
 
@@ -213,14 +199,13 @@ def keep_open(variable: str) -> None:
 
 
 def send(pipe: Connection, report: bytes) -> None:
-    """Write a whole report, which the agent reads piece by piece."""
     rest = memoryview(framed(report))
     while rest:
         rest = rest[os.write(pipe.fileno(), rest) :]
 
 
 def isolate() -> None:
-    """Move this process to its own session, ignores signals and volunteers for the OOM killer.
+    """Move this process to its own session, ignore signals and volunteer for the OOM killer.
 
     The agent handles the signals. Slurm sends a signal to all processes of a job, and a rank that
     died of it would look like a crash.

@@ -69,7 +69,6 @@ class FlightRecorder:
             time.sleep(POLL_S)
 
     def hand_over(self, folder: Path) -> None:
-        """Move the dumps that there are to the folder of a point."""
         for dump in self.folder.glob(f"{STEM}*"):
             if not dump.is_fifo():
                 with suppress(OSError):  # a full disk, which the agent reports
@@ -77,7 +76,6 @@ class FlightRecorder:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except OSError:
@@ -86,11 +84,7 @@ def size_of(path: Path) -> int:
 
 @contextmanager
 def recording(needed: bool) -> Iterator[FlightRecorder | None]:
-    """Provide the flight recorders of ranks while the context lasts.
-
-    Args:
-        needed: whether the ranks may use NCCL; None is yielded otherwise.
-    """
+    """Provide flight recorders while the context lasts; None unless `needed`, for NCCL."""
     if not needed:
         yield None
         return

@@ -44,8 +44,7 @@ of it that could remember.
 def start_fork_server(preload: Sequence[str] = ()) -> None:
     """Start the fork server if none runs; it imports `preload` meanwhile.
 
-    Args:
-        preload: modules that start no thread and touch no GPU.
+    These modules start no thread and touch no GPU.
 
     Raises:
         OSError: the name of the temporary folder is too long for the server's socket.
@@ -69,13 +68,11 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
 
 
 def pid() -> int | None:
-    """Return the fork server's process number, or None if none was started."""
     server: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return server
 
 
 def is_gone() -> bool:
-    """Whether the fork server that was started has ended."""
     deadline = time.monotonic() + GONE_S
     server = pid()
     while server is not None and time.monotonic() < deadline:
@@ -86,10 +83,7 @@ def is_gone() -> bool:
 
 
 def has_ended(server: int) -> bool:
-    """Whether a child of this process has ended.
-
-    The child is left for multiprocessing to reap, which then starts another.
-    """
+    """Leave the ended child for multiprocessing to reap, which then starts another."""
     with suppress(ChildProcessError):
         return os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     return False
@@ -168,7 +162,6 @@ def children() -> list[int]:
 
 
 def is_dead(child: int) -> bool:
-    """Whether a process has ended, reaped or not."""
     try:
         return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

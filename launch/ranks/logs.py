@@ -16,7 +16,6 @@ LAST_BYTES = 1 << 20
 
 
 def log_file(folder: Path, rank: int) -> Path:
-    """Return the path of the log that a rank writes."""
     return folder / f"rank_{rank}.log"
 
 
@@ -68,9 +67,8 @@ class Frame:
     """The innermost frame of a rank's main thread.
 
     Attributes:
-        place: function, file and line.
-        waiting: whether the frame is inside a collective, or waits for a GPU.
-        stack: the stack as text, shortened.
+        waiting: inside a collective, or for a GPU.
+        stack: shortened.
     """
 
     place: str

@@ -34,7 +34,6 @@ class PrivateNetwork:
     Attributes:
         pid: process of agent 0, which keeps the namespaces alive by open files.
         descriptors: of the files in that process.
-        inodes: the inode of each file.
     """
 
     pid: int
@@ -57,9 +56,6 @@ class PrivateNetwork:
 
         In the user namespace the process may no longer look into processes of its user outside, so
         it must open their files under /proc before.
-
-        Raises:
-            OSError: the kernel does not allow it.
         """
         descriptors = [os.open(path, OPEN_FLAGS) for path in self.paths]
         for descriptor in descriptors:
@@ -73,11 +69,7 @@ def opened_by(pid: int, descriptor: int) -> str:
 
 
 def make() -> PrivateNetwork | None:
-    """Make a network that lives as long as this process.
-
-    Returns:
-        The network, or None if the kernel refuses to make it or to let a rank enter it.
-    """
+    """Make a network that lives as long as this process; None if the kernel refuses."""
     kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
     with suppress(OSError, subprocess.SubprocessError), run("make", *kinds) as maker:
         assert maker.stdin
@@ -101,7 +93,6 @@ def make() -> PrivateNetwork | None:
 
 
 def run(*arguments: str) -> "subprocess.Popen[bytes]":
-    """Start this file as a program."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, *arguments],
         stdin=subprocess.PIPE,
@@ -111,11 +102,7 @@ def run(*arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def call(name: str, *arguments: int) -> None:
-    """Call a function of the C library.
-
-    Raises:
-        OSError: the call failed; with the reason that the kernel gives.
-    """
+    """Call a function of the C library; raise OSError with the reason that the kernel gives."""
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments):
         number = ctypes.get_errno()

@@ -31,14 +31,12 @@ class RankProcess:
     """One running rank as its agent sees it.
 
     Attributes:
-        index: number of the rank.
-        process: its process, by multiprocessing.
         pipe: where the agent reads the reports.
         orders: where the agent writes the jobs; once it is closed, an idle rank ends.
         lifeline: a pipe whose end of file ends the rank.
         end: a file descriptor that becomes readable when the process has ended.
         incoming: the part of a report that has come.
-        reported: whether no more of the report on the current job is expected.
+        reported: no more of the report on the current job is expected.
     """
 
     index: int
@@ -51,11 +49,7 @@ class RankProcess:
     reported: bool = False
 
     def give(self, job: Job) -> None:
-        """Hand the rank a job; a rank that has ended takes none, which its watch notices.
-
-        Raises:
-            TimeoutError: the rank does not read the job.
-        """
+        """Hand the rank a job; a rank that has ended takes none, which its watch notices."""
         self.reported = False
         rest = memoryview(framed(pickle.dumps(job)))
         deadline = time.monotonic() + TAKE_S
@@ -78,12 +72,7 @@ def start_rank(
     environment: Mapping[str, str],
     network: PrivateNetwork | None,
 ) -> RankProcess:
-    """Start the process of one rank, which then waits for a job.
-
-    Args:
-        start_method: "forkserver" or "spawn".
-        network: where it listens and connects; None for the host's.
-    """
+    """Start the process of one rank, which then waits for a job."""
     context = multiprocessing.get_context(start_method)
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         report, report_writer = context.Pipe(duplex=False)

@@ -28,13 +28,7 @@ LEAVE_S = 5.0
 
 @dataclass
 class Ranks:
-    """The processes of some ranks, which take one job after another until one fails.
-
-    Attributes:
-        processes: one per rank.
-        recorder: asks ranks for the dumps of their flight recorders at a time-out; None without.
-        are_idle: whether all ranks wait for a job.
-    """
+    """The processes of some ranks, which take one job after another until one fails."""
 
     processes: list[RankProcess] = field(default_factory=list)
     recorder: FlightRecorder | None = None
@@ -57,7 +51,6 @@ class Ranks:
             target: the function, as "module:function", which returns plain JSON.
             arguments: the argument of each rank.
             folder: where rank r writes its output to rank_r.log.
-            timeout_s: limit until all ranks have reported, in seconds.
             agents: the agents of the run; a failure on any of them ends the wait.
         """
         self.are_idle = False
@@ -99,9 +92,7 @@ def started(
     """Start one process per rank; none runs any more when the context ends.
 
     Args:
-        environments: the environment variables of each rank.
         start_method, preload: "spawn", or "forkserver", which loads these modules when it starts.
-        first_rank: number of the first rank; the others follow it.
         network: where ranks listen and connect; None for the host's.
     """
     ranks = Ranks(recorder=recorder)

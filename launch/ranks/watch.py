@@ -25,15 +25,13 @@ class Failure:
     """Why a rank ended without a result.
 
     Attributes:
-        rank: number of the rank; None if the failure is not of one rank.
+        rank: None if the failure is not of one rank.
         kind: "exception", "signal", "exit" or "timeout".
-        message: what happened.
         type: class of the exception.
-        traceback: traceback of the exception; after a timeout the stacks of all ranks.
-        signal: number of the signal that killed the rank.
-        raised_at: when the exception was caught, or a rank that aborts itself was about to end, in
-            seconds by time.monotonic().
-        host: name of the host; filled in when the agents compare their failures.
+        traceback: of the exception; after a timeout the stacks of all ranks.
+        raised_at: when the exception was caught, or a rank that aborts itself was about to end, by
+            time.monotonic().
+        host: filled in when the agents compare their failures.
     """
 
     rank: int | None
@@ -80,11 +78,6 @@ def timed_out(
 
     A rank hangs if its frame is the same in two stack dumps. Meanwhile the ranks with a flight
     recorder write it to the folder.
-
-    Args:
-        pids: process number of each rank that runs.
-        timeout_s: the limit that has passed, in seconds.
-        recorder: asks ranks for the dumps of their flight recorders.
     """
     dumps = recorder.request(list(pids)) if recorder else []
     earlier = ask_for_frames(pids, folder)
@@ -124,12 +117,7 @@ DYING_S = 0.05
 
 @dataclass
 class RankEnds:
-    """The results of the ranks of one point, or the failure that explains the others.
-
-    Attributes:
-        results: the result of each rank, by number.
-        failure: the root cause; None if no rank failed.
-    """
+    """The results of the ranks of one point by number, or the failure that explains the others."""
 
     results: dict[int, Any] = field(default_factory=dict)
     failure: Failure | None = None

@@ -26,18 +26,12 @@ class QuotaUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Room:
-    """A control group that can have children with a quota."""
-
     folder: Path
     version: int
 
 
 def find_room(cores: float) -> Room | None:
-    """Find where a child group with a quota of `cores` cores can be made for this process.
-
-    Returns:
-        The group to make it in; None if there is none.
-    """
+    """Find where a child group with a quota of `cores` cores can be made for this process."""
     for room in rooms():
         trial = room.folder / f"{PREFIX}trial-{os.getpid()}"
         with suppress(OSError):
@@ -119,7 +113,6 @@ class CpuQuota:
 
 
 def remove_abandoned() -> None:
-    """Remove the groups of processes that have ended."""
     deadline = time.monotonic() + EMPTY_WITHIN_S
     for room in rooms():
         for folder in room.folder.glob(f"{PREFIX}[0-9]*"):
@@ -146,19 +139,12 @@ MECHANISMS = ("none", "mps", "cgroup", "duty_cycle")
 
 
 class Throttle(Protocol):
-    """Slows this process down by a factor >= 1.
-
-    Attributes:
-        mechanism: how, one of MECHANISMS.
-        switchable: whether release() gives full speed.
-    """
+    """Slows this process down by a factor >= 1."""
 
     mechanism: str
     switchable: bool
 
-    def apply(self, factor: float) -> None:
-        """Make everything take about `factor` times as long from now on."""
-        ...
+    def apply(self, factor: float) -> None: ...
 
     def release(self) -> None:
         """Give full speed again, from the return of this call on."""
@@ -185,8 +171,6 @@ def make_throttle(mechanism: str, threads: int, factor: float) -> Throttle:
     Args:
         mechanism: `auto`, `cgroup` or `duty_cycle`; `auto` is a CPU quota if one may be set, else
             a duty cycle.
-        threads: number of threads that this process computes with.
-        factor: how many times slower the process is to be.
 
     Raises:
         QuotaUnavailable: a CPU quota is asked for and none may be set.

@@ -34,11 +34,7 @@ class MpsUnavailable(Exception):
 
 
 def own_folder() -> Path:
-    """Make the folder of a daemon of our own.
-
-    Raises:
-        MpsUnavailable: its name is too long for the sockets in it.
-    """
+    """Make the folder of our own daemon; raise MpsUnavailable for too long a socket name."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     if len(os.fsencode(folder / LONGEST_SOCKET)) > SOCKET_NAME_BYTES:
         folder.rmdir()
@@ -50,7 +46,6 @@ def own_folder() -> Path:
 
 
 def pipes(folder: Path) -> dict[str, str]:
-    """Return the environment of a daemon of our own and of its clients."""
     return {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
 
 
@@ -83,10 +78,7 @@ def start(folder: Path, devices: Mapping[str, str]) -> None:
 
 
 def stop(folder: Path) -> None:
-    """Tell the daemon of a folder to quit and remove the folder.
-
-    No error is raised if there is no daemon, or if it hangs.
-    """
+    """Stop the daemon of a folder, if any, and remove the folder; ignore a daemon that hangs."""
     environment = of_daemon(folder)
     deadline = time.monotonic() + LISTENS_S
     with suppress(MpsUnavailable):  # an error must hide neither results nor a Ctrl-C
@@ -139,7 +131,7 @@ def run(
     """Run a command with `text` on its standard input.
 
     Args:
-        output: where it writes its output and its errors, a file descriptor.
+        output: file descriptor of its output and its errors.
 
     Raises:
         MpsUnavailable: it does not start, or does not end within ANSWER_S.
@@ -163,10 +155,9 @@ def run(
 def daemon(
     needed: bool, gpus: Sequence[str] = (), agents_here: int = 1
 ) -> Iterator[dict[str, str]]:
-    """Provide an MPS daemon while the context lasts; yield the environment of its clients.
+    """Provide an MPS daemon if needed while the context lasts; yield its clients' environment.
 
     Args:
-        needed: whether a daemon is needed; otherwise the environment is empty.
         gpus: that the clients use, in their order, by UUID where known.
         agents_here: number of agents on this host, including this one.
 
