@@ -23,6 +23,7 @@ from launch.slowdown.mps import MpsUnavailable
 
 
 def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
+    """Return the network of a point's ranks; None for the host's, which GPU libraries expect."""
     return group.network if config.private_network and config.hardware.device == "cpu" else None
 
 
