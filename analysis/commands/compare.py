@@ -162,7 +162,6 @@ def notes(result: Comparison, options: argparse.Namespace) -> Iterator[str]:
 
 
 def mean_text(mean: RankSum) -> str:
-    """Return the geometric mean of ratios and its interval, where there are runs enough for one."""
     if math.isnan(mean.estimate):
         return "no run has all of them"
     low, high = mean.interval(LEVEL)
@@ -176,7 +175,6 @@ def ratio_text(ratio: float, low: float, high: float) -> str:
 
 
 def secondary(result: Comparison) -> Iterator[str]:
-    """Yield what differs beside the figure of the verdicts, unless the verdict says so already."""
     for (number, figure), change in result.secondary.items():
         point = result.points.iloc[number]
         ratio = math.exp(change.estimate)
@@ -265,7 +263,6 @@ def write(result: Comparison, sides: list[Harvest], options: argparse.Namespace)
 
 
 def share(text: str) -> float:
-    """Read a share such as "5%" or "0.05"."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

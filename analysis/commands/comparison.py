@@ -75,7 +75,6 @@ class Run:
     reason: str = ""
 
     def add(self, labels: Labels, position: int, row: CaseRow) -> None:
-        """Add a case; of several with the same labels all must be ok."""
         if self.statuses.get(labels, "ok") == "ok":
             self.statuses[labels] = row["status"]
         self.rows.setdefault(labels, []).append(position)
@@ -136,7 +135,6 @@ def compare(
 
     Args:
         sides: rows of the place A, the baseline, and of B, the candidate.
-        plans: what the sweeps of each place were to measure.
         fail_on: the least change that matters, as a share.
     """
     table = combine([row for rows in sides for row in rows])
@@ -246,7 +244,6 @@ def points_of(runs: Runs) -> Iterator[tuple[Labels, Runs]]:
 
 
 def positions(runs: Iterable[Run], labels: Labels) -> list[int]:
-    """Return the rows of a case in the table."""
     return [position for run in runs for position in run.rows.get(labels, ())]
 
 
@@ -284,14 +281,12 @@ def described(bad: Mapping[str, int], planned: int) -> str:
 
 
 def figures_of(rows: pd.DataFrame, statistic: str) -> pd.DataFrame:
-    """Return the figures of each run that measured a point: [run, figure]."""
     measured = rows[rows["status"] == "ok"]
     figures = measured.groupby("run")[list(dict.fromkeys((statistic, *SECONDARY)))].median()
     return figures[figures[statistic] > 0]
 
 
 def logs(figures: pd.DataFrame, name: str) -> Array:
-    """Return the logarithms of a figure: [run]."""
     return np.asarray(np.log(figures[name].to_numpy(dtype=float)))
 
 
@@ -314,7 +309,6 @@ def results_of(points: Sequence[Figures], statistic: str, fail_on: float) -> lis
 
 
 def is_repeated(found: Figures) -> bool:
-    """Return whether both sides have several runs of a point."""
     return min(map(len, found.values())) > 1
 
 

@@ -41,12 +41,9 @@ class RunLog:
         key: identifies the measurement, so that it is not logged twice.
         name: such as "collective data_size=1.0".
         params: settings, as text.
-        metrics: figures of its cases in the units of the table; those of several cases have names
-            such as "back_to_back/median_s".
-        tags: other facts, as text.
+        metrics: in the table's units; of several cases by names such as "back_to_back/median_s".
         started_at: in ISO 8601; "" if not known.
         is_ok: whether all its cases were measured.
-        record: the file.
     """
 
     key: str
@@ -61,12 +58,7 @@ class RunLog:
 
 @dataclass(frozen=True)
 class SweepLog:
-    """What is told of all points together.
-
-    Attributes:
-        key: identifies the sweep by its folder's name and its first point.
-        name: the folder's name.
-    """
+    """What is told of all points together; the key has the folder's name and the first point's."""
 
     key: str
     name: str
@@ -114,17 +106,14 @@ def run_of(path: str, rows: pd.DataFrame, params: Sequence[str], labels: Sequenc
 
 
 def figures(row: "pd.Series[Any]") -> list[tuple[str, float]]:
-    """Return the figures of a case that it has, in the order of the table."""
     return [(each.name, float(row[each.name])) for each in METRICS if pd.notna(row[each.name])]
 
 
 def texts(row: "pd.Series[Any]", names: Sequence[Hashable]) -> dict[str, str]:
-    """Return the cells of a row that it has, as text."""
     return {str(name): str(row[name]) for name in names if pd.notna(row[name])}
 
 
 def allowed(name: str) -> str:
-    """Replace characters that a tracker would refuse."""
     return NOT_ALLOWED.sub("_", name)
 
 
@@ -148,17 +137,11 @@ class TrackerError(Exception):
 
 
 class Tracker(Protocol):
-    """Takes runs.
-
-    Attributes:
-        place: where they go, in words.
-    """
+    """Take runs; `place` says in words where they go."""
 
     place: str
 
-    def __init__(self, name: str) -> None:
-        """Opens an experiment or a project of this name."""
-        ...
+    def __init__(self, name: str) -> None: ...
 
     def __enter__(self) -> "Tracker": ...
 
@@ -169,17 +152,13 @@ class Tracker(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def log_run(self, run: RunLog, sweep: SweepLog) -> bool:
-        """Takes a run; returns whether it is new."""
-        ...
+    def log_run(self, run: RunLog, sweep: SweepLog) -> bool: ...
 
-    def log_report(self, folder: Path, sweep: SweepLog) -> None:
-        """Takes the files of the report."""
-        ...
+    def log_report(self, folder: Path, sweep: SweepLog) -> None: ...
 
 
 class OneLine:
-    """Turns what a library raises into a TrackerError, with the first line of its message."""
+    """Turn what a library raises into a TrackerError, with the first line of its message."""
 
     def __enter__(self) -> Any:
         return self
@@ -239,7 +218,7 @@ class MLflow(OneLine):
         self._client.set_terminated(parent)
 
     def _parent(self, sweep: SweepLog) -> str:
-        """Returns the run of the sweep, which it makes the first time."""
+        """Return the run of the sweep; make it the first time."""
         if known := self._logged(sweep.key):
             return known
         made = self._client.create_run(
@@ -248,7 +227,7 @@ class MLflow(OneLine):
         return str(made.info.run_id)
 
     def _logged(self, key: str) -> str:
-        """Returns the run with a key; "" if there is none."""
+        """Return the run with a key; "" if there is none."""
         found = self._client.search_runs([self._experiment], f"tags.{KEY} = '{key}'", max_results=1)
         return str(found[0].info.run_id) if found else ""
 
@@ -319,8 +298,7 @@ def main(arguments: list[str]) -> int:
     """Log one run per point, and one with the report.
 
     Returns:
-        0; 1 where there is no record; 2 for invalid arguments, a missing library, and where the
-        tracker refuses.
+        0; 1 without a record; 2 for invalid arguments, a missing library, or a refusing tracker.
     """
     options = parser().parse_args(arguments)
     folder: Path = options.folder

@@ -87,10 +87,8 @@ def plan(
     Time and efficiency are against the ideal, in which all work is spread over all speed.
 
     Args:
-        speeds: of each rank.
         align: boundaries are at multiples of this many tokens.
-        performance: of a look-up table, by compute share in percent; without it there is no
-            strategy lut.
+        performance: of a look-up table, by compute share in percent; without it no strategy lut.
     """
     shares = shares_of(speeds)
     candidates = [splits.even(seq_len, speeds), splits.uneven(seq_len, speeds, align)]
@@ -108,7 +106,6 @@ def plan(
 
 
 def shares_of(speeds: list[float]) -> list[float]:
-    """Return the speeds in percent of the fastest rank's."""
     return [100 * speed / max(speeds) for speed in speeds]
 
 

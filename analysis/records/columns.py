@@ -40,19 +40,6 @@ PRINTED = {
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds.
-
-    Attributes:
-        name: of the column.
-        meaning: a phrase, for docs/api.md.
-        unit: of its numbers; "" for text and for numbers without one.
-        dtype: one of the types above.
-        formula: computes a metric from a case and its summary; by default the summary has it.
-        is_software: whether it names hardware or software, such as a version.
-        is_rate: whether it is inversely proportional to the time.
-        is_printed: whether printed tables have it.
-    """
-
     name: str
     meaning: str
     unit: str = ""
@@ -63,7 +50,6 @@ class Column:
     is_printed: bool = False
 
     def value(self, case: CaseRecord, summary: Summary) -> Any:
-        """Compute the metric of a case; None where it does not apply."""
         return self.formula(case, summary) if self.formula else summary.get(self.name)
 
     @property
@@ -317,7 +303,7 @@ PROVENANCE = (
     text("title", "the operation, or the suite"),
 )
 METRICS = (*TIMES, *COMPARISONS, *RATES, *NOISE)
-"""What is derived from a case and its samples."""
+"""Derived from a case and its samples."""
 COLUMNS = {each.name: each for each in chain(SETTINGS, CONDITIONS, METRICS, PROVENANCE)}
 
 

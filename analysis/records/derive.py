@@ -1,13 +1,11 @@
 """Derive the figures of record files: in several processes, and only once, by a cache.
 
-Each is a fresh interpreter that loads neither pandas nor matplotlib. `multiprocessing` would import
-the main module of this process in each of them, or copy a process that has threads.
+Each process is a fresh interpreter without pandas and matplotlib. `multiprocessing` would import
+this process's main module in each, or copy a process that has threads.
 
-An entry holds for the content that it was derived from and for nothing else: the digest of a
-record's file is compared each time. What lies in a folder of records is never believed, because it
-may come from anyone; so the cache is in a folder that only this user may open, or there is none.
-The raw samples in the records remain what counts: a cache that is damaged, of other code or not
-readable is like none.
+A cache entry holds for one content: the SHA-256 of the record's file is compared each time. A
+folder of records may come from anyone, so the cache lies in a folder that only this user may open,
+or there is none. A cache that is damaged, of other code or not readable is like none.
 """
 
 import contextlib
@@ -51,14 +49,7 @@ class Derived(msgspec.Struct, frozen=True, array_like=True):
 
 
 def derive(path: str, known_digest: bytes = b"") -> Derived | None:
-    """Read a file and derive its figures.
-
-    Args:
-        known_digest: of the content that it had before, if any.
-
-    Returns:
-        None where the content is still the same.
-    """
+    """Read a file and derive its figures; None where its content still has the known digest."""
     try:
         content = files.read_regular(path)
         digest = hashlib.sha256(content).digest()
@@ -75,7 +66,6 @@ def derive(path: str, known_digest: bytes = b"") -> Derived | None:
 
 
 def figures_of(record: Record) -> RecordFigures:
-    """Derive all figures of a record."""
     own = Columns(record)
     return RecordFigures(
         repetition=record.repetition,
@@ -97,21 +87,11 @@ decode_derived = msgspec.msgpack.Decoder(list[Derived | None]).decode
 
 
 def usable_processes() -> int:
-    """Return how many processes can run at once on the cores of this process."""
     return min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
 
 
 def derive_all(jobs: Sequence[Job], num_bytes: int, processes: int) -> list[Derived | None]:
-    """Derive the figures of several files.
-
-    Args:
-        jobs: one per file.
-        num_bytes: in all files.
-        processes: the most that may run at once.
-
-    Returns:
-        What `derive` returns for each job.
-    """
+    """Return what `derive` returns for each job, in at most so many processes."""
     if processes < 2 or num_bytes < FEWEST_BYTES:
         return [derive(*job) for job in jobs]
     shares = [jobs[start::processes] for start in range(processes)]
@@ -180,7 +160,6 @@ class Cache:
             self._now[name] = derived
 
     def store(self) -> None:
-        """Write what has changed, if this user has a cache folder."""
         if not self._is_changed:
             return
         others = [
@@ -268,10 +247,8 @@ class Source:
     """A file that looks like a record.
 
     Attributes:
-        path: of the file.
-        folder: of the sweep that it belongs to.
-        num_bytes: of the file.
-        known: what was derived from it before, when its content may have been another.
+        folder: of its sweep.
+        known: what was derived from an earlier content of it.
         derived: what is in it; None until that is known.
     """
 
@@ -283,14 +260,7 @@ class Source:
 
 
 def read_sources(paths: Sequence[str], processes: int) -> list[Source]:
-    """Find out what is in some files, and keep it where that saves time.
-
-    Args:
-        processes: the most that may read at once.
-
-    Returns:
-        One source per file, with what is in it.
-    """
+    """Return what is in some files, in order; keep it in the cache where that saves time."""
     folders, caches = RunFolders(), dict[str, Cache]()
     sources = []
     for path in paths:

@@ -28,17 +28,12 @@ def doubt_of(figures: Mapping[str, Any], details: Mapping[str, Any]) -> str | No
 
     Args:
         figures: metrics by name; shares are fractions of 1, and None where they do not apply.
-        details: what the suite reports of the case. Of these PEAK_FROM is read, the source of the
-            peak rate.
-
-    Returns:
-        The doubts, None where no figure is impossible.
+        details: what the suite reports; only PEAK_FROM is read, the source of the peak rate.
     """
     return "; ".join(found_in(figures, details)) or None
 
 
 def found_in(figures: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator[str]:
-    """Yield one sentence per cause."""
     if above := beyond_whole(figures, UTILISATIONS):
         why = "the peak is too low"
         if details.get(PEAK_FROM) == MEASURED_PEAK:
@@ -91,12 +86,10 @@ def noise_metrics(samples: Any, iterations: Array) -> dict[str, float | None]:
         iterations: [iteration], the time of each iteration in seconds.
 
     Returns:
-        spikes_all_share: the share of iterations in which every rank had a spike, as when the
-            machine was busy.
-        spikes_some_share: the share of iterations in which some ranks had a spike, but not all.
-        slow_mode_ratio: how many times as long the slower iterations take, where the times have two
-            modes; else None.
-        slow_mode_share: the share of the slower iterations; None as above.
+        spikes_all_share: share of iterations in which every rank had a spike: the machine was busy.
+        spikes_some_share: share of iterations in which some ranks had a spike, but not all.
+        slow_mode_ratio: slower mode over faster one; None where the times have one mode.
+        slow_mode_share: share of the slower iterations; None as above.
     """
     times = np.asarray(samples, dtype=np.float64)
     spikes = times > SPIKE * medians(times)[:, None]
@@ -126,16 +119,11 @@ LEAST_S = 0.05
 
 
 def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
-    """Describe what disturbed the most disturbed rank.
+    """Describe what disturbed the most disturbed rank; "" for nothing, or if nothing was counted.
 
     Args:
-        slowed_by: the mechanism that slows ranks down on purpose; a quota that does this is no
-            disturbance.
-        num_hosts: of the job. What other processes did is known only where all ranks are on one
-            host.
-
-    Returns:
-        The disturbances; "" where there is none, or where no counter was recorded.
+        slowed_by: the mechanism that slows ranks down; its quota is no disturbance.
+        num_hosts: of the job. What other processes did is known only where ranks share one host.
     """
     elapsed_s, counted = case.elapsed_s, case.disturbance
     if not elapsed_s or not counted:
@@ -163,7 +151,7 @@ def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
 
 
 def held_back(case: CaseRecord) -> list[str]:
-    """Return what held the clocks of a GPU back, on any rank, as far as it is known."""
+    """Return what held the clocks of any rank's GPU back."""
     reasons = [int(bits) for bits in case.disturbance.get(CLOCK_REASONS, ())]
     found = [name for bit, name in HOLDS_BACK.items() if any(bits & bit for bits in reasons)]
     return [f"a GPU's clocks were held back: {', '.join(found)}"] if found else []
@@ -178,17 +166,15 @@ NEAR = 1.1
 def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[str, Any]:
     """Compute what the first call of a case costs.
 
-    There is nothing with too few samples or in other modes, where verification has called before.
+    Empty with too few samples, and in other modes, where verification has called before.
 
     Args:
-        mode: that of `measure`.
-        iterations: [iteration], the time of each iteration in seconds, in order.
+        iterations: [iteration], in seconds, in order.
 
     Returns:
         first_call_s: the time of the first call, in seconds.
         first_call_ratio: the same over the median of the later half of all calls.
-        warm_from_call: the number of the first call, from 1, that takes at most NEAR times that
-            median.
+        warm_from_call: the first call, from 1, that takes at most NEAR times that median.
     """
     if mode != FIRST_CALLS or case.warmup_s or len(iterations) < FEWEST:
         return {}
@@ -205,7 +191,7 @@ def log_halves(runs: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Return the logarithms of the medians of the first and of the second half, in order of time.
 
     Args:
-        runs: seconds of each run: [run][iteration]. Of several runs the halves are whole runs.
+        runs: [run][iteration], in seconds. Of several runs the halves are whole runs.
     """
     if len(runs) > 1:
         middle = len(runs) // 2
@@ -222,14 +208,14 @@ def turn_metrics(
 ) -> dict[str, float | None]:
     """Compute how much turns changed a case.
 
-    Within one record there is no interval: both medians are of one run of ranks each, and runs
-    differ by more than the samples within them. `analysis.repetitions` takes it over runs.
+    Within one record there is no interval: each median is of one run of ranks, and runs differ by
+    more than the samples within them. `analysis.repetitions` takes it over runs.
 
     Returns:
         alone_s: median time alone; None where it was not timed alone.
-        turns_ratio: the median in turns as a multiple of that; above 1 where turns cost time.
-        alone_speedup: the ratio of the rates of useful work of the case and of its baseline, each
-            alone; None where one of them was not timed alone.
+        turns_ratio: median in turns over `alone_s`; above 1 where turns cost time.
+        alone_speedup: rate of useful work over the baseline's, each alone; None where one was not
+            timed alone.
     """
     alone_s = median_within(record.alone, case)
     found = {"alone_s": alone_s}
@@ -244,11 +230,7 @@ def turn_metrics(
 
 
 def median_within(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None:
-    """Return the median time in seconds of the case with the same labels; None where it has none.
-
-    Args:
-        cases: measured in other ranks than the case.
-    """
+    """Return the median time in seconds of the case of equal labels among cases of other ranks."""
     for other in cases:
         if other.labels == case.labels and other.samples_s:
             samples, starts = other.samples_taking_part, other.starts_taking_part
@@ -263,17 +245,13 @@ def reuse_metrics(
 
     Returns:
         fresh_s: median time in fresh ranks; None where it was not measured in fresh ones, too.
-        reuse_ratio: the median as a multiple of that; above 1 where it takes longer in ranks that
-            have measured other points.
+        reuse_ratio: the median over `fresh_s`.
     """
     fresh_s = median_within(record.fresh, case)
     return {"fresh_s": fresh_s, "reuse_ratio": median_s and fresh_s and median_s / fresh_s}
 
 
 def held_bytes(record: Record) -> int | None:
-    """Return the memory that all ranks held when the point began, on hosts and GPUs together.
-
-    None where the ranks report none.
-    """
+    """Return the memory that all ranks held when the point began, on hosts and GPUs together."""
     use = record.rank_use
     return sum(use.host_bytes) + sum(use.device_bytes) if use else None

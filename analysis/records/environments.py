@@ -57,7 +57,6 @@ def environment_of(record: Record) -> Facts:
 
 
 def of_gpus(record: Record) -> Facts:
-    """Return the limits, the modes and the clocks of GPUs."""
     gpus = [gpu for agent in record.agents for gpu in agent.gpus]
     clocks = [mhz for case in record.cases for mhz in case.disturbance.get(SM_CLOCK, ()) if mhz]
     return {
@@ -67,7 +66,6 @@ def of_gpus(record: Record) -> Facts:
 
 
 def variables(record: Record) -> Facts:
-    """Return the variables of the agents' environments, by "$NAME"."""
     found = {}
     for name in sorted({name for agent in record.agents for name in agent.variables}):
         values = [agent.variables.get(name, UNSET) or '""' for agent in record.agents]
@@ -76,13 +74,12 @@ def variables(record: Record) -> Facts:
 
 
 def torch_settings(record: Record) -> Facts:
-    """Return torch's settings as text, by "torch NAME"."""
     settings = record.torch_settings.items()
     return {f"torch {name}": None if value is None else str(value) for name, value in settings}
 
 
 def differences(first: Sequence[Facts], second: Sequence[Facts]) -> Iterator[tuple[str, str, str]]:
-    """Yield what differs between the environments of two places: its name and both values."""
+    """Yield the name and both values of what differs between the environments of two places."""
     for name in dict.fromkeys(name for facts in (*first, *second) for name in facts):
         sides = [[facts.get(name) for facts in place] for place in (first, second)]
         one, other = ([value for value in side if value is not None] for side in sides)
@@ -101,11 +98,7 @@ def has_changed(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 def summary(values: Sequence[Any], none: str) -> str:
-    """Return different values side by side: "2.13.0, 2.12.0"; of many numbers their range.
-
-    Args:
-        none: what to return where there are no values.
-    """
+    """Return different values side by side, of many numbers their range; `none` without any."""
     if values and isinstance(values[0], float):
         numbers = [f"{value:.3g}" for value in sorted(set(values))]
         shown = list(dict.fromkeys(numbers))

@@ -22,13 +22,7 @@ PLACES = {name: place for place, name in enumerate(NAMES)}
 
 
 class CaseFigures(msgspec.Struct, frozen=True, array_like=True):
-    """What a case adds to the cells that all rows of its record share.
-
-    Attributes:
-        cells: its labels, how it went and what disturbed it.
-        details: what the suite reports of it.
-        metrics: in the order of METRICS; None where it was not measured.
-    """
+    """What a case adds to the cells that all rows of its record share; `metrics` as METRICS."""
 
     cells: dict[str, Cell]
     details: dict[str, Cell]
@@ -36,24 +30,14 @@ class CaseFigures(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RankFigures(msgspec.Struct, frozen=True, array_like=True):
-    """The ranks of a measured case.
-
-    Attributes:
-        labels: of the case.
-        columns: by name, a cell per rank; None where no rank has one.
-    """
+    """The ranks of a measured case: by column a cell per rank, None where no rank has one."""
 
     labels: dict[str, Cell]
     columns: dict[str, list[Cell] | None]
 
 
 class RanksOfRecord(NamedTuple):
-    """The ranks of a record.
-
-    Attributes:
-        shared: the cells that all rows of its ranks have.
-        ranks: list[RankFigures], encoded.
-    """
+    """The ranks of a record: list[RankFigures], encoded, and the cells that all rows share."""
 
     shared: dict[str, Cell]
     ranks: bytes
@@ -63,9 +47,7 @@ class RecordFigures(msgspec.Struct, frozen=True, array_like=True):
     """Everything that analysis keeps of a record.
 
     Attributes:
-        repetition: of its sweep that the record is of, from 0 on.
-        settings: what was measured, and under which conditions.
-        provenance: where it comes from.
+        repetition: of its sweep, from 0 on.
         cases: one per case; a record without cases has one that says how it ended.
         ranks: list[RankFigures], which only reports read, encoded.
         facts: `environments.Facts`, which only comparisons read, encoded.
@@ -79,7 +61,6 @@ class RecordFigures(msgspec.Struct, frozen=True, array_like=True):
     facts: bytes
 
     def rows(self, path: str | None = None, run: str | None = None) -> list["CaseRow"]:
-        """Return one row per case."""
         shared = {**self.settings, **self.provenance, "path": path, "run": run}
         return [CaseRow(shared, case) for case in self.cases]
 
@@ -118,7 +99,6 @@ class CaseRow(Mapping[str, Any]):
 
     @property
     def cells(self) -> tuple[Any, ...]:
-        """The cells, in the order of names."""
         case = self.case
         return (*self.shared.values(), *case.cells.values(), *(case.metrics or ()))
 
@@ -132,8 +112,8 @@ decode_facts = msgspec.msgpack.Decoder(dict[str, str | float | None]).decode
 def plain(value: Any, keep: str = "") -> Cell:
     """Return a cell that can be compared and grouped: lists and dictionaries become text.
 
-    So do integers of more than 64 bits, which no column of numbers holds. Text is of one line, so
-    that it cannot leave its place in a table or in a list.
+    So do integers of more than 64 bits, which no column of numbers holds. Text becomes one line, so
+    that it cannot leave its place in a table.
 
     Args:
         keep: characters that a text may have all the same, see `printable`.

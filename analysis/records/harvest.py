@@ -31,12 +31,9 @@ class Harvest:
     """The content of all records found.
 
     Attributes:
-        rows: one per case of every record.
         passed_over: one line for each file that was skipped.
         num_files: how many files looked like records.
         num_copies: how many of these have the same content as another one.
-        _ranks: of each record.
-        _facts: of each record, encoded.
     """
 
     rows: list[CaseRow] = field(default_factory=list)
@@ -53,11 +50,9 @@ class Harvest:
 
     @property
     def environments(self) -> list[Facts]:
-        """One per record."""
         return list(map(decode_facts, self._facts))
 
     def add(self, figures: RecordFigures, path: str, run: str) -> None:
-        """Add the content of one record."""
         run = printable(run, keep="")
         self.rows += figures.rows(printable(path, keep=""), run)
         self._ranks.append(RanksOfRecord({**figures.settings, "run": run}, figures.ranks))
@@ -78,21 +73,14 @@ class Harvest:
 
 
 def harvest(places: Iterable[Path], processes: int = 1) -> Harvest:
-    """Read all records in files and in folders of any depth; the same file is read once.
-
-    Args:
-        processes: the most that may read at once.
-    """
+    """Read all records in files and in folders of any depth; the same file is read once."""
     with without_collection():
         return harvested(read_sources(record_files(places), processes))
 
 
 @contextlib.contextmanager
 def without_collection() -> Iterator[None]:
-    """Suspend the collection of circular garbage.
-
-    It would look through all the dictionaries that are made here again and again, for nothing.
-    """
+    """Suspend the collection of circular garbage: these dictionaries hold none."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -126,8 +114,6 @@ MANIFEST = "sweep.json"
 
 
 class PlannedPoint(msgspec.Struct, frozen=True):
-    """What is read of an entry of a manifest."""
-
     key: str
     folder: str
     overrides: list[str] = []
@@ -144,7 +130,6 @@ class PlannedRun:
     """A run of a point that a sweep was to make.
 
     Attributes:
-        sweep: folder of the sweep.
         key: digest of the configuration: that of all runs of the point.
         name: its overrides.
         path: of its record, as rows have it.
@@ -160,12 +145,7 @@ class PlannedRun:
 
 @dataclass
 class Plan:
-    """What the sweeps below some places were to measure.
-
-    Attributes:
-        runs: of all sweeps.
-        faults: one line for each manifest that is not readable.
-    """
+    """What the sweeps below some places were to measure."""
 
     runs: list[PlannedRun] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -175,7 +155,6 @@ def plan_of(places: Iterable[Path], found: Container[str]) -> Plan:
     """Read the manifests at or below some folders.
 
     Args:
-        places: files of records have no manifest.
         found: the paths of the records that were read, as rows have them.
     """
     plan = Plan()

@@ -36,11 +36,7 @@ def comparison_metrics(
 
     Args:
         cases: all cases of its job.
-        rivals_s: medians in seconds of those in the same contest that were measured, itself
-            included.
-
-    Returns:
-        The metrics that apply, by name.
+        rivals_s: medians in seconds of the measured cases of its contest, itself included.
     """
     found: dict[str, float | None] = {}
     baseline = measured_at(case.baseline, cases)
@@ -65,18 +61,14 @@ def comparison_metrics(
 
 
 def measured_at(position: int | None, cases: Sequence[CaseRecord]) -> CaseRecord | None:
-    """Return the case at a position where it was measured."""
     case = None if position is None else cases[position]
     return case if case is not None and case.status == "ok" else None
 
 
 def contests(cases: Sequence[CaseRecord]) -> list[Contest | None]:
-    """Return per case what is common to all cases that do the same work on the same ranks.
+    """Return per case the work and the number of ranks that it competes in; None without rivals.
 
-    These cases are compared with the same case, or with that case on their own backend.
-
-    Returns:
-        The work and the number of ranks; None for a case that nothing is compared with.
+    Rivals are compared with the same case, or with that case on their own backend.
     """
     baselines = {case.baseline for case in cases}
     found: list[Contest | None] = []
@@ -118,10 +110,7 @@ def from_details(name: str) -> Formula:
 
 
 def osu_mean(case: CaseRecord, summary: Summary) -> float | None:
-    """Return the mean over iterations and ranks of calls that each follow a barrier.
-
-    This is the mean that the OSU micro-benchmarks report.
-    """
+    """Return the mean over iterations and ranks of calls after a barrier, as OSU reports it."""
     return summary["osu_mean_s"] if case.calls_per_sample == 1 else None
 
 
@@ -149,7 +138,6 @@ def rate_of(flops: str) -> Formula:
 
 
 def bandwidth(formula: Callable[..., float | None]) -> Formula:
-    """Make a metric of algorithm_bandwidth or bus_bandwidth."""
     return lambda case, summary: formula(case.payload_bytes, case.bus_factor, summary["median_s"])
 
 
@@ -166,7 +154,6 @@ def utilisation(flops: Formula) -> Formula:
 
 
 def backward_over_forward(case: CaseRecord, summary: Summary) -> float | None:
-    """Return the time of backward as a multiple of that of forward, where both are regions."""
     spent = region_medians(case)
     forward_s, backward_s = spent.get(f"{FORWARD}_s"), spent.get(f"{BACKWARD}_s")
     return backward_s / forward_s if forward_s and backward_s is not None else None

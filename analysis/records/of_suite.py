@@ -1,4 +1,4 @@
-"""Reads the records of a suite again, where all samples are needed and not only figures."""
+"""Read the records of a suite again, where samples are needed and not only figures."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,6 @@ from benchkit.record.record import CaseRecord, Record
 
 
 def records_of(table: pd.DataFrame, suite: str) -> list[Record]:
-    """Return the measured records of a suite in a table, in order of time."""
     rows = table[(table["suite"] == suite) & (table["status"] == "ok")]
     paths = rows["path"].dropna().unique() if "path" in rows else []
     found = []
@@ -54,7 +53,7 @@ def cases_of(rows: pd.DataFrame) -> Iterator[tuple[dict[str, Any], CaseRecord]]:
 
 
 def is_labelled(row: Mapping[Any, Any], labels: Mapping[str, Any]) -> bool:
-    """Return whether a row has these labels; a label without a value is an empty cell."""
+    """Return whether a row has these labels; the cell of a label without a value is empty."""
     return all(
         row.get(name) == value or (value is None and pd.isna(row.get(name)))
         for name, value in labels.items()

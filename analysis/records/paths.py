@@ -1,4 +1,4 @@
-"""Finds the files of records, and the folders and the names of the runs that they belong to."""
+"""Find the files of records, and the folders and names of their runs."""
 
 import os
 from collections import Counter
@@ -11,7 +11,6 @@ from benchkit.record.naming import printable
 PATTERN = "*record.json"
 """Matches renamed copies too, such as `gpu_record.json`."""
 SWEEP_FILE = "multirun.yaml"
-"""The file that a sweep leaves in its folder."""
 
 
 def missing(places: Iterable[Path]) -> str:
@@ -40,9 +39,9 @@ def record_files(places: Iterable[Path]) -> list[str]:
 def files_below(top: str, ending: str = PATTERN[1:]) -> Iterator[str]:
     """Yield the files below a folder whose names end so, in the order of `record_files`.
 
-    A folder that cannot be read has no files. A link is followed to what is below the folder, too;
-    what lies elsewhere is not for who made the link to show. `os.scandir` takes a tenth of the time
-    of `pathlib`, with which ten thousand records take a second.
+    A folder that cannot be read has no files. A link is followed only to what is below the folder:
+    whoever made the link must not show other files. `os.scandir` takes a tenth of the time of
+    `pathlib`, which takes a second for ten thousand records.
     """
     waiting, below = entries_of(top), os.path.join(top, "")
     while waiting:
@@ -64,7 +63,7 @@ def entries_of(folder: str) -> list["os.DirEntry[str]"]:
 
 
 class RunFolders:
-    """Finds the folder of the sweep that a record belongs to, and asks for each folder once."""
+    """Find the folder of the sweep that a record belongs to; ask for each folder once."""
 
     def __init__(self) -> None:
         self._above: dict[str, str | None] = {}
@@ -109,5 +108,4 @@ def run_of(sweep: str, repetition: int) -> str:
 
 
 def one_line(text: object) -> str:
-    """Return the text of a message without line breaks."""
     return printable(" ".join(str(text).split()), keep="")

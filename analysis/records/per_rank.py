@@ -45,11 +45,7 @@ def ranks_of(record: Record, own: Columns) -> list[RankFigures]:
 def columns_of(
     case: CaseRecord, record: Record, where: Mapping[str, list[Cell]]
 ) -> dict[str, list[Cell] | None]:
-    """Return the columns of a case, each with a cell per rank that took part; {} without rows.
-
-    Args:
-        where: columns that say where each rank of the record ran.
-    """
+    """Return the columns of a case, a cell per rank that took part; {} without rows."""
     regions, count = marked_regions(case), len(case.samples_taking_part)
     details = {
         name: [plain(value) for value in values[:count]]

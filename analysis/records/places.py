@@ -13,15 +13,7 @@ MOST_LISTED = 8
 
 @dataclass(frozen=True)
 class Place:
-    """Where one rank ran; "" where something is not known.
-
-    Attributes:
-        rank: its number.
-        host: name of its node.
-        device: name of its GPU, or of the processor.
-        uuid, pci: of its GPU.
-        numa: NUMA nodes of its GPU, or of its cores.
-    """
+    """Where one rank ran; "" for what is not known. `uuid` and `pci` are of its GPU."""
 
     rank: int
     host: str
@@ -36,7 +28,6 @@ class Place:
 
 
 def places_of(record: Record) -> list[Place]:
-    """Return the place of each rank."""
     found = []
     devices = dict(enumerate(record.rank_devices))
     agents = {rank: agent for agent in record.agents for rank in agent.ranks}
@@ -107,7 +98,6 @@ def known(columns: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
 
 
 def of_device(device: RankDevice) -> dict[str, str | int | None]:
-    """Return the cells of PLACE that a rank's device tells."""
     return {
         "gpu": device.uuid,
         "gpu_name": device.name,

@@ -1,6 +1,6 @@
-"""Makes one table of the ranks of all cases.
+"""One table of the ranks of all cases.
 
-It is made column by column, because a dictionary per row takes a multiple of the time and memory.
+It is made column by column: a dictionary per row takes a multiple of the time and memory.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,12 +29,7 @@ def append(
     count: int,
     cells: Mapping[str, Cell | list[Cell]],
 ) -> None:
-    """Add rows to columns; what the rows or the columns lack is None.
-
-    Args:
-        columns: by name.
-        cells: by name, one per row or one for all rows.
-    """
+    """Add rows to columns, with one cell per row or one for all; what is missing is None."""
     for name, cell in cells.items():
         if name not in columns:
             columns[name] = [None] * height

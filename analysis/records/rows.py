@@ -20,13 +20,11 @@ MODEL = "model."
 DIMENSIONS = tuple(
     MODEL + name for name in ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
 )
-"""The sizes of a model. They are added to the model's name where models of different sizes share
-one name. They have the prefix of their keys because a suite has keys of its own by the same names,
-such as num_heads of ring_attention."""
+"""The sizes of a model, which its name shows where models of one name differ. They keep their keys'
+prefix because a suite may have keys by the same names, such as num_heads of ring_attention."""
 
 
 def conditions(record: Record) -> dict[str, Any]:
-    """Return how a record was measured, as far as that affects the result."""
     settings, agents = record.settings, record.agents
     hardware, measure = settings.hardware, settings.measure
     on_cpu = hardware.device == "cpu"
@@ -57,7 +55,6 @@ def conditions(record: Record) -> dict[str, Any]:
 
 
 def provenance(record: Record) -> dict[str, Any]:
-    """Return where a row comes from, but for its file and its run."""
     clock, model, noise = record.start_clock, record.settings.model, record.noise_floor
     factors = " ".join(f"{factor:.3g}" for factor in record.slowdown.measured or ())
     loads = [agent.load_average[0] for agent in record.agents if agent.load_average]
@@ -99,10 +96,7 @@ def noise_text(record: Record) -> str | None:
 
 
 def distinct(values: Iterable[Any]) -> str | None:
-    """Join the values of all agents: one where they are equal, else "2.13.0 / 2.12.0".
-
-    The values are in the order of the agents. The result is None where no agent has a value.
-    """
+    """Join the values of all agents, equal ones once: "2.13.0 / 2.12.0"; None without any."""
     return " / ".join(dict.fromkeys(str(value) for value in values if value)) or None
 
 
@@ -133,7 +127,6 @@ SHARED_KEYS = frozenset((
 """Keys that every suite has. A suite's own lists and dictionaries are no columns either: they
 choose cases, which are told apart by their labels."""
 OUTCOMES = ("status", "reason", "failed_rank", "stopped_by", "converged", DETAILS)
-"""Columns that say how a case went."""
 OF_FILE = ("path", "run")
 
 
@@ -141,8 +134,7 @@ class Columns:
     """The shared columns of a record, and the names that no column of its suite may have.
 
     Attributes:
-        settings: what was measured: the suite, where it ran, the suite's own keys, and how it was
-            measured, as far as that affects the result.
+        settings: what was measured, where and how, as far as that affects the result.
         provenance: where it comes from, but for its file and its run.
     """
 
@@ -170,7 +162,6 @@ class Columns:
 
 
 def shared_settings(record: Record) -> dict[str, Any]:
-    """Return the settings that every suite has."""
     shared = record.settings
     return {
         "suite": record.suite,
@@ -210,7 +201,6 @@ def cases_of(record: Record, own: Columns) -> list[CaseFigures]:
 
 
 def failure(record: Record) -> dict[str, Any]:
-    """Return the cells of a record without cases: how it ended."""
     error = record.error
     return {
         "status": record.status,
@@ -220,7 +210,6 @@ def failure(record: Record) -> dict[str, Any]:
 
 
 def outcome(case: CaseRecord, record: Record) -> dict[str, Any]:
-    """Return the cells that say what a case is, how it ended and how it was timed."""
     status = record.status_of(case)
     ended = case.reason if status == case.status else failure(record)["reason"]
     row: dict[str, Any] = {
@@ -242,11 +231,7 @@ def outcome(case: CaseRecord, record: Record) -> dict[str, Any]:
 
 
 def starts_of(case: CaseRecord, record: Record) -> Array | None:
-    """Return the start offsets [rank][iteration] of a measured case where they are precise enough.
-
-    They are None where the clocks of several hosts are known less precisely than
-    MAX_START_UNCERTAINTY.
-    """
+    """Return the start offsets [rank][iteration]; None where they are not precise enough."""
     uncertainty_s = record.start_clock.uncertainty_s if record.start_clock else 0.0
     if uncertainty_s:
         median_s = median(slowest_rank(case.samples_taking_part))
@@ -262,7 +247,6 @@ def measured(
 
     Args:
         rivals_s: medians in seconds of all measured cases of the same contest.
-        cells: that say what the case is and how it went.
     """
     samples, starts = case.samples_taking_part, starts_of(case, record)
     summary = summarize(samples, starts, case.estimator)

@@ -1,4 +1,4 @@
-"""Reads the column `slowdown`: one factor for the last rank, or a list with one factor per rank."""
+"""The column `slowdown`: one factor for the last rank, or a list with one factor per rank."""
 
 import json
 from dataclasses import dataclass
@@ -9,9 +9,7 @@ import pandas as pd
 
 @dataclass(frozen=True, order=True)
 class Slowdown:
-    """How many times slower each rank is.
-
-    Slowdowns are ordered by `lost_speed`, then by `factors`: a harsher slowdown comes later.
+    """How many times slower each rank is; a harsher slowdown sorts later.
 
     Attributes:
         lost_speed: of all ranks together, in ranks at full speed.
@@ -33,7 +31,6 @@ class Slowdown:
 
     @property
     def last_alone(self) -> bool:
-        """Whether all ranks but the last are at full speed."""
         return set(self.factors[:-1]) <= {1.0}
 
     def __str__(self) -> str:
@@ -43,6 +40,5 @@ class Slowdown:
 
 
 def slowdowns(rows: pd.DataFrame) -> list[Slowdown]:
-    """Return the slowdown of each row."""
     cells = zip(rows["slowdown"], rows["world_size"], strict=True)
     return [Slowdown.of(cell, int(size)) for cell, size in cells]

@@ -1,4 +1,4 @@
-"""Checks what types cannot: shapes of samples, and values that a suite chooses the names of."""
+"""Check what types cannot: shapes of samples, and values whose names a suite chooses."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -36,7 +36,6 @@ def validate(record: Record) -> None:
 
 
 def faults_of(record: Record) -> Iterator[str]:
-    """Yield one line per field that is wrong."""
     columns = {name: value for name, value in record.config.items() if not isinstance(value, list)}
     yield from wrong_numbers("config", columns, SIZES)
     if record.status == "ok" and not record.cases:
@@ -62,7 +61,6 @@ def wrong_numbers(
 
 
 def wrong_samples(case: CaseRecord) -> Iterator[str]:
-    """Yield what is wrong with the samples of a case that is ok."""
     shape = shape_of(case.samples_s)
     if shape is None:
         yield "samples_s: allowed are equally many seconds of each rank"

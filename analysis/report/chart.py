@@ -37,7 +37,7 @@ class Axis:
     Attributes:
         label: with the unit in brackets.
         scale: LINEAR, LOG, or NAMES, which are at equal distances.
-        unit: BYTES or SECONDS, if values are labelled with a suitable unit, such as "64 KiB".
+        unit: BYTES or SECONDS for labels with a suitable unit, such as "64 KiB".
     """
 
     label: str
@@ -78,12 +78,10 @@ class Chart:
 
     @property
     def panels(self) -> list[str]:
-        """The panels in the order of their points."""
         return list(dict.fromkeys(self.points["panel"]))
 
     @property
     def all_series(self) -> list[str]:
-        """All series in the order of their colours."""
         return list(dict.fromkeys((*self.series, *self.points["series"])))
 
     @property
@@ -94,11 +92,7 @@ class Chart:
         return self.note if known else "; ".join(filter(None, (self.note, where)))
 
     def of_group(self, suffix: str) -> "Chart":
-        """Return the chart with a title that says what sets its rows apart from other groups.
-
-        Args:
-            suffix: of the names of the group's files; "" for a single group.
-        """
+        """Return the chart with a title that says what sets its rows apart."""
         return replace(self, title=titled(self.title, suffix))
 
 
@@ -127,8 +121,7 @@ def points_of(
         rows: one per point.
         x: the settings, one per row.
         values: the column of the value, and of both ends of its interval where it has one.
-        series: of each row, or of all.
-        panel: of each row, or of all.
+        series, panel: of each row, or of all.
         scale: what the values and their limits are multiplied by.
         **more: further columns, see `Chart.points`.
     """
@@ -170,10 +163,7 @@ def thinned(steps: Sequence[Step]) -> list[Step]:
 def told_apart(rows: pd.DataFrame, always: list[str], settings: list[str]) -> list[str]:
     """Select the settings that tell series apart without making more than MOST_SERIES of them.
 
-    Settings with few values come first, because a reader compares these.
-
-    Args:
-        always: columns that tell series apart in any case.
+    Settings with few values come first, because a reader compares these; `always` are kept.
     """
     kept: list[str] = []
     for name in sorted(settings, key=lambda name: rows[name].nunique(dropna=False)):
@@ -187,12 +177,7 @@ def told_apart(rows: pd.DataFrame, always: list[str], settings: list[str]) -> li
 def merged(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """Merge the rows that are equal in some columns: their median, their lowest and their highest.
 
-    Args:
-        rows: one per series and place on the axis.
-
-    Returns:
-        These columns, the times (the lowest and the highest as the ends of an interval), the bus
-        bandwidth at the median time, and the names of the devices.
+    The lowest and the highest become the ends of an interval; the bandwidth is that of the median.
     """
     groups = rows.groupby(columns, dropna=False, sort=False)
     times = groups["median_s"].agg(["median", "min", "max"])

@@ -29,12 +29,7 @@ Made = TypeVar("Made")
 
 
 class Attempt(Protocol):
-    """Makes a part of a report.
-
-    Args:
-        what: the name of the part, for the message where it fails.
-        make: returns the part.
-    """
+    """Make a part of a report; `what` names it in the message where it fails."""
 
     def __call__(self, what: str, make: Callable[[], Made]) -> Made | None: ...
 
@@ -48,7 +43,7 @@ def or_left_out(what: str, make: Callable[[], Made]) -> Made | None:
     """Return what `make` returns; where it fails, print a line on stderr and return None.
 
     Raises:
-        OSError: where a file cannot be written, which is no fault of one part.
+        OSError: a file cannot be written, which is no fault of one part.
     """
     try:
         return make()
@@ -85,14 +80,12 @@ def modules_with(function: str) -> Iterator[tuple[str, ModuleType]]:
 
 
 def own_modules() -> list[str]:
-    """Return the names of the modules in the folders of analysis.suites."""
     folders = importlib.import_module("analysis.suites").__path__
     found = pkgutil.walk_packages(folders, "analysis.suites.")
     return [module.name for module in found if not module.ispkg]
 
 
 def foreign_modules() -> list[str]:
-    """Return the modules PARTS of those suites outside benchkit that have them."""
     suites = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
     packages = [name.removesuffix(".suite") for name in suites]
     found = []

@@ -50,7 +50,6 @@ MOST_PANELS = 12
 INCHES_OF_NAME, INCHES_OF_MARK = 0.27, 0.12
 """Height of a name, and of each of several marks beside it."""
 FEW_PLACES = 8
-"""Up to this number of sizes, all are labelled on the axis."""
 APART = 1.05
 """Least factor between two sizes whose labels do not cover each other."""
 LEAST_RANGE = 2.0
@@ -112,7 +111,6 @@ def readable(chart: Chart) -> tuple[Chart, list[str]]:
 
 
 def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
-    """Make the panels, as large as what they hold."""
     names, series = chart.points["x"].nunique(), len(chart.all_series)
     if chart.mark == CELLS:
         rows = chart.points["series"].nunique()
@@ -127,7 +125,6 @@ def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
 
 
 def is_crowd(chart: Chart) -> bool:
-    """Return whether points beside names are too many for names."""
     return chart.mark in (BARS, DOTS) and chart.points["x"].nunique() > MOST_POINTS
 
 
@@ -149,7 +146,6 @@ def scale(axis: Axes, chart: Chart, points: pd.DataFrame, beside: bool) -> None:
 
 
 def scale_settings(axis: Axes, of: Axis, settings: Sequence[Any]) -> None:
-    """Put ticks at the settings that were measured, where these are few."""
     if of.scale == NAMES:
         return
     places = [
@@ -239,7 +235,6 @@ def draw_beside(axis: Axes, points: pd.DataFrame, chart: Chart, looks: dict[str,
 
 
 def draw_crowd(axis: Axes, points: pd.DataFrame, chart: Chart, looks: dict[str, int]) -> None:
-    """Draw the values of each series in order, without names and intervals."""
     for name, index in looks.items():
         values = points.loc[points["series"] == name, "value"].sort_values()
         at = np.linspace(0, 100, len(values)) if len(values) > 1 else [50]
@@ -311,7 +306,6 @@ MARKS: dict[str, Drawer] = {
     LINES: draw_over, SCATTER: draw_over, DOTS: draw_beside, BARS: draw_beside,
     STACKS: draw_stacks, CELLS: draw_cells,
 }  # fmt: skip
-"""How the points of one panel are drawn."""
 
 
 LEFT_OUT = (
@@ -336,7 +330,6 @@ def draw_all(
 def drawings_of_modules(
     table: pd.DataFrame, baseline: Baseline | None, attempt: Attempt
 ) -> Iterator[tuple[str, Drawings]]:
-    """Yield what each module shows as charts, and what it draws itself."""
     for name, module in modules_with("show"):
         charts: Charts = attempt(f"plots of {name}", partial(module.show, table, baseline)) or {}
         has_points = {key: chart for key, chart in charts.items() if len(chart.points)}

@@ -14,12 +14,7 @@ from benchkit.statistics.compare import percent
 
 
 class Namer:
-    """Names rows by what sets them apart from others of their suite: "allreduce (world_size=2)".
-
-    Args:
-        among: the table.
-        without: columns that are not in the names.
-    """
+    """Name rows by what sets them apart from others of their suite: "allreduce (world_size=2)"."""
 
     def __init__(self, among: pd.DataFrame, *without: str) -> None:
         ignored = ("suite", *without)
@@ -31,7 +26,7 @@ class Namer:
         }
 
     def rows(self, table: pd.DataFrame, *columns: str) -> list[dict[str, Any]]:
-        """Return rows as dictionaries with some columns, and with those that name them.
+        """Return rows as dictionaries with some columns and with those that name them.
 
         Thousands of rows of all columns, as objects of pandas, would take seconds.
         """
@@ -59,7 +54,6 @@ def settings(row: Any, columns: Iterable[str]) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """Format a time in ms: "1.23 ms"."""
     return f"{measured(seconds * 1e3)} ms"
 
 

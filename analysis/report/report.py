@@ -50,7 +50,6 @@ RANK_DEVICES_UNITS = {
 
 
 def rank_devices_table(per_rank: pd.DataFrame) -> str | None:
-    """Return the page; None where the ranks of no run differ."""
     tables = []
     for run, own in per_rank.groupby("run", dropna=False, sort=False):
         differing = of_run(own)
@@ -60,11 +59,7 @@ def rank_devices_table(per_rank: pd.DataFrame) -> str | None:
 
 
 def of_run(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per rank, or more if its place changed, with the columns in which ranks differ.
-
-    Args:
-        rows: one per rank and case, as in per_rank.csv.
-    """
+    """Return a row per rank, or more if its place changed, with the columns that differ."""
     place = ["rank", *(name for name in PLACE if name in rows)]
     state = [name for name in STATE if name in rows]
     by_rank = rows.groupby(place, dropna=False, as_index=False)[state].median()
@@ -110,7 +105,6 @@ def turns_table(table: pd.DataFrame) -> str | None:
 
 
 def interval(row: Any) -> str:
-    """Format the interval between runs of a row's ratio, "too few runs" without one."""
     if pd.isna(row["turns_ratio_low"]):
         return "too few runs"
     return f"[{row['turns_ratio_low']:.3f}, {row['turns_ratio_high']:.3f}]"
@@ -166,14 +160,13 @@ def write_report(
     """Yield each file as it is written; one that cannot be made is left out with a line on stderr.
 
     Args:
-        folder: where to write.
         baseline: what speedups compare with; by default each suite has its own.
         per_rank: one row per rank and case, of the cases that report their ranks.
         formats: of the figures, of `style.FORMATS`.
         compare_at: a size in MiB at which backends are compared, beside the largest that all have.
 
     Raises:
-        OSError: where the folder cannot be written to.
+        OSError: the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, make in texts_of(table, baseline, per_rank):
@@ -207,12 +200,7 @@ def compared_at(table: pd.DataFrame, size: float | None) -> Iterator[tuple[str, 
 def texts_of(
     table: pd.DataFrame, baseline: Baseline | None, per_rank: pd.DataFrame | None
 ) -> Iterator[tuple[str, Callable[[], Content | None]]]:
-    """Yield the files that belong to no single suite.
-
-    Yields:
-        The name of a file, and a function that makes its content. Where that returns None, there is
-        no such file.
-    """
+    """Yield each file that belongs to no single suite, and what makes its content or None."""
 
     def full_results() -> str:
         return "# Full results\n\n" + UNITS + as_markdown(over_repetitions(table))

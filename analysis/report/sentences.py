@@ -43,11 +43,8 @@ def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) 
     """Yield how the time grows from the least to the most of one axis, with everything else equal.
 
     A ratio is formed within each run. For several runs with the same least and most, the sentence
-    has the median of their ratios, with its 95 % interval between runs or, where the runs are too
-    few for one, with its range. Only where no run has two values, medians over runs are compared.
-
-    Args:
-        describe: formats a value of the axis.
+    has the median of their ratios with its 95 % interval between runs or, of too few runs, its
+    range. Only where no run has two values, medians over runs are compared.
     """
     if axis not in measured:
         return
@@ -88,7 +85,6 @@ def groups_of(rows: pd.DataFrame, columns: list[str], shown: list[str]) -> Itera
 
 
 def by_run(rows: list[Row]) -> list[list[Row]]:
-    """Group rows by their run, in the order of its name."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(str(row["run"]), []).append(row)
@@ -104,7 +100,6 @@ def with_medians(rows: list[Row], axis: str) -> list[Row]:
 
 
 def ends_of(rows: list[Row], axis: str) -> tuple[Row, Row]:
-    """Return the rows with the least and with the most of an axis."""
     ordered = sorted(rows, key=lambda row: row[axis])
     return ordered[0], ordered[-1]
 
@@ -112,10 +107,7 @@ def ends_of(rows: list[Row], axis: str) -> tuple[Row, Row]:
 def how_long(spans: list[tuple[Row, Row]]) -> str:
     """Format the ratio of the times, of several runs with its spread; the parenthesis stays open.
 
-    For example "3.2 times as long (2 ms to 6.4 ms".
-
-    Args:
-        spans: per run, the rows with the least and with the most of an axis.
+    For example "3.2 times as long (2 ms to 6.4 ms". `spans` has the ends of each run.
     """
     firsts_s = np.array([first["median_s"] for first, _ in spans])
     lasts_s = np.array([last["median_s"] for _, last in spans])
@@ -139,10 +131,8 @@ NO_SPREAD = "how much it varies is not known"
 def swept_speedups(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[str]:
     """Yield how much faster or slower points are than the baseline, first those that take longest.
 
-    Args:
-        table: measured rows of the combined table.
-        baseline: what to compare with; by default the first value of each setting of words in
-            which points differ, such as parallel=ddp.
+    By default the baseline is the first value of each setting of words in which points differ,
+    such as parallel=ddp.
     """
     whole = whole_work(table)
     for chosen in [baseline] if baseline else first_values(whole):
@@ -152,7 +142,6 @@ def swept_speedups(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[s
 
 
 def first_values(table: pd.DataFrame) -> Iterator[Baseline]:
-    """Yield a baseline per setting of words that differs between points, and not within one."""
     points = table.groupby("point_id")
     for name in own_columns(table):
         values = table[name].dropna()
@@ -164,7 +153,6 @@ def first_values(table: pd.DataFrame) -> Iterator[Baseline]:
 
 
 def of_group(rows: pd.DataFrame, baseline: Baseline) -> Iterator[str]:
-    """Yield sentences on the points of one alternative to the baseline."""
     inner = inner_columns(rows, baseline)
     longest_first = rows.sort_values("median_s", ascending=False)
     if len(rows) > FEW:
@@ -184,7 +172,6 @@ def of_group(rows: pd.DataFrame, baseline: Baseline) -> Iterator[str]:
 
 
 def of_point(row: pd.Series, inner: list[str], baseline: Baseline) -> str:
-    """Say how a point compares, and what is known of the ratio."""
     ratio, low, high = row["speedup"], row["speedup_low"], row["speedup_high"]
     is_interval = pd.notna(low)
     if not is_interval:
@@ -206,7 +193,6 @@ def of_point(row: pd.Series, inner: list[str], baseline: Baseline) -> str:
 
 
 def doubt(row: pd.Series, ratio: float, low: float, is_interval: bool) -> str:
-    """Say what speaks against the ratio; "" where nothing does."""
     if low <= 1:
         return f", which {'their intervals' if is_interval else 'runs'} do not tell apart"
     floor = row["identical_runs"]
@@ -222,13 +208,11 @@ STRAGGLING_SHARE = 0.75
 """A rank that ends last in more than this share of the samples is named. By chance the share would
 be 1 / ranks."""
 SPIKY_SHARE = 0.01
-"""A larger share of spikes than this is reported."""
 OF_NOISE = (
     "median_s", "ci_low_s", "ci_high_s", "rel_ci", "p99_s", "stopped_by", "converged", "steady",
     "straggler_rank", "straggler_share", "disturbed", "spikes_all_share", "spikes_some_share",
     "slow_mode_ratio", "slow_mode_share",
 )  # fmt: skip
-"""Columns that the sentences on noise are about."""
 
 
 def summary(measured: pd.DataFrame) -> Iterator[str]:
@@ -290,7 +274,6 @@ def uncertainty(name: str, row: Any) -> Iterator[str]:
 
 
 def straggling(name: str, row: Any) -> Iterator[str]:
-    """Yield which rank all others wait for."""
     if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
         rank, share = row["straggler_rank"], 100 * row["straggler_share"]
         yield f"{name}: rank {rank:.0f} ends last in {share:.0f} % of the samples."
@@ -335,11 +318,7 @@ LEAK_BYTES = 2**20
 
 
 def reuse_sentences(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield, per suite, the effect on times, and how much memory the ranks hold on to.
-
-    Args:
-        measured: rows of the combined table that are ok.
-    """
+    """Yield, per suite, the effect on times, and how much memory the ranks hold on to."""
     reused = measured[measured["points_before"].fillna(0) > 0]
     for suite, rows in reused.groupby("suite"):
         count = rows.groupby(["run", "point_id"]).ngroups
@@ -369,7 +348,6 @@ def effect(rows: pd.DataFrame) -> str:
 
 
 def leaks(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield the runs whose ranks hold more memory with each further point."""
     points = measured.drop_duplicates(["run", "point_id"]).sort_values("started_at")
     for run, rows in points.groupby("run"):
         steps = rows["held_bytes"].diff()[rows["points_before"] > 0]
@@ -382,11 +360,7 @@ def leaks(measured: pd.DataFrame) -> Iterator[str]:
 
 
 def first_call_sentences(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield a sentence per case whose first calls were timed.
-
-    Args:
-        measured: rows of the combined table that are ok.
-    """
+    """Yield a sentence per case whose first calls were timed."""
     name = Namer(measured)
     cold = measured[measured["first_call_ratio"].notna()]
     for row in name.rows(cold, "first_call_s", "first_call_ratio", "warm_from_call", "num_samples"):
@@ -414,11 +388,7 @@ MOST_LINES = 20
 
 
 def describe(table: pd.DataFrame, baseline: Baseline | None = None) -> str:
-    """Describe all findings, with one paragraph per question; noise takes one line.
-
-    Args:
-        baseline: what speedups compare with, where one is asked for.
-    """
+    """Describe all findings, with one paragraph per question; noise takes one line."""
     found = findings(table, baseline) | {NOISE: summary(table[table["status"] == "ok"])}
     return "\n\n".join(filter(None, (as_paragraph(*each) for each in found.items())))
 
@@ -449,7 +419,6 @@ def findings(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str,
 
 
 def conclusions(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the conclusions of suites that have their own, on all of their records together."""
     for name, module in modules_with("conclude"):
         if table["suite"].isin(module.CONCLUDED).any():
             conclude = partial(list[str], module.conclude(table))
@@ -457,7 +426,6 @@ def conclusions(table: pd.DataFrame) -> Iterator[str]:
 
 
 def as_paragraph(title: str, lines: Iterable[str]) -> str:
-    """Return a title and its sentences; "" where there are none."""
     remaining = iter(lines)
     shown = [f"- {line}" for line in islice(remaining, MOST_LINES)]
     if more := sum(1 for _ in remaining):
@@ -508,7 +476,6 @@ def doubtful(measured: pd.DataFrame) -> Iterator[str]:
 
 
 def warnings(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield the warnings of each point and run, once each."""
     name = Namer(measured, *own_columns(measured))
     warned = measured[measured["warning"].notna()].drop_duplicates(["point_id", "run", "warning"])
     for row in name.rows(warned, "warning"):

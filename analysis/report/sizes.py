@@ -102,7 +102,7 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]
 
 
 def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Add which variant a row is of, and merge variants where they make too many series.
+    """Add each row's variant, and merge variants that make too many series.
 
     Returns:
         The rows, and what their bars are.
@@ -123,7 +123,6 @@ def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def variants(rows: pd.DataFrame, settings: list[str]) -> Any:
-    """Return a label per row of some settings."""
     labels = {name: rows[name].map(partial(label_of, name)) for name in settings}
     return pd.DataFrame(labels).agg(", ".join, axis=1) if labels else ""
 
@@ -205,13 +204,11 @@ def over_size(
 
 
 def of_several_sizes(rows: pd.DataFrame) -> pd.DataFrame:
-    """Select the series that were measured at more than one size."""
     sizes = rows.groupby(["place", "series"])["data_size"]
     return rows[sizes.transform("nunique") > 1]
 
 
 def rates_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the bus bandwidth of each row, and the ends of its interval: the columns RATE."""
     rate = rows["busbw_gb_per_s"]
     moved = rate * rows["median_s"]
     ends = (rate, moved / rows["ci_high_s"], moved / rows["ci_low_s"])
