@@ -52,7 +52,7 @@ def lines(folder: Path) -> Iterator[str]:
 
 def said(name: str, other: CaseRecord, auto: CaseRecord) -> str:
     """ "over axis0 1.21 [1.18, 1.25]"."""
-    ratio, low, high = paired_speedup(other, auto)
+    ratio, low, high, *_ = paired_speedup(other, auto)
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None else ""
     return f"over {name} {ratio:.3f}{interval}"
 

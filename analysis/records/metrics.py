@@ -18,6 +18,7 @@ from benchkit.statistics.intervals import median
 from benchkit.statistics.summary import (
     Estimate,
     computing_rate,
+    iteration_times,
     paired_overlap,
     paired_speedup,
     slowest_rank,
@@ -42,16 +43,17 @@ def comparison_metrics(
     baseline = measured_at(case.baseline, cases)
     if baseline is not None:
         more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
-        speedup = scaled(paired_speedup(baseline, case), more_work)
-        found |= with_interval("paired_speedup", speedup)
+        quotient = time_of(baseline) / time_of(case)  # so that it is that of the times beside it
+        speedup = paired_speedup(baseline, case).around(quotient).scaled(more_work)
+        found |= with_ends("paired_speedup", speedup)
         if case.ranks != baseline.ranks:
-            found["scaling_efficiency"] = speedup[0] * baseline.num_ranks / case.num_ranks
+            found["scaling_efficiency"] = speedup.value * baseline.num_ranks / case.num_ranks
     computation = measured_at(case.components.computation, cases)
     communication = measured_at(case.components.communication, cases)
     if communication is not None:
         found["comm_share"] = median_of(communication) / median_of(case)
     if communication is not None and computation is not None:
-        found |= with_interval("overlap", paired_overlap(computation, communication, case))
+        found |= with_ends("overlap", paired_overlap(computation, communication, case))
         found["limit_share"] = max(median_of(computation), median_of(communication)) / median_of(
             case
         )
@@ -83,13 +85,16 @@ def contests(cases: Sequence[CaseRecord]) -> list[Contest | None]:
     return found
 
 
-def with_interval(name: str, values: Estimate) -> dict[str, float | None]:
-    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+def with_ends(name: str, found: Estimate) -> dict[str, float | None]:
+    ends = ("", "_low", "_high", "_range_low", "_range_high")
+    cells: dict[str, float | None] = {name + end: x for end, x in zip(ends, found, strict=False)}
+    return cells | {"num_turns": found.num_turns}
 
 
-def scaled(values: Estimate, factor: float) -> Estimate:
-    value, low, high = values
-    return value * factor, low and low * factor, high and high * factor
+def time_of(case: CaseRecord) -> float:
+    """Return the median that the case is reported with, in seconds."""
+    samples, starts = case.samples_taking_part, case.starts_taking_part
+    return median(iteration_times(samples, starts, case.estimator))
 
 
 def median_of(case: CaseRecord) -> float:

@@ -22,7 +22,7 @@ from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, Lead, Sampler
 from benchkit.statistics.estimators import SLOWEST_RANK
-from benchkit.statistics.intervals import FEWEST_SAMPLES, Array, series_interval
+from benchkit.statistics.intervals import Array, series_interval
 from benchkit.statistics.summary import iteration_times, relative_half_width, slowest_rank
 
 Rows = list[list[float]]
@@ -125,7 +125,7 @@ class Measurement:
             self.disturbance[name] = list(map(furthest, before, ghz))
 
 
-FEWEST_TO_STOP = 2 * FEWEST_SAMPLES
+FEWEST_TO_STOP = 800
 """Fewest samples of a case that its target ends. Looking after each block picks the series whose
 interval is narrow by chance, and chance is greatest where samples are few."""
 

@@ -18,13 +18,19 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 CONFIDENCE = 0.95
-FEWEST_SAMPLES = 400
+FEWEST_SAMPLES = 700
 """Fewest samples of one case that have an interval. With fewer, a run that stays in one of two
 modes, each about 50 samples long, looks in more than one of ten runs as if there were no other."""
-FEWEST_ROUNDS = 100
-"""The same for ratios of two cases that take turns; they mislead only if their modes differ."""
-FEWEST_INDEPENDENT = 15
-"""Fewest independent values in a series that has an interval; fewer cannot be estimated well."""
+FEWEST_INDEPENDENT = 6
+"""Fewest independent values in a series that has an interval: what `median_interval` needs. To ask
+for more would keep the runs that look uncorrelated by chance."""
+FEWEST_TURNS, FEWEST_STEADY, FEWEST_ROUNDS = 6, 20, 100
+"""Turns of two cases from which on their ratio has an interval, has one only if it is steady, and
+has that of a series."""
+FEWEST_OF_ROUNDS = 15
+"""Fewest independent values among FEWEST_ROUNDS turns and more."""
+FEWEST_QUARTILES = 12
+"""Fewest values whose middle half is told; fewer have the range of all of them."""
 
 
 def median_interval(values: Array) -> tuple[float, float] | None:
@@ -41,20 +47,55 @@ def median_interval(values: Array) -> tuple[float, float] | None:
     return float(ordered[k - 1]), float(ordered[len(values) - k])
 
 
-def series_interval(times: Array, fewest: int = FEWEST_SAMPLES) -> tuple[float, float] | None:
+def series_interval(
+    times: Array, fewest: int = FEWEST_SAMPLES, fewest_independent: int = FEWEST_INDEPENDENT
+) -> tuple[float, float] | None:
     """Return the confidence interval of the median of a time series, in order of time: [n].
 
     `median_interval` takes two order statistics of independent values. This function takes the same
     quantiles of the series, for its effective number of independent values. The interval always
-    contains the median of the series. None below `fewest` values, or below FEWEST_INDEPENDENT
+    contains the median of the series. None below `fewest` values, or below `fewest_independent`
     independent ones.
     """
     if len(times) < max(1, fewest):
         return None
-    return ordered_interval(np.sort(times), correlation_length(times))
+    return ordered_interval(np.sort(times), correlation_length(times), fewest_independent)
 
 
-def ordered_interval(ordered: Array, length: float) -> tuple[float, float] | None:
+def turns_interval(ratios: Array) -> tuple[float, float] | None:
+    """Return the confidence interval of the ratio, in this run, of two cases in turns: [turn].
+
+    The order of cases is drawn anew in each turn. So between equal cases each ratio is above 1 by a
+    fair coin, however times correlate, and the order statistics of few ratios hold. Other ranks may
+    differ. None below FEWEST_TURNS turns, and where the ratio changed during the run.
+    """
+    if len(ratios) >= FEWEST_ROUNDS:
+        return series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS)
+    if len(ratios) < FEWEST_STEADY or is_steady(ratios):
+        return median_interval(ratios)
+    return None
+
+
+def is_steady(values: Array) -> bool:
+    """Return whether neighbours correlate no more than in 95 % of independent series, by rank."""
+    n = len(values)
+    correlations = autocorrelation(np.unique(values, return_inverse=True)[1])
+    return bool(correlations[1] <= 1.645 / math.sqrt(n) - 1 / n)
+
+
+def spread(ordered: Array) -> tuple[float, float]:
+    """Return how much ascending values differ: the ends of their middle half, of few of all.
+
+    It says nothing of how well their median is known.
+    """
+    if len(ordered) < FEWEST_QUARTILES:
+        return float(ordered[0]), float(ordered[-1])
+    return quantile(ordered, 0.25), quantile(ordered, 0.75)
+
+
+def ordered_interval(
+    ordered: Array, length: float, fewest_independent: int = FEWEST_INDEPENDENT
+) -> tuple[float, float] | None:
     """Return the interval of `series_interval` from what it needs of a series.
 
     Args:
@@ -62,7 +103,7 @@ def ordered_interval(ordered: Array, length: float) -> tuple[float, float] | Non
     """
     n = len(ordered)
     independent = int(n / length)
-    if independent < FEWEST_INDEPENDENT:
+    if independent < fewest_independent:
         return None
     quantile = (order_below(independent) - 0.5) / independent
     index = max(0, math.floor(quantile * n - 0.5))

@@ -1,12 +1,13 @@
 """The reported figures of raw samples, as pure functions of arrays; times in seconds."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from benchkit.statistics.estimators import LAST_ARRIVAL, SLOWEST_RANK
 from benchkit.statistics.intervals import (
+    FEWEST_OF_ROUNDS,
     FEWEST_ROUNDS,
     FEWEST_SAMPLES,
     Array,
@@ -16,6 +17,8 @@ from benchkit.statistics.intervals import (
     ordered_interval,
     quantile,
     series_interval,
+    spread,
+    turns_interval,
 )
 
 Summary = dict[str, float | int | None]
@@ -60,7 +63,8 @@ def relative_half_width(interval: tuple[float, float] | None, centre: float) -> 
 def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -> Summary:
     """Return every figure of one case; arguments as for `iteration_times`.
 
-    `median_s` and its interval are computed from the same times. `osu_mean_s` is the mean of all
+    `median_s` and its interval are computed from the same times. Without an interval there is the
+    range of the times, see `spread`. `osu_mean_s` is the mean of all
     samples of all ranks, which the OSU micro-benchmarks print. `independent_samples` is the
     effective number of independent samples.
     """
@@ -69,6 +73,7 @@ def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -
     ordered, length = np.sort(times), correlation_length(times)
     interval = ordered_interval(ordered, length) if len(times) >= FEWEST_SAMPLES else None
     low, high = interval or (None, None)
+    range_low, range_high = (None, None) if interval else spread(ordered)
     median_s = quantile(ordered, 0.5)
     arrivals: Summary = dict.fromkeys(ARRIVAL_FIGURES)
     if start_offsets is not None:
@@ -78,12 +83,15 @@ def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -
         "ci_low_s": low,
         "ci_high_s": high,
         "rel_ci": relative_half_width(interval, median_s),
+        "range_low_s": range_low,
+        "range_high_s": range_high,
         "min_s": float(ordered[0]),
         "max_s": float(ordered[-1]),
         "mean_s": float(times.mean()),
         "std_s": float(times.std(ddof=1)) if len(times) > 1 else None,
         "osu_mean_s": float(samples.mean()),
         "p25_s": quantile(ordered, 0.25),
+        "p75_s": quantile(ordered, 0.75),
         "p95_s": quantile(ordered, 0.95),
         "p99_s": quantile(ordered, 0.99),
         "num_samples": len(times),
@@ -151,8 +159,34 @@ def last_shares(samples: Array, starts: Array) -> Array:
     return np.asarray(alone.sum(axis=1) / samples.shape[1])
 
 
-Estimate = tuple[float, float | None, float | None]
-"""A value and its 95 % interval, which is None where there are too few independent rounds."""
+class Estimate(NamedTuple):
+    """A figure of cases that take turns.
+
+    Attributes:
+        value: the median over turns.
+        low, high: its 95 % interval in this run, else None.
+        range_low, range_high: without an interval, how much turns differ (`spread`), else None.
+        num_turns: how many turns all of the cases took part in.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    range_low: float | None
+    range_high: float | None
+    num_turns: int
+
+    def around(self, value: float) -> "Estimate":
+        """Return the ends with another estimate of the value, which they reach to if need be."""
+        low, high, range_low, range_high = (
+            end and furthest(end, value)
+            for end, furthest in zip(self[1:5], (min, max, min, max), strict=True)
+        )
+        return Estimate(value, low, high, range_low, range_high, self.num_turns)
+
+    def scaled(self, factor: float) -> "Estimate":
+        low, high, range_low, range_high = (end and end * factor for end in self[1:5])
+        return Estimate(self.value * factor, low, high, range_low, range_high, self.num_turns)
 
 
 class Timed(Protocol):
@@ -178,34 +212,37 @@ def round_medians(case: Timed) -> Array:
 def paired_speedup(baseline: Timed, case: Timed) -> Estimate:
     """Return how many times faster a case is than the baseline, another case of its job.
 
-    It is the median over rounds of the ratio of both block medians. Cases are timed in turns, so a
-    disturbance that lasts for a while affects both.
+    It is the median over turns of the ratio of both block medians. A disturbance that lasts for a
+    while affects both.
     """
     reference, own = aligned(baseline, case)
-    return estimated(reference / own)
+    ratios = reference / own
+    return estimated(ratios, turns_interval(ratios))
 
 
 def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
     """Return the share of the shorter component that is hidden behind the other.
 
-    It is the median over rounds of (T_comp + T_comm - T) / min(T_comp, T_comm): 1 where the shorter
+    It is the median over turns of (T_comp + T_comm - T) / min(T_comp, T_comm): 1 where the shorter
     component is hidden, below 0 where the components hinder each other. The shorter one is the one
-    with the smaller median, in all rounds. The smaller of two noisy times of each round would be
-    too small, and the overlap too large.
+    with the smaller median, in all turns. The smaller of two noisy times of each turn would be too
+    small, and the overlap too large. Few turns have no interval: no fair coin stands behind 0.
     """
     computing, communicating, both = aligned(compute, communicate, case)
     shorter = min(computing, communicating, key=median)
-    return estimated((computing + communicating - both) / shorter)
+    hidden = (computing + communicating - both) / shorter
+    return estimated(hidden, series_interval(hidden, FEWEST_ROUNDS, FEWEST_OF_ROUNDS))
 
 
 def aligned(*cases: Timed) -> list[Array]:
-    """Return the block medians of each case in the rounds that all cases took part in: [round]."""
+    """Return the block medians of each case in the turns that all cases took part in: [turn]."""
     medians_by_case = [round_medians(case) for case in cases]
     rounds = min(map(len, medians_by_case))
     return [medians[:rounds] for medians in medians_by_case]
 
 
-def estimated(rounds: Array) -> Estimate:
-    """Return the median of a figure of all rounds [round] and its interval."""
-    low, high = series_interval(rounds, FEWEST_ROUNDS) or (None, None)
-    return median(rounds), low, high
+def estimated(turns: Array, interval: tuple[float, float] | None) -> Estimate:
+    """Return the median of a figure of all turns [turn] with its interval or its range."""
+    low, high = interval or (None, None)
+    range_low, range_high = (None, None) if interval else spread(np.sort(turns))
+    return Estimate(median(turns), low, high, range_low, range_high, len(turns))

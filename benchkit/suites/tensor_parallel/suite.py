@@ -14,6 +14,7 @@ from benchkit.suites.tensor_parallel.config import (
     layer_columns,
     layer_rows,
 )
+from benchkit.suites.tensor_parallel.question import QUESTION as QUESTION
 
 RESOLVERS = {"layer_rows": layer_rows, "layer_columns": layer_columns}
 PRELOAD = (

@@ -1,0 +1,611 @@
+"""The first screen: the answer, the table it rests on, how sure it is, what spoils it, what next.
+
+It fits 24 lines of 80 columns, and stands at the end of a sweep, above every report, and in front
+of the page. What does not fit is in combined.csv.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from statistics import median
+from textwrap import wrap
+from typing import Any
+
+import pandas as pd
+
+from analysis.report.discover import modules_with, or_left_out
+from analysis.sides import APART, Row, Side, Sides, sides_of, word
+from analysis.table import crowded
+from analysis.text import figure, half_width, shortened
+from benchkit.api.question import LEAST, TIME, Cells, Merit, Question
+from benchkit.api.registry import load_suites
+from benchkit.record.record import HARMLESS, UNFINISHED
+from benchkit.statistics.compare import percent
+
+WIDTH, LINES = 80, 24
+MOST_ANSWERS, MOST_ENDS, MOST_SPOILS = 4, 3, 3
+MOST_ACROSS = 3
+"""Sides, or works, that stand side by side."""
+GAP = 2
+"""Letters between columns."""
+
+
+@dataclass
+class Grid:
+    """A table of text: words at the left, numbers at the right.
+
+    Attributes:
+        heads: of each column, in two lines.
+        rows: a cell per column.
+        num_words: columns of words, which come first.
+    """
+
+    heads: list[tuple[str, str]]
+    rows: list[list[str]]
+    num_words: int
+
+    def lines(self, most: int = 0) -> list[str]:
+        shown = self.rows[: most or None]
+        columns = list(zip(*([*map(list, zip(*self.heads, strict=True)), *shown]), strict=True))
+        used = [column for column in range(len(columns)) if any(columns[column])]
+        widths = {place: max(map(len, columns[place])) for place in used}
+        found = []
+        for cells in zip(*(columns[place] for place in used), strict=True):
+            padded = (
+                cell.ljust(widths[place]) if place < self.num_words else cell.rjust(widths[place])
+                for place, cell in zip(used, cells, strict=True)
+            )
+            found.append((" " * GAP).join(padded).rstrip())
+        return [line for number, line in enumerate(found) if line or number > 1]
+
+    @property
+    def width(self) -> int:
+        return max(map(len, self.lines()), default=0)
+
+
+@dataclass
+class Screen:
+    """What a reader should know first.
+
+    Attributes:
+        answers: one to four lines.
+        ends: what was not measured, a line per reason.
+        grid: of what is compared; None where several suites answer.
+        sure: how sure the answer is.
+        spoils: what spoils it, the worst first.
+        further: what one may ask next.
+    """
+
+    answers: list[str] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+    grid: Grid | None = None
+    sure: list[str] = field(default_factory=list)
+    spoils: list[str] = field(default_factory=list)
+    further: list[str] = field(default_factory=list)
+
+    def text(self, width: int = WIDTH) -> str:
+        head = [*folded(self.answers, width), *folded(self.ends, width)]
+        foot = folded([*self.sure, *self.spoils, *self.further], width)
+        parts = [head, foot]
+        if self.grid and self.grid.rows:
+            room = max(6, LINES - len(head) - len(foot) - 5)
+            left = len(self.grid.rows) - room
+            more = [f"{left + 1} more: combined.csv has all"] if left > 0 else []
+            parts.insert(1, self.grid.lines(room - len(more) if more else 0) + more)
+        return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def folded(lines: Iterable[str], width: int) -> list[str]:
+    return [part for line in lines for part in wrap(line, width, subsequent_indent="  ")]
+
+
+def screen_of(
+    table: pd.DataFrame, baseline: Cells | None = None, further: Sequence[str] = ()
+) -> Screen:
+    """Answer what the records of a table were measured for.
+
+    Args:
+        baseline: what to compare with, in place of the suites' own contests.
+        further: what to type next, whatever the suites are.
+    """
+    found, concluded = Screen(), set[str]()
+    for name, module in modules_with("conclude"):
+        if table["suite"].isin(module.CONCLUDED).any():
+            lines = or_left_out(f"conclusion of {name}", lambda: list(module.conclude(table)))  # noqa: B023
+            found.answers += lines or []
+            concluded |= set(module.CONCLUDED)
+    rest = table[~table["suite"].isin(concluded)]
+    questions = questions_of()
+    suites = [
+        (str(suite), sides_of(rows, questions.get(str(suite), Question()), baseline))
+        for suite, rows in rest.groupby("suite", sort=False)
+    ]
+    for suite, sides in suites:
+        if sides.sides:
+            found.answers += list(answers_of(sides))[: MOST_ANSWERS if len(suites) == 1 else 2]
+        else:
+            found.answers.append(f"{suite}: nothing was measured")
+    found.ends = list(ends_of(table))
+    if len(suites) == 1 and not concluded and suites[0][1].sides:
+        [(_, sides)] = suites
+        found.grid = grid_of(sides)
+        found.sure = [how_sure(sides)]
+        found.further = [sides.question.further] if sides.question.further else []
+    elif len(suites) > 1:
+        names = ", ".join(name for name, _ in suites)
+        found.further = [f"One suite's table: --where 'suite == \"{suites[0][0]}\"' (of {names})"]
+    found.spoils = list(spoils_of(table))
+    found.further += further
+    return found
+
+
+def questions_of() -> Mapping[str, Question]:
+    """Return the question of each suite by its name; a suite that is not installed has none."""
+    return {name: suite.question for name, suite in load_suites().items()}
+
+
+# The answer
+
+
+def answers_of(sides: Sides) -> Iterator[str]:
+    """Yield the answer to a suite's question, one line per kind of work."""
+    competing = [side for side in sides.sides if not side.is_bound]
+    with_ratio = [side for side in competing if side.ratio]
+    if not with_ratio:
+        yield from plain_answers(sides)
+        return
+    main = [side for side in with_ratio if side.is_main]
+    names = {side.name for side in (main or with_ratio)}
+    base = next(side.name for side in sides.sides if side.is_base)
+    kinds = kind_column(sides)
+    for kind, own in grouped(main or with_ratio, kinds):
+        where = f", {sides.word(kinds, kind)}" if kinds else ""
+        if len(names) == 1:
+            yield duel(sides, own, base, where)
+        else:
+            yield best(
+                sides,
+                [side for side in competing if not kinds or side.row[kinds] == kind],
+                base,
+                where,
+            )
+
+
+def kind_column(sides: Sides) -> str:
+    """Return a column of the work with two or three words, each of which has its own answer."""
+    for name in sides.work:
+        values = {side.row[name] for side in sides.sides}
+        are_words = all(isinstance(value, str) for value in values)
+        if are_words and name not in sides.question.scale and len(values) <= MOST_ACROSS:
+            return name
+    return ""
+
+
+def grouped(sides: Sequence[Side], column: str) -> Iterator[tuple[Any, list[Side]]]:
+    found: dict[Any, list[Side]] = {}
+    for side in sides:
+        found.setdefault(side.row[column] if column else "", []).append(side)
+    yield from found.items()
+
+
+def duel(sides: Sides, own: Sequence[Side], base: str, where: str) -> str:
+    """Say how one side does: "2 devices: 1.43 × 1 device (1.11 to 1.49 in 3 cases)"."""
+    ratios = [side.ratio.value for side in own if side.ratio]
+    name = own[0].name
+    if len(ratios) == 1:
+        [side] = own
+        extra = f": {shown(TIME, side.row)}" if sides.question.merits[0] is TIME else ""
+        return f"{name}: {times(side)} {base}{where}{known_of(side)}{extra}{claim(side, base)}"
+    middle = figure(median(ratios), spread_of(ratios))
+    ends = f"{figure(min(ratios), spread_of(ratios))} to {figure(max(ratios), spread_of(ratios))}"
+    apart = sum(bool(side.ratio and side.ratio.is_told_apart) for side in own)
+    known = sum(bool(side.ratio and side.ratio.is_interval) for side in own)
+    told = f"; told apart in {apart} of {known}" if known else ""
+    return f"{name}: {middle} × {base}{where} ({ends} in {len(ratios)} cases{told})"
+
+
+def spread_of(values: Sequence[float]) -> float:
+    return max((max(values) - min(values)) / 2, 0.01 * abs(median(values)))
+
+
+def times(side: Side) -> str:
+    """Format "1.43 ×", with the digits that its ends leave."""
+    ratio = side.ratio
+    assert ratio is not None
+    if ratio.low is None or ratio.high is None:
+        return f"{figure(ratio.value, 0.01 * ratio.value)} ×"
+    half = max(half_width(ratio.low, ratio.high), 0.005 * ratio.value)
+    return f"{figure(ratio.value, half)} ×"
+
+
+def known_of(side: Side) -> str:
+    """Format what is known of a ratio: " [1.1, 1.3]" or, of a range, " (1.1 to 1.3, 5 turns)"."""
+    ratio = side.ratio
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return ""
+    half = max(half_width(ratio.low, ratio.high), 0.005 * ratio.value)
+    low, high = figure(ratio.low, half), figure(ratio.high, half)
+    return f" [{low}, {high}]" if ratio.is_interval else f" ({low} to {high}, {ratio.basis})"
+
+
+def claim(side: Side, base: str) -> str:
+    ratio = side.ratio
+    if ratio is None or not ratio.is_interval or ratio.is_told_apart:
+        return ""
+    return f"; not told apart from {base} in this run"
+
+
+def best(sides: Sides, competing: Sequence[Side], base: str, where: str) -> str:
+    """Say which side is the fastest at the end of the scale, and how often it is so elsewhere."""
+    winners = [fastest(own) for _, own in groupby(competing, key=lambda side: side.work)]
+    last = at_end(sides, [side for side in competing if side.ratio or side.is_base])
+    first = fastest(last)
+    rivals = [side.name for side in last if side is not first and not is_behind(side, first)]
+    scale = ", ".join(
+        sides.word(name, first.row[name]) for name in sides.question.scale if name in sides.work
+    )
+    at = f" at {scale}" if scale else ""
+    if first.is_base:
+        found = f"{base} is the fastest{where}{at}: {shown(TIME, first.row)}"
+    else:
+        found = f"{first.name}: {times(first)} {base}{where}{at}{known_of(first)}"
+        found += f": {shown(TIME, first.row)}"
+    for merit in sides.question.merits[1:2]:
+        if text := shown(merit, first.row):
+            found += f"; {text}"
+    if rivals:
+        found += f"; not told apart from {', '.join(rivals[:2])}" + (
+            f" and {len(rivals) - 2} more" if len(rivals) > 2 else ""
+        )
+    if len(winners) > 1:
+        counts = Counter(side.name for side in winners).most_common(3)
+        tally = ", ".join(f"{name} {count}" for name, count in counts)
+        found += f"; best of {len(winners)} cases: {tally}"
+    return found
+
+
+def fastest(sides: Iterable[Side]) -> Side:
+    return min(sides, key=cost)
+
+
+def cost(side: Side) -> float:
+    """Return what sides are ranked by: the time per useful work, where ratios count the work."""
+    return -side.ratio.value if side.ratio else -1.0
+
+
+def is_behind(side: Side, first: Side) -> bool:
+    """Return whether a side is slower than the first one by their ratios to the same base."""
+    if side.is_base:
+        return bool(first.ratio and first.ratio.is_told_apart)
+    ratios = [each.ratio for each in (side, first)]
+    if first.is_base:
+        return bool(side.ratio and side.ratio.is_told_apart)
+    lower, upper = ratios
+    if not (lower and upper and lower.is_interval and upper.is_interval):
+        return False
+    return (lower.high or math.inf) < (upper.low or 0.0)
+
+
+def at_end(sides: Sides, own: Sequence[Side]) -> list[Side]:
+    """Return the sides of the work that is the largest along the scale."""
+    found = list(own)
+    for name in sides.question.scale:
+        if name in sides.work and found:
+            numbers = [side.row[name] for side in found]
+            end = max(numbers) if all(isinstance(n, int | float) for n in numbers) else numbers[-1]
+            found = [side for side in found if side.row[name] == end]
+    return [side for side in found if side.work == found[-1].work]
+
+
+def plain_answers(sides: Sides) -> Iterator[str]:
+    """Yield what was measured where nothing competes: each merit at its end of the scale."""
+    question, scale = sides.question, [n for n in sides.question.scale if n in sides.work]
+    first = sides.sides[0].row
+    title = str(first["suite"] if pd.isna(first["title"]) else first["title"])
+    fixed = [
+        word(question, name, first[name])
+        for name in question.scale
+        if name in sides.shared and not pd.isna(first[name])
+    ]
+    backends = {str(side.row["backend"]) for side in sides.sides}
+    across = question.across if question.across in sides.work else ""
+    for group, own in grouped(
+        sides.sides, scale[1] if len(scale) > 1 and not across_only(question) else ""
+    ):
+        words = [title, *(sorted(backends) if len(backends) == 1 else ())]
+        words += fixed + ([word(question, scale[1], group)] if group != "" else [])
+        parts = []
+        for merit in question.merits:
+            having = [side for side in own if has(merit, side.row)]
+            if not having:
+                continue
+            if across and not merit.only:
+                parts += list(beside(sides, merit, having, across))
+                continue
+            end = having[0] if merit.at == LEAST else having[-1]
+            if scale and not merit.only and merit is not question.merits[0]:
+                end = at_end(sides, having)[-1]
+            at = f" at {sides.word(scale[0], end.row[scale[0]])}" if scale else ""
+            parts.append(f"{shown(merit, end.row)}{at}")
+        yield f"{', '.join(words)}: {', '.join(parts)}"
+
+
+def across_only(question: Question) -> bool:
+    return not any(merit.only for merit in question.merits) and bool(question.across)
+
+
+def beside(sides: Sides, merit: Merit, own: Sequence[Side], across: str) -> Iterator[str]:
+    """Yield a merit of each value of a column, at the end of the scale: "forward 25 ms"."""
+    last = at_end_of_scale(sides, own)
+    if merit is not sides.question.merits[0]:
+        yield shown(merit, last[-1].row)
+        return
+    for side in last:
+        more = side.row[merit.column] / last[0].row[merit.column]
+        ratio = f" ({figure(more, 0.05 * more)} ×)" if side is not last[0] else ""
+        yield f"{sides.word(across, side.row[across])} {shown(merit, side.row)}{ratio}"
+
+
+def at_end_of_scale(sides: Sides, own: Sequence[Side]) -> list[Side]:
+    found = list(own)
+    for name in sides.question.scale:
+        if name in sides.work and found:
+            end = found[-1].row[name]
+            found = [side for side in found if side.row[name] == end]
+    return found
+
+
+def has(merit: Merit, row: Row) -> bool:
+    return not pd.isna(row.get(merit.column)) and all(
+        str(row.get(name)) == str(value) for name, value in merit.only.items()
+    )
+
+
+def shown(merit: Merit, row: Row) -> str:
+    """Format a merit with its unit, and the digits that its spread leaves; "" for none."""
+    text = number(merit, row)
+    if not text:
+        return ""
+    unit = f"{merit.unit} {merit.head}" if merit.unit == "%" else merit.unit
+    return f"{text} {unit}".strip()
+
+
+def number(merit: Merit, row: Row) -> str:
+    if not has(merit, row):
+        return ""
+    value = float(row[merit.column])
+    low, high = ends_of_time(row)
+    share = max(0.005, (high - low) / 2 / row["median_s"]) if row["median_s"] else 0.005
+    text = figure(merit.scale * value, merit.scale * value * share)
+    return f"{float(text):,.0f}" if abs(merit.scale * value) >= 1e4 else text
+
+
+def ends_of_time(row: Row) -> tuple[float, float]:
+    """Return the ends of a median's interval or, without one, of its range."""
+    for low, high in (("ci_low_s", "ci_high_s"), ("range_low_s", "range_high_s")):
+        if not pd.isna(row.get(low)):
+            return row[low], row[high]
+    return row["median_s"], row["median_s"]
+
+
+# The table
+
+
+def grid_of(sides: Sides) -> Grid:
+    """Lay out what is compared: sides across, works across, or one row per work with its best."""
+    works = sides.by_work()
+    names = sides.names
+    if not any(side.ratio for side in sides.sides):
+        return plain_grid(sides)
+    if len(names) <= MOST_ACROSS:
+        return sides_across(sides, names)
+    if len(works) <= MOST_ACROSS:
+        return works_across(sides, names)
+    return best_of_each(sides)
+
+
+def work_cells(sides: Sides, row: Row, columns: Sequence[str] = ()) -> list[str]:
+    columns = columns or columns_of_work(sides)
+    return ["" if pd.isna(row[name]) else sides.word(name, row[name]) for name in columns]
+
+
+def columns_of_work(sides: Sides) -> list[str]:
+    first = [name for name in sides.question.work if name in sides.work]
+    return first + [name for name in sides.work if name not in first]
+
+
+def range_cell(row: Row) -> str:
+    low, high = ends_of_time(row)
+    if low == high:
+        return ""
+    half = 1e3 * half_width(low, high)
+    ends = f"{figure(1e3 * low, half)}–{figure(1e3 * high, half)}"
+    return f"[{ends}]" if not pd.isna(row["ci_low_s"]) else ends
+
+
+def ratio_cell(side: Side, is_best: bool) -> str:
+    if side.ratio is None:
+        return "1" if side.is_base else ""
+    return f"{times(side).removesuffix(' ×')}{' *' if is_best else ''}"
+
+
+def sides_across(sides: Sides, names: Sequence[str]) -> Grid:
+    merit = sides.question.merits[0]
+    columns = columns_of_work(sides)
+    heads = [("", name) for name in columns]
+    base = names[0]
+    for name in names:
+        heads += [(name, f"[{merit.unit}]")] + ([("", "ratio")] if name != base else [])
+    rows = []
+    for own in sides.by_work().values():
+        by_name = {side.name: side for side in own}
+        top = fastest([side for side in own if not side.is_bound] or own)
+        cells = work_cells(sides, own[0].row)
+        for name in names:
+            side = by_name.get(name)
+            cells.append(number(merit, side.row) if side else "")
+            if name != base:
+                is_best = len(names) > 2 and side is top
+                cells.append(ratio_cell(side, is_best) if side else "")
+        rows.append(cells)
+    return Grid(heads, rows, len(columns))
+
+
+def works_across(sides: Sides, names: Sequence[str]) -> Grid:
+    merits = [
+        merit for merit in sides.question.merits[:2] if any(has(merit, s.row) for s in sides.sides)
+    ]
+    works = sides.by_work()
+    heads = [("", "")]
+    for own in works.values():
+        title = " ".join(filter(None, work_cells(sides, own[0].row)))
+        heads += [(title, f"[{merits[0].unit}]"), ("", "ratio")]
+        heads += [("", merit.head or f"[{merit.unit}]") for merit in merits[1:]]
+    tops = {work: fastest([s for s in own if not s.is_bound] or own) for work, own in works.items()}
+    cells_of: dict[str, list[str]] = {}
+    last: dict[str, float] = {}
+    for name in names:
+        cells = [name]
+        for work, own in works.items():
+            side = next((each for each in own if each.name == name), None)
+            cells.append(number(merits[0], side.row) if side else "")
+            cells.append(ratio_cell(side, side is tops[work]) if side else "")
+            cells += [number(merit, side.row) if side else "" for merit in merits[1:]]
+            if side and not side.is_base:
+                last[name] = cost(side)
+        cells_of[name] = cells
+    first, *others = names
+    order = [first, *sorted(others, key=lambda name: last.get(name, 0.0))]
+    return Grid(heads, [cells_of[name] for name in order], 1)
+
+
+def best_of_each(sides: Sides) -> Grid:
+    """Lay out a row per work: the base beside the side that the answer is about, or the best."""
+    merit, columns = sides.question.merits[0], columns_of_work(sides)
+    bases, tops = [], []
+    for own in sides.by_work().values():
+        bases.append(next((side for side in own if side.is_base), None))
+        mains = [side for side in own if side.is_main]
+        tops.append(fastest(mains or [side for side in own if not side.is_bound] or own))
+    base, top = ({side.name for side in column if side} for column in (bases, tops))
+    heads = [("", name) for name in columns] + [(only(base), f"[{merit.unit}]")]
+    heads += [(only(top), f"[{merit.unit}]"), ("", "ratio")] + [("best", "")] * (len(top) > 1)
+    rows = []
+    for first, best_one in zip(bases, tops, strict=True):
+        cells = [number(merit, first.row) if first else "", number(merit, best_one.row)]
+        name = [best_one.name] * (len(top) > 1)
+        rows.append(
+            work_cells(sides, best_one.row) + cells + [ratio_cell(best_one, is_best=False)] + name
+        )
+    return Grid(heads, rows, len(columns))
+
+
+def only(names: set[str]) -> str:
+    return next(iter(names)) if len(names) == 1 else ""
+
+
+def plain_grid(sides: Sides) -> Grid:
+    """Lay out cases that do not compete: a row per work, one column's values side by side."""
+    question = sides.question
+    across = question.across if question.across in sides.work else ""
+    columns = [name for name in columns_of_work(sides) if name != across]
+    by_row: dict[tuple[Any, ...], list[Side]] = {}
+    for side in sides.sides:
+        key = (*(str(side.row[name]) for name in columns), "" if across else side.name)
+        by_row.setdefault(key, []).append(side)
+    values = list(dict.fromkeys(side.row[across] for side in sides.sides)) if across else [None]
+    has_names = not across and len(sides.names) > 1
+    heads = [("", name) for name in columns] + [("", "")] * has_names
+    num_words = len(heads)
+    time = replace(question.merits[0], only={})
+    for value in values:
+        heads += [(sides.word(across, value) if across else "", f"[{time.unit}]"), ("", "")]
+    others = [m for m in question.merits[1:] if any(has(m, side.row) for side in sides.sides)]
+    heads += [(merit.head, f"[{merit.unit}]") for merit in others]
+    rows = []
+    for own in by_row.values():
+        cells = work_cells(sides, own[0].row, columns) + [own[0].name] * has_names
+        for value in values:
+            here = [side.row for side in own if not across or side.row[across] == value]
+            cells += [number(time, here[0]), range_cell(here[0])] if here else ["", ""]
+        for merit in others:
+            having = [side.row for side in own if has(merit, side.row)]
+            cells.append(number(merit, having[-1]) if having else "")
+        rows.append(cells)
+    grid = Grid(heads, rows, num_words)
+    if grid.width > WIDTH:  # the ranges go first
+        keep = [i for i, (head, _) in enumerate(heads) if i < num_words or heads[i] != ("", "")]
+        grid = Grid([heads[i] for i in keep], [[row[i] for i in keep] for row in rows], num_words)
+    return grid
+
+
+# What is known of it
+
+
+def how_sure(sides: Sides) -> str:
+    """Say what the ends beside times and ratios are, and what is not in them."""
+    rows = [side.row for side in sides.sides]
+    widths = [
+        (high - low) / 2 / row["median_s"] for row in rows for low, high in [ends_of_time(row)]
+    ]
+    runs = max(int(row.get("num_runs", 1) or 1) for row in rows)
+    of_median = sum(not pd.isna(row["ci_low_s"]) for row in rows)
+    kind = "95 % intervals of the median" if of_median == len(rows) else "ranges of calls"
+    if 0 < of_median < len(rows):
+        kind = "95 % intervals of the median [ ], else ranges of calls"
+    if runs > 1:
+        kind = f"medians of {runs} runs, " + ("95 % intervals" if of_median else "ranges of runs")
+    parts = [f"{kind}, ± {percent(median(widths))}, at most ± {percent(max(widths))}"]
+    ratios = [side.ratio for side in sides.sides if side.ratio]
+    if any(ratio.is_interval for ratio in ratios):
+        parts.append("ratios: 95 % in this run" if runs == 1 else "ratios: 95 % between runs")
+    elif any(ratio.basis != APART for ratio in ratios):
+        parts.append("ratios: ranges of turns" if runs == 1 else "ratios: ranges of runs")
+    elif ratios:
+        parts.append("ratios are of points that took no turns: nothing is claimed")
+    if sides.is_first:
+        parts.append("the side that the suite compares with is missing: the first stands in")
+    if runs == 1:
+        parts.append("one run: repeat=6 shows what differs between runs")
+    return f"How sure: {'; '.join(parts)}"
+
+
+def ends_of(table: pd.DataFrame) -> Iterator[str]:
+    """Yield what was not measured, a line per status and reason, failures first."""
+    failed = table[table["status"] != "ok"]
+    reasons = failed["reason"].map(shortened, na_action="ignore").fillna("no reason given")
+    counts = Counter(zip(failed["status"], reasons, strict=True))
+    order = sorted(counts.items(), key=lambda each: (each[0][0] in HARMLESS, -each[1]))
+    for (status, reason), count in order[:MOST_ENDS]:
+        cases = "1 case" if count == 1 else f"{count} cases"
+        verb = "" if status not in UNFINISHED else "still "
+        yield f"{cases} {verb}{status}: {reason}"
+    if (more := len(order) - MOST_ENDS) > 0:
+        yield f"and {more} more reasons: combined.csv has all"
+
+
+def spoils_of(table: pd.DataFrame) -> Iterator[str]:
+    """Yield what spoils the answer, the worst first, each with what to do about it."""
+    measured = table[table["status"] == "ok"]
+    found = []
+    if shared := sorted(set(measured.loc[crowded(measured), "world_size"])):
+        ranks = ", ".join(f"{size:.0f}" for size in shared)
+        found.append(f"Times of {ranks} ranks are of shared cores: more threads than cores")
+    for name, what in (
+        ("doubt", "doubtful"),
+        ("disturbed", "disturbed"),
+        ("unchecked", "unchecked"),
+    ):
+        counts = Counter(map(shortened, measured[name].dropna()))
+        if counts:
+            line, _ = counts.most_common(1)[0]
+            found.append(f"{sum(counts.values())} of {len(measured)} {what}: {line}")
+    warned = Counter(
+        map(shortened, measured.drop_duplicates(["point_id", "run"])["warning"].dropna())
+    )
+    found += [f"Warning: {line}" for line, _ in warned.most_common(2)]
+    yield from found[:MOST_SPOILS]
+    if len(found) > MOST_SPOILS:
+        yield f"and {len(found) - MOST_SPOILS} more: noise.md"

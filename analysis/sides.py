@@ -1,0 +1,307 @@
+"""What is compared with what: one row per work and side, with its ratio to the side it is held to.
+
+A suite's question (benchkit.api.question) says which settings are the work, and what competes.
+Everything else that differs is a condition. Conditions that differ only as the sides do go with
+them; a host of the same kind and a seed are repetitions; any other one makes sides of its own. A
+row is compared with the base of equal work that is most like it.
+
+The ratio is the quotient of the two medians, so that it can be checked by the times beside it. What
+is known of it, its `basis`, follows from how both were measured: in turns, in several runs, or
+apart, where nothing is claimed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.repetitions import over_runs
+from analysis.table import CONDITIONS, own_columns
+from benchkit.api.question import FIRST, LEAST, Cells, Contest, Question
+from benchkit.record.naming import named
+from benchkit.statistics.intervals import median_interval
+
+REPEATS = ("seed", "kernel")
+"""Conditions in which repetitions may differ."""
+PREFERRED = ("backend", "device", "host", "device_name", "commit", "torch")
+"""Of conditions that differ together the first of these names a side."""
+IN_TURNS, APART = "in turns", "apart"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast a side is as another one.
+
+    Attributes:
+        value: the quotient of their medians, times that of their useful work.
+        low, high: the ends of its 95 % interval, or of its range; None where neither is known.
+        is_interval: whether they are those of an interval.
+        basis: "10 turns", "3 runs", or APART.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    is_interval: bool = False
+    basis: str = APART
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether the two sides differ for certain, as far as these runs go."""
+        return self.is_interval and not (self.low or 0) <= 1 <= (self.high or 0)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A side in one work.
+
+    Attributes:
+        row: its cells in the combined table, merged over its runs.
+        work: number of its work; equal works have equal numbers.
+        name: what tells it apart from the other sides, in words.
+        is_base: whether the others are compared with it.
+        is_main: whether the answer is about it, where the question says so.
+        is_bound: whether it shows what can be reached, and does not compete.
+        ratio: over the base; None for the base, and where there is none.
+    """
+
+    row: Row
+    work: int
+    name: str
+    is_base: bool
+    is_main: bool
+    is_bound: bool
+    ratio: Ratio | None = None
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The measured cases of a suite, as its question sees them.
+
+    Attributes:
+        sides: one per work and side, in the order of the work.
+        contest: that is held; None where nothing competes.
+        work: columns of the work that differ.
+        shared: columns of work, contest and conditions that all rows share.
+        companions: conditions that differ, but only as the sides do.
+        merged: conditions that differ within a side, whose rows are repetitions.
+        is_first: whether the base that the question names is missing: the first side stands in.
+    """
+
+    question: Question
+    sides: list[Side]
+    contest: Contest | None
+    work: list[str]
+    shared: list[str]
+    companions: list[str]
+    merged: list[str]
+    is_first: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the sides: the base, those that compete, and bounds."""
+        order = sorted(self.sides, key=lambda side: (not side.is_base, side.is_bound))
+        return list(dict.fromkeys(side.name for side in order))
+
+    def by_work(self) -> dict[int, list[Side]]:
+        found: dict[int, list[Side]] = {}
+        for side in self.sides:
+            found.setdefault(side.work, []).append(side)
+        return found
+
+    def word(self, column: str, value: Any) -> str:
+        return word(self.question, column, value)
+
+
+def word(question: Question, column: str, value: Any) -> str:
+    """Return how the question's words call a value: "4 ranks", "alone", or "align 32"."""
+    text = named(column, value)
+    for key in (f"{column}={text}", column):
+        if key in question.words:
+            return question.words[key].format(text)
+    if isinstance(value, bool | np.bool_):
+        return column if value else f"no {column}"
+    return text if isinstance(value, str) or column == "data_size" else f"{column} {text}"
+
+
+def sides_of(rows: pd.DataFrame, question: Question, baseline: Cells | None = None) -> Sides:
+    """Compare the measured rows of one suite.
+
+    Args:
+        rows: of the combined table.
+        baseline: what to compare with in place of the question's contests.
+    """
+    rows = rows[(rows["status"] == "ok") & ~rows["is_component"].eq(True)]
+    rows = rows[~rows["unslowed"].eq(True)]
+    held = contest_of(question, rows, baseline)
+    by = list(held.by) if held else []
+    known = dict.fromkeys((*question.work, "model", "world_size", *own_columns(rows)))
+    work = [name for name in known if name in rows and name not in {*by, *question.free}]
+    conditions = [name for name in ("backend", "device", *CONDITIONS) if name not in {*work, *by}]
+    shared = [name for name in (*work, *by, *conditions) if num_of(rows, name) == 1]
+    merged = [name for name in question.free if name in rows and num_of(rows, name) > 1]
+    companions: list[str] = []
+    alike = () if num_of(rows, "device_name") > 1 else ("host",)
+    varied = [name for name in conditions if name not in shared and name not in question.free]
+    for name in sorted(varied, key=[*PREFERRED, *varied].index):
+        if num_of(rows, *by, name) == num_of(rows, *by):
+            companions.append(name)
+        elif name in (*REPEATS, *alike):
+            merged.append(name)
+        else:
+            by.append(name)
+    if held is None and by:  # a condition never changes the work
+        held = Contest(tuple(by), {by[0]: FIRST})
+    work = [name for name in work if name not in shared]
+    by = [name for name in by if name not in shared]
+    return compared(rows, question, held, work, by, shared, companions, merged, varied)
+
+
+def contest_of(question: Question, rows: pd.DataFrame, baseline: Cells | None) -> Contest | None:
+    """Return the first contest with two sides in equal work."""
+    if baseline:
+        return Contest(tuple(baseline), baseline)
+    for contest in question.contests:
+        by = tuple(name for name in contest.by if name in rows)
+        others = (name for each in question.contests for name in each.by)
+        work = [n for n in dict.fromkeys((*question.work, *others)) if n in rows and n not in by]
+        if by and num_of(rows, *work, *by) > num_of(rows, *work):
+            return replace(contest, by=by)
+    return None
+
+
+def num_of(rows: pd.DataFrame, *columns: str) -> int:
+    """Return how many different sets of values some columns hold."""
+    return len(rows[list(columns)].drop_duplicates()) if columns else min(1, len(rows))
+
+
+def compared(
+    rows: pd.DataFrame,
+    question: Question,
+    contest: Contest | None,
+    work: list[str],
+    by: list[str],
+    shared: list[str],
+    companions: list[str],
+    merged: list[str],
+    conditions: Sequence[str],
+) -> Sides:
+    """Merge the runs of each work and side, and compare each with the base most like it."""
+    per_run = over_runs(rows, *work, *by, "run")
+    cells = over_runs(per_run, *work, *by)
+    number = cells.groupby(work, dropna=False).ngroup() if work else pd.Series(0, cells.index)
+    marks = {}
+    for mark in ("over", "main", "bounds"):
+        wanted: Cells = getattr(contest, mark) if contest else {}
+        marks[mark] = marked(wanted, cells, number)
+    is_first = bool(contest) and not 0 < marks["over"].mean() < 1
+    if is_first and len(cells):
+        first = cells.sort_values("started_at", kind="stable").iloc[0]
+        names = by or list(contest.by if contest else ())
+        marks["over"] = marked({n: first[n] for n in names if pd.notna(first[n])}, cells, number)
+        marks["main"] = marks["over"] & False
+    times: dict[tuple[Any, ...], dict[str, float]] = {}
+    columns = [*work, *by]
+    for run, median_s, *key in per_run[["run", "median_s", *columns]].itertuples(index=False):
+        times.setdefault(tuple(map(str, key)), {})[run] = median_s
+    found = [
+        Side(row, of, " ".join(filter(None, side_words(question, row, by))), *flags)
+        for row, of, *flags in zip(
+            cells.to_dict("records"), number, marks["over"], marks["main"], marks["bounds"],
+            strict=True,
+        )
+    ]  # fmt: skip
+    sides = Sides(question, found, contest, work, shared, companions, merged, is_first)
+    settings = [*by, *(name for name in conditions if name not in by)]
+    with_ratios = []
+    for own in sides.by_work().values():
+        bases = [side for side in own if side.is_base]
+        for side in own:
+            base = min(bases, key=lambda base: num_unlike(side, base, settings), default=None)
+            if base is None or side.is_base:
+                with_ratios.append(side)
+                continue
+            own_s, base_s = (
+                times[tuple(str(each.row[name]) for name in columns)] for each in (side, base)
+            )
+            ratio = ratio_of(side.row, base.row, own_s, base_s)
+            with_ratios.append(replace(side, ratio=ratio))
+    order = in_order(cells, work)
+    with_ratios.sort(key=lambda side: order[side.work])
+    return replace(sides, sides=with_ratios)
+
+
+def side_words(question: Question, row: Row, by: Sequence[str]) -> list[str]:
+    return [word(question, name, row[name]) for name in by if not pd.isna(row[name])]
+
+
+def num_unlike(side: Side, base: Side, settings: Sequence[str]) -> int:
+    return sum(str(side.row[name]) != str(base.row[name]) for name in settings)
+
+
+def in_order(cells: pd.DataFrame, work: list[str]) -> dict[int, int]:
+    """Return the place of each work in a table: by its columns, words as they were measured."""
+    keys = []
+    for name in work:
+        numbers = pd.to_numeric(cells[name], errors="coerce")
+        keys.append(numbers if numbers.notna().all() else pd.Series(pd.factorize(cells[name])[0]))
+    number = cells.groupby(work, dropna=False).ngroup() if work else pd.Series(0, cells.index)
+    if not keys:
+        return {0: 0}
+    order = np.lexsort([np.asarray(key, dtype=float) for key in reversed(keys)])
+    return {of: place for place, of in enumerate(dict.fromkeys(number.iloc[order]))}
+
+
+def marked(cells: Cells, rows: pd.DataFrame, work: pd.Series) -> pd.Series:
+    """Return which rows have these values; as text, because a command line has texts."""
+    chosen = pd.Series(bool(cells), index=rows.index)
+    for name, value in cells.items():
+        held = rows[name] if name in rows else pd.Series(None, index=rows.index)
+        if value == LEAST:
+            numbers = pd.to_numeric(held)
+            chosen &= numbers.eq(numbers.groupby(work).transform("min"))
+        elif value == FIRST:
+            chosen &= held.eq(rows.sort_values("started_at", kind="stable")[name].iloc[0])
+        else:
+            chosen &= held.map(lambda cell, value=value: is_same(cell, value)).astype(bool)
+    return chosen
+
+
+def is_same(cell: Any, value: Any) -> bool:
+    """Return whether a cell holds what the user typed; torch "2.13.0" includes 2.13.0+cpu."""
+    if str(cell) == str(value) or str(cell).partition("+")[0] == str(value):
+        return True
+    try:
+        return float(cell) == float(value)
+    except (TypeError, ValueError):
+        return False
+
+
+def ratio_of(row: Row, base: Row, own_s: Mapping[str, float], base_s: Mapping[str, float]) -> Ratio:
+    """Return how many times as fast a row is as its base.
+
+    Args:
+        own_s, base_s: medians of both in seconds by run.
+    """
+    work = [each["useful_tflop_per_s"] * each["median_s"] for each in (row, base)]
+    more = work[0] / work[1] if all(each > 0 for each in work) else 1.0
+    value = more * base["median_s"] / row["median_s"]
+    of_runs = np.array([more * base_s[run] / own_s[run] for run in own_s if run in base_s])
+    if len(of_runs) > 1:
+        interval = median_interval(of_runs)
+        low, high = interval or (float(of_runs.min()), float(of_runs.max()))
+        return Ratio(float(np.median(of_runs)), low, high, bool(interval), f"{len(of_runs)} runs")
+    # A record has pairs of a case with its own baseline, which itself has none.
+    if row["point_id"] != base["point_id"] or not pd.isna(base["paired_speedup"]):
+        return Ratio(value)
+    for low, high, is_interval in (
+        (row["paired_speedup_low"], row["paired_speedup_high"], True),
+        (row["paired_speedup_range_low"], row["paired_speedup_range_high"], False),
+    ):
+        if pd.notna(low):
+            basis = f"{row['num_turns']:.0f} turns"
+            return Ratio(value, min(low, value), max(high, value), is_interval, basis)
+    return Ratio(value)

@@ -1,0 +1,86 @@
+"""What a suite asks: of which work, between which sides, by which metric, along which scale.
+
+Each key and label of a suite is of the work, of a contest, or free; one that is not named is of the
+work. Times are compared only where the work is equal. Reports, figures and the first lines of every
+output follow this description, and guess nothing from what happens to vary.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+LEAST, FIRST = "least", "first"
+Cells = Mapping[str, str | int | float | bool]
+"""Values by column."""
+
+
+@dataclass(frozen=True)
+class Merit:
+    """A metric by which cases are judged.
+
+    Attributes:
+        column: of the combined table.
+        head: above its numbers.
+        unit: of its numbers, in a head and behind a number.
+        scale: from the table's unit to this one.
+        at: the end of the scale at which the answer tells it: LEAST, or "" for the most.
+        only: the rows that have it; empty for all.
+        rises: whether more is better.
+    """
+
+    column: str
+    head: str
+    unit: str
+    scale: float = 1.0
+    at: str = ""
+    only: Cells = field(default_factory=dict)
+    rises: bool = True
+
+
+TIME = Merit("median_s", "", "ms", 1e3, rises=False)
+BUSBW = Merit("busbw_gb_per_s", "busbw", "GB/s")
+TFLOP_PER_S = Merit("useful_tflop_per_s", "", "TFLOP/s")
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is compared.
+
+    Attributes:
+        by: the columns that tell sides apart.
+        over: marks the side that others are compared with. LEAST stands for the least number in
+            each work, FIRST for the value that was measured first.
+        main: marks the side that the answer is about; empty for the best of each work.
+        bounds: marks sides that show what can be reached; none of them wins.
+    """
+
+    by: tuple[str, ...]
+    over: Cells
+    main: Cells = field(default_factory=dict)
+    bounds: Cells = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a suite asks.
+
+    Attributes:
+        work: settings and labels that are equal where times are compared, in the order of a table.
+        contests: the first with two sides in equal work is held; columns of the others are then of
+            the work.
+        merits: the first is that of the contest, the others stand beside it where there is room.
+        scale: columns of the work along which times grow; answers are of their largest values.
+        across: the column of the work whose values stand side by side where nothing is compared.
+        free: settings that may differ within a side, whose rows count as repetitions.
+        words: what a column's values are called, or one of them: {"ranks": "{} devices",
+            "timing=latency": "alone"}.
+        further: what one may ask next, as it is typed.
+    """
+
+    work: tuple[str, ...] = ()
+    contests: tuple[Contest, ...] = ()
+    merits: tuple[Merit, ...] = (TIME,)
+    scale: tuple[str, ...] = ()
+    across: str = ""
+    free: tuple[str, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+    further: str = ""
