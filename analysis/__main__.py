@@ -24,9 +24,10 @@ from analysis.records.paths import missing
 from analysis.repetitions import over_repetitions
 from analysis.report.discover import or_left_out
 from analysis.report.report import write_report
-from analysis.speedup import BaselineError, speedups, unpaired, with_fresh_speedups
+from analysis.screen import screen_of
+from analysis.sides import BaselineError, require_held, uncompared
 from analysis.table import combine
-from analysis.terminal import NoRowError, ViewError, as_text, view_of
+from analysis.terminal import NoRowError, ViewError, view_of
 from analysis.text import complain
 from benchkit.record.naming import printable
 from benchkit.streams import protect_streams
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     with without_collection():
         found = harvest(options.places, usable_processes())
-        table = with_fresh_speedups(combine(found.rows)) if found.rows else None
+        table = combine(found.rows) if found.rows else None
         gc.freeze()  # what was read stays to the end; looking through it for cycles would take long
     for line in found.remarks():
         warn(line)
@@ -114,8 +115,8 @@ def text_of(
     if not view.is_whole:
         return view.text_of(over_repetitions(table)), None
     if options.baseline:
-        speedups(table, options.baseline)  # An invalid baseline is refused before any file.
-        if why := unpaired(table, options.baseline):
+        require_held(table, options.baseline)  # before any file is written
+        if why := uncompared(table, options.baseline):
             warn(why)
     written: list[Path] = []
     fault = None
@@ -126,8 +127,16 @@ def text_of(
     written = list(dict.fromkeys(written))
     text = "" if fault else texts_of(written, options.show)
     if not text:
-        text = or_left_out("table on screen", lambda: as_text(over_repetitions(table))) or ""
-    return "\n".join([text, "", *(printable(f"wrote {path}") for path in written)]), fault
+        text = or_left_out("screen", lambda: screen_of(table, options.baseline).text()) or ""
+    return "\n".join([text, *told(written)]), fault
+
+
+def told(written: Sequence[Path]) -> Iterator[str]:
+    """Yield one line on the files of a report, and one on the page."""
+    if written:
+        files = "1 file" if len(written) == 1 else f"{len(written)} files"
+        yield printable(f"{files} in {written[0].parent}")
+        yield from (printable(f"Page: {path}") for path in written if path.suffix == ".html")
 
 
 def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:

@@ -12,7 +12,6 @@ from analysis.records.derive import usable_processes
 from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import missing
-from analysis.speedup import with_fresh_speedups
 from analysis.table import combine
 from benchkit.record.naming import printable
 
@@ -58,7 +57,7 @@ def nothing_found(found: Harvest, places: Sequence[Path]) -> str:
 
 def typed_table(rows: Rows) -> pd.DataFrame:
     """Make the combined table of rows, with types."""
-    table = with_fresh_speedups(combine(rows))
+    table = combine(rows)
     return pd.DataFrame({name: typed(table[name], type_of(name, rows)) for name in table})
 
 

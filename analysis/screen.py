@@ -6,7 +6,7 @@ of the page. What does not fit is in combined.csv.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from statistics import median
@@ -16,11 +16,10 @@ from typing import Any
 import pandas as pd
 
 from analysis.report.discover import modules_with, or_left_out
-from analysis.sides import APART, Row, Side, Sides, sides_of, word
+from analysis.sides import APART, Baseline, Row, Side, Sides, all_sides, word
 from analysis.table import crowded
-from analysis.text import figure, half_width, shortened
-from benchkit.api.question import LEAST, TIME, Cells, Merit, Question
-from benchkit.api.registry import load_suites
+from analysis.text import figure, half_width, render_table, shortened
+from benchkit.api.question import LEAST, Merit, Question
 from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.statistics.compare import percent
 
@@ -59,6 +58,13 @@ class Grid:
             )
             found.append((" " * GAP).join(padded).rstrip())
         return [line for number, line in enumerate(found) if line or number > 1]
+
+    def markdown(self) -> str:
+        """Return the whole table in Markdown, with a head of one line."""
+        heads = [" ".join(filter(None, head)) for head in self.heads]
+        return render_table(
+            pd.DataFrame(self.rows, columns=range(len(heads))).set_axis(heads, axis=1), "github"
+        )
 
     @property
     def width(self) -> int:
@@ -102,7 +108,7 @@ def folded(lines: Iterable[str], width: int) -> list[str]:
 
 
 def screen_of(
-    table: pd.DataFrame, baseline: Cells | None = None, further: Sequence[str] = ()
+    table: pd.DataFrame, baseline: Baseline | None = None, further: Sequence[str] = ()
 ) -> Screen:
     """Answer what the records of a table were measured for.
 
@@ -116,12 +122,7 @@ def screen_of(
             lines = or_left_out(f"conclusion of {name}", lambda: list(module.conclude(table)))  # noqa: B023
             found.answers += lines or []
             concluded |= set(module.CONCLUDED)
-    rest = table[~table["suite"].isin(concluded)]
-    questions = questions_of()
-    suites = [
-        (str(suite), sides_of(rows, questions.get(str(suite), Question()), baseline))
-        for suite, rows in rest.groupby("suite", sort=False)
-    ]
+    suites = list(all_sides(table[~table["suite"].isin(concluded)], baseline))
     for suite, sides in suites:
         if sides.sides:
             found.answers += list(answers_of(sides))[: MOST_ANSWERS if len(suites) == 1 else 2]
@@ -139,11 +140,6 @@ def screen_of(
     found.spoils = list(spoils_of(table))
     found.further += further
     return found
-
-
-def questions_of() -> Mapping[str, Question]:
-    """Return the question of each suite by its name; a suite that is not installed has none."""
-    return {name: suite.question for name, suite in load_suites().items()}
 
 
 # The answer
@@ -196,13 +192,13 @@ def duel(sides: Sides, own: Sequence[Side], base: str, where: str) -> str:
     name = own[0].name
     if len(ratios) == 1:
         [side] = own
-        extra = f": {shown(TIME, side.row)}" if sides.question.merits[0] is TIME else ""
+        extra = f": {shown(time_merit(sides), side.row)}"
         return f"{name}: {times(side)} {base}{where}{known_of(side)}{extra}{claim(side, base)}"
     middle = figure(median(ratios), spread_of(ratios))
     ends = f"{figure(min(ratios), spread_of(ratios))} to {figure(max(ratios), spread_of(ratios))}"
     apart = sum(bool(side.ratio and side.ratio.is_told_apart) for side in own)
     known = sum(bool(side.ratio and side.ratio.is_interval) for side in own)
-    told = f"; told apart in {apart} of {known}" if known else ""
+    told = f"; told apart in {apart} of {known}" if apart < known else ""
     return f"{name}: {middle} × {base}{where} ({ends} in {len(ratios)} cases{told})"
 
 
@@ -243,15 +239,13 @@ def best(sides: Sides, competing: Sequence[Side], base: str, where: str) -> str:
     last = at_end(sides, [side for side in competing if side.ratio or side.is_base])
     first = fastest(last)
     rivals = [side.name for side in last if side is not first and not is_behind(side, first)]
-    scale = ", ".join(
-        sides.word(name, first.row[name]) for name in sides.question.scale if name in sides.work
-    )
-    at = f" at {scale}" if scale else ""
+    scale = scale_words(sides, first.row)
+    at = f" at {', '.join(scale)}" if scale else ""
     if first.is_base:
-        found = f"{base} is the fastest{where}{at}: {shown(TIME, first.row)}"
+        found = f"{base} is the fastest{where}{at}: {shown(time_merit(sides), first.row)}"
     else:
         found = f"{first.name}: {times(first)} {base}{where}{at}{known_of(first)}"
-        found += f": {shown(TIME, first.row)}"
+        found += f": {shown(time_merit(sides), first.row)}"
     for merit in sides.question.merits[1:2]:
         if text := shown(merit, first.row):
             found += f"; {text}"
@@ -264,6 +258,11 @@ def best(sides: Sides, competing: Sequence[Side], base: str, where: str) -> str:
         tally = ", ".join(f"{name} {count}" for name, count in counts)
         found += f"; best of {len(winners)} cases: {tally}"
     return found
+
+
+def scale_words(sides: Sides, row: Row) -> list[str]:
+    """Return where on the scale a row is, as far as that differs."""
+    return [sides.word(name, row[name]) for name in sides.question.scale if name in sides.work]
 
 
 def fastest(sides: Iterable[Side]) -> Side:
@@ -316,6 +315,8 @@ def plain_answers(sides: Sides) -> Iterator[str]:
     ):
         words = [title, *(sorted(backends) if len(backends) == 1 else ())]
         words += fixed + ([word(question, scale[1], group)] if group != "" else [])
+        if across_only(question) and across:
+            words += scale_words(sides, at_end_of_scale(sides, own)[-1].row)
         parts = []
         for merit in question.merits:
             having = [side for side in own if has(merit, side.row)]
@@ -431,8 +432,13 @@ def ratio_cell(side: Side, is_best: bool) -> str:
     return f"{times(side).removesuffix(' ×')}{' *' if is_best else ''}"
 
 
+def time_merit(sides: Sides) -> Merit:
+    """Return what a table of a contest shows of every case, whichever cases the answer is of."""
+    return replace(sides.question.merits[0], only={}, at="")
+
+
 def sides_across(sides: Sides, names: Sequence[str]) -> Grid:
-    merit = sides.question.merits[0]
+    merit = time_merit(sides)
     columns = columns_of_work(sides)
     heads = [("", name) for name in columns]
     base = names[0]
@@ -454,36 +460,45 @@ def sides_across(sides: Sides, names: Sequence[str]) -> Grid:
 
 
 def works_across(sides: Sides, names: Sequence[str]) -> Grid:
-    merits = [
-        merit for merit in sides.question.merits[:2] if any(has(merit, s.row) for s in sides.sides)
-    ]
-    works = sides.by_work()
+    """Lay out a row per side, the fastest at the end of the scale first, with as much as fits."""
+    works = list(sides.by_work().values())
+    merits = [time_merit(sides), *sides.question.merits[1:2]]
+    merits = [merit for merit in merits if any(has(merit, side.row) for side in sides.sides)]
+    last = {side.name: cost(side) for own in works for side in own if not side.is_base}
+    first, *others = names
+    order = [first, *sorted(others, key=lambda name: last.get(name, 0.0))]
+    while True:
+        grid = grid_of_works(sides, works, order, merits)
+        if grid.width <= WIDTH or len(works) == len(merits) == 1:
+            return grid
+        if len(merits) > 1:
+            merits = merits[:1]
+        else:
+            works = works[1:]
+
+
+def grid_of_works(
+    sides: Sides, works: Sequence[list[Side]], names: Sequence[str], merits: Sequence[Merit]
+) -> Grid:
     heads = [("", "")]
-    for own in works.values():
+    rows = [[name] for name in names]
+    for own in works:
         title = " ".join(filter(None, work_cells(sides, own[0].row)))
         heads += [(title, f"[{merits[0].unit}]"), ("", "ratio")]
         heads += [("", merit.head or f"[{merit.unit}]") for merit in merits[1:]]
-    tops = {work: fastest([s for s in own if not s.is_bound] or own) for work, own in works.items()}
-    cells_of: dict[str, list[str]] = {}
-    last: dict[str, float] = {}
-    for name in names:
-        cells = [name]
-        for work, own in works.items():
-            side = next((each for each in own if each.name == name), None)
+        top = fastest([side for side in own if not side.is_bound] or own)
+        by_name = {side.name: side for side in own}
+        for cells in rows:
+            side = by_name.get(cells[0])
             cells.append(number(merits[0], side.row) if side else "")
-            cells.append(ratio_cell(side, side is tops[work]) if side else "")
+            cells.append(ratio_cell(side, side is top) if side else "")
             cells += [number(merit, side.row) if side else "" for merit in merits[1:]]
-            if side and not side.is_base:
-                last[name] = cost(side)
-        cells_of[name] = cells
-    first, *others = names
-    order = [first, *sorted(others, key=lambda name: last.get(name, 0.0))]
-    return Grid(heads, [cells_of[name] for name in order], 1)
+    return Grid(heads, rows, 1)
 
 
 def best_of_each(sides: Sides) -> Grid:
     """Lay out a row per work: the base beside the side that the answer is about, or the best."""
-    merit, columns = sides.question.merits[0], columns_of_work(sides)
+    merit, columns = time_merit(sides), columns_of_work(sides)
     bases, tops = [], []
     for own in sides.by_work().values():
         bases.append(next((side for side in own if side.is_base), None))
@@ -519,7 +534,7 @@ def plain_grid(sides: Sides) -> Grid:
     has_names = not across and len(sides.names) > 1
     heads = [("", name) for name in columns] + [("", "")] * has_names
     num_words = len(heads)
-    time = replace(question.merits[0], only={})
+    time = time_merit(sides)
     for value in values:
         heads += [(sides.word(across, value) if across else "", f"[{time.unit}]"), ("", "")]
     others = [m for m in question.merits[1:] if any(has(m, side.row) for side in sides.sides)]

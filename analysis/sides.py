@@ -10,7 +10,8 @@ is known of it, its `basis`, follows from how both were measured: in turns, in s
 apart, where nothing is claimed.
 """
 
-from collections.abc import Mapping, Sequence
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +19,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.repetitions import over_runs
-from analysis.table import CONDITIONS, own_columns
+from analysis.table import CONDITIONS, identity_columns, own_columns
 from benchkit.api.question import FIRST, LEAST, Cells, Contest, Question
+from benchkit.api.registry import load_suites
 from benchkit.record.naming import named
 from benchkit.statistics.intervals import median_interval
 
@@ -31,17 +33,42 @@ IN_TURNS, APART = "in turns", "apart"
 Row = dict[str, Any]
 
 
+class BaselineError(Exception):
+    """The baseline names a column or a value that the table does not have."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a user compares with, in place of the suites' contests: {"world_size": "2"}."""
+
+    values: Cells
+
+    @staticmethod
+    def parse(text: str) -> "Baseline":
+        """Read `key=value[,key=value]`."""
+        pairs = [item.partition("=") for item in text.split(",")]
+        if not all(name and sign and value for name, sign, value in pairs):
+            usage = "expected KEY=VALUE[,KEY=VALUE], e.g. world_size=2"
+            raise argparse.ArgumentTypeError(f"{text!r}: {usage}")
+        return Baseline({name: value for name, _, value in pairs})
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values.items())
+
+
 @dataclass(frozen=True)
 class Ratio:
     """How many times as fast a side is as another one.
 
     Attributes:
+        base: the other one.
         value: the quotient of their medians, times that of their useful work.
         low, high: the ends of its 95 % interval, or of its range; None where neither is known.
         is_interval: whether they are those of an interval.
         basis: "10 turns", "3 runs", or APART.
     """
 
+    base: "Side"
     value: float
     low: float | None = None
     high: float | None = None
@@ -106,6 +133,11 @@ class Sides:
         order = sorted(self.sides, key=lambda side: (not side.is_base, side.is_bound))
         return list(dict.fromkeys(side.name for side in order))
 
+    @property
+    def time(self) -> str:
+        """The column of the time that ratios are of."""
+        return time_of(self.question)
+
     def by_work(self) -> dict[int, list[Side]]:
         found: dict[int, list[Side]] = {}
         for side in self.sides:
@@ -127,7 +159,46 @@ def word(question: Question, column: str, value: Any) -> str:
     return text if isinstance(value, str) or column == "data_size" else f"{column} {text}"
 
 
-def sides_of(rows: pd.DataFrame, question: Question, baseline: Cells | None = None) -> Sides:
+def all_sides(table: pd.DataFrame, baseline: Baseline | None = None) -> Iterator[tuple[str, Sides]]:
+    """Yield each suite of a table and what it compares.
+
+    Raises:
+        BaselineError: for a key that the table does not have or a value that it does not hold.
+    """
+    questions = {name: suite.question for name, suite in load_suites().items()}
+    if baseline:
+        require_held(table, baseline)
+    for suite, rows in table.groupby("suite", sort=False):
+        yield str(suite), sides_of(rows, questions.get(str(suite), Question()), baseline)
+
+
+def require_held(table: pd.DataFrame, baseline: Baseline) -> None:
+    """Raise BaselineError where no measured row has the values of a baseline."""
+    measured, columns = table[table["status"] == "ok"], identity_columns(table)
+    for name in baseline.values:
+        if name not in columns:
+            allowed = f"allowed are {', '.join(columns)}"
+            raise BaselineError(f"--baseline {baseline}: no column {name}; {allowed}")
+    if not marked(baseline.values, measured, pd.Series(0, measured.index)).any():
+        raise BaselineError(f"--baseline {baseline}: no measured row has it")
+
+
+def uncompared(table: pd.DataFrame, baseline: Baseline) -> str:
+    """Say why nothing compares with a baseline; "" where something does."""
+    found = list(all_sides(table, baseline))
+    if any(side.ratio for _, sides in found for side in sides.sides):
+        return ""
+    differing = dict.fromkeys(name for _, sides in found for name in sides.work)
+    what = f"differs in {', '.join(differing)}, too" if differing else "is measured"
+    return f"--baseline {baseline}: nothing compares with it; every other case {what}"
+
+
+def time_of(question: Question) -> str:
+    column = question.merits[0].column
+    return column if column.endswith("_s") else "median_s"
+
+
+def sides_of(rows: pd.DataFrame, question: Question, baseline: Baseline | None = None) -> Sides:
     """Compare the measured rows of one suite.
 
     Args:
@@ -160,10 +231,10 @@ def sides_of(rows: pd.DataFrame, question: Question, baseline: Cells | None = No
     return compared(rows, question, held, work, by, shared, companions, merged, varied)
 
 
-def contest_of(question: Question, rows: pd.DataFrame, baseline: Cells | None) -> Contest | None:
+def contest_of(question: Question, rows: pd.DataFrame, baseline: Baseline | None) -> Contest | None:
     """Return the first contest with two sides in equal work."""
     if baseline:
-        return Contest(tuple(baseline), baseline)
+        return Contest(tuple(baseline.values), baseline.values)
     for contest in question.contests:
         by = tuple(name for name in contest.by if name in rows)
         others = (name for each in question.contests for name in each.by)
@@ -205,7 +276,8 @@ def compared(
         marks["main"] = marks["over"] & False
     times: dict[tuple[Any, ...], dict[str, float]] = {}
     columns = [*work, *by]
-    for run, median_s, *key in per_run[["run", "median_s", *columns]].itertuples(index=False):
+    time = time_of(question)
+    for run, median_s, *key in per_run[["run", time, *columns]].itertuples(index=False):
         times.setdefault(tuple(map(str, key)), {})[run] = median_s
     found = [
         Side(row, of, " ".join(filter(None, side_words(question, row, by))), *flags)
@@ -227,7 +299,7 @@ def compared(
             own_s, base_s = (
                 times[tuple(str(each.row[name]) for name in columns)] for each in (side, base)
             )
-            ratio = ratio_of(side.row, base.row, own_s, base_s)
+            ratio = ratio_of(side, base, own_s, base_s, time)
             with_ratios.append(replace(side, ratio=ratio))
     order = in_order(cells, work)
     with_ratios.sort(key=lambda side: order[side.work])
@@ -280,28 +352,42 @@ def is_same(cell: Any, value: Any) -> bool:
         return False
 
 
-def ratio_of(row: Row, base: Row, own_s: Mapping[str, float], base_s: Mapping[str, float]) -> Ratio:
-    """Return how many times as fast a row is as its base.
+def ratio_of(
+    side: Side, base: Side, own_s: Mapping[str, float], base_s: Mapping[str, float], time: str
+) -> Ratio | None:
+    """Return how many times as fast a side is as its base.
 
     Args:
-        own_s, base_s: medians of both in seconds by run.
+        own_s, base_s: times of both in seconds by run.
+        time: the column of these.
+
+    Returns:
+        None where one of them has no such time.
     """
-    work = [each["useful_tflop_per_s"] * each["median_s"] for each in (row, base)]
+    row, other = side.row, base.row
+    work = [each["useful_tflop_per_s"] * each["median_s"] for each in (row, other)]
     more = work[0] / work[1] if all(each > 0 for each in work) else 1.0
-    value = more * base["median_s"] / row["median_s"]
+    value = more * other[time] / row[time]
+    if pd.isna(value):
+        return None
     of_runs = np.array([more * base_s[run] / own_s[run] for run in own_s if run in base_s])
     if len(of_runs) > 1:
         interval = median_interval(of_runs)
         low, high = interval or (float(of_runs.min()), float(of_runs.max()))
-        return Ratio(float(np.median(of_runs)), low, high, bool(interval), f"{len(of_runs)} runs")
+        middle = float(np.median(of_runs))
+        return Ratio(base, middle, low, high, bool(interval), f"{len(of_runs)} runs")
     # A record has pairs of a case with its own baseline, which itself has none.
-    if row["point_id"] != base["point_id"] or not pd.isna(base["paired_speedup"]):
-        return Ratio(value)
+    if (
+        time != "median_s"
+        or row["point_id"] != other["point_id"]
+        or not pd.isna(other["paired_speedup"])
+    ):
+        return Ratio(base, value)
     for low, high, is_interval in (
         (row["paired_speedup_low"], row["paired_speedup_high"], True),
         (row["paired_speedup_range_low"], row["paired_speedup_range_high"], False),
     ):
         if pd.notna(low):
             basis = f"{row['num_turns']:.0f} turns"
-            return Ratio(value, min(low, value), max(high, value), is_interval, basis)
-    return Ratio(value)
+            return Ratio(base, value, min(low, value), max(high, value), is_interval, basis)
+    return Ratio(base, value)

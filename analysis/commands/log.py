@@ -20,7 +20,6 @@ from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import missing
 from analysis.report.report import write_report
-from analysis.speedup import with_fresh_speedups
 from analysis.table import combine, identity_columns
 from analysis.text import complain
 from benchkit.record import files
@@ -325,7 +324,7 @@ def log(folder: Path, found: Harvest, tracker: Tracker) -> str:
 
     The report goes with a run of its own: copies of it in each run would be many files.
     """
-    table = with_fresh_speedups(combine(found.rows))
+    table = combine(found.rows)
     has_report = (folder / FOLDER).is_dir()
     report = folder_for(folder, None)
     if not has_report:

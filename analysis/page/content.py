@@ -14,14 +14,11 @@ from analysis.page.markdown import as_html
 from analysis.page.measurements import Measurements, Packed, measurements_of
 from analysis.page.pictures import Picture, pictures_of
 from analysis.records.environments import Facts, summary
-from analysis.records.rows import DIMENSIONS
 from analysis.report import report, sentences
 from analysis.report.chart import PAGE_ROW, Chart
 from analysis.report.discover import modules_with, or_left_out, write_all
-from analysis.report.naming import Namer, milliseconds, operation, settings, whole_work
-from analysis.speedup import Baseline
-from analysis.table import CONDITIONS, SETTINGS, own_columns
-from benchkit.record.naming import named
+from analysis.screen import Screen, screen_of
+from analysis.sides import Baseline
 from benchkit.record.record import HARMLESS
 
 MOST_TITLES = 4
@@ -125,92 +122,6 @@ def figure(place: str, chart: Chart) -> Figure | None:
     return Figure(place, chart.title, chart.small_print, describe(chart), len(chart.panels), data)
 
 
-MOST_SETTINGS, MOST_WORDS = 3, 3
-MOST_ANSWERS = {
-    sentences.VERDICT: 4,
-    sentences.SPEEDUPS: 3,
-    sentences.EXTREMES: 3,
-    sentences.WITH_SIZE: 1,
-    sentences.WITH_RANKS: 1,
-}
-"""Sentences in the verdict, by paragraph; all of them follow in their section."""
-
-
-def question_of(table: pd.DataFrame) -> str:
-    """Ask what the points were measured for.
-
-    For example "How long does all_reduce take, by data_size (1 KiB to 1 MiB) and world_size (2,
-    4)?".
-    """
-    for _, module in modules_with("conclude"):
-        if table["suite"].isin(module.CONCLUDED).all():
-            return str(module.QUESTION)
-    titles = list(map(str, table["title"].dropna().unique()))
-    what = listed(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} benchmarks"
-    verb = "does" if len(titles) == 1 else "do"
-    asked = [name for name in varied_settings(table) if set(table[name]) != set(titles)]
-    by = listed([f"{name} ({values_of(table, name)})" for name in asked[:MOST_SETTINGS]])
-    return f"How long {verb} {what} take{f', by {by}' if by else ''}?"
-
-
-def varied_settings(table: pd.DataFrame) -> list[str]:
-    """Return the settings that differ, first those in which points differ and not only their cases.
-
-    Settings that only some cases have are left out, unless there are no others.
-    """
-    own = [name for name in own_columns(table) if name not in DIMENSIONS]
-    shared = [name for name in (*SETTINGS, *CONDITIONS) if name not in ("suite", "status", "seed")]
-    varied = [name for name in (*own, *shared) if table[name].nunique() > 1]
-    measured = table[table["status"] == "ok"]
-    complete = [name for name in varied if measured[name].notna().all()]
-    points = measured.groupby("point_id")
-    return sorted(complete or varied, key=lambda name: bool(points[name].nunique().max() > 1))
-
-
-def values_of(table: pd.DataFrame, name: str) -> str:
-    """Format the values of a setting: a range of numbers, a few words, or how many words."""
-    values = table[name].dropna().unique().tolist()
-    if all(isinstance(value, int | float) for value in values):
-        ends = [named(name, value) for value in (min(values), max(values))]
-        return " to ".join(ends) if len(values) > 2 else ", ".join(ends)
-    words = [named(name, value) for value in values]
-    return ", ".join(words) if len(words) <= MOST_WORDS else f"{len(words)} values"
-
-
-def listed(words: list[str]) -> str:
-    """Join words: "a, b and c"."""
-    *first, last = words or [""]
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def verdict_of(table: pd.DataFrame, found: Mapping[str, list[str]]) -> list[str]:
-    """Answer in a few sentences; without alternatives or sizes, with the range of the times.
-
-    Args:
-        found: sentences by the titles of their paragraphs, see `analysis.report.sentences`.
-    """
-    answers = [line for title, most in MOST_ANSWERS.items() for line in found[title][:most]]
-    return answers or list(span(table)) or ["Nothing was measured."]
-
-
-def span(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the shortest and the longest median of each suite, in one sentence."""
-    measured = table[table["status"] == "ok"]
-    for suite, rows in whole_work(measured).groupby("suite"):
-        name = Namer(rows)
-        ordered = rows.sort_values("median_s")
-        first, last = ordered.iloc[0], ordered.iloc[-1]
-        if len(rows) == 1:
-            yield f"{operation(first)}: {milliseconds(first['median_s'])} (median)."
-        else:
-            yield f"{suite}: medians from {time(first, name)} to {time(last, name)}."
-
-
-def time(row: Any, name: Namer) -> str:
-    """Format "1.2 ms (data_size=1 MiB)"."""
-    return f"{milliseconds(row['median_s'])} ({settings(row, name.columns[row['suite']])})"
-
-
 def tally_of(table: pd.DataFrame) -> str:
     """Count the cases: "14 of 17 cases measured, 2 failed, 1 not available"."""
     statuses = table["status"]
@@ -235,8 +146,8 @@ class Content:
     """All that the template shows.
 
     Attributes:
-        question: what was measured for.
-        verdict: the answer, in a few sentences.
+        screen: the answer, and what stands beside it.
+        answer_table: the table of the answer, as HTML; "" without one.
         tally: how many cases were measured, and how many not.
         overview: hosts and times.
         trust: what is known of the spread between runs.
@@ -249,8 +160,8 @@ class Content:
         samples: by the ids of rows.
     """
 
-    question: str
-    verdict: list[str]
+    screen: Screen
+    answer_table: str
     tally: str
     overview: list[str]
     trust: list[str]
@@ -283,16 +194,16 @@ def content_of(
     """
     table = table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})
     samples = or_left_out("samples", partial(samples_of, table)) or {}
-    found = {title: list(lines) for title, lines in sentences.findings(table, baseline).items()}
-    verdict = verdict_of(table, found)
+    found = {title: list(lines) for title, lines in sentences.findings(table).items()}
+    screen = screen_of(table, baseline)
     sections = table.groupby("suite", sort=False)
     pages = (
         report.turns_table(table),
         None if per_rank.empty else report.rank_devices_table(per_rank),
     )
     return Content(
-        question=question_of(table),
-        verdict=verdict,
+        screen=screen,
+        answer_table=as_html(screen.grid.markdown(), TEXT_LEVEL) if screen.grid else "",
         tally=tally_of(table),
         overview=found[sentences.OVERVIEW],
         trust=found[sentences.RUNS],
@@ -301,7 +212,7 @@ def content_of(
             suite_of(number, rows, baseline, samples)
             for number, (_, rows) in enumerate(sections, 1)
         ],
-        findings=dict(further(found, verdict)),
+        findings=dict(further(found)),
         texts=[as_html(page, TEXT_LEVEL) for page in pages if page],
         environment=list(environment_of(environments)),
         failures=failures_of(table),
@@ -309,13 +220,12 @@ def content_of(
     )
 
 
-def further(found: Mapping[str, list[str]], verdict: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the paragraphs without the sentences that stand at the head of the page."""
+def further(found: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the paragraphs that have no place of their own on the page."""
     for title, lines in found.items():
-        left = [line for line in lines if line not in verdict]
-        if left and title not in HEAD:
-            more = len(left) - MOST_SENTENCES
-            yield title, left[:MOST_SENTENCES] + [f"And {more} more like these."] * (more > 0)
+        if lines and title not in HEAD:
+            more = len(lines) - MOST_SENTENCES
+            yield title, lines[:MOST_SENTENCES] + [f"And {more} more like these."] * (more > 0)
 
 
 def commands_of(table: pd.DataFrame) -> Iterator[str]:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from analysis.report import style
 from analysis.report.discover import Drawings, modules_with, or_left_out
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.output import write
 from analysis.records.environments import Facts
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 
 FILE_NAME = "report.html"
 FOLDER = Path(__file__).parent

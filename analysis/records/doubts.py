@@ -173,7 +173,8 @@ def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[s
 
     Returns:
         first_call_s: the time of the first call, in seconds.
-        first_call_ratio: the same over the median of the later half of all calls.
+        warm_s: the median of the later half of all calls, in seconds.
+        first_call_ratio: the time of the first call over that.
         warm_from_call: the first call, from 1, that takes at most NEAR times that median.
     """
     if mode != FIRST_CALLS or case.warmup_s or len(iterations) < FEWEST:
@@ -182,6 +183,7 @@ def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[s
     is_warm = iterations <= NEAR * warm_s
     return {
         "first_call_s": float(iterations[0]),
+        "warm_s": float(warm_s),
         "first_call_ratio": float(iterations[0] / warm_s),
         "warm_from_call": int(is_warm.argmax()) + 1,
     }

@@ -39,7 +39,7 @@ from analysis.report.chart import (
     thinned,
 )
 from analysis.report.discover import Attempt, Drawings, directly, modules_with
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.text import complain
 from benchkit.record.naming import readable_time
 

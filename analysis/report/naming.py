@@ -1,16 +1,14 @@
-"""Names of rows for sentences, and which rows do the same work in several ways."""
+"""Names of rows for sentences."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
 import pandas as pd
 
-from analysis.repetitions import over_runs
 from analysis.table import identity_columns, is_repeated
 from analysis.text import measured
 from benchkit.record.naming import named
-from benchkit.statistics.compare import percent
 
 
 class Namer:
@@ -55,58 +53,3 @@ def settings(row: Any, columns: Iterable[str]) -> str:
 
 def milliseconds(seconds: float) -> str:
     return f"{measured(seconds * 1e3)} ms"
-
-
-WAYS = (
-    "backend", "device", "host", "backend_env", "threads", "launched_by", "start_method",
-    "processes",
-)  # fmt: skip
-"""Settings that change how the work is done. Every other setting is a size or a kind of work."""
-
-
-def whole_work(measured: pd.DataFrame) -> pd.DataFrame:
-    """Leave out parts that are timed alone, and what ran unslowed beside slowed ranks."""
-    return measured[~(measured["is_component"].eq(True) | measured["unslowed"].eq(True))]
-
-
-def contests(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield groups of two or more alternatives among the rows of one suite.
-
-    Repeated points count once. Alternatives differ in WAYS only. Cases of a job are alternatives
-    too, where they are compared with the same case on the same number of ranks; their jobs differ
-    in WAYS only.
-    """
-    rows = over_runs(whole_work(rows), *identity_columns(rows))
-    settings = [name for name in identity_columns(rows) if name not in WAYS]
-    has_contest = rows["contest"].notna()
-    compared, others = rows[has_contest], rows[~has_contest]
-    jobs = compared.groupby(["point_id", "started_at"], dropna=False)
-    labels = {name for name in settings if (jobs[name].nunique(dropna=False) > 1).any()}
-    of_jobs = [*(name for name in settings if name not in labels), "contest"]
-    for part, columns in ((compared, of_jobs), (others, settings)):
-        if part.empty:
-            continue
-        for _, group in part.groupby(columns, dropna=False, sort=False):
-            if len(group) > 1:
-                yield group
-
-
-def winner(alternatives: pd.DataFrame, name: Namer) -> str:
-    """Say which of several alternatives is the fastest, and by how much."""
-    best = alternatives.nsmallest(2, "median_s")
-    first, second = (row for _, row in best.iterrows())
-    varied = name.columns[alternatives["suite"].iloc[0]]
-    ways = [column for column in varied if alternatives[column].nunique(dropna=False) > 1]
-    ratio = second["median_s"] / first["median_s"]
-    doubt = ", which their intervals do not tell apart"
-    if pd.isna(first["ci_high_s"]) or pd.isna(second["ci_low_s"]):
-        doubt = "; without an interval of both, that may be chance"
-    elif first["ci_high_s"] < second["ci_low_s"]:
-        floor = best["identical_runs"].max()
-        is_below = best["num_runs"].max() == 1 and ratio - 1 < floor
-        doubt = f", less than identical runs differ by (± {percent(floor)})" if is_below else ""
-    return (
-        f"{name(first, *ways)}: the fastest of {len(alternatives)} is {settings(first, ways)} "
-        f"with {milliseconds(first['median_s'])}, "
-        f"{ratio:.3g} times as fast as {settings(second, ways)}{doubt}."
-    )

@@ -19,7 +19,9 @@ from analysis.report import sentences, sizes, style
 from analysis.report.discover import or_left_out, write_all
 from analysis.report.draw import draw_all
 from analysis.report.naming import Namer
-from analysis.speedup import FRESH, Baseline, compared, is_changed
+from analysis.report.speedups import as_table
+from analysis.screen import screen_of
+from analysis.sides import Baseline
 from analysis.table import as_markdown, identity_columns, is_repeated
 from analysis.text import complain
 from benchkit.statistics.compare import percent
@@ -76,8 +78,7 @@ TURNS_HEAD = (
     "The baseline and the best case of each job were timed again, each alone in fresh ranks. In "
     "turns / alone is the ratio of the medians, above 1 where turns cost time. Its interval is "
     f"between runs; below {FEWEST_RUNS} runs there is none, and the noise floor of the machine "
-    "says what two identical runs differ by. Where turns changed the speedup over the baseline, "
-    "all tables and plots have the one of fresh ranks.\n\n"
+    "says what two identical runs differ by. All tables and plots have the speedups in turns.\n\n"
 )
 
 
@@ -97,7 +98,8 @@ def turns_table(table: pd.DataFrame) -> str | None:
             "95 % interval": interval(row),
             "runs": row["num_runs"],
             "turns": verdict(row),
-            **speedup_cells(row),
+            "speedup in turns": row["paired_speedup"],
+            "speedup alone": row["alone_speedup"],
         }
         for _, row in points.iterrows()
     ]
@@ -123,25 +125,26 @@ def verdict(row: Any) -> str:
     return f"{word}, beyond the noise floor (± {percent(floor)})"
 
 
-def speedup_cells(row: Any) -> dict[str, Any]:
-    """Return a case's speedup over its job's baseline, in turns and alone, and which one counts."""
-    is_fresh = row["speedup_from"] == FRESH
-    in_turns = row["speedup_in_turns" if is_fresh else "paired_speedup"]
-    counts = "alone" if is_fresh else "in turns"
-    return {
-        "speedup in turns": in_turns,
-        "speedup alone": row["alone_speedup"],
-        "counts": counts if pd.notna(row["alone_speedup"]) else None,
-    }
+def is_changed(row: Any) -> bool:
+    """Return whether `turns_ratio` of a row of `over_runs` is more than chance.
+
+    Its interval between runs leaves out 1 or, where there are too few runs for one, it is beyond
+    what two identical runs differ by. Without a noise floor nothing is more than chance.
+    """
+    ratio = row["turns_ratio"]
+    if pd.notna(row["turns_ratio_low"]):
+        return not row["turns_ratio_low"] <= 1 <= row["turns_ratio_high"]
+    return bool(max(ratio, 1 / ratio) - 1 > row["identical_runs"])
 
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
 UNITS = (
     "Times are of the slowest rank, per call, latencies from the last rank's start to the last "
-    "rank's end; the 95 % interval of the median is within the run; too few: too few independent "
-    "samples for one. Of a point that ran several times in one sweep it is between the runs, below "
-    f"{FEWEST_RUNS} runs their range; `within a run` is half the width of the interval within a "
-    "run, `between runs` half the range of the runs, both as a share of the median. "
+    "rank's end. In square brackets is the 95 % interval of the median within the run; in round "
+    "ones the range of the calls, of few all and else their middle half, where they are too few "
+    "for an interval. Of a point that ran several times in one sweep both are of the runs; "
+    "`within a run` is half the width of the interval within a run, `between runs` half the range "
+    "of the runs, both as a share of the median. "
     "GB/s are 10^9 bytes per second; `data_size` is in MiB (2^20 bytes).\n\n"
 )
 RANK_UNITS = (
@@ -215,31 +218,19 @@ def texts_of(
     yield "combined.csv", lambda: table
     yield "full_results.md", full_results
     yield "summary_by_config.md", summary
-    yield "analysis.txt", partial(sentences.describe, table, baseline)
+    yield (
+        "analysis.txt",
+        lambda: "\n\n".join(
+            filter(None, (screen_of(table, baseline).text(), sentences.describe(table)))
+        ),
+    )
     yield sentences.FILE_NAME, partial(sentences.as_markdown, table[table["status"] == "ok"])
     if per_rank is not None and not per_rank.empty:
         yield "per_rank.csv", lambda: per_rank
         yield "per_rank.md", rank_results
         yield "rank_devices.md", partial(rank_devices_table, per_rank)
     yield "turns.md", partial(turns_table, table)
-    yield "speedups.csv", partial(all_speedups, table, baseline)
-
-
-def all_speedups(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | None:
-    """Return the speedups of all suites; None where nothing is compared."""
-    found = [rows.assign(baseline=str(chosen)) for _, chosen, rows in compared(table, baseline)]
-    return speedups_of(pd.concat(found)) if found else None
-
-
-def speedups_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Select what was compared, with what, and how far the ratio can be trusted.
-
-    See analysis.speedup for the columns.
-    """
-    limits = ["speedup_low", "speedup_high", "speedup_range_low", "speedup_range_high"]
-    times = ["median_s", "median_s_baseline"]
-    columns = ["baseline", *times, "speedup", *limits, "speedup_basis", "run"]
-    return rows[[*identity_columns(rows), *columns]]
+    yield "speedups.csv", partial(as_table, table, baseline)
 
 
 def summary_by_config(table: pd.DataFrame) -> str:

@@ -4,8 +4,7 @@ Ratios are formed within each run.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -15,191 +14,14 @@ import pandas as pd
 from analysis.records.doubts import NEAR, SPIKE
 from analysis.records.rows import MAX_START_UNCERTAINTY
 from analysis.repetitions import WITHIN, describe_floor, describe_runs, over_runs
-from analysis.report.discover import modules_with, or_left_out
 from analysis.report.naming import (
-    WAYS,
     Namer,
-    contests,
     milliseconds,
-    operation,
-    settings,
-    whole_work,
-    winner,
 )
-from analysis.speedup import ACROSS, Baseline, compared, inner_columns
 from analysis.table import crowded, identity_columns, own_columns
-from analysis.text import figure, half_width, measured, shortened
-from benchkit.record.naming import named
+from analysis.text import shortened
 from benchkit.record.record import HARMLESS, UNFINISHED
-from benchkit.statistics.compare import SignedRank, fewest_pairs, percent
-from benchkit.statistics.intervals import median, median_interval
-
-ACROSS_RUNS = "of different runs, whose spread is not known"
-Row = dict[str, Any]
-"""Of the combined table, by column."""
-
-
-def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) -> Iterator[str]:
-    """Yield how the time grows from the least to the most of one axis, with everything else equal.
-
-    A ratio is formed within each run. For several runs with the same least and most, the sentence
-    has the median of their ratios with its 95 % interval between runs or, of too few runs, its
-    range. Only where no run has two values, medians over runs are compared.
-    """
-    if axis not in measured:
-        return
-    name = Namer(over_runs(measured, *identity_columns(measured)), axis)
-    rest = [column for column in identity_columns(measured) if column != axis]
-    positive = measured[pd.to_numeric(measured[axis], errors="coerce") > 0]
-    per_run = over_runs(positive, *rest, axis, "run")
-    for rows in groups_of(per_run, rest, [*rest, axis, "title", "run", "median_s"]):
-        if len({row[axis] for row in rows}) < 2:
-            continue
-        runs = [run for run in by_run(rows) if len({row[axis] for row in run}) > 1]
-        spans = [ends_of(run, axis) for run in runs]
-        basis = ""
-        if not spans:
-            basis = f"; {ACROSS_RUNS}"
-            spans = [ends_of(with_medians(rows, axis), axis)]
-        for least, most in sorted({(first[axis], last[axis]) for first, last in spans}):
-            alike = [span for span in spans if (span[0][axis], span[1][axis]) == (least, most)]
-            times = most / least
-            factor = f"{times:,.4g}" if times < 1e4 else f"{times:,.0f}"
-            more = f"{describe(least)} to {describe(most)} ({factor} times)"
-            yield f"{name(alike[0][0])}: {more} takes {how_long(alike)}{basis})."
-
-
-def groups_of(rows: pd.DataFrame, columns: list[str], shown: list[str]) -> Iterator[list[Row]]:
-    """Yield the rows of each group that is equal in some columns, in the order of `groupby`.
-
-    Thousands of groups of a few rows each would take pandas a millisecond for every step.
-    """
-    if rows.empty:
-        return
-    found: dict[int, list[Row]] = {}
-    numbers = rows.groupby(columns, dropna=False).ngroup()
-    for number, row in zip(numbers, rows[shown].to_dict("records"), strict=True):
-        found.setdefault(number, []).append(row)
-    for number in sorted(found):
-        yield found[number]
-
-
-def by_run(rows: list[Row]) -> list[list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(str(row["run"]), []).append(row)
-    return [found[run] for run in sorted(found)]
-
-
-def with_medians(rows: list[Row], axis: str) -> list[Row]:
-    """Replace the time of each row by the median of all rows of its value of the axis."""
-    times: dict[Any, list[float]] = {}
-    for row in rows:
-        times.setdefault(row[axis], []).append(row["median_s"])
-    return [row | {"median_s": median(times[row[axis]])} for row in rows]
-
-
-def ends_of(rows: list[Row], axis: str) -> tuple[Row, Row]:
-    ordered = sorted(rows, key=lambda row: row[axis])
-    return ordered[0], ordered[-1]
-
-
-def how_long(spans: list[tuple[Row, Row]]) -> str:
-    """Format the ratio of the times, of several runs with its spread; the parenthesis stays open.
-
-    For example "3.2 times as long (2 ms to 6.4 ms". `spans` has the ends of each run.
-    """
-    firsts_s = np.array([first["median_s"] for first, _ in spans])
-    lasts_s = np.array([last["median_s"] for _, last in spans])
-    ratios = lasts_s / firsts_s
-    times = f"{milliseconds(median(firsts_s))} to {milliseconds(median(lasts_s))}"
-    if len(spans) == 1:
-        return f"{measured(median(ratios))} times as long ({times}"
-    interval = median_interval(ratios)
-    kind = "95 % interval between runs" if interval else "range"
-    low, high = interval or (ratios.min(), ratios.max())
-    ratio, *ends = (figure(each, half_width(low, high)) for each in (median(ratios), low, high))
-    of = f"median of {len(spans)} runs, {kind} {' to '.join(ends)}"
-    return f"{ratio} times as long ({of}; {times}"
-
-
-FEW = 3
-"""More points than this have a sentence on all of them before those on each."""
-NO_SPREAD = "how much it varies is not known"
-
-
-def swept_speedups(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[str]:
-    """Yield how much faster or slower points are than the baseline, first those that take longest.
-
-    By default the baseline is the first value of each setting of words in which points differ,
-    such as parallel=ddp.
-    """
-    whole = whole_work(table)
-    for chosen in [baseline] if baseline else first_values(whole):
-        for _, _, rows in compared(whole, chosen):
-            for _, group in rows.groupby(list(chosen.values), sort=False, dropna=False):
-                yield from of_group(group, chosen)
-
-
-def first_values(table: pd.DataFrame) -> Iterator[Baseline]:
-    points = table.groupby("point_id")
-    for name in own_columns(table):
-        values = table[name].dropna()
-        if name in WAYS or values.nunique() < 2 or not values.map(type).eq(str).all():
-            continue
-        is_operation = not set(values).isdisjoint(table["title"])
-        if not is_operation and (points[name].nunique() <= 1).all():
-            yield Baseline({name: values.iloc[0]})
-
-
-def of_group(rows: pd.DataFrame, baseline: Baseline) -> Iterator[str]:
-    inner = inner_columns(rows, baseline)
-    longest_first = rows.sort_values("median_s", ascending=False)
-    if len(rows) > FEW:
-        first = longest_first.iloc[0]
-        least, most, middle = (measured(rows["speedup"].quantile(share)) for share in (0, 1, 0.5))
-        lows = rows["speedup_low"].fillna(rows["speedup_range_low"])
-        highs = rows["speedup_high"].fillna(rows["speedup_range_high"])
-        known, num_apart = lows.notna().sum(), ((lows > 1) | (highs < 1)).sum()
-        spread = f"{num_apart} of {known} intervals or ranges are beyond 1" if known else NO_SPREAD
-        yield (
-            f"{operation(first)}: at {len(rows)} points the speedup of "
-            f"{settings(first, baseline.values)} over {baseline} is {least} to {most}, at the "
-            f"median {middle}; {spread}."
-        )
-    for _, row in longest_first.iterrows():
-        yield of_point(row, inner, baseline)
-
-
-def of_point(row: pd.Series, inner: list[str], baseline: Baseline) -> str:
-    ratio, low, high = row["speedup"], row["speedup_low"], row["speedup_high"]
-    is_interval = pd.notna(low)
-    if not is_interval:
-        low, high = row["speedup_range_low"], row["speedup_range_high"]
-    how = "is {} times as fast as"
-    if ratio < 1:
-        ratio, low, high, how = 1 / ratio, 1 / high, 1 / low, "takes {} times as long as"
-    half = half_width(low, high)
-    where = settings(row, inner)
-    head = f"{operation(row)} ({where})" if where else operation(row)
-    ours = f"{settings(row, baseline.values)} {how.format(measured(ratio, half))} {baseline}"
-    basis = row["speedup_basis"]
-    if pd.isna(low):
-        return f"{head}: {ours}; without an interval of both, that may be chance."
-    kind = "95 % interval" if is_interval else "range"
-    of = basis if basis == WITHIN or basis.startswith(ACROSS) else f"of {basis}"
-    spread = f" ({kind} {of}, {figure(low, half)} to {figure(high, half)})"
-    return f"{head}: {ours}{spread}{doubt(row, ratio, low, is_interval)}."
-
-
-def doubt(row: pd.Series, ratio: float, low: float, is_interval: bool) -> str:
-    if low <= 1:
-        return f", which {'their intervals' if is_interval else 'runs'} do not tell apart"
-    floor = row["identical_runs"]
-    if row["speedup_basis"] == WITHIN and ratio - 1 < floor:
-        return f", less than identical runs differ by (± {percent(floor)})"
-    return ""
-
+from benchkit.statistics.compare import SignedRank, fewest_pairs
 
 FILE_NAME = "noise.md"
 NOISY_REL_CI = 0.05
@@ -374,8 +196,6 @@ def first_call_sentences(measured: pd.DataFrame) -> Iterator[str]:
         )
 
 
-VERDICT, SPEEDUPS = "Verdict", "Speedups"
-EXTREMES, WITH_SIZE, WITH_RANKS = "Fastest and widest", "Growth with size", "Growth with ranks"
 FIRST_CALLS = "First calls"
 FAILURES, NOT_MEASURED = "Failures", "Not measured"
 DOUBTS, OVERVIEW = "Doubtful figures", "Overview"
@@ -387,24 +207,17 @@ MOST_LINES = 20
 """The longest paragraph. Of a report of thousands of points the table is read instead."""
 
 
-def describe(table: pd.DataFrame, baseline: Baseline | None = None) -> str:
-    """Describe all findings, with one paragraph per question; noise takes one line."""
-    found = findings(table, baseline) | {NOISE: summary(table[table["status"] == "ok"])}
+def describe(table: pd.DataFrame) -> str:
+    """Describe what else is known, with one paragraph per question; noise takes one line."""
+    found = findings(table) | {NOISE: summary(table[table["status"] == "ok"])}
     return "\n\n".join(filter(None, (as_paragraph(*each) for each in found.items())))
 
 
-def findings(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Iterator[str]]:
+def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
     """Return the sentences of each paragraph, by its title and in order."""
     measured = table[table["status"] == "ok"]
     points = over_runs(measured, *identity_columns(measured))
-    with_ranks = growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")
-    concluded = [name for _, module in modules_with("conclude") for name in module.CONCLUDED]
     return {
-        VERDICT: conclusions(table),
-        SPEEDUPS: swept_speedups(measured[~measured["suite"].isin(concluded)], baseline),
-        EXTREMES: extremes(points[~points["suite"].isin(concluded)]),
-        WITH_SIZE: growth(measured, "data_size", lambda size: named("data_size", size)),
-        WITH_RANKS: with_ranks,
         FIRST_CALLS: first_call_sentences(measured),
         FAILURES: ends(table, ~table["status"].isin(("ok", *NO_FAILURES))),
         NOT_MEASURED: ends(table, table["status"].isin(NO_FAILURES)),
@@ -416,13 +229,6 @@ def findings(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str,
         CLOCKS: clocks(measured),
         WARNINGS: warnings(measured),
     }
-
-
-def conclusions(table: pd.DataFrame) -> Iterator[str]:
-    for name, module in modules_with("conclude"):
-        if table["suite"].isin(module.CONCLUDED).any():
-            conclude = partial(list[str], module.conclude(table))
-            yield from or_left_out(f"conclusion of {name}", conclude) or ()
 
 
 def as_paragraph(title: str, lines: Iterable[str]) -> str:
@@ -448,24 +254,6 @@ def spread(points: pd.DataFrame) -> Iterator[str]:
     yield from describe_runs(points, Namer(points))
     if line := describe_floor(points):
         yield f"{line[0].upper()}{line[1:]}."
-
-
-def extremes(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield each suite's highest bandwidth, and the fastest of each group of alternatives."""
-    for _, rows in whole_work(communicating(measured)).groupby("suite"):
-        name, rates = Namer(rows), pd.to_numeric(rows["busbw_gb_per_s"])
-        if rates.notna().any():
-            best = rows.loc[rates.idxmax()]
-            rate = best["busbw_gb_per_s"]
-            yield f"The highest bus bandwidth is {rate:.3g} GB/s, by {name(best)}."
-        yield from (winner(group, name) for group in contests(rows))
-
-
-def communicating(measured: pd.DataFrame) -> pd.DataFrame:
-    """Leave out single ranks of suites that measure a bandwidth: they communicate nothing."""
-    rates = measured.groupby("suite")["busbw_gb_per_s"]
-    has_rate = rates.transform(lambda values: values.notna().any()).astype(bool)
-    return measured[~(has_rate & (measured["world_size"] == 1))]
 
 
 def doubtful(measured: pd.DataFrame) -> Iterator[str]:

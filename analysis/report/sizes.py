@@ -21,7 +21,7 @@ from analysis.report.chart import (
     told_apart,
 )
 from analysis.report.discover import Drawings
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
 from benchkit.record.naming import readable
 

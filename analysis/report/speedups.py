@@ -1,11 +1,7 @@
-"""Figures of the speedup over a chosen baseline, for every suite that has one."""
-
-from functools import partial
-from typing import Any
+"""Speedups over what a suite's question, or the user, compares with: a table, and figures."""
 
 import pandas as pd
 
-from analysis.repetitions import FEWEST_RUNS, WITHIN
 from analysis.report.chart import (
     BYTES,
     DOTS,
@@ -18,86 +14,94 @@ from analysis.report.chart import (
     Charts,
     points_of,
 )
-from analysis.speedup import ACROSS, Baseline, compared, inner_columns
-from benchkit.record.naming import named
+from analysis.report.discover import modules_with
+from analysis.sides import APART, Baseline, Ratio, Side, Sides, all_sides
+from analysis.table import identity_columns
 
-ENDS = ("low", "high")
 SIZE = "data_size"
+SPEEDUP = ("speedup", "speedup_low", "speedup_high")
+MADE = ("baseline", "median_s_baseline", *SPEEDUP, "speedup_basis")
+
+
+def as_table(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | None:
+    """Return a row per side that is compared, with what it is compared with; None without any.
+
+    The ends of `speedup` are those of an interval or of a range, as `speedup_basis` says.
+    """
+    found = [rows_of(sides) for _, sides in all_sides(table, baseline) if compared(sides)]
+    if not found:
+        return None
+    rows, columns = pd.concat(found), identity_columns(table)
+    return rows[[*columns, *MADE, "median_s", "run"]]
+
+
+def compared(sides: Sides) -> list[tuple[Side, Ratio]]:
+    return [(side, side.ratio) for side in sides.sides if side.ratio]
+
+
+def rows_of(sides: Sides) -> pd.DataFrame:
+    """Return the rows of the sides that are compared, with the columns MADE."""
+    rows = []
+    for side, ratio in compared(sides):
+        kind = ", 95 % interval" if ratio.is_interval else ", range"
+        basis = ratio.basis + (kind if ratio.basis != APART else "")
+        ends = (ratio.value, ratio.low, ratio.high)
+        made = (ratio.base.name, ratio.base.row["median_s"], *ends, basis)
+        rows.append(side.row | dict(zip(MADE, made, strict=True)))
+    return pd.DataFrame(rows)
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return one figure per title that measured more than the baseline."""
+    """Return one figure per suite that compares something and has no such figure of its own."""
+    own = {suite for _, module in modules_with("show") for suite in getattr(module, "COMPARED", ())}
     return {
-        f"{title}_speedup": speedup(title, chosen, rows)
-        for title, chosen, rows in compared(table, baseline)
+        f"{suite}_speedup": speedup(suite, sides)
+        for suite, sides in all_sides(table, baseline)
+        if (baseline or suite not in own) and compared(sides)
     }
 
 
-def speedup(title: str, baseline: Baseline, rows: pd.DataFrame) -> Chart:
-    """Show the speedup of every point, over its size or else beside its name."""
-    outer, inner = list(baseline.values), inner_columns(rows, baseline)
-    lines = [*outer, *(name for name in inner if name != SIZE)]
-    over_size = SIZE in inner and bool(rows[SIZE].notna().all())
-    over_size = over_size and rows.groupby(lines, dropna=False).ngroups <= MOST_SERIES
-    of_series = lines if over_size else outer
+def speedup(suite: str, sides: Sides) -> Chart:
+    """Show the ratio of every side to the base, over the scale or else beside the work's names."""
+    rows, found = rows_of(sides), compared(sides)
+    scales = [name for name in sides.question.scale if name in sides.work]
+    scale = next((name for name in scales if is_numeric(rows[name])), "")
+    lines, works = [], []
+    for side, _ in found:
+        words = {name: sides.word(name, side.row[name]) for name in sides.work}
+        works.append(", ".join(words.values()))
+        lines.append(", ".join([side.name, *(words[name] for name in words if name != scale)]))
+    over_scale = bool(scale) and len(set(lines)) <= MOST_SERIES
+    bases = set(rows["baseline"])
+    base = bases.pop() if len(bases) == 1 else "the base"
+    is_size = scale == SIZE
     return Chart(
-        mark=LINES if over_size else DOTS,
-        title=head_of(title, baseline, rows),
-        note=note_on(rows),
-        x=Axis(SIZE, LOG, BYTES) if over_size else Axis(", ".join(inner), NAMES),
-        y=Axis(f"time of {baseline} / time", LOG),
+        mark=LINES if over_scale else DOTS,
+        title=f"{suite}: times as fast as {base}",
+        note=note_on(found),
+        x=Axis(scale, LOG, BYTES if is_size else "") if over_scale else Axis("", NAMES),
+        y=Axis(f"time of {base} / time", LOG),
         points=points_of(
-            rows.assign(**ends_of(rows)),
-            rows[SIZE] * 2**20 if over_size else joined(rows, inner, ", "),
-            ("speedup", *ENDS),
-            f"{', '.join(of_series)} " + joined(rows, of_series, ", "),
+            rows,
+            rows[scale] * (2**20 if is_size else 1) if over_scale else works,
+            SPEEDUP,
+            lines if over_scale else [side.name for side, _ in found],
         ),
         reference=1,
     )
 
 
-def head_of(title: str, baseline: Baseline, rows: pd.DataFrame) -> str:
-    """Return "all_reduce on gloo: speedup over world_size=2"; of several backends none is named."""
-    backends = rows["backend"].dropna().unique()
-    of = f" on {backends[0]}" if len(backends) == 1 and "backend" not in baseline.values else ""
-    return f"{title}{of}: speedup over {baseline}"
+def is_numeric(values: pd.Series) -> bool:
+    return bool(pd.to_numeric(values, errors="coerce").notna().all())
 
 
-def ends_of(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return ENDS: those of each speedup's interval or, without one, of its range over runs."""
-    ranges = ("speedup_range_low", "speedup_range_high")
-    pairs = zip(("speedup_low", "speedup_high"), ranges, strict=True)
-    return dict(zip(ENDS, (rows[end].fillna(rows[other]) for end, other in pairs), strict=True))
-
-
-def note_on(rows: pd.DataFrame) -> str:
-    """Say what the bars of these rows are."""
-    basis, known = rows["speedup_basis"], rows["speedup_low"].notna()
-    within, across = basis == WITHIN, basis.str.startswith(ACROSS)
-    runs = ~within & ~across
-    of_medians = (
-        f"what both medians' 95 % intervals allow,\nwhich are {WITHIN}: "
-        "no spread between runs is in them"
-    )
-    notes = {
-        of_medians: within & known,
-        f"range of the ratios of fewer than {FEWEST_RUNS} runs": runs & ~known,
-        "95 % interval between runs": runs & known,
-        "what both 95 % intervals between runs allow": across & known,
+def note_on(found: list[tuple[Side, Ratio]]) -> str:
+    """Say what the bars are."""
+    known = [ratio for _, ratio in found if ratio.basis != APART]
+    kinds = {
+        f"{'95 % interval' if each.is_interval else 'range'} of {each.basis}" for each in known
     }
-    applying = [note for note, applies in notes.items() if applies.any()]
-    lines = ["bars: " + ";\n".join(applying)] if applying else []
-    if ((within | across) & ~known).any():
-        lines.append("no bar: the spread is not known")
+    lines = [f"bars: {' or '.join(sorted(kinds))}"] if kinds else []
+    if len(known) < len(found):
+        lines.append("no bar: the two took no turns")
     return "\n".join(lines)
-
-
-def joined(rows: pd.DataFrame, columns: list[str], separator: str) -> pd.Series:
-    """Join the values of some columns into one label per row."""
-
-    def text(column: str, value: Any) -> str:
-        return named(column, value) if pd.notna(value) else "-"
-
-    texts = [rows[column].map(partial(text, column)) for column in columns]
-    labels = [separator.join(cells) for cells in zip(*texts, strict=True)]
-    return pd.Series(labels or "", index=rows.index)

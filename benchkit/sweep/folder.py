@@ -76,9 +76,8 @@ def print_table(folder: Path) -> None:
 
 def log_table(folder: Path) -> None:
     from analysis.records.harvest import harvest
-    from analysis.repetitions import describe_floor, over_repetitions
+    from analysis.screen import screen_of
     from analysis.table import combine
-    from analysis.terminal import as_text
 
     found = harvest([folder])
     for line in found.remarks():
@@ -86,16 +85,8 @@ def log_table(folder: Path) -> None:
     if problem := floor.problem():
         log.warning(problem)
     if found.rows:
-        table = combine(found.rows)
-        if noise := describe_floor(table):
-            noise = f"\n\n{noise}"
-        log.info(
-            "\n%s%s\n\nrecords: %s   tables and plots: python -m analysis %s",
-            as_text(over_repetitions(table)),
-            noise,
-            folder,
-            folder,
-        )
+        further = [f"Records: {folder}", f"Page: python -m analysis {folder} --html"]
+        log.info("\n%s", screen_of(combine(found.rows), further=further).text())
 
 
 def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -> None:

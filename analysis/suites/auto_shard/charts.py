@@ -18,7 +18,7 @@ from analysis.report.chart import (
     Charts,
     points_of,
 )
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.suites.auto_shard.rows import (
     LIMITS,
     SHARDINGS,

@@ -5,7 +5,7 @@ import pandas as pd
 
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import BYTES, LOG, SCATTER, SECONDS, Axis, Chart, Charts, points_of
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.suites.collective.table import Series, groups_of
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.suites.compile.table import ESTIMATED, Curve, Group, comparisons, groups
 from benchkit.record.naming import readable_time
 from benchkit.statistics.intervals import Array

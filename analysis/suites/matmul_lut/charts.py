@@ -4,7 +4,7 @@ import pandas as pd
 
 from analysis.repetitions import bars_of, by_mechanism, over_runs, with_ranges
 from analysis.report.chart import LINES, LOG, Axis, Chart, Charts, points_of
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.suites.matmul_lut.table import SUITE, of_single_ranks, shares
 from benchkit.api.lut import SIZE
 

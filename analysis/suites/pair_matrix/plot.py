@@ -16,7 +16,7 @@ from analysis.records.of_suite import by_layout, records_of
 from analysis.records.places import Place
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.suites.pair_matrix.matrix import SUITE, Level, Matrix, levels, matrices
 from benchkit.record.naming import readable, readable_time
 from benchkit.statistics.intervals import Array

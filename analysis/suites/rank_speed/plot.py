@@ -12,7 +12,7 @@ from analysis.records.of_suite import by_layout, records_of
 from analysis.records.places import numbered
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
 
 MOST_NAMED = 24

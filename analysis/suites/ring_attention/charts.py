@@ -6,7 +6,7 @@ import pandas as pd
 
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import CELLS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.suites.ring_attention.table import (
     EFFICIENCY,
     RATIO,

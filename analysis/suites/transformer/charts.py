@@ -18,7 +18,7 @@ from analysis.report.chart import (
     Charts,
     points_of,
 )
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from analysis.suites.transformer.groups import Group, groups_of
 from analysis.suites.transformer.rows import SUITE
 from benchkit.api.details import PEAK_FROM
