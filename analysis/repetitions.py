@@ -32,6 +32,7 @@ RATES = tuple(metric.name for metric in METRICS if metric.is_rate)
 """Over several runs these are the rates at the median time."""
 SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))
 """Columns that over several runs are computed from all of them, or are empty."""
+TURNS_CHANGE = "turns with other cases changed its time, see turns_ratio"
 REPETITION = r"#\d+$"
 """Ends the names of later repetitions of a sweep (`analysis.records.harvest.run_of`)."""
 NO_FIGURES = ("status", "straggler_rank", "num_runs", "num_points")
@@ -90,7 +91,9 @@ def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     place = named.groupby("run", dropna=False).cumcount().groupby(point).transform("max")
     sweep = pd.Series(pd.factorize(sweeps)[0], named.index)
     found = rows.assign(run=rows["sweep"], between_share=between, sweep=sweep, place=place)
-    return found.sort_values(["sweep", "place"]).drop(columns=["sweep", "place", "point"])
+    found = found.sort_values(["sweep", "place"]).drop(columns=["sweep", "place", "point"])
+    low, high = (pd.to_numeric(found[f"turns_ratio_{end}"]) for end in ("low", "high"))
+    return found.assign(doubt=found["doubt"].mask((low > 1) | (high < 1), TURNS_CHANGE))
 
 
 def range_columns(rows: pd.DataFrame) -> list[str]:
@@ -226,17 +229,22 @@ def bars_of(rows: pd.DataFrame, low: str = "ci_low_s") -> str:
         low: the column with the lower ends of the bars.
     """
     runs, points = rows["num_runs"], rows["num_points"]
-    once = (points == 1) & rows[low].notna()
+    [of_range] = [names[2] for names in INTERVALS.values() if names[0] == low]
+    is_range = rows[low].eq(rows.get(of_range)) | rows[low].isna()  # see `with_ranges`
+    known = rows[low].notna() | rows.get(of_range, rows[low]).notna()
     again = (runs == 1) & (points > 1)
     few = (runs > 1) & (runs < FEWEST_RUNS)
     many = runs >= FEWEST_RUNS
     found = [
-        f"95 % interval {WITHIN}" if once.any() else "",
+        f"95 % interval {WITHIN}" if ((points == 1) & ~is_range).any() else "",
+        f"range of {'calls' if low == 'ci_low_s' else 'turns'}"
+        if ((points == 1) & is_range & known).any()
+        else "",
         f"range of {counted(points[again])} points of one run" if again.any() else "",
         f"range of {counted(runs[few])} runs" if few.any() else "",
         f"95 % interval between {counted(runs[many])} runs" if many.any() else "",
     ]
-    return " or ".join(filter(None, found)) or "too few samples for an interval"
+    return " or ".join(filter(None, found)) or "not known"
 
 
 def counted(numbers: pd.Series) -> str:

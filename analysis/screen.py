@@ -572,7 +572,8 @@ def how_sure(sides: Sides) -> str:
         kind = "95 % intervals of the median [ ], else ranges of calls"
     if runs > 1:
         kind = f"medians of {runs} runs, " + ("95 % intervals" if of_median else "ranges of runs")
-    parts = [f"{kind}, ± {percent(median(widths))}, at most ± {percent(max(widths))}"]
+    middle, most = percent(median(widths)), percent(max(widths))
+    parts = [f"{kind}, ± {middle}" + (f", at most ± {most}" if most != middle else "")]
     ratios = [side.ratio for side in sides.sides if side.ratio]
     if any(ratio.is_interval for ratio in ratios):
         parts.append("ratios: 95 % in this run" if runs == 1 else "ratios: 95 % between runs")
@@ -580,6 +581,10 @@ def how_sure(sides: Sides) -> str:
         parts.append("ratios: ranges of turns" if runs == 1 else "ratios: ranges of runs")
     elif ratios:
         parts.append("ratios are of points that took no turns: nothing is claimed")
+    if ratios and sides.companions:
+        parts.append(f"the sides differ in {', '.join(sides.companions)}, too")
+    if sides.merged:
+        parts.append(f"taken as alike: cases that differ in {', '.join(sides.merged)}")
     if sides.is_first:
         parts.append("the side that the suite compares with is missing: the first stands in")
     if runs == 1:

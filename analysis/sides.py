@@ -29,7 +29,10 @@ REPEATS = ("seed", "kernel")
 """Conditions in which repetitions may differ."""
 PREFERRED = ("backend", "device", "host", "device_name", "commit", "torch")
 """Of conditions that differ together the first of these names a side."""
-IN_TURNS, APART = "in turns", "apart"
+WORDS = {"world_size": "{} ranks", "world_size=1": "1 rank"}
+"""What values are called in any suite."""
+APART = "apart"
+"""Of two sides that took no turns and share no run but this."""
 Row = dict[str, Any]
 
 
@@ -151,9 +154,10 @@ class Sides:
 def word(question: Question, column: str, value: Any) -> str:
     """Return how the question's words call a value: "4 ranks", "alone", or "align 32"."""
     text = named(column, value)
+    words = {**WORDS, **question.words}
     for key in (f"{column}={text}", column):
-        if key in question.words:
-            return question.words[key].format(text)
+        if key in words:
+            return words[key].format(text)
     if isinstance(value, bool | np.bool_):
         return column if value else f"no {column}"
     return text if isinstance(value, str) or column == "data_size" else f"{column} {text}"
@@ -207,6 +211,10 @@ def sides_of(rows: pd.DataFrame, question: Question, baseline: Baseline | None =
     """
     rows = rows[(rows["status"] == "ok") & ~rows["is_component"].eq(True)]
     rows = rows[~rows["unslowed"].eq(True)]
+    if rows.empty:
+        return Sides(question, [], None, [], [], [], [])
+    if not question.scale:
+        question = replace(question, scale=numbers_in(rows))
     held = contest_of(question, rows, baseline)
     by = list(held.by) if held else []
     known = dict.fromkeys((*question.work, "model", "world_size", *own_columns(rows)))
@@ -241,7 +249,29 @@ def contest_of(question: Question, rows: pd.DataFrame, baseline: Baseline | None
         work = [n for n in dict.fromkeys((*question.work, *others)) if n in rows and n not in by]
         if by and num_of(rows, *work, *by) > num_of(rows, *work):
             return replace(contest, by=by)
+    return None if question.contests else contest_of_labels(rows)
+
+
+def contest_of_labels(rows: pd.DataFrame) -> Contest | None:
+    """Return what tells cases from the baseline that their job names, of a suite that says less."""
+    jobs = rows.groupby(["point_id", "started_at"], dropna=False, sort=False)
+    for _, job in jobs:
+        is_compared = job["paired_speedup"].notna()
+        bases = job[~is_compared & job["contest"].notna()]
+        if is_compared.any() and len(bases):
+            base = bases.iloc[0]
+            others = job[is_compared]
+            by = [n for n in own_columns(rows) if (others[n].map(str) != str(base[n])).any()]
+            return Contest(tuple(by), {n: base[n] for n in by if pd.notna(base[n])})
     return None
+
+
+def numbers_in(rows: pd.DataFrame) -> tuple[str, ...]:
+    """Return the settings that are numbers and differ, sizes first, then the number of ranks."""
+    own = sorted(own_columns(rows), key=lambda name: name != "data_size")
+    names = [*own[:1], "world_size", *own[1:]]
+    numbers = (name for name in names if pd.api.types.is_numeric_dtype(rows[name]))
+    return tuple(name for name in numbers if num_of(rows, name) > 1)
 
 
 def num_of(rows: pd.DataFrame, *columns: str) -> int:
@@ -261,8 +291,8 @@ def compared(
     conditions: Sequence[str],
 ) -> Sides:
     """Merge the runs of each work and side, and compare each with the base most like it."""
-    per_run = over_runs(rows, *work, *by, "run")
-    cells = over_runs(per_run, *work, *by)
+    per_run = over_runs(rows, "suite", *work, *by, "run")
+    cells = over_runs(per_run, "suite", *work, *by)
     number = cells.groupby(work, dropna=False).ngroup() if work else pd.Series(0, cells.index)
     marks = {}
     for mark in ("over", "main", "bounds"):

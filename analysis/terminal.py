@@ -38,7 +38,7 @@ from analysis.table import (
     lacked_columns,
     own_columns,
 )
-from analysis.text import NO_INTERVAL, figure, half_width, interval_head, measured, shortened, times
+from analysis.text import figure, half_width, interval_head, measured, shortened, times
 from benchkit.record.naming import named
 
 FROM_TIME = ("ci_low_s", "ci_high_s", *RATES)
@@ -262,8 +262,6 @@ def notes(table: pd.DataFrame) -> list[str]:
     found = []
     for number, [(status, reason), *similar] in ends.items():
         found.append(f"({number}) {status}: {reason}{SIMILAR if similar else ''}")
-    if any(cell.endswith(NO_INTERVAL) for cell in times(table)):
-        found.append(f"{NO_INTERVAL}: too few samples for an interval")
     if crowded(table).any():
         found.append(f"{CROWDED}: more threads than cores, which take turns")
     for name in ("warning", "doubt", "unchecked"):

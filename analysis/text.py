@@ -101,34 +101,28 @@ def complain(program: str, message: object) -> None:
     print(f"{program}: {printable(str(message))}", file=sys.stderr)
 
 
-INTERVAL, RANGE = "95 % interval", "range of runs"
-"""What stands beside a median."""
-NO_INTERVAL = "[?]"
-"""Stands for an interval for which there were too few samples."""
+INTERVAL, RANGE = "95 % interval", "range"
+"""What stands beside a median: in square brackets, and in round ones."""
 MOST_PRECISE = 1e4
 """A value over half the width of its interval, from which on four digits say enough."""
 OF_INTERVAL = (
-    "median_s", "ci_low_s", "ci_high_s", "num_runs", "range_low_s", "range_high_s",
+    "median_s", "ci_low_s", "ci_high_s", "range_low_s", "range_high_s",
 )  # fmt: skip
 """The columns that an interval is formatted from."""
 
 
 def intervals(table: pd.DataFrame) -> pd.Series:
-    """Format the interval of each median in ms.
-
-    Of few runs it is their range; with too few samples it is "too few".
-    """
-    texts = [interval_text(*cells) for cells in cells_of_interval(table)]
+    """Format what stands beside each median, in ms: "[1.9, 2.8]" or, of a range, "(1.9 to 2.8)"."""
+    texts = [ends_text(*cells) or None for cells in cells_of_interval(table)]
     return pd.Series(texts, index=table.index, dtype=object)
 
 
 def interval_head(table: pd.DataFrame) -> str:
-    """Return what stands beside the medians of rows: intervals, ranges of few runs, or both."""
+    """Return what stands beside the medians of rows: intervals, ranges, or both."""
     is_known = table["ci_low_s"].notna()
-    is_range = ~is_known & table["median_s"].notna() & (table.get("num_runs", 1) > 1)
-    if is_range.any():
-        return f"{INTERVAL} or {RANGE}" if is_known.any() else RANGE
-    return INTERVAL
+    is_range = ~is_known & table["median_s"].notna()
+    kinds = [INTERVAL] * bool(is_known.any()) + [RANGE] * bool(is_range.any())
+    return " or ".join(kinds) or INTERVAL
 
 
 def cells_of_interval(table: pd.DataFrame) -> Iterator[tuple[float, ...]]:
@@ -138,20 +132,13 @@ def cells_of_interval(table: pd.DataFrame) -> Iterator[tuple[float, ...]]:
     yield from zip(*columns, strict=True)
 
 
-def interval_text(
-    median_s: float, low_s: float, high_s: float, runs: float, least_s: float, most_s: float
-) -> str | None:
-    """Format one interval.
-
-    The arguments are a row's cells of OF_INTERVAL. The result is None where there is no median.
-    """
-    if math.isnan(median_s):
-        return None
-    if not math.isnan(low_s):
-        return "[{}, {}]".format(*in_ms(low_s, high_s))
-    if runs > 1:
-        return "{:g} runs: {} to {}".format(runs, *in_ms(least_s, most_s))
-    return "too few"
+def ends_text(median_s: float, low_s: float, high_s: float, least_s: float, most_s: float) -> str:
+    """Format the interval or the range of one median; "" where neither is known."""
+    if math.isnan(median_s) or (math.isnan(low_s) and math.isnan(least_s)):
+        return ""
+    if math.isnan(low_s):
+        return "({} to {})".format(*in_ms(least_s, most_s))
+    return "[{}, {}]".format(*in_ms(low_s, high_s))
 
 
 def joined_settings(table: pd.DataFrame, columns: list[str]) -> pd.Series:
@@ -168,25 +155,17 @@ def joined_settings(table: pd.DataFrame, columns: list[str]) -> pd.Series:
 
 
 def times(table: pd.DataFrame) -> list[str]:
-    """Format medians in ms with their intervals, with the digits that these leave: 2.2 [1.9, 2.8].
-
-    Of few runs the interval is their range.
-    """
+    """Format medians in ms with what stands beside them, with the digits that this leaves."""
     return [time_text(*cells) for cells in cells_of_interval(table)]
 
 
-def time_text(
-    median_s: float, low_s: float, high_s: float, runs: float, least_s: float, most_s: float
-) -> str:
-    """Format one median; the arguments are in seconds, NaN where they are not known."""
+def time_text(median_s: float, *ends_s: float) -> str:
+    """Format one median: "2.2 [1.9, 2.8]"; seconds, NaN where they are not known."""
     if math.isnan(median_s):
         return ""
-    if math.isnan(low_s) and not runs > 1:
-        return f"{figure(1e3 * median_s, 100 * median_s)} {NO_INTERVAL}"  # two digits
-    low, high = (least_s, most_s) if math.isnan(low_s) else (low_s, high_s)
-    few = f" of {runs:g} runs" if math.isnan(low_s) else ""
-    ends = ", ".join(in_ms(low, high))
-    return f"{figure(1e3 * median_s, 1e3 * half_width(low, high))} [{ends}]{few}"
+    low, high = ends_s[2:] if math.isnan(ends_s[0]) else ends_s[:2]
+    text = figure(1e3 * median_s, 1e3 * half_width(low, high))
+    return f"{text} {ends_text(median_s, *ends_s)}".rstrip()
 
 
 def in_ms(low_s: float, high_s: float) -> list[str]:

@@ -162,7 +162,6 @@ COMPARISONS = (
     number("turns_ratio_low", "lower end of its interval over runs"),
     number("turns_ratio_high", "upper end of its interval over runs"),
     number("alone_speedup", "`paired_speedup` of both cases alone in fresh ranks"),
-    number("speedup_in_turns", "`paired_speedup` in turns, where it is that of fresh ranks"),
     seconds("fresh_s", "median time in fresh ranks, of ranks that stay for several points"),
     number("reuse_ratio", "the median, over `fresh_s`"),
 )
@@ -277,7 +276,6 @@ PROVENANCE = (
     text("warning", "warnings of the point"),
     text("noise_floor", "how much identical runs differ here, by the latest selftest"),
     share("identical_runs", "the same as a number"),
-    text("speedup_from", "`fresh ranks` where turns changed `paired_speedup`"),
     text("doubt", "impossible figures and their likely causes"),
     text("unchecked", "what the timed calls computed without a check"),
     boolean("is_component", "whether the case times one component of another"),

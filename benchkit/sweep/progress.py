@@ -14,7 +14,7 @@ from typing import Any
 
 from benchkit.record.naming import named, printable, readable_time, time_unit
 from benchkit.record.record import CaseRecord, ErrorReport, Record
-from benchkit.statistics.intervals import Modes, find_modes
+from benchkit.statistics.intervals import FEWEST_QUARTILES, Modes, find_modes
 from benchkit.statistics.summary import (
     algorithm_bandwidth,
     bus_bandwidth,
@@ -90,7 +90,8 @@ def case_line(case: CaseRecord) -> str:
 def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
     """Return the median with its interval, or both modes with their shares; always the mean.
 
-    "1.2 ms [1.1, 1.4]  mean 1.6 ms" or "0.6 ms (70 %) and 5.1 ms (30 %)  mean 1.9 ms".
+    "1.2 ms [1.1, 1.4]  mean 1.6 ms" or "0.6 ms (70 %) and 5.1 ms (30 %)  mean 1.9 ms". Without an
+    interval there is the range: "1.2 ms (1.0 to 1.5, middle half of 20)".
     """
     unit, factor = time_unit(summary["median_s"])
 
@@ -104,8 +105,10 @@ def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
     elif low is not None and high is not None:
         text = f"{scaled(summary['median_s'])} {unit} [{scaled(low)}, {scaled(high)}]"
     else:
-        median = scaled(summary["median_s"])
-        text = f"{median} {unit} (too few independent samples for an interval)"
+        ends = (scaled(summary[end]) for end in ("range_low_s", "range_high_s"))
+        part = "all" if summary["num_samples"] < FEWEST_QUARTILES else "middle half of"
+        spread = f"{' to '.join(ends)}, {part} {summary['num_samples']}"
+        text = f"{scaled(summary['median_s'])} {unit} ({spread})"
     if factor * summary["p95_s"] >= LARGE:
         unit, factor = time_unit(summary["p95_s"])
     mean, quartile, p95 = (scaled(summary[name]) for name in ("mean_s", "p25_s", "p95_s"))

@@ -29,7 +29,7 @@ COMPUTATION, COMMUNICATION, BASELINE, *_, AUTO = range(len(TIMES))
 """Positions of its cases."""
 COMPONENTS = {"computation": COMPUTATION, "communication": COMMUNICATION}
 
-COMPARED = names_of(COMPARISONS)[:10]  # without those of ranks that are fresh
+COMPARED = names_of(COMPARISONS)[:15]  # without those of ranks that are fresh
 
 
 def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):

@@ -100,7 +100,7 @@ def part_of_job(suite: str, name: str, samples_s: list[list[float]]) -> dict[str
     labels = {
         "implementation": implementation, "strategy": strategy, "ranks": ranks,
         "sharding": sharding, "pass": "forward", "part": "whole", "scope": "resident",
-        "workload": "matmul_8x16x32", "timing": "back_to_back",
+        "workload": "matmul_8x16x32", "timing": "back_to_back", "phase": "prefill",
     }  # fmt: skip
     return {
         "labels": {label: labels[label] for label in LABELS.get(suite, labels)},

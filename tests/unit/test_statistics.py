@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from benchkit.statistics.intervals import FEWEST_ROUNDS, correlation_length, median_interval, series_interval
+from benchkit.statistics.intervals import FEWEST_ROUNDS, correlation_length, median_interval, series_interval, spread
 from benchkit.statistics.summary import (
     arrival_summary,
     iteration_times,
@@ -114,10 +114,10 @@ def test_series_interval_handles_correlation(rho):
 
 def test_uninformative_series_has_no_interval():
     generator = np.random.default_rng(4)
-    assert series_interval(generator.lognormal(size=399)) is None  # too few
-    assert series_interval(np.repeat(generator.lognormal(size=10), 50)) is None  # worth ten
+    assert series_interval(generator.lognormal(size=699)) is None  # too few
+    assert series_interval(np.repeat(generator.lognormal(size=7), 100)) is None  # worth seven, less a doubt
     assert series_interval(generator.lognormal(size=100), fewest=100) is not None
-    assert series_interval(np.ones(400)) == (1.0, 1.0)
+    assert series_interval(np.ones(700)) == (1.0, 1.0)
 
 
 def test_interval_contains_median():
@@ -144,24 +144,42 @@ def case(medians):
 def test_identical_code_rarely_gets_speedup(rho):
     generator, alarms = np.random.default_rng(7), 0
     for _ in range(150):
-        _, low, high = paired_speedup(*(case(autoregressive(rho, 300, generator)) for _ in range(2)))
+        _, low, high, *_ = paired_speedup(*(case(autoregressive(rho, 300, generator)) for _ in range(2)))
         alarms += low is not None and not low <= 1.0 <= high
     assert alarms / 150 <= 0.07
 
 
 def test_pairs_of_rounds_cancel_what_all_share():
     drift = np.random.default_rng(0).uniform(1, 3, FEWEST_ROUNDS)
-    assert paired_speedup(case(2 * drift), case(drift)) == (2.0, 2.0, 2.0)
-    assert paired_speedup(case(2 * drift), case(drift[:-1])) == (2.0, None, None)  # too few
-    assert paired_overlap(*(case(factor * drift) for factor in (6, 4, 7))) == pytest.approx((0.75, 0.75, 0.75))
+    assert paired_speedup(case(2 * drift), case(drift))[:3] == (2.0, 2.0, 2.0)
+    assert paired_speedup(case(2 * drift), case(drift[:5])) == (2.0, None, None, 2.0, 2.0, 5)  # too few
+    assert paired_overlap(*(case(factor * drift) for factor in (6, 4, 7)))[:3] == pytest.approx((0.75, 0.75, 0.75))
+    assert paired_overlap(*(case(factor * drift[:-1]) for factor in (6, 4, 7))).low is None  # no fair coin
+
+
+@pytest.mark.parametrize("turns", [6, 10, 20, 50, 99])
+def test_few_turns_of_identical_cases_rarely_differ(turns):
+    """However times are correlated: the order within a turn is drawn anew each time."""
+    generator = np.random.default_rng(turns)
+    misled = 0
+    for _ in range(400):
+        pairs = generator.permuted(autoregressive(0.9, 2 * turns, generator).reshape(turns, 2), axis=1)
+        low, high = paired_speedup(case(pairs[:, 0]), case(pairs[:, 1]))[1:3]
+        misled += low is not None and not low <= 1 <= high
+    assert misled <= 0.06 * 400
+
+
+def test_range_is_of_all_of_few_and_else_the_middle_half():
+    assert spread(np.arange(1.0, 12.0)) == (1, 11)
+    assert spread(np.arange(1.0, 14.0)) == (4, 10)
 
 
 def test_overlap_fixes_shorter_part_over_rounds():
     """The smaller of two noisy times in each round gave 1.063 for a true overlap of 1."""
     generator = np.random.default_rng(8)
     found = [paired_overlap(*(case(generator.lognormal(sigma=0.1, size=300)) for _ in range(3))) for _ in range(60)]
-    assert np.mean([value for value, _, _ in found]) == pytest.approx(1.0, abs=0.01)
-    assert sum(low <= 1.0 <= high for _, low, high in found) >= 54
+    assert np.mean([each.value for each in found]) == pytest.approx(1.0, abs=0.01)
+    assert sum(each.low <= 1.0 <= each.high for each in found) >= 54
 
 
 def test_latency_spans_last_start_to_last_end():

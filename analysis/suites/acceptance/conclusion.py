@@ -11,7 +11,6 @@ from analysis.suites.rank_speed import speeds
 from benchkit.statistics.faults import Limits
 
 CONCLUDED = (matrix.SUITE, speeds.SUITE)
-QUESTION = "Is every rank, link and node as fast as its peers?"
 
 
 def conclude(table: pd.DataFrame) -> Iterator[str]:

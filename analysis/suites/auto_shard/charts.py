@@ -49,6 +49,10 @@ FEW_TIMES = 4
 IDEAL = "ideal"
 
 
+COMPARED = ("auto_shard",)
+"""Suites whose speedups are drawn here."""
+
+
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return the figures that there is data for, per group of rows that differ in the case."""
     charts: Charts = {}

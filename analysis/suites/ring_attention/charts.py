@@ -30,21 +30,26 @@ OF_REFERENCE = (
 """What an efficiency refers to: columns, label and note."""
 
 
+COMPARED = ("ring_attention", "ring_model")
+"""Suites whose speedups are drawn here."""
+
+
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return up to six figures per group of rows that differ in strategy, length and slowdown."""
     charts: Charts = {}
     for suffix, rows in cells_of(table):
-        for name, chart in charts_of(with_ranges(rows)).items():
+        for name, chart in charts_of(rows).items():
             charts[f"{SUITE}_{name}{suffix}"] = chart.of_group(suffix)
     return charts
 
 
-def charts_of(rows: pd.DataFrame) -> Charts:
+def charts_of(cells: pd.DataFrame) -> Charts:
+    rows = with_ranges(cells)
     own = rows[rows[STRATEGY].isin(strategies_of(rows))]
     charts: Charts = {}
     if own["paired_speedup"].notna().any():
         charts["speedup_over_even"] = speedup_over_even(own)
-    charts["winner"] = winners(own)
+    charts["winner"] = winners(cells.loc[own.index])
     charts["latency_scaling"] = latency_scaling(rows)
     own = with_efficiencies(rows).loc[own.index]
     if own[RATIO[0]].notna().any():

@@ -5,7 +5,14 @@ import pandas as pd
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import BARS, CELLS, NAMES, Axis, Chart, Charts, points_of
 from analysis.sides import Baseline
-from analysis.suites.tensor_parallel.table import SHAPE, baselines_of, groups_of, shape_of, title_of
+from analysis.suites.tensor_parallel.table import (
+    SHAPE,
+    SUITES,
+    baselines_of,
+    groups_of,
+    shape_of,
+    title_of,
+)
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6
@@ -20,6 +27,10 @@ TIME = "time of one product [ms]"
 WHOLE, PART = "whole product", "a part alone"
 TIMES = ("median_s", "ci_low_s", "ci_high_s")
 SPEEDUPS = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
+
+
+COMPARED = SUITES
+"""Suites whose speedups are drawn here."""
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:

@@ -5,7 +5,7 @@ from functools import partial
 import pandas as pd
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 from matplotlib.figure import Figure
 
 

@@ -5,12 +5,11 @@ import re
 import analysis
 import pytest
 from analysis.__main__ import main
-from analysis.page.content import question_of
+from analysis.screen import screen_of
 from analysis.suites.rank_speed.speeds import devices, promise
 
 from tests.support.acceptance import HOSTS, pairs, speeds
 from tests.support.cli import ROOT
-from tests.support.entries.report import describe
 from tests.support.records import make_record, write_all, write_plan
 
 LATER = {"repetition": 1, "started_at": "2026-01-01T01:00:00.000+00:00"}
@@ -243,10 +242,8 @@ def test_change_of_acceptance_names_what_changed(tmp_path, capsys, golden, name)
 def test_report_begins_with_verdict(tmp_path):
     place = write_all(tmp_path / "sweep", [pairs(slow_rank), speeds()])
     table = analysis.load(place)
-    lines = describe(table).splitlines()
-    assert [line.split(":")[0] for line in lines[:3]] == ["Verdict", "- OUT OF LINE", "- rank 2 on n1 (GPU-2, PCI 0000"]
-    assert not any("bandwidth" in line for line in lines)
-    asked = question_of(table)
+    lines = screen_of(table).text(width=400).splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == ["OUT OF LINE", "rank 2 on n1 (GPU-2, PCI 0000"]
     other = analysis.load(place, write_all(tmp_path / "more", [make_record()]))
-    assert question_of(other) != asked
-    assert describe(other).splitlines()[0] == "Verdict"
+    assert screen_of(other).answers[0] == screen_of(table).answers[0]
+    assert any("allreduce" in line for line in screen_of(other).answers)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from analysis import text
 from analysis.__main__ import main
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 
 from tests.support.entries.report import chart, draw, style
 from tests.support.records import make_record, tabulate_records, write_all

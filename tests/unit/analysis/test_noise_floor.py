@@ -34,33 +34,6 @@ def test_failures_alone_say_nothing_of_a_floor():
     assert describe_floor(tabulate_records([make_record(status="oom")])) == ""
 
 
-@pytest.mark.parametrize(
-    ("sigma_run", "seconds", "is_marked"), [(0.0141, 1.03e-3, True), (0.0141, 1.06e-3, False), (None, 1.03e-3, False)]
-)
-def test_winner_below_floor_is_marked(sigma_run, seconds, is_marked):
-    changes = {"spread": 0.001, "noise_floor": sigma_run and floor(sigma_run)}
-    slower = make_record(seconds=seconds, spread=0.001)  # one of both knows a floor
-    table = tabulate_records([slower, make_record(backend="mpi", seconds=1e-3, **changes)])
-    [line] = [line for line in describe(table).splitlines() if "fastest of" in line]
-    assert f"{1e3 * seconds:.2f} times" in line
-    assert ("± 4 %" in line) == is_marked
-
-
-def test_repeated_winner_needs_no_floor():
-    records = [
-        make_record(
-            seconds=seconds * (1 + run / 1e4), backend=backend, spread=0.001, noise_floor=floor(),
-            started_at=f"2026-01-0{run + 1}T00:00:00+00:00",
-        )
-        for run in range(7)
-        for backend, seconds in (("gloo", 1.03e-3), ("mpi", 1e-3))
-    ]  # fmt: skip
-    table = tabulate_records(records)
-    table["run"] = table["started_at"]
-    [line] = [line for line in describe(table).splitlines() if "fastest of" in line]
-    assert line.endswith("backend=gloo.")
-
-
 @pytest.mark.parametrize("started_at", ["", "0001-01-01T00:00:00", "yesterday"])
 def test_unreadable_date_keeps_floor(started_at):
     record = make_record(started_at=started_at, finished_at=None, noise_floor=floor())
@@ -72,14 +45,6 @@ def test_hostile_floor_in_a_record_is_refused(wrong, tmp_path):
     write_all(tmp_path, [make_record(noise_floor=floor() | wrong)])
     with pytest.raises(ValueError, match="noise_floor"):
         files.read(tmp_path / "0" / files.FILE_NAME)
-
-
-def test_table_of_a_sweep_ends_with_the_line(tmp_path, monkeypatch, caplog):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    caplog.set_level("INFO", logger="benchkit")
-    print_table(write_all(tmp_path / "points", [make_record(noise_floor=floor())]))
-    [text] = [record.getMessage() for record in caplog.records]
-    assert "\n\nnoise floor" in text
 
 
 def test_corrupt_file_of_floors_is_told_once(tmp_path, monkeypatch, caplog):

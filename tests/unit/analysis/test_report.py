@@ -6,7 +6,7 @@ import sys
 import pandas as pd
 import pytest
 from analysis.__main__ import main
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 
 from tests.support.cli import ROOT
 from tests.support.entries.report import MOST_LINES, describe

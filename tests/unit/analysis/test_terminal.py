@@ -45,14 +45,12 @@ def test_measured_figures_without_interval_have_three_digits(value, half_width, 
 @pytest.mark.parametrize(
     ("cells", "text"),
     [
-        ((2.178e-3, 1.9e-3, 2.8e-3, NONE, NONE, NONE), "2.2 [1.9, 2.8]"),
-        ((0.66e-3, 0.29e-3, 3.7e-3, NONE, NONE, NONE), "0.7 [0.3, 3.7]"),
-        ((0.0, 0.0, 0.0, NONE, NONE, NONE), "0 [0, 0]"),
-        ((2.178e-3, NONE, NONE, NONE, NONE, NONE), "2.2 [?]"),
-        ((1.642, NONE, NONE, NONE, NONE, NONE), "1600 [?]"),
-        ((3.4e-4, NONE, NONE, NONE, NONE, NONE), "0.34 [?]"),
-        ((2.1e-3, NONE, NONE, 3, 2e-3, 2.2e-3), "2.1 [2.0, 2.2] of 3 runs"),
-        ((NONE,) * 6, ""),
+        ((2.178e-3, 1.9e-3, 2.8e-3, NONE, NONE), "2.2 [1.9, 2.8]"),
+        ((0.66e-3, 0.29e-3, 3.7e-3, NONE, NONE), "0.7 [0.3, 3.7]"),
+        ((0.0, 0.0, 0.0, NONE, NONE), "0 [0, 0]"),
+        ((2.178e-3, NONE, NONE, 1.9e-3, 2.8e-3), "2.2 (1.9 to 2.8)"),
+        ((1.642, NONE, NONE, 1.642, 1.642), "1642 (1642 to 1642)"),
+        ((NONE,) * 5, ""),
     ],
 )
 def test_time_has_its_interval(cells, text):
@@ -82,7 +80,7 @@ def test_narrow_terminal_leaves_words_of_cases():
         case["labels"]["way"] = "pipeline AG_before chunks 8"
     record["cases"][0]["labels"]["way"] = "other"
     words = as_text(tabulate_records([record]), width=24).split()
-    assert (words.count("AG_before"), words.count("[?]")) == (3, 4)
+    assert (words.count("AG_before"), words.count("to")) == (3, 4)
 
 
 @pytest.mark.parametrize("width", [20, 100])
@@ -109,9 +107,9 @@ def runs_of(*seconds, **changes):
     ("records", "head", "rate"),
     [
         (runs_of(1e-3), "95 % interval", "1.05"),
-        (runs_of(1e-3, 2e-3), "range of runs", "0.7"),
-        ([*runs_of(1e-3, 2e-3), make_record(5.0)], "95 % interval or range of runs", "0.7"),
-        ([*runs_of(1e-3, 2e-3), make_record(5.0, samples=2)], "range of runs", "0.7"),
+        (runs_of(1e-3, 2e-3), "range", "0.7"),
+        ([*runs_of(1e-3, 2e-3), make_record(5.0)], "95 % interval or range", "0.7"),
+        ([*runs_of(1e-3, 2e-3), make_record(5.0, samples=2)], "range", "0.7"),
     ],
 )
 def test_head_says_what_stands_beside_medians_and_rates_have_their_digits(records, head, rate):
@@ -203,7 +201,7 @@ def test_table_is_printed_where_files_cannot_be_written(tmp_path, capsys):
     (folder / "analysis").write_text("a file in the folder's place")
     assert main([str(folder), "--show", "analysis.txt"]) == 1
     said = capsys.readouterr()
-    assert "median [ms]" in said.out
-    assert "wrote" not in said.out
+    assert "1 MiB" in said.out
+    assert " in " + str(folder) not in said.out
     assert "--output-dir" in said.err
     assert said.err.count("\n") == 1

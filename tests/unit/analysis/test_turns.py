@@ -1,5 +1,5 @@
 import pytest
-from analysis.speedup import with_fresh_speedups
+from analysis.repetitions import over_repetitions
 
 from tests.support.entries.report import report
 from tests.support.records import make_record, tabulate_records, write_all
@@ -40,41 +40,10 @@ def test_report_has_page_where_cases_ran_alone(tmp_path, monkeypatch, made):
     assert (written(write_all(tmp_path, [made()])) / "turns.md").exists() == (made is record)
 
 
-def job(in_turns=2.0, alone=2.0, run=0, floor=FLOOR, suite="allreduce"):
-    """A record of a baseline and a case that is so many times as fast, in turns and alone."""
-    made = make_record(seconds=1e-3, spread=0.01, noise_floor=floor, suite=suite, run=f"{run}")
-    [base] = made["cases"]
-
-    def case(way, speedup):
-        times = [[each / speedup for each in rank] for rank in base["samples_s"]]
-        return base | {"labels": {"way": way}, "samples_s": times}
-
-    fast = case("fast", in_turns) | {"baseline": 0}
-    return made | {"cases": [case("base", 1), fast], "alone": [case("base", 1), case("fast", alone)]}
-
-
-def fast_rows(*records):
-    table = with_fresh_speedups(tabulate_records(list(records)))
-    return table, table[table["way"] == "fast"]
-
-
-def test_speedup_is_of_fresh_ranks_where_turns_changed_it(golden):
-    table, rows = fast_rows(
-        job(2.0, 3.0, suite="slower in turns"), job(2.0, 2.05, suite="within the floor"),
-        job(2.0, 3.0, floor=None, suite="no floor"), job(2.0, 1.0, suite="faster in turns"),
-    )  # fmt: skip
-    assert rows["paired_speedup"].tolist() == pytest.approx([3, 2, 2, 1])
-    assert rows["alone_speedup"].tolist() == pytest.approx([3, 2.05, 3, 1])
-    assert rows["speedup_from"].fillna("").tolist() == ["fresh ranks", "", "", "fresh ranks"]
-    assert rows["speedup_in_turns"].fillna(0).tolist() == pytest.approx([2, 0, 0, 2])
-    again = with_fresh_speedups(table)
-    assert again["paired_speedup"].tolist() == pytest.approx(table["paired_speedup"].tolist(), nan_ok=True)
-    golden(report.turns_table(table))
-
-
-def test_many_runs_tell_small_changes_of_speedup():
-    _, rows = fast_rows(*(job(2.0, 2.04 + run / 1000, run, floor=None) for run in range(7)))
-    assert rows["paired_speedup"].tolist() == pytest.approx([2.04 + run / 1000 for run in range(7)])
-    _, rows = fast_rows(*(job(2.0, 1.97 + run / 100, run, floor=None) for run in range(7)))
-    assert rows["paired_speedup"].tolist() == pytest.approx([2.0] * 7)
-    assert rows["speedup_from"].isna().all()
+def test_only_an_interval_over_runs_makes_turns_a_doubt():
+    told = {}
+    for middle in (1.5, 1.0):
+        table = tabulate_records([each | {"run": f"s#{number}"} for number, each in enumerate(runs(middle, "a"))])
+        told[middle] = over_repetitions(table)["doubt"].dropna().tolist()
+    assert [len(lines) for lines in told.values()] == [1, 0]
+    assert over_repetitions(tabulate_records([record() | {"run": "s"}]))["doubt"].isna().all()

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from analysis.__main__ import main
 from analysis.page import render
-from analysis.speedup import Baseline
+from analysis.sides import Baseline
 
 from tests.support.entries.report import sizes
 from tests.support.records import grid, make_record, make_rich_record, write_all

@@ -1,0 +1,173 @@
+"""What is compared with what, and what is known of the ratio: in turns, in several runs, or apart."""
+
+import argparse
+
+import numpy as np
+import pytest
+from analysis.sides import APART, Baseline, BaselineError, all_sides, require_held, sides_of, uncompared
+from benchkit.api.question import FIRST, LEAST, Contest, Question
+from benchkit.api.registry import load_suites
+
+from tests.support.records import grid, having, make_record, make_rich_record, tabulate_records
+from tests.support.reports import charts, plots
+
+OVER_TWO = Baseline({"world_size": "2"})
+MONDAY = {2: 1.194e-3, 4: 7.863e-3}
+TUESDAY = {2: 2.517e-3, 4: 12.16e-3}
+"""Of each number of ranks the median of a run."""
+
+
+def runs(*times):
+    return [make_record(1, ranks, s, run=f"{run}") for run, of_run in enumerate(times) for ranks, s in of_run.items()]
+
+
+def compared(records, baseline=None):
+    """The ratios of all suites."""
+    found = all_sides(tabulate_records(records), baseline)
+    return [side.ratio for _, sides in found for side in sides.sides if side.ratio]
+
+
+def job(speedup, turns, unlike=0.0, blocks=1):
+    """A record of a baseline and a case so many times as fast in each turn, with a jitter that both share."""
+    made = make_record(samples=turns * blocks)
+    [base] = made["cases"]
+    jitter = np.random.default_rng(0).lognormal(0, 0.3, turns * blocks)
+    noise = np.random.default_rng(1).lognormal(0, unlike, turns * blocks) if unlike else np.ones(turns * blocks)
+
+    def case(way, times):
+        return base | {"labels": {"way": way}, "samples_s": [times.tolist()] * 2, "blocks": [blocks] * turns}
+
+    fast = case("fast", 1e-3 * jitter * noise / speedup) | {"baseline": 0}
+    return made | {"cases": [case("base", 1e-3 * jitter), fast]}
+
+
+def test_ratio_is_quotient_of_times_and_of_equal_work_only():
+    found = compared(grid(), OVER_TWO)
+    assert [ratio.value for ratio in found] == pytest.approx([0.5] * 3)
+    assert {ratio.basis for ratio in found} == {APART}
+    assert not any(ratio.is_told_apart for ratio in found)
+
+
+@pytest.mark.parametrize(("turns", "has_interval"), [(5, False), (6, True), (19, True), (100, True)])
+def test_few_turns_have_an_interval_of_their_ratio(turns, has_interval):
+    [ratio] = compared([job(2.0, turns, 0.02)])
+    assert ratio.basis == f"{turns} turns"
+    assert ratio.is_interval == has_interval
+    assert ratio.low <= ratio.value <= ratio.high
+    assert ratio.low > 1.8
+    assert ratio.is_told_apart == has_interval
+
+
+def test_ratio_that_changes_during_the_run_has_no_interval():
+    made = job(2.0, 40)
+    for rank in made["cases"][1]["samples_s"]:
+        rank[:] = [each * (1.5 if place > 20 else 1) for place, each in enumerate(rank)]
+    [ratio] = compared([made])
+    assert not ratio.is_interval
+    assert ratio.low < ratio.high
+
+
+def test_runs_are_paired_and_have_an_interval_from_six_on():
+    ratios = sorted(run[2] / run[4] for run in (MONDAY, TUESDAY))
+    [ratio] = compared(runs(MONDAY, TUESDAY), OVER_TWO)
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((np.median(ratios), *ratios))
+    assert (ratio.is_interval, ratio.basis) == (False, "2 runs")
+    times = [{ranks: 1 + n * ranks / 10 for ranks in (2, 4)} for n in range(6)]
+    [ratio] = compared(runs(*times), OVER_TWO)
+    ratios = [run[2] / run[4] for run in times]
+    assert (ratio.low, ratio.high, ratio.is_interval) == (pytest.approx(min(ratios)), pytest.approx(max(ratios)), True)
+
+
+def test_conditions_go_with_sides_or_make_sides():
+    gpu = [having(record, host="there") for record in grid(backend="nccl", device="cuda")]
+    found = compared([*grid(), *gpu], Baseline({"backend": "gloo"}))
+    assert len(found) == 6
+    assert len(compared([*grid(), *gpu])) == 6  # a backend never changes the work
+    [(_, sides)] = all_sides(tabulate_records([*grid(), *gpu]))
+    assert sides.companions == ["device", "host"]
+    versions = [having(make_record(run=v), torch=v) for v in ("2.12.0", "2.13.0")]
+    assert len(compared(versions, Baseline.parse("torch=2.12.0"))) == 1
+
+
+def test_seeds_and_hosts_of_one_kind_are_repetitions():
+    records = [having(make_record(seconds=s, run="a"), host=host, cpu="a") for host, s in (("n1", 1e-3), ("n2", 3e-3))]
+    [(_, sides)] = all_sides(tabulate_records(records))
+    [side] = sides.sides
+    assert side.row["median_s"] == pytest.approx(2e-3)
+    assert sides.merged == ["host"]
+
+
+def test_base_is_that_of_each_work():
+    question = Question(contests=(Contest(("world_size",), {"world_size": LEAST}),))
+    sides = sides_of(
+        tabulate_records([make_record(1, 2), make_record(1, 4), make_record(5, 4), make_record(5, 8)]), question
+    )
+    assert [(side.row["world_size"], side.is_base) for side in sides.sides] == [
+        (2, True),
+        (4, False),
+        (4, True),
+        (8, False),
+    ]
+
+
+def test_missing_base_is_replaced_by_the_first_side_and_said():
+    question = Question(contests=(Contest(("dtype",), {"dtype": "float64"}),))
+    records = [make_record(), make_record(started_at="2026-01-02")]
+    records[1]["config"] = records[1]["config"] | {"dtype": "bfloat16"}
+    sides = sides_of(tabulate_records(records), question)
+    assert sides.is_first
+    assert [side.name for side in sides.sides if side.is_base] == ["float32"]
+    first = Question(contests=(Contest(("dtype",), {"dtype": FIRST}),))
+    assert not sides_of(tabulate_records(records), first).is_first
+
+
+def test_more_work_counts():
+    records = [make_rich_record("other", started_at="2026-01-01"), make_rich_record("other", started_at="2026-01-02")]
+    for number, record in enumerate(records):
+        record["config"]["dtype"] = f"{number}"
+        record["cases"] = [record["cases"][1] | {"useful_flops": 1e9 * (number + 1)}]
+    question = Question(contests=(Contest(("dtype",), {"dtype": "0"}),))
+    [ratio] = [side.ratio for side in sides_of(tabulate_records(records), question).sides if side.ratio]
+    assert ratio.value == pytest.approx(2)
+
+
+def test_unusable_baseline_is_refused():
+    table = tabulate_records(grid())
+    for text in ("worldsize=2", "world_size=3"):
+        with pytest.raises(BaselineError, match=text.split("=")[0]):
+            require_held(table, Baseline.parse(text))
+    with pytest.raises(argparse.ArgumentTypeError):
+        Baseline.parse("world_size")
+    apart = tabulate_records([make_record(1, 2), make_record(5, 4)])
+    assert "data_size" in uncompared(apart, OVER_TWO)
+    assert uncompared(table, OVER_TWO) == ""
+
+
+def test_every_label_of_a_question_is_told_in_one_part():
+    for name, suite in load_suites().items():
+        question = suite.question
+        parts = [*question.work, *question.free, *{column for each in question.contests for column in each.by}]
+        assert len(set(parts)) == len(parts), name
+        assert {*question.scale, *filter(None, [question.across])} <= {*question.work}, name
+
+
+def test_figure_has_ratios_their_bars_and_what_they_are(golden):
+    notes = []
+    for records, baseline in (
+        (runs(MONDAY), OVER_TWO), (runs(MONDAY, TUESDAY), OVER_TWO),
+        (runs(*({2: 2 + n, 4: 4 + n} for n in range(6))), OVER_TWO), ([job(2.0, 9, 0.02)], None),
+    ):  # fmt: skip
+        table = tabulate_records(records)
+        chart = charts(table, baseline)["allreduce_speedup"]
+        assert chart.points["low"].notna().all() == (len(records) != len(MONDAY) or baseline is None)
+        figure = plots(table, baseline)["allreduce_speedup.png"]()
+        assert chart.note == figure.get_supxlabel()
+        notes.append(f"{chart.title}: {chart.note}")
+    golden("\n".join(notes))
+
+
+def test_figure_joins_sizes_in_order():
+    table = tabulate_records(grid()[::-1])
+    chart = charts(table, OVER_TWO)["allreduce_speedup"]
+    assert chart.points["x"].tolist() == [2**20, 10 * 2**20, 100 * 2**20]
+    assert chart.points["value"].tolist() == pytest.approx([0.5] * 3)
