@@ -132,11 +132,12 @@ def text_of(
 
 
 def told(written: Sequence[Path]) -> Iterator[str]:
-    """Yield one line on the files of a report, and one on the page."""
+    """Yield one line on the files of a report, and one on the page and on Parquet."""
     if written:
         files = "1 file" if len(written) == 1 else f"{len(written)} files"
         yield printable(f"{files} in {written[0].parent}")
-        yield from (printable(f"Page: {path}") for path in written if path.suffix == ".html")
+        asked = (path for path in written if path.suffix in (".html", ".parquet"))
+        yield from (printable(str(path)) for path in asked)
 
 
 def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:

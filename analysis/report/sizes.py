@@ -46,6 +46,8 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
         if not moving.empty:
             name = f"{title}_bandwidth_vs_datasize"
             charts[name] = bandwidth_over_size(title, moving, series, bars)
+        if moving.groupby(["place", "variant", "data_size"])["world_size"].nunique().gt(1).any():
+            charts[f"{title}_bandwidth_vs_ranks"] = bandwidth_over_ranks(title, moving, bars)
         scaling = of_several_sizes(moving)
         if not scaling.empty:
             charts[f"{title}_share_of_best_vs_datasize"] = share_over_size(
@@ -174,6 +176,28 @@ def bandwidth_over_size(
         y=Axis("bus bandwidth [GB/s, 10⁹ bytes]"),
         points=over_size(rows.assign(**rates_of(rows)), RATE, 1.0),
         series=series,
+    )
+
+
+def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
+    """Show how the bus bandwidth of each size holds with more ranks."""
+    ordered = rows.sort_values(["place", "variant", "data_size", "world_size"])
+    sizes = ordered["data_size"].map(lambda size: readable(size * 2**20))
+    series = sizes.where(ordered["variant"] == "", sizes + ", " + ordered["variant"])
+    rates = ordered.assign(**rates_of(ordered))
+    return Chart(
+        mark=LINES,
+        title=f"{title}: bus bandwidth with more ranks",
+        note=f"payload / median time × bus factor; {bars}; equal heights: it scales as it should",
+        x=Axis("ranks"),
+        y=Axis("bus bandwidth [GB/s, 10⁹ bytes]", LOG),
+        points=points_of(
+            ordered.assign(**rates_of(ordered)),
+            ordered["world_size"],
+            RATE,
+            series,
+            ordered["place"],
+        ),
     )
 
 

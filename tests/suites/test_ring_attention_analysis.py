@@ -5,8 +5,8 @@ from statistics import geometric_mean
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.suites.ring_attention.charts import winner_of
 from analysis.screen import screen_of
+from analysis.suites.ring_attention.charts import winner_of
 from analysis.table import identity_columns
 
 from tests.support.entries import report

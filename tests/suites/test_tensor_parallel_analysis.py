@@ -7,10 +7,10 @@ from statistics import median
 import pytest
 from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.derive import figures_of
+from analysis.screen import screen_of
 from analysis.suites.tensor_parallel import charts
 from analysis.suites.tensor_parallel.table import name_of
 
-from tests.support.entries import report
 from tests.support.records import (
     as_record,
     having,
@@ -265,9 +265,9 @@ def test_summary_reports_overlap_and_auto(golden):
 
 
 def test_fastest_per_shape_excludes_components():
-    table = tabulate_records([product_record(), product_record(m=512)])
-    told = [line for line in report.describe(table).splitlines() if "fastest" in line]
-    assert ["fastest of 4" in line and "implementation=pipeline" in line for line in told] == [True, True]
+    [answer] = screen_of(tabulate_records([product_record(), product_record(m=512)])).answers
+    assert answer.startswith("pipeline")
+    assert "pipeline AG_after 4 chunks 2" in answer
 
 
 def test_summary_works_without_auto_or_rivals():

@@ -146,10 +146,14 @@ def test_each_repetition_within_a_sweep_is_a_run(repeated_sweep, monkeypatch, go
     within = table.groupby("world_size")["rel_ci"].median()
     assert rows["within_share"].tolist() == pytest.approx([within[4], within[2]])
     golden(as_text(rows, width=120))
-    found = pd.read_csv(written(repeated_sweep) / "speedups.csv").set_index("world_size").loc[4]
-    assert found["speedup_basis"] == "3 runs"
+    found = (
+        pd.read_csv(written(repeated_sweep, "--baseline", "world_size=2") / "speedups.csv")
+        .set_index("world_size")
+        .loc[4]
+    )
+    assert found["speedup_basis"] == "3 runs, range"
     assert found["speedup"] == pytest.approx(1 / 2)
-    assert found[["speedup_range_low", "speedup_range_high"]].tolist() == pytest.approx([1 / 2.2, 1 / 2])
+    assert found[["speedup_low", "speedup_high"]].tolist() == pytest.approx([1 / 2.2, 1 / 2])
 
 
 def test_runs_of_equal_sweep_names_differ(tmp_path):

@@ -106,7 +106,7 @@ def runs_of(*seconds, **changes):
 @pytest.mark.parametrize(
     ("records", "head", "rate"),
     [
-        (runs_of(1e-3), "95 % interval", "1.05"),
+        (runs_of(1e-3), "95 % interval", "1.049"),
         (runs_of(1e-3, 2e-3), "range", "0.7"),
         ([*runs_of(1e-3, 2e-3), make_record(5.0)], "95 % interval or range", "0.7"),
         ([*runs_of(1e-3, 2e-3), make_record(5.0, samples=2)], "range", "0.7"),

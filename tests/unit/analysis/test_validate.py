@@ -61,9 +61,9 @@ def test_refusal_names_field_and_allowed_values(tmp_path, golden):
         (("config", "backend"), []), (("config", "measure", "mode"), None), (("config", "seed"), ABSENT),
         (("cases",), []), (("cases", 0, "labels"), {"data_size": "text"}), (("cases", 0, "labels"), {"split": [3]}),
         (("cases", 0, "details"), {"ideal_s": True}), (("cases", 0, "details"), {"tokens_per_call": -1}),
-        (("cases", 0, "blocks"), [0]), (("cases", 0, "blocks"), []), (("cases", 0, "blocks"), [400, 1]),
-        (("cases", 0, "samples_s"), [[1.0], [1.0, 2.0]]), (("cases", 0, "samples_s"), [[-1.0] * 400] * 2),
-        (("cases", 0, "samples_s"), [[0.0] * 400] * 2), (("cases", 0, "start_offsets_s"), [[0.0]] * 2),
+        (("cases", 0, "blocks"), [0]), (("cases", 0, "blocks"), []), (("cases", 0, "blocks"), [700, 1]),
+        (("cases", 0, "samples_s"), [[1.0], [1.0, 2.0]]), (("cases", 0, "samples_s"), [[-1.0] * 700] * 2),
+        (("cases", 0, "samples_s"), [[0.0] * 700] * 2), (("cases", 0, "start_offsets_s"), [[0.0]] * 2),
         (("cases", 0, "baseline"), 1), (("environment", "gpus"), ["one"]),
     ]  # fmt: skip
     golden(refusals(tmp_path, make_record(), damages), LIBRARY)

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from analysis.page import figures
+from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 from tests.support.entries.report import PAGE_ROW
 from tests.support.records import as_record, make_record, write_all
@@ -54,8 +55,8 @@ def test_histogram_and_quantiles_are_of_all_samples():
 
 
 def test_equal_samples_have_one_bin():
-    assert packed(make_record(spread=0.0))["counts"] == [400]
-    assert figures.sparkline({"counts": [400]}) == "M0,20V0h32V20Z"
+    assert packed(make_record(spread=0.0))["counts"] == [FEWEST_SAMPLES]
+    assert figures.sparkline({"counts": [FEWEST_SAMPLES]}) == "M0,20V0h32V20Z"
 
 
 def test_slowest_of_many_ranks_are_shown():
