@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import output
+from analysis.discover import or_left_out
 from analysis.frames import nothing_found, typed_table
 from analysis.options import SUBCOMMANDS, meant, parser
 from analysis.output import folder_for
@@ -22,7 +23,6 @@ from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest, without_collection
 from analysis.records.paths import missing
 from analysis.repetitions import over_repetitions
-from analysis.report.discover import or_left_out
 from analysis.report.report import write_report
 from analysis.screen import screen_of
 from analysis.sides import BaselineError, require_held, uncompared

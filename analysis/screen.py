@@ -8,23 +8,27 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from statistics import median
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import Any
 
 import pandas as pd
 
-from analysis.report.discover import modules_with, or_left_out
+from analysis.discover import conclusions, or_left_out
 from analysis.sides import APART, Baseline, Row, Side, Sides, all_sides, word
 from analysis.table import crowded
 from analysis.text import figure, half_width, render_table, shortened
 from benchkit.api.question import LEAST, Merit, Question
-from benchkit.record.record import HARMLESS, UNFINISHED
+from benchkit.record.record import HARMLESS
 from benchkit.statistics.compare import percent
 
 WIDTH, LINES = 80, 24
-MOST_ANSWERS, MOST_ENDS, MOST_SPOILS = 4, 3, 3
+MOST_ANSWERS, MOST_ENDS, MOST_SPOILS = 4, 8, 3
+MOST_REASONS = 5
+LEAST_ROWS = 4
+"""Of the table that are shown whatever was not measured, which has MOST_ENDS lines at least."""
 MOST_ACROSS = 3
 """Sides, or works, that stand side by side."""
 GAP = 2
@@ -92,12 +96,18 @@ class Screen:
     further: list[str] = field(default_factory=list)
 
     def text(self, width: int = WIDTH) -> str:
-        head = [*folded(self.answers, width), *folded(self.ends, width)]
+        head = folded(self.answers, width)
         foot = folded([*self.sure, *self.spoils, *self.further], width)
-        parts = [head, foot]
-        if self.grid and self.grid.rows:
-            room = max(6, LINES - len(head) - len(foot) - 5)
-            left = len(self.grid.rows) - room
+        rows = self.grid.rows if self.grid else []
+        room = LINES - len(head) - len(foot) - 3  # two empty lines, and one to spare
+        of_grid = min(len(rows), LEAST_ROWS) + 2 if rows else 0
+        ends = [shorten(line, width, placeholder=" …") for line in self.ends]
+        if len(ends) > (shown := max(MOST_ENDS, room - of_grid)):
+            ends = [*ends[: shown - 1], "and more that was not measured: combined.csv has all"]
+        parts = [head + ends, foot]
+        if self.grid and rows:
+            room = max(LEAST_ROWS, room - len(ends) - 2)
+            left = len(rows) - room
             more = [f"{left + 1} more: combined.csv has all"] if left > 0 else []
             parts.insert(1, self.grid.lines(room - len(more) if more else 0) + more)
         return "\n\n".join("\n".join(part) for part in parts if part)
@@ -117,9 +127,10 @@ def screen_of(
         further: what to type next, whatever the suites are.
     """
     found, concluded = Screen(), set[str]()
-    for name, module in modules_with("conclude"):
+    for module in conclusions():
         if table["suite"].isin(module.CONCLUDED).any():
-            lines = or_left_out(f"conclusion of {name}", lambda: list(module.conclude(table)))  # noqa: B023
+            conclude = partial(list[str], module.conclude(table))
+            lines = or_left_out(f"conclusion of {module.__name__}", conclude)
             found.answers += lines or []
             concluded |= set(module.CONCLUDED)
     suites = list(all_sides(table[~table["suite"].isin(concluded)], baseline))
@@ -593,17 +604,19 @@ def how_sure(sides: Sides) -> str:
 
 
 def ends_of(table: pd.DataFrame) -> Iterator[str]:
-    """Yield what was not measured, a line per status and reason, failures first."""
+    """Yield what was not measured, failures first: a line per reason or, of many, per status."""
     failed = table[table["status"] != "ok"]
     reasons = failed["reason"].map(shortened, na_action="ignore").fillna("no reason given")
-    counts = Counter(zip(failed["status"], reasons, strict=True))
-    order = sorted(counts.items(), key=lambda each: (each[0][0] in HARMLESS, -each[1]))
-    for (status, reason), count in order[:MOST_ENDS]:
-        cases = "1 case" if count == 1 else f"{count} cases"
-        verb = "" if status not in UNFINISHED else "still "
-        yield f"{cases} {verb}{status}: {reason}"
-    if (more := len(order) - MOST_ENDS) > 0:
-        yield f"and {more} more reasons: combined.csv has all"
+    counts = Counter(zip(failed["status"], reasons, strict=True)).most_common()
+    by_status: dict[str, list[tuple[str, int]]] = {}
+    for (status, reason), count in sorted(counts, key=lambda each: each[0][0] in HARMLESS):
+        by_status.setdefault(status, []).append((reason, count))
+    is_long = len(counts) > MOST_REASONS
+    for status, found in by_status.items():
+        for reason, count in found[:1] if is_long else found:
+            num = sum(count for _, count in found) if is_long else count
+            others = f" (and {len(found) - 1} other reasons)" if is_long and len(found) > 1 else ""
+            yield f"{num} case{'s' * (num > 1)} {status}: {reason}{others}"
 
 
 def spoils_of(table: pd.DataFrame) -> Iterator[str]:

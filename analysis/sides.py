@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.discover import questions
 from analysis.repetitions import over_runs
 from analysis.table import CONDITIONS, identity_columns, own_columns
 from benchkit.api.question import FIRST, LEAST, Cells, Contest, Question
-from benchkit.api.registry import load_suites
 from benchkit.record.naming import named
 from benchkit.statistics.intervals import median_interval
 
@@ -169,11 +169,11 @@ def all_sides(table: pd.DataFrame, baseline: Baseline | None = None) -> Iterator
     Raises:
         BaselineError: for a key that the table does not have or a value that it does not hold.
     """
-    questions = {name: suite.question for name, suite in load_suites().items()}
+    asked = questions()
     if baseline:
         require_held(table, baseline)
     for suite, rows in table.groupby("suite", sort=False):
-        yield str(suite), sides_of(rows, questions.get(str(suite), Question()), baseline)
+        yield str(suite), sides_of(rows, asked.get(str(suite), Question()), baseline)
 
 
 def require_held(table: pd.DataFrame, baseline: Baseline) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.discover import modules_with, or_left_out, write_all
 from analysis.page.failures import Failure, failures_of
 from analysis.page.figures import describe, figure_of, records_of, samples_of, too_large
 from analysis.page.markdown import as_html
@@ -16,7 +17,6 @@ from analysis.page.pictures import Picture, pictures_of
 from analysis.records.environments import Facts, summary
 from analysis.report import report, sentences
 from analysis.report.chart import PAGE_ROW, Chart
-from analysis.report.discover import modules_with, or_left_out, write_all
 from analysis.screen import Screen, screen_of
 from analysis.sides import Baseline
 from benchkit.record.record import HARMLESS

@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.discover import Drawings, modules_with, or_left_out
 from analysis.report import style
-from analysis.report.discover import Drawings, modules_with, or_left_out
 from analysis.sides import Baseline
 
 

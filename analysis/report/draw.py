@@ -17,6 +17,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.discover import Attempt, Drawings, directly, modules_with
 from analysis.report import style
 from analysis.report.chart import (
     BARS,
@@ -38,7 +39,6 @@ from analysis.report.chart import (
     Charts,
     thinned,
 )
-from analysis.report.discover import Attempt, Drawings, directly, modules_with
 from analysis.sides import Baseline
 from analysis.text import complain
 from benchkit.record.naming import readable_time

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.discover import or_left_out, write_all
 from analysis.output import Content, file_name, write
 from analysis.records import places
 from analysis.records.columns import METRICS
@@ -16,7 +17,6 @@ from analysis.records.environments import TOLERANCE
 from analysis.records.places import PLACE, STATE
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
 from analysis.report import sentences, sizes, style
-from analysis.report.discover import or_left_out, write_all
 from analysis.report.draw import draw_all
 from analysis.report.naming import Namer
 from analysis.report.speedups import as_table

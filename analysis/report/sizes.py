@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.discover import Drawings
 from analysis.repetitions import bars_of, over_runs, with_ranges
 from analysis.report import style
 from analysis.report.chart import (
@@ -20,7 +21,6 @@ from analysis.report.chart import (
     points_of,
     told_apart,
 )
-from analysis.report.discover import Drawings
 from analysis.sides import Baseline
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
 from benchkit.record.naming import readable
@@ -191,13 +191,7 @@ def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
         note=f"payload / median time × bus factor; {bars}; equal heights: it scales as it should",
         x=Axis("ranks"),
         y=Axis("bus bandwidth [GB/s, 10⁹ bytes]", LOG),
-        points=points_of(
-            ordered.assign(**rates_of(ordered)),
-            ordered["world_size"],
-            RATE,
-            series,
-            ordered["place"],
-        ),
+        points=points_of(rates, rates["world_size"], RATE, series, rates["place"]),
     )
 
 

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from analysis.discover import modules_with
 from analysis.report.chart import (
     BYTES,
     DOTS,
@@ -14,7 +15,6 @@ from analysis.report.chart import (
     Charts,
     points_of,
 )
-from analysis.report.discover import modules_with
 from analysis.sides import APART, Baseline, Ratio, Side, Sides, all_sides
 from analysis.table import identity_columns
 

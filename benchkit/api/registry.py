@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchkit.api.keys import RunConfig
-from benchkit.api.question import Question
 from benchkit.errors import ConfigError
 from launch.topology import without_pinning
 
@@ -44,8 +43,6 @@ class Suite:
             come from the constant PRELOAD of the suite's module, where it has one.
         resolvers: functions that the suite's YAML calls, by name: `${name:argument}`. They come
             from the constant RESOLVERS of the suite's module, where it has one.
-        question: what the suite asks: the constant QUESTION of the suite's module; of several
-            suites a dictionary by name.
     """
 
     name: str
@@ -54,7 +51,6 @@ class Suite:
     summary: str
     preload: tuple[str, ...] = ()
     resolvers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    question: Question = field(default_factory=Question)
 
 
 def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
@@ -73,9 +69,7 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
     summary = (build.__doc__ or "").strip().splitlines()[0]
     module = sys.modules[build.__module__]
     preload, resolvers = getattr(module, "PRELOAD", ()), getattr(module, "RESOLVERS", {})
-    asked = getattr(module, "QUESTION", Question())
-    question = asked[build.__name__] if isinstance(asked, dict) else asked
-    return Suite(build.__name__, config, build, summary, preload, resolvers, question)
+    return Suite(build.__name__, config, build, summary, preload, resolvers)
 
 
 @functools.cache

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from analysis.records.derive import figures_of
 from analysis.records.harvest import Harvest
@@ -184,3 +185,17 @@ def grid(**changes: Any) -> list[dict[str, Any]]:
     return [
         make_record(size, ranks, 1e-3 * size * ranks / 2, **changes) for ranks in (2, 4) for size in (1.0, 10.0, 100.0)
     ]
+
+
+def job_in_turns(speedup, turns, unlike=0.0, blocks=1):
+    """A record of a baseline and a case so many times as fast in each turn, with a jitter that both share."""
+    made = make_record(samples=turns * blocks)
+    [base] = made["cases"]
+    jitter = np.random.default_rng(0).lognormal(0, 0.3, turns * blocks)
+    noise = np.random.default_rng(1).lognormal(0, unlike, turns * blocks) if unlike else np.ones(turns * blocks)
+
+    def case(way, times):
+        return base | {"labels": {"way": way}, "samples_s": [times.tolist()] * 2, "blocks": [blocks] * turns}
+
+    fast = case("fast", 1e-3 * jitter * noise / speedup) | {"baseline": 0}
+    return made | {"cases": [case("base", 1e-3 * jitter), fast]}

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.discover import Drawings
 from analysis.report import style
-from analysis.report.discover import Drawings
 from analysis.sides import Baseline
 from analysis.suites.compile.table import ESTIMATED, Curve, Group, comparisons, groups
 from benchkit.record.naming import readable_time

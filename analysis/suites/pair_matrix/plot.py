@@ -12,10 +12,10 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from analysis.discover import Drawings
 from analysis.records.of_suite import by_layout, records_of
 from analysis.records.places import Place
 from analysis.report import style
-from analysis.report.discover import Drawings
 from analysis.sides import Baseline
 from analysis.suites.pair_matrix.matrix import SUITE, Level, Matrix, levels, matrices
 from benchkit.record.naming import readable, readable_time

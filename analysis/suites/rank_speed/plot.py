@@ -8,10 +8,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.discover import Drawings
 from analysis.records.of_suite import by_layout, records_of
 from analysis.records.places import numbered
 from analysis.report import style
-from analysis.report.discover import Drawings
 from analysis.sides import Baseline
 from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
 

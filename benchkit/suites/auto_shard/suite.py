@@ -3,7 +3,6 @@
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
 from benchkit.suites.auto_shard.config import AutoShardConfig
-from benchkit.suites.auto_shard.question import QUESTION as QUESTION
 
 PRELOAD = ("benchkit.suites.auto_shard.cases",)
 

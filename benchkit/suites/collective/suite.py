@@ -3,7 +3,6 @@
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
 from benchkit.suites.collective.config import CollectiveConfig, gradient_mib
-from benchkit.suites.collective.question import QUESTION as QUESTION
 
 PRELOAD = ("benchkit.suites.collective.cases",)
 RESOLVERS = {"gradient_mib": gradient_mib}

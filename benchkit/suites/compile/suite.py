@@ -3,7 +3,6 @@
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
 from benchkit.suites.compile.config import CompileConfig, model_width
-from benchkit.suites.compile.question import QUESTION as QUESTION
 
 RESOLVERS = {"model_width": model_width}
 PRELOAD = ("benchkit.suites.compile.cases",)

@@ -3,7 +3,6 @@
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
 from benchkit.suites.matmul_lut.config import MatmulLutConfig, matmul_sizes
-from benchkit.suites.matmul_lut.question import QUESTION as QUESTION
 
 PRELOAD = ("benchkit.suites.matmul_lut.cases",)
 RESOLVERS = {"matmul_sizes": matmul_sizes}

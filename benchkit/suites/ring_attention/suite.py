@@ -14,7 +14,6 @@ from benchkit.suites.ring_attention.config import (
     read_table,
 )
 from benchkit.suites.ring_attention.names import LUT, REFERENCE, STRATEGY, TORCH
-from benchkit.suites.ring_attention.question import QUESTION as QUESTION
 
 if TYPE_CHECKING:
     from benchkit.suites.ring_attention.cases import RingJob

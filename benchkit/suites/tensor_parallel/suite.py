@@ -14,7 +14,6 @@ from benchkit.suites.tensor_parallel.config import (
     layer_columns,
     layer_rows,
 )
-from benchkit.suites.tensor_parallel.question import QUESTION as QUESTION
 
 RESOLVERS = {"layer_rows": layer_rows, "layer_columns": layer_columns}
 PRELOAD = (

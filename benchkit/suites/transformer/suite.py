@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
 from benchkit.suites.transformer.config import TransformerConfig
-from benchkit.suites.transformer.question import QUESTION as QUESTION
 
 if TYPE_CHECKING:
     from benchkit.suites.transformer.cases import TransformerJob

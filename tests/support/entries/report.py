@@ -1,16 +1,16 @@
 """What tests take from analysis.report."""
 
+from analysis import discover as discover
+from analysis.discover import directly as directly
+from analysis.discover import modules_with as modules_with
+from analysis.discover import write_all as write_all
 from analysis.report import chart as chart
-from analysis.report import discover as discover
 from analysis.report import draw as draw
 from analysis.report import report as report
 from analysis.report import sentences as sentences
 from analysis.report import sizes as sizes
 from analysis.report import style as style
 from analysis.report.chart import PAGE_ROW as PAGE_ROW
-from analysis.report.discover import directly as directly
-from analysis.report.discover import modules_with as modules_with
-from analysis.report.discover import write_all as write_all
 from analysis.report.draw import draw_all as draw_all
 from analysis.report.draw import drawings_of_modules as drawings_of_modules
 from analysis.report.report import for_print as for_print

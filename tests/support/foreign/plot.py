@@ -3,8 +3,8 @@
 from functools import partial
 
 import pandas as pd
+from analysis.discover import Drawings
 from analysis.report import style
-from analysis.report.discover import Drawings
 from analysis.sides import Baseline
 from matplotlib.figure import Figure
 

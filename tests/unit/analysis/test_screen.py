@@ -4,16 +4,15 @@ import re
 
 import pandas as pd
 import pytest
+from analysis.discover import questions
 from analysis.report.speedups import as_table
 from analysis.screen import LINES, WIDTH, screen_of
 from analysis.sides import Baseline, all_sides
-from benchkit.api.registry import load_suites
 
-from tests.support.records import grid, having, make_record, make_rich_record, tabulate_records
+from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
 from tests.support.reports import charts
-from tests.unit.analysis.test_sides import job
 
-SUITES = sorted(set(load_suites()) - {"pair_matrix", "rank_speed"})
+SUITES = sorted(questions())
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -43,7 +42,7 @@ def screens():
     for record in gpu:
         [case] = record["cases"]
         case["samples_s"] = [[each / 100 for each in rank] for rank in case["samples_s"]]
-    doubted = job(2.0, 9, 0.02)
+    doubted = job_in_turns(2.0, 9, 0.02)
     doubted["warnings"] = ["clocks are not locked"]
     yield "sizes and ranks, failures", [*grid(), *failed], None
     yield "two backends", [*grid(), *gpu], None
@@ -74,6 +73,6 @@ def test_long_tables_leave_room_for_what_is_known():
 def test_claims_need_turns():
     apart = screen_of(tabulate_records([*grid(), *grid(backend="mpi")])).text()
     assert "nothing is claimed" in apart
-    few, enough = (screen_of(tabulate_records([job(1.0001, turns, 0.1)])).text() for turns in (5, 9))
+    few, enough = (screen_of(tabulate_records([job_in_turns(1.0001, turns, 0.1)])).text() for turns in (5, 9))
     assert "not told apart" in enough
     assert "5 turns" in few

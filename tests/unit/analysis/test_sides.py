@@ -4,11 +4,11 @@ import argparse
 
 import numpy as np
 import pytest
+from analysis.discover import questions
 from analysis.sides import APART, Baseline, BaselineError, all_sides, require_held, sides_of, uncompared
 from benchkit.api.question import FIRST, LEAST, Contest, Question
-from benchkit.api.registry import load_suites
 
-from tests.support.records import grid, having, make_record, make_rich_record, tabulate_records
+from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
 from tests.support.reports import charts, plots
 
 OVER_TWO = Baseline({"world_size": "2"})
@@ -27,20 +27,6 @@ def compared(records, baseline=None):
     return [side.ratio for _, sides in found for side in sides.sides if side.ratio]
 
 
-def job(speedup, turns, unlike=0.0, blocks=1):
-    """A record of a baseline and a case so many times as fast in each turn, with a jitter that both share."""
-    made = make_record(samples=turns * blocks)
-    [base] = made["cases"]
-    jitter = np.random.default_rng(0).lognormal(0, 0.3, turns * blocks)
-    noise = np.random.default_rng(1).lognormal(0, unlike, turns * blocks) if unlike else np.ones(turns * blocks)
-
-    def case(way, times):
-        return base | {"labels": {"way": way}, "samples_s": [times.tolist()] * 2, "blocks": [blocks] * turns}
-
-    fast = case("fast", 1e-3 * jitter * noise / speedup) | {"baseline": 0}
-    return made | {"cases": [case("base", 1e-3 * jitter), fast]}
-
-
 def test_ratio_is_quotient_of_times_and_of_equal_work_only():
     found = compared(grid(), OVER_TWO)
     assert [ratio.value for ratio in found] == pytest.approx([0.5] * 3)
@@ -50,7 +36,7 @@ def test_ratio_is_quotient_of_times_and_of_equal_work_only():
 
 @pytest.mark.parametrize(("turns", "has_interval"), [(5, False), (6, True), (19, True), (100, True)])
 def test_few_turns_have_an_interval_of_their_ratio(turns, has_interval):
-    [ratio] = compared([job(2.0, turns, 0.02)])
+    [ratio] = compared([job_in_turns(2.0, turns, 0.02)])
     assert ratio.basis == f"{turns} turns"
     assert ratio.is_interval == has_interval
     assert ratio.low <= ratio.value <= ratio.high
@@ -59,7 +45,7 @@ def test_few_turns_have_an_interval_of_their_ratio(turns, has_interval):
 
 
 def test_ratio_that_changes_during_the_run_has_no_interval():
-    made = job(2.0, 40)
+    made = job_in_turns(2.0, 40)
     for rank in made["cases"][1]["samples_s"]:
         rank[:] = [each * (1.5 if place > 20 else 1) for place, each in enumerate(rank)]
     [ratio] = compared([made])
@@ -144,8 +130,7 @@ def test_unusable_baseline_is_refused():
 
 
 def test_every_label_of_a_question_is_told_in_one_part():
-    for name, suite in load_suites().items():
-        question = suite.question
+    for name, question in questions().items():
         parts = [*question.work, *question.free, *{column for each in question.contests for column in each.by}]
         assert len(set(parts)) == len(parts), name
         assert {*question.scale, *filter(None, [question.across])} <= {*question.work}, name
@@ -155,7 +140,7 @@ def test_figure_has_ratios_their_bars_and_what_they_are(golden):
     notes = []
     for records, baseline in (
         (runs(MONDAY), OVER_TWO), (runs(MONDAY, TUESDAY), OVER_TWO),
-        (runs(*({2: 2 + n, 4: 4 + n} for n in range(6))), OVER_TWO), ([job(2.0, 9, 0.02)], None),
+        (runs(*({2: 2 + n, 4: 4 + n} for n in range(6))), OVER_TWO), ([job_in_turns(2.0, 9, 0.02)], None),
     ):  # fmt: skip
         table = tabulate_records(records)
         chart = charts(table, baseline)["allreduce_speedup"]

@@ -1,10 +1,14 @@
-"""Finds what suites add to a report: the modules in their folders that define these functions.
+"""Find what suites add to a report: their question, and modules that define these functions.
 
 `write(table) -> dict[file name, text]`, `show(table, baseline) -> dict[name, Chart]` and
 `draw(table, baseline) -> dict[file name, drawing]` return an empty dictionary where the table has
 no data for them. A chart is drawn for the files of the report and for the page; a drawing, a
 function that returns a figure, is for what no chart can show. A suite of your own
 (BENCHKIT_SUITES) has them in modules `table`, `charts` and `plot` beside it.
+
+The module `question` beside a suite has QUESTION: what it asks, or a dictionary by suite. A module
+`conclusion` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for all
+of their records together.
 
 Each part of a report may fail without affecting the others.
 """
@@ -13,7 +17,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -21,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import pandas as pd
 
 from analysis.text import complain
+from benchkit.api.question import Question
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,13 +90,30 @@ def own_modules() -> list[str]:
     return [module.name for module in found if not module.ispkg]
 
 
-def foreign_modules() -> list[str]:
+def foreign_modules(parts: Sequence[str] = PARTS) -> list[str]:
     suites = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
     packages = [name.removesuffix(".suite") for name in suites]
     found = []
-    for name in (f"{package}.{part}" for package in packages for part in PARTS):
+    for name in (f"{package}.{part}" for package in packages for part in parts):
         try:
             found += [name] if importlib.util.find_spec(name) else []
         except ModuleNotFoundError:  # The suite is no package, or none that is installed here.
             continue
     return found
+
+
+def questions() -> dict[str, Question]:
+    """Return what each suite asks, by its name; a suite may have none."""
+    folders = pkgutil.iter_modules(importlib.import_module("benchkit.suites").__path__)
+    names = (f"benchkit.suites.{folder.name}.question" for folder in folders)
+    found: dict[str, Question] = {}
+    for name in [*filter(importlib.util.find_spec, names), *foreign_modules(("question",))]:
+        asked = importlib.import_module(name).QUESTION
+        found |= asked if isinstance(asked, dict) else {name.split(".")[-2]: asked}
+    return found
+
+
+def conclusions() -> list[ModuleType]:
+    """Return the modules that answer for all records of some suites together."""
+    own = [name for name in own_modules() if name.endswith(".conclusion")]
+    return [importlib.import_module(name) for name in [*own, *foreign_modules(("conclusion",))]]
