@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     with without_collection():
         found = harvest(options.places, usable_processes())
-        table = combine(found.rows) if found.rows else None
+        table = combine(found.rows, options.split == "host") if found.rows else None
         gc.freeze()  # what was read stays to the end; looking through it for cycles would take long
     for line in found.remarks():
         warn(line)

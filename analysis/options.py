@@ -65,6 +65,11 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
         "ranks)",
     )
     result.add_argument(
+        "--split",
+        choices=("host",),
+        help="host: tell the nodes of a sweep apart, also where they are of one kind",
+    )
+    result.add_argument(
         "--show",
         metavar="NAME[,NAME]",
         type=names_in,

@@ -158,26 +158,32 @@ def screen_of(
 
 def answers_of(sides: Sides) -> Iterator[str]:
     """Yield the answer to a suite's question, one line per kind of work."""
-    competing = [side for side in sides.sides if not side.is_bound]
+    beyond = {id(side) for side in sides.sides if sides.is_beyond_cores(side)}
+    competing = [side for side in sides.sides if not (side.is_bound or id(side) in beyond)]
     with_ratio = [side for side in competing if side.ratio]
     if not with_ratio:
         yield from plain_answers(sides)
-        return
-    main = [side for side in with_ratio if side.is_main]
-    names = {side.name for side in (main or with_ratio)}
+    else:
+        yield from contest_answers(sides, competing, with_ratio)
+    if beyond:
+        cases = "1 case is" if len(beyond) == 1 else f"{len(beyond)} cases are"
+        yield f"{cases} left out of this: more ranks than cores, which take turns"
+
+
+def contest_answers(
+    sides: Sides, competing: Sequence[Side], with_ratio: Sequence[Side]
+) -> Iterator[str]:
+    main = [side for side in with_ratio if side.is_main] or with_ratio
+    names = {side.name for side in main}
     base = next(side.name for side in sides.sides if side.is_base)
     kinds = kind_column(sides)
-    for kind, own in grouped(main or with_ratio, kinds):
+    for kind, own in grouped(main, kinds):
         where = f", {sides.word(kinds, kind)}" if kinds else ""
         if len(names) == 1:
             yield duel(sides, own, base, where)
         else:
-            yield best(
-                sides,
-                [side for side in competing if not kinds or side.row[kinds] == kind],
-                base,
-                where,
-            )
+            rivals = [side for side in competing if not kinds or side.row[kinds] == kind]
+            yield best(sides, rivals, base, where)
 
 
 def kind_column(sides: Sides) -> str:

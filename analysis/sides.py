@@ -31,6 +31,8 @@ PREFERRED = ("backend", "device", "host", "device_name", "commit", "torch")
 """Of conditions that differ together the first of these names a side."""
 WORDS = {"world_size": "{} ranks", "world_size=1": "1 rank"}
 """What values are called in any suite."""
+RANKS = ("ranks", "world_size")
+"""Columns with the number of ranks that work."""
 APART = "apart"
 """Of two sides that took no turns and share no run but this."""
 Row = dict[str, Any]
@@ -95,6 +97,7 @@ class Side:
         is_base: whether the others are compared with it.
         is_main: whether the answer is about it, where the question says so.
         is_bound: whether it shows what can be reached, and does not compete.
+        is_crowded: whether its ranks have more threads than cores, so that they take turns.
         ratio: over the base; None for the base, and where there is none.
     """
 
@@ -104,6 +107,7 @@ class Side:
     is_base: bool
     is_main: bool
     is_bound: bool
+    is_crowded: bool = False
     ratio: Ratio | None = None
 
 
@@ -129,6 +133,13 @@ class Sides:
     companions: list[str]
     merged: list[str]
     is_first: bool = False
+
+    def is_beyond_cores(self, side: Side) -> bool:
+        """Return whether a side scales beyond the cores of the host, unlike its base."""
+        is_scaling = not {*RANKS}.isdisjoint(self.contest.by if self.contest else ())
+        return bool(
+            is_scaling and side.ratio and side.is_crowded and not side.ratio.base.is_crowded
+        )
 
     @property
     def names(self) -> list[str]:
@@ -310,10 +321,12 @@ def compared(
     for run, median_s, *key in per_run[["run", time, *columns]].itertuples(index=False):
         times.setdefault(tuple(map(str, key)), {})[run] = median_s
     found = [
-        Side(row, of, " ".join(filter(None, side_words(question, row, by))), *flags)
-        for row, of, *flags in zip(
-            cells.to_dict("records"), number, marks["over"], marks["main"], marks["bounds"],
-            strict=True,
+        Side(
+            row, of, name=" ".join(filter(None, side_words(question, row, by))), is_base=is_base,
+            is_main=is_main, is_bound=is_bound, is_crowded=crowded(row),
+        )
+        for row, of, is_base, is_main, is_bound in zip(
+            cells.to_dict("records"), number, *marks.values(), strict=True
         )
     ]  # fmt: skip
     sides = Sides(question, found, contest, work, shared, companions, merged, is_first)
@@ -338,6 +351,13 @@ def compared(
 
 def side_words(question: Question, row: Row, by: Sequence[str]) -> list[str]:
     return [word(question, name, row[name]) for name in by if not pd.isna(row[name])]
+
+
+def crowded(row: Row) -> bool:
+    """Return whether the ranks of a row, or of a case of some of them, have too few cores."""
+    ranks = row.get(RANKS[0])
+    used = row["world_size"] if ranks is None or pd.isna(ranks) else ranks
+    return bool(used * row["threads_per_rank"] > row["cores_per_rank"] * row["world_size"])
 
 
 def num_unlike(side: Side, base: Side, settings: Sequence[str]) -> int:

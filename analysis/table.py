@@ -11,6 +11,7 @@ from pandas.api.types import is_numeric_dtype
 
 from analysis.records import columns
 from analysis.records.columns import INTEGER, METRICS, NUMBER, Column, names_of
+from analysis.records.doubts import UTILISATIONS
 from analysis.records.figures import DETAILS, CaseRow
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.text import (
@@ -21,6 +22,7 @@ from analysis.text import (
     render_beginning,
     shortened,
 )
+from benchkit.api.details import MEASURED_PEAK, PEAK_FROM, PEAK_TFLOP_PER_S
 from benchkit.record.naming import named
 
 SETTINGS, CONDITIONS = names_of(columns.SETTINGS), names_of(columns.CONDITIONS)
@@ -30,8 +32,11 @@ Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """The names of a row's cells and of its details, in order."""
 
 
-def combine(rows: Sequence[CaseRow]) -> pd.DataFrame:
+def combine(rows: Sequence[CaseRow], split_hosts: bool = False) -> pd.DataFrame:
     """Make one table of all rows.
+
+    Args:
+        split_hosts: whether hosts of one kind in a sweep are told apart, see `with_machines`.
 
     Returns:
         A table whose columns are, in this order: settings, the suites' own keys and labels,
@@ -57,7 +62,67 @@ def combine(rows: Sequence[CaseRow]) -> pd.DataFrame:
         if column.dtype in (NUMBER, INTEGER) and not is_numeric_dtype(table[column.name])
     ]
     table[others] = table[others].apply(pd.to_numeric)
-    return table.assign(model=full_names(table))
+    table = table.assign(model=full_names(table), node=table["host"])
+    return with_best_peaks(table if split_hosts else with_machines(table))
+
+
+OF_MACHINE = ("device_name", "torch", "cuda", "nccl", "driver", "kernel")
+
+
+def with_machines(table: pd.DataFrame) -> pd.DataFrame:
+    """Name hosts of one kind in a sweep as one machine: "n1 and 3 alike"; `node` keeps their names.
+
+    A job array measures each point on the node that is free. Nodes with the same processor or GPU,
+    as many cores and the same software are no setting.
+    """
+    if table["host"].nunique() < 2:
+        return table
+    sweep = table["run"].astype("string").str.replace(r"#\d+$", "", regex=True)
+    cores = (table["cores_per_rank"] * table["world_size"]).rename("cores")
+    kind = [
+        sweep,
+        cores,
+        table["host"].str.count(r"\+").rename("more"),
+        *map(table.get, OF_MACHINE),
+    ]
+    hosts = table["host"].groupby(kind, dropna=False, sort=False)
+    others = hosts.transform("nunique") - 1
+    name = hosts.transform("first") + " and " + others.astype(str) + " alike"
+    is_one = (others > 0) & table["run"].notna()
+    return table.assign(host=table["host"].mask(is_one, name))
+
+
+SPREAD_OF_PEAKS = 1.2
+"""Ratio of two measured peaks of one host from which on rows say so."""
+
+
+def with_best_peaks(table: pd.DataFrame) -> pd.DataFrame:
+    """Relate all rates of a host to the best product that any of its jobs measured.
+
+    A job's own product may have met a busy machine; then equal rates would be unlike shares.
+    """
+    if PEAK_FROM not in table or not (is_own := table[PEAK_FROM].eq(MEASURED_PEAK)).any():
+        return table
+    alike = [
+        name for name in ("host", "device_name", "dtype", "world_size", "ranks") if name in table
+    ]
+    peaks = pd.to_numeric(table[PEAK_TFLOP_PER_S]).where(is_own)
+    best = peaks.groupby([table[name] for name in alike], dropna=False).transform("max")
+    share = (peaks / best).fillna(1.0)
+    rates = {name: table[name] * share for name in UTILISATIONS}
+    doubts = table["doubt"].astype(object)
+    for index in table.index[(share < 1) & doubts.notna()]:
+        lines = (
+            line for line in str(doubts[index]).split("; ") if not line.startswith(UTILISATIONS)
+        )
+        doubts[index] = "; ".join(lines) or None
+    for index in table.index[share < 1 / SPREAD_OF_PEAKS]:
+        line = (
+            f"best product {peaks[index]:.3g} TFLOP/s beside it, {best[index]:.3g} in another job"
+        )
+        doubts[index] = "; ".join(filter(None, (line, doubts[index])))
+    peak = table[PEAK_TFLOP_PER_S].mask(is_own, best)
+    return table.assign(**rates, **{PEAK_TFLOP_PER_S: peak, "doubt": doubts})
 
 
 def names_in(shapes: Iterable[Iterable[str]]) -> list[str]:

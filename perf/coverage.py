@@ -121,7 +121,7 @@ def stopping_cell(process: Process, random: np.random.Generator, runs: int, targ
 def paired_cell(process: Process, random: np.random.Generator, runs: int, n: int) -> str:
     given = alarms = 0
     for first, second in zip(process(random, runs, n), process(random, runs, n), strict=True):
-        found = paired_speedup(*(SimpleNamespace(samples=times[None], blocks=[1] * n) for times in (first, second)))
+        found = paired_speedup(*(SimpleNamespace(times=times, blocks=[1] * n) for times in (first, second)))
         if found.low is not None and found.high is not None:
             given += 1
             alarms += not found.low <= 1 <= found.high

@@ -80,7 +80,7 @@ SETTINGS = (
 )
 """What was measured."""
 CONDITIONS = (
-    text("host", "hosts of the agents, joined by +"),
+    text("host", "the node, or the first of several of one kind: n1 and 3 alike"),
     text("device_name", "the processor, or the GPU", is_software=True),
     text("torch", "its version", is_software=True),
     text("cuda", "version of CUDA that torch was built for", is_software=True),
@@ -272,6 +272,7 @@ NOISE = (
 
 PROVENANCE = (
     text("run", "folder of the sweep; #2 for its second repetition"),
+    text("node", "hosts of the agents, joined by +, as they are called"),
     number("load", "load average of the busiest host before the point"),
     text("warning", "warnings of the point"),
     text("noise_floor", "how much identical runs differ here, by the latest selftest"),

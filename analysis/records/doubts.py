@@ -42,6 +42,12 @@ def found_in(figures: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator
     if above := beyond_whole(figures, ("efficiency",)):
         why = "the probe saw a slower machine than the measurement, or the cost model is wrong"
         yield f"{above}: {why}"
+    scaling, low = figures.get("scaling_efficiency"), figures.get("paired_speedup_low")
+    if scaling and low and low * scaling > figures["paired_speedup"] * (1 + ROUNDING):
+        why = (
+            "more than the ranks can do together; the base was disturbed, or caches hold the parts"
+        )
+        yield f"scaling_efficiency {percent(scaling)}: {why}"
     if above := beyond_whole(figures, ("limit_share", "comm_share")):
         why = "a part alone took longer than the whole; it was disturbed, or runs faster within"
         yield f"{above}: {why}"

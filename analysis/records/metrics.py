@@ -18,7 +18,6 @@ from benchkit.statistics.intervals import median
 from benchkit.statistics.summary import (
     Estimate,
     computing_rate,
-    iteration_times,
     paired_overlap,
     paired_speedup,
     slowest_rank,
@@ -43,7 +42,9 @@ def comparison_metrics(
     baseline = measured_at(case.baseline, cases)
     if baseline is not None:
         more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
-        quotient = time_of(baseline) / time_of(case)  # so that it is that of the times beside it
+        quotient = median_of(baseline) / median_of(
+            case
+        )  # so that it is that of the times beside it
         speedup = paired_speedup(baseline, case).around(quotient).scaled(more_work)
         found |= with_ends("paired_speedup", speedup)
         if case.ranks != baseline.ranks:
@@ -91,14 +92,8 @@ def with_ends(name: str, found: Estimate) -> dict[str, float | None]:
     return cells | {"num_turns": found.num_turns}
 
 
-def time_of(case: CaseRecord) -> float:
-    """Return the median that the case is reported with, in seconds."""
-    samples, starts = case.samples_taking_part, case.starts_taking_part
-    return median(iteration_times(samples, starts, case.estimator))
-
-
 def median_of(case: CaseRecord) -> float:
-    return median(slowest_rank(case.samples))
+    return median(case.times)
 
 
 Summary = Mapping[str, Any]

@@ -21,7 +21,7 @@ from benchkit.errors import oom_reason
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, Lead, Sampler
-from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.statistics.estimators import SLOWEST_RANK, SPAN
 from benchkit.statistics.intervals import Array, series_interval
 from benchkit.statistics.summary import iteration_times, relative_half_width, slowest_rank
 
@@ -254,7 +254,8 @@ class Timer:
     def warm_up(self, case: Case, measurement: Measurement) -> None:
         """Call the case until it gets no faster, at least `warmup_iterations` times."""
         measurement.calls_per_sample = self.calls(case)
-        measurement.estimator = case.estimator
+        is_span = case.estimator == SPAN and measurement.calls_per_sample > 1
+        measurement.estimator = SLOWEST_RANK if is_span else case.estimator  # starts are of samples
         measurement.ranks = case.ranks
         window: Array | None = None
         count = self.config.warmup_iterations

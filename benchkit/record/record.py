@@ -139,6 +139,13 @@ class CaseRecord:
     def starts_taking_part(self) -> "Array | None":
         return None if self.starts is None else self.starts[: self.ranks]
 
+    @cached_property
+    def times(self) -> "Array":
+        """Seconds of each iteration, by the estimator of the case: [iteration]."""
+        from benchkit.statistics.summary import iteration_times  # numpy, which agents lack
+
+        return iteration_times(self.samples_taking_part, self.starts_taking_part, self.estimator)
+
 
 def as_array(rows: Rows) -> "Array":
     """Return rows as an array: [row][column].

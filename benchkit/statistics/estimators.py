@@ -1,6 +1,7 @@
 """Names the estimators of a time, which cases carry and analysis reads."""
 
 SLOWEST_RANK, LAST_ARRIVAL = "slowest_rank", "last_arrival_to_last_exit"
+SPAN = "first_start_to_last_exit"
 """Estimators of the time of one iteration from the times of its ranks, see
 `statistics.summary.iteration_times`."""
 LATENCY, BACK_TO_BACK = "latency", "back_to_back"

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from benchkit.statistics.estimators import LAST_ARRIVAL, SLOWEST_RANK
+from benchkit.statistics.estimators import SLOWEST_RANK, SPAN
 from benchkit.statistics.intervals import (
     FEWEST_OF_ROUNDS,
     FEWEST_ROUNDS,
@@ -40,16 +40,18 @@ def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) ->
 
     SLOWEST_RANK takes the longest call of all ranks. LAST_ARRIVAL takes the time from the last
     rank's start to the last rank's end, which leaves out how long ranks wait for others to begin.
-    Where starts are not known, it takes the longest call too.
+    SPAN takes the time from the first rank's start, which counts ranks that do not overlap because
+    they share cores. Where starts are not known, both take the longest call, too.
 
     Args:
         samples: seconds per call, [rank][iteration].
         starts: start of each call in seconds on one clock, [rank][iteration]; None if not known.
     """
-    if estimator != LAST_ARRIVAL or starts is None:
+    if estimator == SLOWEST_RANK or starts is None:
         return slowest_rank(samples)
     began = np.asarray(starts, dtype=np.float64)
-    return np.asarray((began + np.asarray(samples)).max(axis=0) - began.max(axis=0))
+    start = began.min(axis=0) if estimator == SPAN else began.max(axis=0)
+    return np.asarray((began + np.asarray(samples)).max(axis=0) - start)
 
 
 def relative_half_width(interval: tuple[float, float] | None, centre: float) -> float | None:
@@ -190,10 +192,10 @@ class Estimate(NamedTuple):
 
 
 class Timed(Protocol):
-    """A case with its samples [rank][iteration] in seconds, and the lengths of its blocks."""
+    """A case with its time of each iteration in seconds, and the lengths of its blocks."""
 
     @property
-    def samples(self) -> Array: ...
+    def times(self) -> Array: ...
 
     @property
     def blocks(self) -> Sequence[int]: ...
@@ -201,7 +203,7 @@ class Timed(Protocol):
 
 def round_medians(case: Timed) -> Array:
     """Return the median of each block in seconds: [block]; cases of a job take turns in blocks."""
-    times = slowest_rank(case.samples)
+    times = case.times
     lengths = np.asarray(case.blocks, dtype=int)
     if len(lengths) and (lengths == lengths[0]).all():  # as nearly all blocks are
         return medians(times[: lengths.sum()].reshape(-1, lengths[0]))

@@ -186,4 +186,8 @@ def test_latency_spans_last_start_to_last_end():
     samples, starts = [[5.0, 1.0], [2.0, 6.0]], [[0.0, 1.0], [2.0, 0.0]]
     assert iteration_times(samples, starts, "last_arrival_to_last_exit").tolist() == [3.0, 5.0]
     assert iteration_times(samples, None, "last_arrival_to_last_exit").tolist() == [5.0, 6.0]
+    assert iteration_times(samples, starts, "first_start_to_last_exit").tolist() == [5.0, 6.0]
+    late = [[0.0, 0.0], [5.0, 1.0]]  # ranks that share a core, one after the other
+    assert iteration_times(samples, late, "first_start_to_last_exit").tolist() == [7.0, 7.0]
+    assert iteration_times(samples, None, "first_start_to_last_exit").tolist() == [5.0, 6.0]
     assert iteration_times(samples, starts).tolist() == [5.0, 6.0]

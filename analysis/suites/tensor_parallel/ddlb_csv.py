@@ -143,7 +143,7 @@ def line_of(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
         "Throughput (TFLOPS)": rates.mean(),
         "Throughput std (TFLOPS)": rates.std(),
         "world_size": int(row["world_size"]),
-        "hostname": row["host"],
+        "hostname": row["node"],
         TIMER: CLOCKS.get(row["clock"], row["clock"]),
         BARRIER: row["mode"] != "loop",
         OPTION: options,

@@ -8,6 +8,7 @@ import torch
 from benchkit.api import p2p
 from benchkit.api.case import Case, Rank, Work
 from benchkit.api.details import PREDICTED_S
+from benchkit.statistics.estimators import SLOWEST_RANK, SPAN
 from benchkit.suites.auto_shard.config import AutoShardConfig
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
@@ -140,6 +141,7 @@ class AutoShard:
             "labels": variant.labels,
             "baseline": baseline,
             "ranks": variant.devices,
+            "estimator": SPAN if self.rank.device.type == "cpu" else SLOWEST_RANK,
             "regions": variant.regions,
             "is_component": variant.sharding == INDEPENDENT,
             "work": work,

@@ -5,6 +5,7 @@ import argparse
 import numpy as np
 import pytest
 from analysis.discover import questions
+from analysis.screen import screen_of
 from analysis.sides import APART, Baseline, BaselineError, all_sides, require_held, sides_of, uncompared
 from benchkit.api.question import FIRST, LEAST, Contest, Question
 
@@ -76,11 +77,13 @@ def test_conditions_go_with_sides_or_make_sides():
 
 
 def test_seeds_and_hosts_of_one_kind_are_repetitions():
-    records = [having(make_record(seconds=s, run="a"), host=host, cpu="a") for host, s in (("n1", 1e-3), ("n2", 3e-3))]
-    [(_, sides)] = all_sides(tabulate_records(records))
-    [side] = sides.sides
-    assert side.row["median_s"] == pytest.approx(2e-3)
-    assert sides.merged == ["host"]
+    for runs in (("a", "a"), ("a", "b")):
+        cells = zip(("n1", "n2"), (1e-3, 3e-3), runs, strict=True)
+        records = [having(make_record(seconds=s, run=run), host=host, cpu="a") for host, s, run in cells]
+        [(_, sides)] = all_sides(tabulate_records(records))
+        [side] = sides.sides
+        assert side.row["median_s"] == pytest.approx(2e-3)
+        assert sides.merged == (["host"] if len(set(runs)) > 1 else [])
 
 
 def test_base_is_that_of_each_work():
@@ -156,3 +159,14 @@ def test_figure_joins_sizes_in_order():
     chart = charts(table, OVER_TWO)["allreduce_speedup"]
     assert chart.points["x"].tolist() == [2**20, 10 * 2**20, 100 * 2**20]
     assert chart.points["value"].tolist() == pytest.approx([0.5] * 3)
+
+
+def test_scaling_beyond_the_cores_is_left_out_of_the_answer():
+    records = [make_record(1, ranks, 1e-3 / ranks) for ranks in (2, 4, 8)]  # four cores
+    table = tabulate_records(records)
+    [(_, sides)] = all_sides(table, OVER_TWO)
+    assert [sides.is_beyond_cores(side) for side in sides.sides] == [False, False, True]
+    answers = screen_of(table, OVER_TWO).answers
+    assert [line.split(":")[0] for line in answers] == ["4 ranks", "1 case is left out of this"]
+    [(_, sides)] = all_sides(tabulate_records([make_record(1, 8), make_record(1, 8, backend="mpi")]))
+    assert not any(map(sides.is_beyond_cores, sides.sides))  # equal ranks compare

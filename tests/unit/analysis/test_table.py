@@ -3,15 +3,16 @@ import dataclasses
 import pandas as pd
 import pytest
 from analysis.records import rows as columns
+from analysis.records.doubts import UTILISATIONS
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.repetitions import over_runs
 from analysis.table import for_print, identity_columns, own_columns
 from analysis.terminal import as_text
-from benchkit.api.details import QUEUEING
+from benchkit.api.details import MEASURED_PEAK, QUEUEING
 from benchkit.api.keys import ModelConfig, RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
-from tests.support.records import having, make_record, tabulate_records
+from tests.support.records import having, make_record, make_rich_record, tabulate_records
 
 
 def test_row_matches_hand_calculation():
@@ -175,3 +176,30 @@ def test_keys_that_analysis_knows_are_those_of_the_schema():
     sizes = tuple(f"{MODEL}{item.name}" for item in dataclasses.fields(ModelConfig) if item.type is int)
     assert sizes == DIMENSIONS
     assert {item.name for item in dataclasses.fields(RunConfig)} == columns.SHARED_KEYS
+
+
+def nodes(**changes):
+    """A point on each of four nodes, as a job array measures them."""
+    made = [make_record(size, run="a") for size in (1, 2, 4, 8)]
+    return [having(record, host=f"n{number}", cpu="a", **changes) for number, record in enumerate(made)]
+
+
+def test_nodes_of_one_kind_are_one_machine_within_a_sweep():
+    table = tabulate_records(nodes())
+    assert set(table["host"]) == {"n0 and 3 alike"}
+    assert table["node"].tolist() == ["n0", "n1", "n2", "n3"]
+    [slower, *others] = nodes()
+    table = tabulate_records([having(slower, cpu="b"), *others, make_record(16, run="b")])
+    assert table["host"].tolist() == ["n0", *["n1 and 2 alike"] * 3, "here"]
+
+
+def test_rates_are_shares_of_the_best_peak_of_the_host():
+    records = [make_rich_record("transformer", point_id=f"{number}") for number in range(2)]
+    for record, peak in zip(records, (0.1, 0.4), strict=True):
+        for case in record["cases"]:
+            case["details"] |= {"peak_tflop_per_s": peak, "peak_from": MEASURED_PEAK}
+    table = tabulate_records(records)
+    for name in UTILISATIONS:
+        assert table[name].nunique() == 1
+    assert set(table["peak_tflop_per_s"]) == {0.4}
+    assert table["doubt"].str.contains("0.1 TFLOP/s").tolist() == [True] * 4 + [False] * 4
