@@ -604,6 +604,9 @@ def how_sure(sides: Sides) -> str:
         parts.append(f"taken as alike: cases that differ in {', '.join(sides.merged)}")
     if sides.is_first:
         parts.append("the side that the suite compares with is missing: the first stands in")
+    floors = {row["noise_floor"] for row in rows if str(row["title"]) in str(row["noise_floor"])}
+    if len(floors) == 1:
+        parts.append(f"identical runs differ by {floors.pop()}")
     if runs == 1:
         parts.append("one run: repeat=6 shows what differs between runs")
     return f"How sure: {'; '.join(parts)}"

@@ -111,8 +111,8 @@ def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
         text = f"{scaled(summary['median_s'])} {unit} ({spread})"
     if factor * summary["p95_s"] >= LARGE:
         unit, factor = time_unit(summary["p95_s"])
-    mean, quartile, p95 = (scaled(summary[name]) for name in ("mean_s", "p25_s", "p95_s"))
-    return f"{text}  mean {mean}  p25 {quartile}  p95 {p95} {unit}"
+    mean, p95 = (scaled(summary[name]) for name in ("mean_s", "p95_s"))
+    return f"{text}  mean {mean}  p95 {p95} {unit}"
 
 
 def detail_lines(case: CaseRecord) -> Iterator[str]:
