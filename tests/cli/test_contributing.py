@@ -43,7 +43,11 @@ def test_recipe_suite_runs_and_is_plotted(cli: Cli):
     assert [record["status"] for record in cli.records()] == ["ok"] * 4
     assert cli("outputs/latest", module="analysis").returncode == 0
     plots = {path.name for path in (cli.folder / "outputs" / "latest" / "analysis").glob("*.png")}
-    assert {"broadcast_time_vs_datasize.png", "broadcast_bandwidth_vs_datasize.png", "broadcast_speedup.png"} <= plots
+    assert {
+        "broadcast_time_vs_datasize.png",
+        "broadcast_bandwidth_vs_datasize.png",
+        "broadcast_bandwidth_vs_ranks.png",
+    } <= plots
 
 
 def test_recipe_suite_detects_wrong_result(cli: Cli):
@@ -67,7 +71,8 @@ def test_foreign_suite_has_table_plot_resolver_title_and_key(cli: Cli):
     assert {record["title"] for record in records} == {"vector sums"}
     assert cli("outputs/latest", module="analysis").returncode == 0
     written = cli.folder / "outputs" / "latest" / "analysis"
-    assert (written / "vector-sums_speedup.png").stat().st_size > 10_000
+    assert (written / "vector_sum_speedup.png").stat().st_size > 10_000
+    assert "2 ranks" in done.stdout.rpartition("[4/4]")[2]
     assert (written / "vector_sum.png").stat().st_size > 10_000
     assert "100000" in (written / "vector_sum.md").read_text()
 
