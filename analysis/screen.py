@@ -95,6 +95,11 @@ class Screen:
     spoils: list[str] = field(default_factory=list)
     further: list[str] = field(default_factory=list)
 
+    @property
+    def headline(self) -> str:
+        """The first answer up to its first semicolon; `answers` has the rest of it."""
+        return self.answers[0].partition("; ")[0] if self.answers else "Nothing was measured"
+
     def text(self, width: int = WIDTH) -> str:
         head = folded(self.answers, width)
         foot = folded([*self.sure, *self.spoils, *self.further], width)

@@ -174,6 +174,13 @@ class Content:
     samples: Packed
 
     @property
+    def rest(self) -> list[str]:
+        """What follows the headline: the rest of the answers, and what was not measured."""
+        first, *others = self.screen.answers or [""]
+        more = first.partition("; ")[2]
+        return [*filter(None, (more, *others)), *self.screen.ends]
+
+    @property
     def num_failed(self) -> int:
         """Number of cases that failed, without those that could not be measured here."""
         return sum(len(kind.names) for kind in self.failures if not kind.is_harmless)

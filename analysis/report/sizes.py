@@ -183,7 +183,8 @@ def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
     """Show how the bus bandwidth of each size holds with more ranks."""
     ordered = rows.sort_values(["place", "variant", "data_size", "world_size"])
     sizes = ordered["data_size"].map(lambda size: readable(size * 2**20))
-    series = sizes.where(ordered["variant"] == "", sizes + ", " + ordered["variant"])
+    several = ordered["variant"].nunique() > 1
+    series = sizes + ", " + ordered["variant"] if several else sizes
     rates = ordered.assign(**rates_of(ordered))
     return Chart(
         mark=LINES,

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from analysis.discover import modules_with
+from analysis.repetitions import counted
 from analysis.report.chart import (
     BYTES,
     DOTS,
@@ -72,7 +73,7 @@ def speedup(suite: str, sides: Sides) -> Chart:
         works.append(", ".join(words.values()))
         lines.append(", ".join([side.name, *(words[name] for name in words if name != scale)]))
     over_scale = bool(scale) and len(set(lines)) <= MOST_SERIES
-    bases = set(rows["baseline"])
+    bases = {base_words(sides, ratio.base) for _, ratio in found}
     base = bases.pop() if len(bases) == 1 else "the base"
     is_size = scale == SIZE
     return Chart(
@@ -91,6 +92,12 @@ def speedup(suite: str, sides: Sides) -> Chart:
     )
 
 
+def base_words(sides: Sides, base: Side) -> str:
+    """Return what makes a side the base: "1 rank", of "1 rank ddp" and "1 rank fsdp"."""
+    over = sides.contest.over if sides.contest else {}
+    return " ".join(sides.word(name, base.row[name]) for name in over) or base.name
+
+
 def is_numeric(values: pd.Series) -> bool:
     return bool(pd.to_numeric(values, errors="coerce").notna().all())
 
@@ -98,10 +105,13 @@ def is_numeric(values: pd.Series) -> bool:
 def note_on(found: list[tuple[Side, Ratio]]) -> str:
     """Say what the bars are."""
     known = [ratio for _, ratio in found if ratio.basis != APART]
-    kinds = {
-        f"{'95 % interval' if each.is_interval else 'range'} of {each.basis}" for each in known
-    }
-    lines = [f"bars: {' or '.join(sorted(kinds))}"] if kinds else []
+    kinds: dict[str, list[int]] = {}
+    for ratio in known:
+        count, unit = ratio.basis.split()
+        kind = "95 % interval" if ratio.is_interval else "range"
+        kinds.setdefault(f"{kind} of {{}} {unit}", []).append(int(count))
+    bars = (kind.format(counted(pd.Series(counts))) for kind, counts in kinds.items())
+    lines = [f"bars: {' or '.join(bars)}"] if kinds else []
     if len(known) < len(found):
         lines.append("no bar: the two took no turns")
     return "\n".join(lines)
