@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from analysis.commands.formats import WRITERS
+from analysis.foreign.formats import WRITERS
 from analysis.frames import nothing_found
 from analysis.output import folder_for
 from analysis.output import write as write_file

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.commands import formats
+from analysis.foreign import formats
+from analysis.foreign.collectives import RanksMissing
+from analysis.foreign.timings import Reading, Timing
 from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.figures import plain_cells
-from analysis.records.foreign import Reading, Timing
 from analysis.records.paths import PATTERN, missing, one_line
-from analysis.suites.collective.imported import RanksMissing
 from analysis.text import complain, render_table
 from benchkit.record import files
 from benchkit.record.naming import printable

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from analysis.records.foreign import (
+from analysis.foreign.timings import (
     Reading,
     Timing,
     deviation,

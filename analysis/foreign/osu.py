@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass, replace
 
-from analysis.records.foreign import Reading, number, unfinished, whole_lines
-from analysis.suites.collective.imported import RanksMissing, Row
+from analysis.foreign.collectives import RanksMissing, Row
+from analysis.foreign.timings import Reading, number, unfinished, whole_lines
 from benchkit.suites.collective import names
 from benchkit.suites.collective.names import bus_factor
 

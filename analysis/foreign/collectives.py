@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from analysis.records.foreign import Timing, ours
+from analysis.foreign.timings import Timing, ours
 from benchkit.statistics.estimators import LAST_ARRIVAL
 from benchkit.suites.collective import names
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.records.foreign import Reading, number, unfinished, whole_lines
-from analysis.suites.collective.imported import Row
+from analysis.foreign.collectives import Row
+from analysis.foreign.timings import Reading, number, unfinished, whole_lines
 from benchkit.suites.collective.names import ALL_TO_ALL, SEND_RECV
 
 SAME = (

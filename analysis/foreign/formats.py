@@ -6,35 +6,41 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.foreign import Reading, Timing
+from analysis.foreign import (
+    collectives,
+    cs336,
+    cs336_json,
+    ddlb,
+    hetero,
+    hetero_lut,
+    hetero_model,
+    nccl_tests,
+    osu,
+)
+from analysis.foreign.timings import Reading, Timing
 from analysis.records.harvest import harvest
-from analysis.suites.collective import cs336_csv, imported, nccl_tests, osu
-from analysis.suites.matmul_lut import hetero_csv as hetero_lut
-from analysis.suites.ring_attention import hetero_csv as hetero_sweep
-from analysis.suites.ring_attention import hetero_model_csv
 from analysis.suites.tensor_parallel import ddlb_csv
 from analysis.suites.tensor_parallel.table import SUITES
-from analysis.suites.transformer import cs336_json
 
 KNOWN = "nccl-tests, OSU, CS336 (all-reduce CSV, transformer JSON), DDLB, hpml_testing"
 READERS: tuple[Callable[[str, str], Reading | None], ...] = (
-    nccl_tests.read, cs336_csv.read, cs336_json.read, ddlb_csv.read, hetero_sweep.read,
-    hetero_lut.read, hetero_model_csv.read,
+    nccl_tests.read, cs336.read, cs336_json.read, ddlb.read, hetero.read,
+    hetero_lut.read, hetero_model.read,
 )  # fmt: skip
 """One per format; each returns None for a file of another format."""
 RECORDED: dict[str, Callable[[Mapping[str, Any]], Timing | None]] = {
-    imported.Row.SUITE: imported.row_of,
+    collectives.Row.SUITE: collectives.row_of,
     cs336_json.Step.SUITE: cs336_json.recorded,
-    hetero_sweep.Ring.SUITE: hetero_sweep.recorded,
+    hetero.Ring.SUITE: hetero.recorded,
     hetero_lut.Matmul.SUITE: hetero_lut.recorded,
-    hetero_model_csv.Decoder.SUITE: hetero_model_csv.recorded,
-    **dict.fromkeys(SUITES, ddlb_csv.recorded),
+    hetero_model.Decoder.SUITE: hetero_model.recorded,
+    **dict.fromkeys(SUITES, ddlb.recorded),
 }
 """What converts a row of our records, by suite."""
 WRITERS: dict[str, tuple[Callable[[pd.DataFrame], dict[str, str]], ...]] = {
     "ddlb": (ddlb_csv.write,),
-    "cs336": (cs336_csv.export, cs336_json.export),
-    "hetero": (hetero_sweep.export, hetero_lut.export, hetero_model_csv.export),
+    "cs336": (cs336.export, cs336_json.export),
+    "hetero": (hetero.export, hetero_lut.export, hetero_model.export),
 }
 """What writes the files of a system, by its name."""
 

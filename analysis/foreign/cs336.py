@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.foreign import (
+from analysis.foreign.collectives import Row
+from analysis.foreign.timings import (
     Cells,
     Reading,
     deviation,
@@ -17,7 +18,6 @@ from analysis.records.foreign import (
 )
 from analysis.records.of_suite import cases_of
 from analysis.repetitions import alike
-from analysis.suites.collective.imported import Row
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.estimators import LATENCY
