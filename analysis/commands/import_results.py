@@ -10,8 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.foreign import formats
-from analysis.foreign.collectives import RanksMissing
-from analysis.foreign.timings import Reading, Timing
+from analysis.foreign.timings import Output, RanksMissing, Reading, Timing
 from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.figures import plain_cells
@@ -157,10 +156,10 @@ def readings(place: Path, ranks: int | None) -> Reading:
     """
     try:
         if place.is_dir() or place.match(PATTERN):
-            return formats.recorded(place)
+            return formats.read_records(place)
         files.require_regular(place.resolve())  # Reading a pipe would block.
         text = place.read_text("utf-8-sig", errors="replace")
-        found = formats.read(str(place), text, ranks)
+        found = formats.read(Output(str(place), text, ranks))
     except RanksMissing:
         raise
     except UNREADABLE as error:

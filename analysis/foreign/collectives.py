@@ -1,10 +1,10 @@
-"""Defines the row that results of all sources share, and reads our own records as such rows."""
+"""The timing of a collective, which nccl-tests, OSU, CS336 and our records have in common."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from analysis.foreign.timings import Timing, ours
+from analysis.foreign.timings import Timing, samples_of
 from benchkit.statistics.estimators import LAST_ARRIVAL
 from benchkit.suites.collective import names
 
@@ -16,7 +16,7 @@ IN_PLACE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Timing):
+class Collective(Timing):
     """A collective. For send_recv, time and payload are those of the way there and back.
 
     Attributes:
@@ -51,42 +51,47 @@ class Row(Timing):
             if value is not None and not (isinstance(value, int) and 0 <= value <= most):
                 raise ValueError(f"{name} {value!r:.40}: allowed is a whole number up to {most:g}")
 
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Collective":
+        """Convert a row of a record; its time is the median.
 
-class RanksMissing(ValueError):
-    """The number of ranks is needed but not known."""
-
-
-def row_of(row: Mapping[str, Any]) -> Row:
-    """Convert a row of a record; where nothing was measured, the payload is the one asked for."""
-    collective = str(row["collective"])
-    calls = row.get("calls") or row["calls_per_sample"]
-    payload_bytes = round(row.get("payload_bytes") or row["data_size"] * 2**20)
-    remarks = ["as recorded"]
-    if row.get("async_op"):
-        remarks.append("asynchronous")
-    if row.get("ragged"):
-        remarks.append("parts of unlike sizes")
-    time_s = {"time_s": row.get("median_s"), "std_s": None}
-    how = {
-        "dtype": None if collective == names.BARRIER else row["dtype"],
-        "estimator": estimator_of(row.get("estimator"), calls),
-        "conversion": ", ".join(remarks),
-    }
-    return Row(
-        **(ours(row) | time_s | how),
-        collective=collective,
-        reduce_op=row["reduce_op"] if collective in names.REDUCTIONS else None,
-        payload_bytes=None if collective == names.BARRIER else payload_bytes,
-        osu_mean_s=row.get("osu_mean_s"),
-        algbw_gb_per_s=row.get("algbw_gb_per_s"),
-        busbw_gb_per_s=row.get("busbw_gb_per_s"),
-        in_place=IN_PLACE.get(collective),
-    )
+        Where nothing was measured, the payload is the one asked for.
+        """
+        collective = str(row["collective"])
+        payload_bytes = round(row.get("payload_bytes") or row["data_size"] * 2**20)
+        remarks = ["as recorded"]
+        if row.get("async_op"):
+            remarks.append("asynchronous")
+        if row.get("ragged"):
+            remarks.append("parts of unlike sizes")
+        return cls.recorded(
+            row,
+            dtype=None if collective == names.BARRIER else row["dtype"],
+            time_s=row.get("median_s"),
+            std_s=None,
+            estimator=estimator_of(row),
+            conversion=", ".join(remarks),
+            collective=collective,
+            reduce_op=row["reduce_op"] if collective in names.REDUCTIONS else None,
+            payload_bytes=None if collective == names.BARRIER else payload_bytes,
+            osu_mean_s=row.get("osu_mean_s"),
+            algbw_gb_per_s=row.get("algbw_gb_per_s"),
+            busbw_gb_per_s=row.get("busbw_gb_per_s"),
+            in_place=IN_PLACE.get(collective),
+        )
 
 
-def estimator_of(estimator: str | None, calls: Any) -> str:
-    """Describe what our time is, in words."""
-    if estimator == LAST_ARRIVAL:
+def bandwidths(
+    collective: str, payload_bytes: int | None, time_s: float | None, world_size: int
+) -> dict[str, float | None]:
+    """Compute the fields of both bandwidths, for tools that print none, or in other units."""
+    algbw = payload_bytes / time_s / 1e9 if payload_bytes and time_s else None
+    factor = names.bus_factor(collective, world_size)
+    busbw = algbw * factor if algbw and factor else None
+    return {"algbw_gb_per_s": algbw, "busbw_gb_per_s": busbw}
+
+
+def estimator_of(row: Mapping[str, Any]) -> str:
+    if row.get("estimator") == LAST_ARRIVAL:
         return "median over iterations, last arrival to last exit"
-    samples = "iterations" if calls == 1 else f"samples of {calls} calls"
-    return f"median over {samples} of the slowest rank"
+    return f"median over {samples_of(row)} of the slowest rank"

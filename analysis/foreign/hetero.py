@@ -1,34 +1,90 @@
-"""Reads and writes ring attention in the CSV of hpml_testing (Columbia, 2025)."""
+"""The CSV of hpml_testing (Columbia, 2025 and 2026).
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+It times matrix products, ring attention and decoders on GPUs of which one is slower. Shares of a
+device are in percent; our slowdown is 100 / share.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pandas as pd
 
-from analysis.foreign.timings import (
-    Cells,
-    Reading,
-    Timing,
-    ours,
-    positive,
-    read_csv,
-    seconds,
-    status_of,
-    whole,
-)
+from analysis.foreign.timings import Cells, LinesByHeads, Timing, number, status_of
 from analysis.records.of_suite import cases_of
 from analysis.records.slowdowns import Slowdown
-from analysis.repetitions import by_mechanism
-from analysis.suites.ring_attention.table import CELL, SUITE
+from analysis.repetitions import alike, by_mechanism
+from analysis.suites.matmul_lut import table as matmul_lut
+from analysis.suites.ring_attention import model_table as ring_model
+from analysis.suites.ring_attention import table as ring_attention
 from analysis.text import as_csv
 from benchkit.api import lut
 from benchkit.record.record import CaseRecord
 from benchkit.suites.ring_attention import names
 
-SPLIT, LENGTH, TIME, SHARE = "split_type", "seq_len", "overall_latency_ms", "slowdown_pct"
-HEADS = frozenset((SPLIT, LENGTH, TIME, SHARE))
-"""Columns by which a file is recognised."""
+
+def slowdown_of(row: Mapping[str, Any]) -> str:
+    return str(Slowdown.of(row["slowdown"], row["world_size"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matmul(Timing):
+    """A product of square matrices.
+
+    Attributes:
+        size: their rows.
+        bg_streams: streams that compute at the same time.
+    """
+
+    SUITE: ClassVar[str] = matmul_lut.SUITE
+    ORDER: ClassVar[tuple[str, ...]] = ("size", "slowdown", "bg_streams", "source", "file")
+
+    size: int
+    bg_streams: int
+    slowdown: str
+
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Matmul":
+        return cls.recorded(row, slowdown=slowdown_of(row))
+
+
+def matmuls_of(file: str, cells: Cells) -> Iterator[Matmul]:
+    time_s = cells.seconds("avg_ms", 1e-3)
+    yield Matmul(
+        source="hetero",
+        file=file,
+        world_size=1,
+        dtype=cells[lut.DTYPE],
+        time_s=time_s,
+        status=status_of(time_s),
+        estimator="mean over iterations",
+        conversion=f"slowdown = 100 / {lut.SHARE}",
+        size=cells.whole(lut.SIZE),
+        bg_streams=cells.whole(lut.STREAMS, least=0),
+        slowdown=f"{100 / cells.positive(lut.SHARE):g}",
+    )
+
+
+def export_matmuls(table: pd.DataFrame) -> dict[str, str]:
+    """Write a table per machine and way to run, without comments, which other scripts cannot read.
+
+    The report writes the same tables with comments that say where the numbers are from.
+    """
+    rows = matmul_lut.of_single_ranks(table)
+    if rows.empty:
+        return {}
+    groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)
+    return {
+        f"matmul_mps_sweep{suffix}.csv": as_csv(
+            matmul_lut.shaped(group)[matmul_lut.COLUMNS], "%.6g"
+        )
+        for suffix, group in groups
+    }
+
+
+SPLIT = "split_type"
+TOKENS_OF_SWEEP, TIME, SHARE = "seq_len", "overall_latency_ms", "slowdown_pct"
 REFERENCE = "reference_homogeneous"
 """What the system calls names.REFERENCE."""
 
@@ -38,10 +94,11 @@ class Ring(Timing):
     """A layer of ring attention.
 
     Attributes:
+        seq_len: None for a profile, which does not say.
         slowdown: how many times slower the last rank was.
     """
 
-    SUITE: ClassVar[str] = SUITE
+    SUITE: ClassVar[str] = ring_attention.SUITE
     ORDER: ClassVar[tuple[str, ...]] = (
         "seq_len", "slowdown", "strategy", "world_size", "source", "file",
     )  # fmt: skip
@@ -50,37 +107,33 @@ class Ring(Timing):
     seq_len: int | None
     slowdown: str
 
-
-def read(file: str, text: str) -> Reading | None:
-    """Read a sweep, or a profile of latencies by compute share; None where it is neither."""
-    return read_csv(file, text, HEADS, row_of) or read_csv(
-        file, text, frozenset(lut.LATENCIES), row_of_profile
-    )
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Ring":
+        strategy = str(row.get(names.STRATEGY))
+        return cls.recorded(row, strategy=strategy, slowdown=slowdown_of(row))
 
 
-def row_of(file: str, cells: Cells) -> Ring:
-    """Make a row of a line of a sweep."""
+def sweep_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
     strategy = cells[SPLIT]
-    ranks = [name for name in cells if name and name.endswith("_tokens")]
-    time_s = seconds(cells[TIME], 1e-3)
-    return Ring(
+    time_s = cells.seconds(TIME, 1e-3)
+    yield Ring(
         source="hetero",
         file=file,
-        world_size=len(ranks) or None,
+        world_size=sum(str(name).endswith("_tokens") for name in cells) or None,
         time_s=time_s,
         status=status_of(time_s),
         estimator="mean over iterations of the slowest rank",
         conversion=f"slowdown = 100 / {SHARE}",
         strategy=names.REFERENCE if strategy == REFERENCE else strategy,
-        seq_len=whole(cells[LENGTH]),
-        slowdown=f"{100 / positive(cells[SHARE]):g}",
+        seq_len=cells.whole(TOKENS_OF_SWEEP),
+        slowdown=f"{100 / cells.positive(SHARE):g}",
     )
 
 
-def row_of_profile(file: str, cells: Cells) -> Ring:
-    """Make a row of a line of a profile, which is of the even split and names no length."""
-    time_s = seconds(cells[lut.LATENCY], 1e-3)
-    return Ring(
+def profile_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
+    """Yield the row of a line of a profile, which is of the even split."""
+    time_s = cells.seconds(lut.LATENCY, 1e-3)
+    yield Ring(
         source="hetero",
         file=file,
         time_s=time_s,
@@ -89,51 +142,171 @@ def row_of_profile(file: str, cells: Cells) -> Ring:
         conversion=f"slowdown = 100 / {lut.SHARE}",
         strategy=names.EVEN,
         seq_len=None,
-        slowdown=f"{100 / positive(cells[lut.SHARE]):g}",
+        slowdown=f"{100 / cells.positive(lut.SHARE):g}",
     )
 
 
-def recorded(row: Mapping[str, Any]) -> Ring:
-    """Convert a row of a record."""
-    return Ring(
-        **ours(row),
-        strategy=str(row.get(names.STRATEGY)),
-        seq_len=row["seq_len"],
-        slowdown=str(Slowdown.of(row["slowdown"], row["world_size"])),
-    )
-
-
-def export(table: pd.DataFrame) -> dict[str, str]:
+def export_rings(table: pd.DataFrame) -> dict[str, str]:
     """Write a sweep per way to run, and of its even splits a profile per sequence length."""
-    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
+    rows = table[(table["suite"] == Ring.SUITE) & (table["status"] == "ok")]
     if rows.empty:
         return {}
     texts = {}
-    for suffix, group in by_mechanism(rows, names.STRATEGY, *CELL):
-        lines = pd.DataFrame([line_of(row, case) for row, case in cases_of(group)])
-        lines = lines.sort_values([LENGTH, SHARE, SPLIT], ascending=[True, False, True])
+    for suffix, group in by_mechanism(rows, names.STRATEGY, *ring_attention.CELL):
+        lines = pd.DataFrame([ring_line(row, case) for row, case in cases_of(group)])
+        lines = lines.sort_values([TOKENS_OF_SWEEP, SHARE, SPLIT], ascending=[True, False, True])
         texts[f"sweep_results{suffix}.csv"] = as_csv(lines, "%.6g")
-        for length, even in lines[lines[SPLIT] == names.EVEN].groupby(LENGTH):
-            columns = {SHARE: lut.SHARE, TIME: lut.LATENCY}
+        for length, even in lines[lines[SPLIT] == names.EVEN].groupby(TOKENS_OF_SWEEP):
             profile = even.groupby(SHARE, as_index=False, sort=False)[TIME].mean()
-            text = as_csv(profile.rename(columns=columns), "%.6g")
-            texts[f"ring_attention_profile_{length}{suffix}.csv"] = text
+            profile = profile.rename(columns={SHARE: lut.SHARE, TIME: lut.LATENCY})
+            name = f"ring_attention_profile_{length}{suffix}.csv"
+            texts[name] = as_csv(profile, "%.6g")
     return texts
 
 
-def line_of(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
+def ring_line(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
     """Make the line of a case: the mean of each rank, and that of the slowest rank."""
     means_ms = case.samples_taking_part.mean(axis=1) * 1e3
     strategy = row[names.STRATEGY]
     tokens = case.details.get(names.TOKENS) or [None] * len(means_ms)
     per_rank: dict[str, Any] = {}
-    for rank, (own, mean_ms) in enumerate(zip(tokens, means_ms, strict=True)):
-        per_rank |= {f"rank{rank}_tokens": own, f"rank{rank}_latency_ms": mean_ms}
+    for rank, (of_rank, mean_ms) in enumerate(zip(tokens, means_ms, strict=True)):
+        per_rank |= {f"rank{rank}_tokens": of_rank, f"rank{rank}_latency_ms": mean_ms}
     factor = Slowdown.of(row["slowdown"], int(row["world_size"])).factors[-1]
     return {
         SPLIT: REFERENCE if strategy == names.REFERENCE else strategy,
-        LENGTH: int(row["seq_len"]),
+        TOKENS_OF_SWEEP: int(row["seq_len"]),
         TIME: means_ms.max(),
         **per_rank,
         SHARE: round(100 / factor, lut.SHARE_DIGITS),
     }
+
+
+# Decoders have two files: one with a line per split of the sequence, one with a line for the ring
+# and for one GPU alone. Neither says how much slower a GPU was.
+BLOCKS, PROMPT, LABEL = "block_lens", "prompt_tokens", "strategy"
+FIRST, LATER, TOTAL, TOTAL_TIME = "ttft_ms", "avg_decode_ms", "total_ms", "total_time_ms"
+LABELS = {"Ring": (names.RING, names.EVEN), "Regular": (names.SINGLE, names.WHOLE)}
+"""Our implementation and strategy, by what the second file calls them."""
+LABEL_OF = {case: label for label, case in LABELS.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder(Timing):
+    """A pass of a decoder: the time to the first token, or per further token.
+
+    Attributes:
+        slowdown: how many times slower the last rank was; None where the file does not say.
+    """
+
+    SUITE: ClassVar[str] = ring_model.SUITE
+    ORDER: ClassVar[tuple[str, ...]] = (
+        "phase", "seq_len", "implementation", "strategy", "slowdown", "source", "file",
+    )  # fmt: skip
+
+    phase: str
+    implementation: str
+    strategy: str
+    seq_len: int
+    slowdown: str | None
+
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Decoder":
+        """Convert a row of a record; a call of decode makes several tokens."""
+        decodes = row.get(names.PHASE) == names.DECODE
+        alone = row.get(names.IMPLEMENTATION) == names.SINGLE
+        timing = cls.recorded(
+            row,
+            world_size=1 if alone else row["world_size"],
+            phase=str(row.get(names.PHASE)),
+            implementation=str(row.get(names.IMPLEMENTATION)),
+            strategy=str(row.get(names.STRATEGY)),
+            slowdown=slowdown_of(row),
+        )
+        if not decodes:
+            return timing
+        tokens = row["decode_tokens"]
+        return replace(
+            timing,
+            time_s=timing.time_s and timing.time_s / tokens,
+            std_s=timing.std_s and timing.std_s / tokens,
+            conversion="time of a call / its tokens",
+        )
+
+
+def decoders_of(file: str, cells: Cells) -> Iterator[Decoder]:
+    """Yield the rows of a line of either file."""
+    ranks: int | None
+    if SPLIT in cells:
+        case, ranks = (names.RING, cells[SPLIT]), len(json.loads(cells[BLOCKS]))
+    else:
+        case = LABELS[cells[LABEL]]
+        ranks = 1 if case[0] == names.SINGLE else None
+    columns = {names.PREFILL: FIRST}
+    if number(cells[LATER]) != 0:  # 0 stands for no token
+        columns[names.DECODE] = LATER
+    for phase, column in columns.items():
+        time_s = cells.seconds(column, 1e-3)
+        yield Decoder(
+            source="hetero",
+            file=file,
+            world_size=ranks,
+            time_s=time_s,
+            status=status_of(time_s),
+            estimator="of one prompt, on rank 0",
+            phase=phase,
+            implementation=case[0],
+            strategy=case[1],
+            seq_len=cells.whole(PROMPT),
+            slowdown=None,
+        )
+
+
+def export_decoders(table: pd.DataFrame) -> dict[str, str]:
+    """Write both files, for each slowdown and whatever else sets points apart."""
+    rows = table[(table["suite"] == Decoder.SUITE) & (table["status"] == "ok")]
+    texts = {}
+    for suffix, group in alike(rows, *ring_model.CASE, "seq_len"):
+        lines = pd.DataFrame(decoder_lines(group))
+        if lines.empty:
+            continue
+        splits = lines[lines[names.IMPLEMENTATION] == names.RING]
+        texts[f"hetero_full_model_results{suffix}.csv"] = decoder_csv(splits, SPLIT, BLOCKS, TOTAL)
+        both = lines[lines[LABEL].notna()]
+        texts[f"ring_vs_regular{suffix}.csv"] = decoder_csv(both, LABEL, TOTAL_TIME)
+    return texts
+
+
+def decoder_csv(lines: pd.DataFrame, *columns: str) -> str:
+    """Write lines with what they are of, their times, and the total, which is the last column."""
+    *what, total = columns
+    lines = lines.assign(**{total: lines[TOTAL]})[[*what, PROMPT, FIRST, LATER, total]]
+    return as_csv(lines, "%.2f")
+
+
+def decoder_lines(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield a line per length and split: the means of both phases, 0 for one without a record."""
+    found: dict[tuple[int, str, str], dict[str, Any]] = {}
+    for row, case in cases_of(rows):
+        key = (int(row["seq_len"]), row[names.IMPLEMENTATION], str(row[names.STRATEGY]))
+        line = found.setdefault(key, {FIRST: 0.0, LATER: 0.0, TOTAL: 0.0})
+        mean_ms = row["mean_s"] * 1e3
+        if row[names.PHASE] == names.DECODE:
+            line[LATER] = mean_ms / row["decode_tokens"]
+        else:
+            line[FIRST] = mean_ms
+        line[TOTAL] += mean_ms
+        line[BLOCKS] = case.details.get(names.TOKENS)
+    for (length, implementation, split), line in sorted(found.items()):
+        label = LABEL_OF.get((implementation, split))
+        named = {SPLIT: split, LABEL: label, PROMPT: length}
+        yield {names.IMPLEMENTATION: implementation, **named, **line}
+
+
+CSV: LinesByHeads = {
+    frozenset((SPLIT, TOKENS_OF_SWEEP, TIME, SHARE)): sweep_rings_of,
+    frozenset(lut.LATENCIES): profile_rings_of,
+    frozenset(matmul_lut.COLUMNS): matmuls_of,
+    frozenset((SPLIT, BLOCKS, PROMPT, FIRST, LATER)): decoders_of,
+    frozenset((LABEL, PROMPT, FIRST, LATER)): decoders_of,
+}

@@ -1,13 +1,15 @@
-"""Defines what timings of other systems and our own share, and reads the parts of their files."""
+"""The timing that results of all systems become, ours too, and what reading their files shares."""
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from analysis.records.paths import one_line
 from analysis.text import from_text_cell
+
+Kind = TypeVar("Kind", bound="Timing")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,13 +19,11 @@ class Timing:
     Attributes:
         source: the tool that measured.
         file: where it was read.
-        world_size: the number of ranks.
-        time_s: the time of one call in seconds; `estimator` says which figure it is.
-        std_s: the standard deviation in seconds, as the tool computes it.
+        time_s: the time of one call; `estimator` says which statistic it is.
+        std_s: the standard deviation, as the tool computes it.
         status: ok, invalid, unchecked where the tool did not check the results, failed, or the
             status of a record.
-        estimator: what the time is, in words.
-        conversion: how the figures were taken over.
+        conversion: how time and size were taken over.
     """
 
     SUITE: ClassVar[str]
@@ -43,6 +43,39 @@ class Timing:
     estimator: str
     conversion: str = "as printed"
 
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Timing | None":
+        """Convert a row of a record; None for one that other systems do not measure.
+
+        Raises:
+            LookupError, TypeError, ValueError: the record is not one of the suite.
+        """
+        return cls.recorded(row)
+
+    @classmethod
+    def recorded(cls: type[Kind], row: Mapping[str, Any], **others: Any) -> Kind:
+        """Take each field from the record's column of the same name, but for some `others`.
+
+        Times are means, as in all files of other systems, so that they can be compared.
+        """
+        values = {
+            "source": "benchkit",
+            "file": str(Path(row["path"]).parent),
+            "dtype": row.get("dtype"),
+            "time_s": row.get("mean_s"),
+            "std_s": row.get("std_s"),
+            "estimator": f"mean over {samples_of(row)} of the slowest rank",
+            "conversion": "as recorded",
+            **others,
+        }
+        rest = (each.name for each in fields(cls) if each.name not in values)
+        return cls(**values, **{name: row[name] for name in rest})
+
+
+def samples_of(row: Mapping[str, Any]) -> str:
+    calls = row.get("calls") or row["calls_per_sample"]
+    return "iterations" if calls == 1 else f"samples of {calls} calls"
+
 
 @dataclass
 class Reading:
@@ -51,22 +84,40 @@ class Reading:
     rows: list[Timing] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
 
+    def pass_over_torn(self, file: str, lines: int, why: str = "") -> None:
+        """Note a number of lines, where there are any."""
+        if lines:
+            self.passed_over.append(f"{file}: {lines} line(s) cut off or torn{why}")
 
-def whole_lines(text: str) -> Iterator[str]:
-    """Yield the lines that end in a line break.
 
-    A file that was cut off lacks an unknown part of its last line.
+class RanksMissing(ValueError):
+    """The number of ranks is needed but not known."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file of another system.
+
+    Attributes:
+        file: its path.
+        ranks: how many ranks ran, if the user says so; some tools do not print it.
     """
-    yield from (line for line in text.splitlines(keepends=True) if line.endswith("\n"))
 
+    file: str
+    text: str
+    ranks: int | None = None
 
-def unfinished(text: str) -> int:
-    """Count the lines that `whole_lines` leaves out at the end: 0 or 1."""
-    return 0 if text.endswith("\n") else 1
+    def whole_lines(self) -> list[str]:
+        """Return the lines that end in a line break; a last one without lacks an unknown part."""
+        return [line for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def num_cut_off(self) -> int:
+        """Count the lines that `whole_lines` leaves out at the end: 0 or 1."""
+        return 0 if self.text.endswith("\n") else 1
 
 
 def number(text: Any) -> float | None:
-    """Convert a figure; None for N/A, nan, inf, null and words."""
+    """Convert a number; None for N/A, nan, inf, null and words."""
     try:
         value = float(text)
     except (TypeError, ValueError):
@@ -74,45 +125,34 @@ def number(text: Any) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def positive(text: Any) -> float:
-    """Convert a figure that must be there.
+class Cells(dict[str, Any]):
+    """A line of CSV by head, or an object of JSON by key.
 
-    Raises:
-        ValueError: it is missing, zero or negative.
+    The methods raise ValueError where a cell has an impossible value.
     """
-    value = number(text)
-    if value is None or value <= 0:
-        raise ValueError(f"{text!r:.40}: allowed are numbers > 0")
-    return value
 
+    def positive(self, name: str) -> float:
+        value = number(self[name])
+        if value is None or value <= 0:
+            raise ValueError(f"{self[name]!r:.40}: allowed are numbers > 0")
+        return value
 
-def seconds(text: Any, unit_s: float = 1.0) -> float | None:
-    """Convert a time; None where it is missing, as `number`.
+    def seconds(self, name: str, unit_s: float = 1.0) -> float | None:
+        """Convert a time in a unit; None where it is missing, as `number`."""
+        return None if number(self[name]) is None else self.positive(name) * unit_s
 
-    Args:
-        unit_s: the unit of the cell in seconds.
+    def deviation(self, name: str, unit_s: float = 1.0) -> float | None:
+        """Convert a standard deviation, whose column may be missing; it may be zero."""
+        if name not in self:
+            return None
+        return 0.0 if number(self[name]) == 0 else self.seconds(name, unit_s)
 
-    Raises:
-        ValueError: it is zero or negative.
-    """
-    return None if number(text) is None else positive(text) * unit_s
-
-
-def deviation(text: Any, unit_s: float = 1.0) -> float | None:
-    """Convert a standard deviation as `seconds` a time; it may be zero."""
-    return 0.0 if number(text) == 0 else seconds(text, unit_s)
-
-
-def whole(text: Any, least: int = 1) -> int:
-    """Convert a whole number, also one that is written as "4.0".
-
-    Raises:
-        ValueError: it is none, or too small.
-    """
-    value = float(text)
-    if value != int(value) or value < least:
-        raise ValueError(f"{text!r:.40}: allowed are whole numbers >= {least}")
-    return int(value)
+    def whole(self, name: str, least: int = 1) -> int:
+        """Convert a whole number, also one that is written as "4.0"."""
+        value = float(self[name])
+        if value != int(value) or value < least:
+            raise ValueError(f"{self[name]!r:.40}: allowed are whole numbers >= {least}")
+        return int(value)
 
 
 def status_of(time_s: float | None, checked: str | None = None) -> str:
@@ -124,71 +164,39 @@ def status_of(time_s: float | None, checked: str | None = None) -> str:
     return "failed" if time_s is None else checked or "unchecked"
 
 
-Cells = Mapping[str, str]
-"""A line of a CSV file, by head."""
+LinesByHeads = dict[frozenset[str], Callable[[str, Cells], Iterable[Timing]]]
+"""The columns that tell a CSV format, and what makes rows of the file's name and a line.
+
+ArithmeticError, LookupError, TypeError and ValueError say that the line is torn.
+"""
 
 
-def read_csv(
-    file: str,
-    text: str,
-    heads: frozenset[str],
-    row_of: Callable[[str, Cells], Timing | list[Timing]],
-) -> Reading | None:
-    """Read a CSV file that is recognised by its header.
+def read_csv(output: Output, formats: LinesByHeads) -> Reading | None:
+    """Read a CSV file of the first format whose columns it has; None where it is of none.
 
-    Args:
-        text: its content; lines that begin with # are comments.
-        heads: columns that the header must have.
-        row_of: makes one or several rows of a file's name and a line; ArithmeticError, LookupError,
-            TypeError and ValueError say that the line is none; the first ValueError is quoted.
-
-    Returns:
-        The rows; None where the header is another one.
+    Lines that begin with # are comments. The first ValueError of a line is quoted.
     """
-    lines = [line for line in whole_lines(text) if not line.startswith("#")]
+    lines = [line for line in output.whole_lines() if not line.startswith("#")]
     table = csv.DictReader(lines)
-    if not heads <= set(table.fieldnames or ()):
+    found_heads = set(table.fieldnames or ())
+    rows_of = next((make for heads, make in formats.items() if heads <= found_heads), None)
+    if rows_of is None:
         return None
     found = Reading()
-    torn, why = unfinished(text), ""
+    torn, why = output.num_cut_off(), ""
     for line in table:
-        cells = {
-            head: from_text_cell(cell) if isinstance(cell, str) else cell
-            for head, cell in line.items()
-        }
+        cells = Cells(
+            {
+                head: from_text_cell(cell) if isinstance(cell, str) else cell
+                for head, cell in line.items()
+            }
+        )
         try:
-            made = row_of(file, cells)
-            found.rows += made if isinstance(made, list) else [made]
+            found.rows += list(rows_of(output.file, cells))
         except ValueError as error:
             torn += 1
             why = why or one_line(f"; {error}")
         except (ArithmeticError, LookupError, TypeError):
             torn += 1
-    if torn:
-        found.passed_over.append(f"{file}: {torn} line(s) cut off or torn{why}")
+    found.pass_over_torn(output.file, torn, why)
     return found
-
-
-def ours(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that all timings of our records share.
-
-    Times are means, as in all files of other systems, so that they can be compared.
-
-    Args:
-        row: of the combined table, before it is one.
-    """
-    calls = row.get("calls") or row["calls_per_sample"]
-    samples = "iterations" if calls == 1 else f"samples of {calls} calls"
-    return {
-        "source": "benchkit",
-        "file": str(Path(row["path"]).parent),
-        "backend": row["backend"],
-        "device": row["device"],
-        "world_size": row["world_size"],
-        "dtype": row.get("dtype"),
-        "time_s": row.get("mean_s"),
-        "std_s": row.get("std_s"),
-        "status": row["status"],
-        "estimator": f"mean over {samples} of the slowest rank",
-        "conversion": "as recorded",
-    }
