@@ -92,15 +92,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read(place: Path, ranks: int | None) -> Reading:
-    """Read the results in a place; where nothing is readable, one line says why.
-
-    Args:
-        place: a file of results, or a folder of records.
-        ranks: how many ranks OSU ran on, where they are known.
-
-    Raises:
-        RanksMissing: for results that do not say how many ranks they are of.
-    """
+    """Read a file of results or a folder of records; RanksMissing where it needs `ranks`."""
     try:
         if place.is_dir() or place.match(PATTERN):
             return formats.read_records(place)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from analysis.foreign.timings import Timing, samples_of
 from benchkit.statistics.estimators import LAST_ARRIVAL
@@ -21,16 +21,13 @@ class Collective(Timing):
 
     Attributes:
         payload_bytes: S of nccl-tests' doc/PERFORMANCE.md.
-        osu_mean_s: the mean over iterations and ranks, of calls that follow a barrier; None where
-            that was not measured.
+        osu_mean_s: the mean over iterations and ranks, of calls that follow a barrier, if measured.
         algbw_gb_per_s: algorithm bandwidth in 10^9 bytes/s.
         busbw_gb_per_s: bus bandwidth in 10^9 bytes/s.
     """
 
-    SUITE: ClassVar[str] = "collective"
-    ORDER: ClassVar[tuple[str, ...]] = (
-        "collective", "payload_bytes", "world_size", "source", "file", "in_place",
-    )  # fmt: skip
+    SUITE = "collective"
+    ORDER = ("collective", "payload_bytes", "world_size", "source", "file", "in_place")
 
     collective: str
     reduce_op: str | None
@@ -41,11 +38,7 @@ class Collective(Timing):
     in_place: bool | None
 
     def __post_init__(self) -> None:
-        """Check the whole numbers.
-
-        Raises:
-            ValueError: a number cannot be in a table.
-        """
+        """Raise ValueError for a whole number that no table can hold."""
         for name, most in (("world_size", 10**6), ("payload_bytes", 10**18)):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and 0 <= value <= most):
@@ -84,7 +77,7 @@ class Collective(Timing):
 def bandwidths(
     collective: str, payload_bytes: int | None, time_s: float | None, world_size: int
 ) -> dict[str, float | None]:
-    """Compute the fields of both bandwidths, for tools that print none, or in other units."""
+    """Compute the fields of both bandwidths, for tools that print none or use other units."""
     algbw = payload_bytes / time_s / 1e9 if payload_bytes and time_s else None
     factor = names.bus_factor(collective, world_size)
     busbw = algbw * factor if algbw and factor else None

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 
@@ -85,17 +85,13 @@ def what_was_reduced(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def times_of(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
-    """Compute the times of a case as the script does.
-
-    The mean is that of all ranks, the standard deviation the mean of the ranks', and the bandwidth
-    in GiB/s.
-    """
+    """Compute the times of a case as the script does: the deviation is the mean of the ranks'."""
     samples = case.samples_taking_part
     mean_s = float(samples.mean())
     return {
         MEAN: mean_s,
         "std_time_s": float(samples.std(axis=1).mean()),
-        "bandwidth_gb_s": row["data_size"] / 1024 / mean_s if mean_s else None,
+        "bandwidth_gb_s": row["data_size"] / 1024 / mean_s if mean_s else None,  # GiB/s
     }
 
 
@@ -110,10 +106,8 @@ OF_MODEL = frozenset((
 class Step(Timing):
     """A step of a language model."""
 
-    SUITE: ClassVar[str] = transformer.SUITE
-    ORDER: ClassVar[tuple[str, ...]] = (
-        "model", "context_length", "batch_size", "step", "world_size", "source", "file",
-    )  # fmt: skip
+    SUITE = transformer.SUITE
+    ORDER = ("model", "context_length", "batch_size", "step", "world_size", "source", "file")
 
     model: str
     context_length: int

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from analysis.foreign.timings import Cells, LinesByHeads, Timing, status_of
 from analysis.suites.tensor_parallel.ddlb_csv import (
@@ -31,10 +31,8 @@ class Product(Timing):
         implementation: with its options, as in "pytorch (order=AG_before, backend=nccl)".
     """
 
-    SUITE: ClassVar[str] = "tensor_parallel"
-    ORDER: ClassVar[tuple[str, ...]] = (
-        "primitive", "m", "n", "k", "world_size", "implementation", "source", "file",
-    )  # fmt: skip
+    SUITE = "tensor_parallel"
+    ORDER = ("primitive", "m", "n", "k", "world_size", "implementation", "source", "file")
 
     primitive: str
     implementation: str

@@ -7,7 +7,7 @@ device are in percent; our slowdown is 100 / share.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 
@@ -30,15 +30,10 @@ def slowdown_of(row: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Matmul(Timing):
-    """A product of square matrices.
+    """A product of square matrices of `size` rows, beside streams that compute, too."""
 
-    Attributes:
-        size: their rows.
-        bg_streams: streams that compute at the same time.
-    """
-
-    SUITE: ClassVar[str] = matmul_lut.SUITE
-    ORDER: ClassVar[tuple[str, ...]] = ("size", "slowdown", "bg_streams", "source", "file")
+    SUITE = matmul_lut.SUITE
+    ORDER = ("size", "slowdown", "bg_streams", "source", "file")
 
     size: int
     bg_streams: int
@@ -98,10 +93,8 @@ class Ring(Timing):
         slowdown: how many times slower the last rank was.
     """
 
-    SUITE: ClassVar[str] = ring_attention.SUITE
-    ORDER: ClassVar[tuple[str, ...]] = (
-        "seq_len", "slowdown", "strategy", "world_size", "source", "file",
-    )  # fmt: skip
+    SUITE = ring_attention.SUITE
+    ORDER = ("seq_len", "slowdown", "strategy", "world_size", "source", "file")
 
     strategy: str
     seq_len: int | None
@@ -165,7 +158,6 @@ def export_rings(table: pd.DataFrame) -> dict[str, str]:
 
 
 def ring_line(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
-    """Make the line of a case: the mean of each rank, and that of the slowest rank."""
     means_ms = case.samples_taking_part.mean(axis=1) * 1e3
     strategy = row[names.STRATEGY]
     tokens = case.details.get(names.TOKENS) or [None] * len(means_ms)
@@ -199,10 +191,8 @@ class Decoder(Timing):
         slowdown: how many times slower the last rank was; None where the file does not say.
     """
 
-    SUITE: ClassVar[str] = ring_model.SUITE
-    ORDER: ClassVar[tuple[str, ...]] = (
-        "phase", "seq_len", "implementation", "strategy", "slowdown", "source", "file",
-    )  # fmt: skip
+    SUITE = ring_model.SUITE
+    ORDER = ("phase", "seq_len", "implementation", "strategy", "slowdown", "source", "file")
 
     phase: str
     implementation: str
@@ -278,7 +268,6 @@ def export_decoders(table: pd.DataFrame) -> dict[str, str]:
 
 
 def decoder_csv(lines: pd.DataFrame, *columns: str) -> str:
-    """Write lines with what they are of, their times, and the total, which is the last column."""
     *what, total = columns
     lines = lines.assign(**{total: lines[TOTAL]})[[*what, PROMPT, FIRST, LATER, total]]
     return as_csv(lines, "%.2f")

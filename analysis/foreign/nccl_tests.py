@@ -42,11 +42,10 @@ class Run:
     """What the output says about a table before the table begins.
 
     Attributes:
-        program: the name of the test, a key of COLLECTIVES.
+        program: a key of COLLECTIVES.
         groups: the group of each rank, as the text lists them.
         world_size: the number of ranks of one communicator.
         over: the statistic over processes, in words.
-        columns: the heads of a table in text.
     """
 
     file: str
@@ -72,10 +71,8 @@ class Result:
 
 
 def read(output: Output) -> Reading | None:
-    """Read all results; None where the file is not the output of nccl-tests.
-
-    The output names the test. In older output only the command in it does, or the file's name.
-    """
+    """Read all results; None where the file is not the output of nccl-tests."""
+    # Old output names the test only by the command in it, if at all; the file's name may help.
     named = PROGRAM.search(Path(output.file).name)
     run = Run(output.file, named[1] if named else None)
     if output.text.lstrip().startswith("{") and '"nccl_version"' in output.text:
@@ -168,11 +165,9 @@ def read_json(run: Run, text: str) -> Reading:
 
 
 def decoded(text: str) -> tuple[dict[str, Any], bool]:
-    """Decode a JSON document that may be cut off.
+    """Decode a JSON document, and return whether it is whole.
 
-    Returns:
-        The document, and whether it is whole. One that is cut off has all that comes before the
-        results, and each whole result.
+    One that is cut off has all that comes before the results, and each whole result.
     """
     try:
         return dict(json.loads(text)), True
@@ -197,11 +192,7 @@ def whole_objects(text: str, at: int) -> Iterator[Any]:
 
 
 def row_of(run: Run, result: Result) -> Collective:
-    """Make the row of a result, whose size is S of nccl-tests' own convention already.
-
-    Raises:
-        ValueError: its time is negative.
-    """
+    """Make the row of a result, whose size is S already; ValueError for a negative time."""
     collective = COLLECTIVES[str(run.program)]
     time_us = number(result.own.get("time"))
     if time_us is not None and time_us < 0:
@@ -232,8 +223,8 @@ def by_median(row: Collective, times: Mapping[str, Any] | None) -> Iterator[Coll
     """Yield a second row by the median, as ours have it, where iterations were timed apart (-I 1).
 
     Args:
-        row: the row by the mean over iterations.
-        times: of the iterations, in microseconds; None where they were not timed apart.
+        row: by the mean over iterations.
+        times: statistics of the iterations.
     """
     if times and times["p50_us"] and row.time_s and row.algbw_gb_per_s and row.busbw_gb_per_s:
         faster = row.time_s / (times["p50_us"] * 1e-6)
@@ -248,10 +239,7 @@ def by_median(row: Collective, times: Mapping[str, Any] | None) -> Iterator[Coll
 
 
 def status_by(num_wrong: Any) -> str:
-    """Judge a result by its number of wrong elements.
-
-    It is invalid, too, where that is no number.
-    """
+    """Judge a result by its number of wrong elements; one that is no number is invalid, too."""
     # Old versions print a deviation in another column, which is not judged.
     if num_wrong in (None, "N/A"):
         return "unchecked"
@@ -259,11 +247,6 @@ def status_by(num_wrong: Any) -> str:
 
 
 def conversion(collective: str, of_host: bool) -> str:
-    """Describe how time and bandwidth were taken over.
-
-    Args:
-        of_host: whether the printed time is the host's time in calls (-C).
-    """
     what = "time and bandwidth"
     if of_host:
         what = "time printed is the host's in calls (-C) and left out; bandwidth"

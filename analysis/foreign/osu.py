@@ -28,10 +28,7 @@ COLLECTIVES = {
     "Barrier Latency Test": names.BARRIER,
 }
 SIZED_BY_PART = (names.ALL_GATHER, names.GATHER, names.SCATTER, names.ALL_TO_ALL)
-"""Collectives of which OSU prints the size of one rank's part.
-
-For reduce_scatter it prints the size of all parts.
-"""
+"""OSU prints the size of one rank's part; for reduce_scatter, that of all parts."""
 TIMES = ("Avg Latency(us)", "Latency (us)")
 TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32"}
 CHECKED = {"Pass": "ok", "Fail": "invalid"}
@@ -39,11 +36,7 @@ CHECKED = {"Pass": "ok", "Fail": "invalid"}
 
 @dataclass(frozen=True)
 class Run:
-    """What the lines before a table say about it.
-
-    Attributes:
-        columns: the heads of the table, () before the table begins.
-    """
+    """What the lines before a table say about it; no columns before the table begins."""
 
     collective: str
     backend: str

@@ -1,4 +1,4 @@
-"""The timing that results of all systems become, ours too, and what reading their files shares."""
+"""The timing that every result becomes, ours too, and what reading the files of others shares."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping
@@ -17,8 +17,6 @@ class Timing:
     """One measurement; the subclass of a suite adds what its measurements are of.
 
     Attributes:
-        source: the tool that measured.
-        file: where it was read.
         time_s: the time of one call; `estimator` says which statistic it is.
         std_s: the standard deviation, as the tool computes it.
         status: ok, invalid, unchecked where the tool did not check the results, failed, or the
@@ -85,34 +83,27 @@ class Reading:
     passed_over: list[str] = field(default_factory=list)
 
     def pass_over_torn(self, file: str, lines: int, why: str = "") -> None:
-        """Note a number of lines, where there are any."""
         if lines:
             self.passed_over.append(f"{file}: {lines} line(s) cut off or torn{why}")
 
 
 class RanksMissing(ValueError):
-    """The number of ranks is needed but not known."""
+    """The output needs the number of ranks, and neither it nor the user says it."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """A file of another system.
-
-    Attributes:
-        file: its path.
-        ranks: how many ranks ran, if the user says so; some tools do not print it.
-    """
+    """A file of another system, by its path, and how many ranks it is of, if the user says so."""
 
     file: str
     text: str
     ranks: int | None = None
 
     def whole_lines(self) -> list[str]:
-        """Return the lines that end in a line break; a last one without lacks an unknown part."""
+        # A file that was cut off lacks an unknown part of its last line.
         return [line for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
 
     def num_cut_off(self) -> int:
-        """Count the lines that `whole_lines` leaves out at the end: 0 or 1."""
         return 0 if self.text.endswith("\n") else 1
 
 
@@ -138,11 +129,11 @@ class Cells(dict[str, Any]):
         return value
 
     def seconds(self, name: str, unit_s: float = 1.0) -> float | None:
-        """Convert a time in a unit; None where it is missing, as `number`."""
+        """Convert a time; None where it is missing, as `number`."""
         return None if number(self[name]) is None else self.positive(name) * unit_s
 
     def deviation(self, name: str, unit_s: float = 1.0) -> float | None:
-        """Convert a standard deviation, whose column may be missing; it may be zero."""
+        """Convert a standard deviation. It may be zero, and its column may be missing."""
         if name not in self:
             return None
         return 0.0 if number(self[name]) == 0 else self.seconds(name, unit_s)
@@ -156,11 +147,7 @@ class Cells(dict[str, Any]):
 
 
 def status_of(time_s: float | None, checked: str | None = None) -> str:
-    """Return the status of a result: failed where there is no time.
-
-    Args:
-        checked: the status by the tool's check; None where it made none.
-    """
+    """Return the status of a result; `checked` is that by the tool's check, if it made one."""
     return "failed" if time_s is None else checked or "unchecked"
 
 
@@ -185,12 +172,10 @@ def read_csv(output: Output, formats: LinesByHeads) -> Reading | None:
     found = Reading()
     torn, why = output.num_cut_off(), ""
     for line in table:
-        cells = Cells(
-            {
-                head: from_text_cell(cell) if isinstance(cell, str) else cell
-                for head, cell in line.items()
-            }
-        )
+        cells = Cells(line)
+        for head, cell in line.items():
+            if isinstance(cell, str):  # not of a line with too few cells, or too many
+                cells[head] = from_text_cell(cell)
         try:
             found.rows += list(rows_of(output.file, cells))
         except ValueError as error:
