@@ -6,7 +6,7 @@ device are in percent; our slowdown is 100 / share.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -70,10 +70,9 @@ def export_matmuls(table: pd.DataFrame) -> dict[str, str]:
     if rows.empty:
         return {}
     groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)
+    columns = matmul_lut.COLUMNS
     return {
-        f"matmul_mps_sweep{suffix}.csv": as_csv(
-            matmul_lut.shaped(group)[matmul_lut.COLUMNS], "%.6g"
-        )
+        f"matmul_mps_sweep{suffix}.csv": as_csv(matmul_lut.shaped(group)[columns], "%.6g")
         for suffix, group in groups
     }
 
@@ -203,24 +202,21 @@ class Decoder(Timing):
     @classmethod
     def of_record(cls, row: Mapping[str, Any]) -> "Decoder":
         """Convert a row of a record; a call of decode makes several tokens."""
-        decodes = row.get(names.PHASE) == names.DECODE
+        phase = str(row.get(names.PHASE))
+        decodes = phase == names.DECODE
         alone = row.get(names.IMPLEMENTATION) == names.SINGLE
-        timing = cls.recorded(
+        tokens = row["decode_tokens"] if decodes else 1
+        mean_s, std_s = row.get("mean_s"), row.get("std_s")
+        return cls.recorded(
             row,
+            time_s=mean_s and mean_s / tokens,
+            std_s=std_s and std_s / tokens,
+            conversion="time of a call / its tokens" if decodes else "as recorded",
             world_size=1 if alone else row["world_size"],
-            phase=str(row.get(names.PHASE)),
+            phase=phase,
             implementation=str(row.get(names.IMPLEMENTATION)),
             strategy=str(row.get(names.STRATEGY)),
             slowdown=slowdown_of(row),
-        )
-        if not decodes:
-            return timing
-        tokens = row["decode_tokens"]
-        return replace(
-            timing,
-            time_s=timing.time_s and timing.time_s / tokens,
-            std_s=timing.std_s and timing.std_s / tokens,
-            conversion="time of a call / its tokens",
         )
 
 

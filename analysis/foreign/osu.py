@@ -66,8 +66,8 @@ def read(output: Output) -> Reading | None:
         elif run and line.startswith("#"):
             run = described(run, line)
         elif run and run.columns and line.lstrip()[:1].isdigit():
-            if cells := cells_of(run.columns, line.split()):
-                found.rows.append(row_of(output, run, cells))
+            if parsed := line_of(run.columns, line.split()):
+                found.rows.append(row_of(output, run, parsed))
             else:
                 torn += 1
     found.pass_over_torn(output.file, torn)
@@ -100,7 +100,7 @@ def described(run: Run, line: str) -> Run:
 
 
 @dataclass(frozen=True)
-class Cells:
+class Line:
     """What a line of a table says.
 
     Attributes:
@@ -113,17 +113,17 @@ class Cells:
     validation: str | None
 
 
-def cells_of(columns: tuple[str, ...], words: list[str]) -> Cells | None:
+def line_of(columns: tuple[str, ...], words: list[str]) -> Line | None:
     """Read a line; None where it is not whole."""
     cells: Mapping[str, str] = dict(zip(columns, words, strict=False))
     size = number(cells.get("Size", 0))
     latency_us = number(next((cells[name] for name in TIMES if name in cells), None))
     if len(words) != len(columns) or size is None or latency_us is None or latency_us < 0:
         return None
-    return Cells(int(size), latency_us, cells.get("Validation"))
+    return Line(int(size), latency_us, cells.get("Validation"))
 
 
-def row_of(output: Output, run: Run, cells: Cells) -> Collective:
+def row_of(output: Output, run: Run, line: Line) -> Collective:
     """Make the row of a line of a table.
 
     Raises:
@@ -138,8 +138,8 @@ def row_of(output: Output, run: Run, cells: Cells) -> Collective:
         )
     world_size = 2 if both_ways else output.ranks
     parts = world_size if world_size and (both_ways or name in SIZED_BY_PART) else 1
-    payload_bytes = None if name == names.BARRIER else cells.size * parts
-    time_s = cells.latency_us * 1e-6 * (2 if both_ways else 1)
+    payload_bytes = None if name == names.BARRIER else line.size * parts
+    time_s = line.latency_us * 1e-6 * (2 if both_ways else 1)
     return Collective(
         source="osu",
         file=output.file,
@@ -154,7 +154,7 @@ def row_of(output: Output, run: Run, cells: Cells) -> Collective:
         osu_mean_s=time_s,
         **bandwidths(name, payload_bytes, time_s, world_size or 2),
         in_place=None,
-        status=CHECKED.get(str(cells.validation), "unchecked"),
+        status=CHECKED.get(str(line.validation), "unchecked"),
         estimator="mean over iterations, " + ("on rank 0" if both_ways else "average over ranks"),
         conversion=conversion(name, parts),
     )
