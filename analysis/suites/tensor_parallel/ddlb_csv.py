@@ -1,7 +1,4 @@
-"""Write tensor-parallel products in the columns of DDLB.
-
-`analysis.foreign.ddlb` reads them.
-"""
+"""Write tensor-parallel products in the columns of DDLB; `analysis.foreign.ddlb` reads them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -80,10 +77,7 @@ def options_of(row: Mapping[str, Any]) -> str:
 
 
 def in_full(value: Any, backend: str) -> str:
-    """Format a value; "default" is the job's backend.
-
-    A column with gaps turns 4 into 4.0, which is formatted as "4" again.
-    """
-    if isinstance(value, float):
+    """Format a value; "default" is the job's backend."""
+    if isinstance(value, float):  # a column with gaps turns 4 into 4.0
         return f"{value:g}"
     return backend if value == DEFAULT else str(value)
