@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from analysis.commands.formats import WRITERS
+from analysis.foreign.formats import WRITERS
 from analysis.frames import nothing_found
 from analysis.output import folder_for
 from analysis.output import write as write_file
@@ -58,24 +58,15 @@ def parser() -> argparse.ArgumentParser:
         "systems, for their scripts. Means and standard deviations are of our samples.",
     )
     result.add_argument(
-        "places",
-        metavar="DIR",
-        nargs="+",
-        type=Path,
-        help="folders of records, or record files",
+        "places", metavar="DIR", nargs="+", type=Path, help="folders of records, or record files"
     )
     result.add_argument(
-        "--as",
-        dest="system",
-        required=True,
-        choices=tuple(WRITERS),
+        "--as", dest="system", required=True, choices=tuple(WRITERS),
         help="ddlb: CSV per primitive; cs336: CSV of all-reduce and JSON of transformers; "
         "hetero: CSV of ring attention and of matrix products by compute share",
-    )
+    )  # fmt: skip
     result.add_argument(
-        "--output-dir",
-        metavar="D",
-        type=Path,
+        "--output-dir", metavar="D", type=Path,
         help="where to write (default: analysis/SYSTEM/ in the first)",
-    )
+    )  # fmt: skip
     return result

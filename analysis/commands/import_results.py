@@ -9,106 +9,47 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.commands import formats
+from analysis.foreign import formats
+from analysis.foreign.timings import Output, RanksMissing, Reading, Timing
 from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.figures import plain_cells
-from analysis.records.foreign import Reading, Timing
 from analysis.records.paths import PATTERN, missing, one_line
-from analysis.suites.collective.imported import RanksMissing
 from analysis.text import complain, render_table
 from benchkit.record import files
 from benchkit.record.naming import printable
 
-HOW = ["source", "estimator", "conversion"]
+COLUMNS = (
+    "collective", "payload_bytes", "primitive", "model", "context_length", "batch_size", "step",
+    "size", "bg_streams", "phase", "seq_len", "slowdown", "strategy", "m", "n", "k",
+    "implementation", "world_size", "source", "file", "backend", "device", "dtype", "reduce_op",
+    "in_place", "status", "time_s", "std_s", "osu_mean_s", "algbw_gb_per_s", "busbw_gb_per_s",
+)  # fmt: skip
+"""The columns on screen, in their order."""
 HEADS = {
-    "collective": "collective",
     "payload_bytes": "payload [B]",
-    "primitive": "primitive",
-    "model": "model",
     "context_length": "context",
     "batch_size": "batch",
     "step": "pass",
-    "size": "size",
     "bg_streams": "background streams",
-    "phase": "phase",
     "seq_len": "tokens",
-    "slowdown": "slowdown",
-    "strategy": "strategy",
-    "m": "m",
-    "n": "n",
-    "k": "k",
-    "implementation": "implementation",
     "world_size": "ranks",
-    "source": "source",
-    "file": "file",
-    "backend": "backend",
-    "device": "device",
-    "dtype": "dtype",
-    "reduce_op": "reduce_op",
     "in_place": "in place",
-    "status": "status",
     "time_s": "time [ms]",
     "std_s": "std [ms]",
     "osu_mean_s": "OSU mean [ms]",
     "algbw_gb_per_s": "algbw [GB/s]",
     "busbw_gb_per_s": "busbw [GB/s]",
 }
-"""The columns on screen, in their order, and their heads."""
-
-
-def combined(rows: Sequence[Timing]) -> list[pd.DataFrame]:
-    """Make a table per suite, with comparable rows next to each other."""
-    tables = []
-    in_order = sorted(rows, key=lambda row: row.SUITE)
-    for suite, of_suite in groupby(in_order, key=lambda row: row.SUITE):
-        mine = list(of_suite)
-        columns = [column.name for column in fields(mine[0])]
-        table = pd.DataFrame([plain_cells(asdict(row)) for row in mine], columns=columns)
-        whole = {name: "Int64" for name in ("world_size", "payload_bytes") if name in table}
-        table = table.astype(whole).sort_values([*mine[0].ORDER], ignore_index=True)
-        table.insert(0, "suite", suite)
-        tables.append(table)
-    return tables
-
-
-def write(tables: Sequence[pd.DataFrame], folder: Path) -> list[Path]:
-    return [
-        write_file(folder, "imported.csv", pd.concat(tables)),
-        write_file(folder, "imported.md", as_text(tables, "github")),
-    ]
-
-
-def as_text(tables: Sequence[pd.DataFrame], style: str) -> str:
-    return "\n\n".join(text_of(table, style) for table in tables)
-
-
-def text_of(table: pd.DataFrame, style: str) -> str:
-    """Render a table, with numbered notes on how rows were measured and converted."""
-    number = table.groupby(HOW, sort=False).ngroup() + 1
-    shown = pd.DataFrame(index=table.index)
-    for name in (name for name in HEADS if name in table):
-        column = table[name]
-        if name == "file":
-            column = column.map(lambda file: Path(file).name)
-        elif name == "in_place":
-            column = column.map({True: "yes", False: "no"})
-        elif name.endswith("_s"):
-            column = pd.to_numeric(column) * (1 if name.endswith("_per_s") else 1e3)
-        shown[HEADS[name]] = column
-    shown = shown.dropna(axis=1, how="all").assign(how=number)
-    lines = [render_table(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", ""]
-    for way in table.assign(number=number).drop_duplicates("number").itertuples():
-        lines.append(f"{way.number}. {way.source}: {way.estimator}; {way.conversion}")
-    return "\n".join(lines)
-
-
-warn = partial(complain, "analysis import")
-
+"""Their heads, where these are not the names."""
+TIMES = ("time_s", "std_s", "osu_mean_s")
+HOW = ["source", "estimator", "conversion"]
+"""What the notes below a table say."""
 UNREADABLE = (
     OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
 )  # fmt: skip
 """What reading a broken file may raise."""
+warn = partial(complain, "analysis import")
 
 
 def main(arguments: list[str]) -> int:
@@ -118,49 +59,46 @@ def main(arguments: list[str]) -> int:
         0; 2 for invalid arguments, and where nothing could be read.
     """
     options = parser().parse_args(arguments)
-    if problem := wrong(options):
-        warn(problem)
+    if why := missing(options.places):
+        warn(why)
+        return 2
+    if options.ranks is not None and options.ranks < 2:
+        warn(f"--ranks {options.ranks}: allowed are numbers >= 2")
         return 2
     rows: list[Timing] = []
-    for place in options.places:
-        try:
-            found = readings(place, options.ranks)
-        except RanksMissing as error:
-            warn(f"{error}; add --ranks N")
-            return 2
-        for line in found.passed_over:
-            warn(line)
-        rows += found.rows
-    if not rows:
-        return 2
-    tables = combined(rows)
     try:
-        written = write(tables, folder_for(options.places[0], options.output_dir))
+        for place in options.places:
+            found = read(place, options.ranks)
+            for line in found.passed_over:
+                warn(line)
+            rows += found.rows
+        if not rows:
+            return 2
+        tables = combined(rows)
+        folder = folder_for(options.places[0], options.output_dir)
+        written = [
+            write_file(folder, "imported.csv", pd.concat(tables)),
+            write_file(folder, "imported.md", as_text(tables, "github")),
+        ]
+    except RanksMissing as error:
+        warn(f"{error}; add --ranks N")
+        return 2
     except OSError as error:
         warn(error)
         return 2
-    print(
-        as_text(tables, "simple"), "", *(printable(f"wrote {path}") for path in written), sep="\n"
-    )
+    print(as_text(tables, "simple"), "", sep="\n")
+    print(*(printable(f"wrote {path}") for path in written), sep="\n")
     return 0
 
 
-def readings(place: Path, ranks: int | None) -> Reading:
-    """Read the results in a place; where nothing is readable, one line says why.
-
-    Args:
-        place: a file of results, or a folder of records.
-        ranks: how many ranks OSU ran on, where they are known.
-
-    Raises:
-        RanksMissing: for results that do not say how many ranks they are of.
-    """
+def read(place: Path, ranks: int | None) -> Reading:
+    """Read a file of results or a folder of records; RanksMissing where it needs `ranks`."""
     try:
         if place.is_dir() or place.match(PATTERN):
-            return formats.recorded(place)
+            return formats.read_records(place)
         files.require_regular(place.resolve())  # Reading a pipe would block.
         text = place.read_text("utf-8-sig", errors="replace")
-        found = formats.read(str(place), text, ranks)
+        found = formats.read(Output(str(place), text, ranks))
     except RanksMissing:
         raise
     except UNREADABLE as error:
@@ -174,13 +112,40 @@ def readings(place: Path, ranks: int | None) -> Reading:
     return found
 
 
-def wrong(options: argparse.Namespace) -> str:
-    """Say what is wrong with the arguments, and what is allowed; "" where all is right."""
-    if why := missing(options.places):
-        return why
-    if options.ranks is not None and options.ranks < 2:
-        return f"--ranks {options.ranks}: allowed are numbers >= 2"
-    return ""
+def combined(rows: Sequence[Timing]) -> list[pd.DataFrame]:
+    """Make a table per suite, with comparable rows next to each other."""
+    tables = []
+    in_order = sorted(rows, key=lambda row: row.SUITE)
+    for suite, of_suite in groupby(in_order, key=lambda row: row.SUITE):
+        timings = list(of_suite)
+        columns = [column.name for column in fields(timings[0])]
+        table = pd.DataFrame([plain_cells(asdict(row)) for row in timings], columns=columns)
+        whole = {name: "Int64" for name in ("world_size", "payload_bytes") if name in table}
+        table = table.astype(whole).sort_values([*timings[0].ORDER], ignore_index=True)
+        table.insert(0, "suite", suite)
+        tables.append(table)
+    return tables
+
+
+def as_text(tables: Sequence[pd.DataFrame], style: str) -> str:
+    return "\n\n".join(text_of(table, style) for table in tables)
+
+
+def text_of(table: pd.DataFrame, style: str) -> str:
+    """Render a table, with numbered notes on how rows were measured and converted."""
+    number = table.groupby(HOW, sort=False).ngroup() + 1
+    shown = table.assign(file=table["file"].map(lambda file: Path(file).name))
+    for name in TIMES:
+        if name in table:
+            shown[name] = pd.to_numeric(table[name]) * 1e3
+    if "in_place" in table:
+        shown["in_place"] = table["in_place"].map({True: "yes", False: "no"})
+    shown = shown[[name for name in COLUMNS if name in table]].rename(columns=HEADS)
+    shown = shown.dropna(axis=1, how="all").assign(how=number)
+    lines = [render_table(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", ""]
+    for way in table.assign(number=number).drop_duplicates("number").itertuples():
+        lines.append(f"{way.number}. {way.source}: {way.estimator}; {way.conversion}")
+    return "\n".join(lines)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -190,22 +155,13 @@ def parser() -> argparse.ArgumentParser:
         f"records. Formats, recognised by their content: {formats.KNOWN}.",
     )
     result.add_argument(
-        "places",
-        metavar="FILE|DIR",
-        nargs="+",
-        type=Path,
-        help="a file of results, or our records",
+        "places", metavar="FILE|DIR", nargs="+", type=Path, help="a file of results, or our records"
     )
     result.add_argument(
-        "--ranks",
-        type=int,
-        metavar="N",
-        help="how many ranks OSU ran on, which it does not print",
+        "--ranks", type=int, metavar="N", help="how many ranks OSU ran on, which it does not print"
     )
     result.add_argument(
-        "--output-dir",
-        metavar="D",
-        type=Path,
+        "--output-dir", metavar="D", type=Path,
         help="where to write (default: analysis/ beside the first)",
-    )
+    )  # fmt: skip
     return result

@@ -1,12 +1,12 @@
-"""Reads text of the OSU micro-benchmarks, with and without -f; they print no number of ranks."""
+"""Read text of the OSU micro-benchmarks, with and without -f; they print no number of ranks."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from analysis.records.foreign import Reading, number, unfinished, whole_lines
-from analysis.suites.collective.imported import RanksMissing, Row
+from analysis.foreign.collectives import Collective, bandwidths
+from analysis.foreign.timings import Output, RanksMissing, Reading, number
 from benchkit.suites.collective import names
-from benchkit.suites.collective.names import bus_factor
 
 TITLE = re.compile(
     r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?"
@@ -28,10 +28,7 @@ COLLECTIVES = {
     "Barrier Latency Test": names.BARRIER,
 }
 SIZED_BY_PART = (names.ALL_GATHER, names.GATHER, names.SCATTER, names.ALL_TO_ALL)
-"""Collectives of which OSU prints the size of one rank's part.
-
-For reduce_scatter it prints the size of all parts.
-"""
+"""OSU prints the size of one rank's part; for reduce_scatter, that of all parts."""
 TIMES = ("Avg Latency(us)", "Latency (us)")
 TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32"}
 CHECKED = {"Pass": "ok", "Fail": "invalid"}
@@ -39,11 +36,7 @@ CHECKED = {"Pass": "ok", "Fail": "invalid"}
 
 @dataclass(frozen=True)
 class Run:
-    """What the lines before a table say about it.
-
-    Attributes:
-        columns: the heads of the table, () before the table begins.
-    """
+    """What the lines before a table say about it; no columns before the table begins."""
 
     collective: str
     backend: str
@@ -52,13 +45,8 @@ class Run:
     columns: tuple[str, ...] = ()
 
 
-def read(file: str, text: str, ranks: int | None) -> Reading | None:
-    """Read all results in a text; None where no line is a title of OSU's.
-
-    Args:
-        file: where the text is from.
-        text: the output of one or several benchmarks.
-        ranks: how many ranks there were; None where that is not known.
+def read(output: Output) -> Reading | None:
+    """Read the results of one or several benchmarks; None where no line is a title of OSU's.
 
     Raises:
         RanksMissing: a result needs the number of ranks.
@@ -66,32 +54,28 @@ def read(file: str, text: str, ranks: int | None) -> Reading | None:
     found = Reading()
     run = None
     titled = False
-    torn = unfinished(text)
-    for line in whole_lines(text):
+    torn = output.num_cut_off()
+    for line in output.whole_lines():
         if title := TITLE.match(line):
             titled = True
-            run = started(title)
+            run = begun(title)
             if run is None:
                 known = ", ".join(COLLECTIVES)
-                found.passed_over.append(f"{file}: OSU's {title['test']!r} is none of {known}")
+                why = f"{output.file}: OSU's {title['test']!r} is none of {known}"
+                found.passed_over.append(why)
         elif run and line.startswith("#"):
             run = described(run, line)
         elif run and run.columns and line.lstrip()[:1].isdigit():
-            if figures := figures_of(run.columns, line.split()):
-                found.rows.append(row_of(file, run, figures, ranks))
+            if parsed := line_of(run.columns, line.split()):
+                found.rows.append(row_of(output, run, parsed))
             else:
                 torn += 1
-    if torn:
-        found.passed_over.append(f"{file}: {torn} line(s) cut off or torn")
+    found.pass_over_torn(output.file, torn)
     return found if titled else None
 
 
-def started(title: re.Match[str]) -> Run | None:
-    """Begin the run of a title; None for a benchmark that has no counterpart here.
-
-    Where `-d` names an accelerator, collectives use its memory. Between two ranks, another line
-    says which of them use it.
-    """
+def begun(title: re.Match[str]) -> Run | None:
+    """Begin the run of a title; None for a benchmark that has no counterpart here."""
     if title["test"] not in COLLECTIVES:
         return None
     collective = COLLECTIVES[title["test"]]
@@ -99,7 +83,7 @@ def started(title: re.Match[str]) -> Run | None:
     if title["backend"] == "MPI" and not title["accelerator"]:
         device = "cpu"
     elif title["backend"] == "MPI" and collective == names.SEND_RECV:
-        device = None
+        device = None  # of two ranks either may use the memory of the CPU; another line tells
     return Run(collective, title["backend"].lower(), device)
 
 
@@ -116,12 +100,11 @@ def described(run: Run, line: str) -> Run:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """The figures in a line of a table.
+class Line:
+    """What a line of a table says.
 
     Attributes:
         size: in bytes, as OSU counts it; 0 for a barrier.
-        latency_us: in microseconds.
         validation: Pass or Fail; None where the results were not checked.
     """
 
@@ -130,37 +113,36 @@ class Figures:
     validation: str | None
 
 
-def figures_of(columns: tuple[str, ...], words: list[str]) -> Figures | None:
-    """Read the figures of a line; None where the line is not whole."""
-    cells = dict(zip(columns, words, strict=False))
+def line_of(columns: tuple[str, ...], words: list[str]) -> Line | None:
+    """Read a line; None where it is not whole."""
+    cells: Mapping[str, str] = dict(zip(columns, words, strict=False))
     size = number(cells.get("Size", 0))
     latency_us = number(next((cells[name] for name in TIMES if name in cells), None))
     if len(words) != len(columns) or size is None or latency_us is None or latency_us < 0:
         return None
-    return Figures(int(size), latency_us, cells.get("Validation"))
+    return Line(int(size), latency_us, cells.get("Validation"))
 
 
-def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
-    """Make a row of a line of a table.
+def row_of(output: Output, run: Run, line: Line) -> Collective:
+    """Make the row of a line of a table.
 
     Raises:
         RanksMissing: payload or bus bandwidth depend on the number of ranks, which is not known.
     """
     name = run.collective
     both_ways = name == names.SEND_RECV
-    if ranks is None and (name in names.SHARED_OUT or name == names.ALL_REDUCE):
+    if output.ranks is None and (name in names.SHARED_OUT or name == names.ALL_REDUCE):
         raise RanksMissing(
-            f"{file}: OSU prints no number of ranks, without which {name} has no bus bandwidth"
+            f"{output.file}: OSU prints no number of ranks, without which {name} has no bus "
+            "bandwidth"
         )
-    world_size = 2 if both_ways else ranks
-    times = world_size if world_size and (both_ways or name in SIZED_BY_PART) else 1
-    payload_bytes = None if name == names.BARRIER else figures.size * times
-    time_s = figures.latency_us * 1e-6 * (2 if both_ways else 1)
-    algbw = payload_bytes / time_s / 1e9 if payload_bytes and time_s else None
-    factor = bus_factor(name, world_size or 2)
-    return Row(
+    world_size = 2 if both_ways else output.ranks
+    parts = world_size if world_size and (both_ways or name in SIZED_BY_PART) else 1
+    payload_bytes = None if name == names.BARRIER else line.size * parts
+    time_s = line.latency_us * 1e-6 * (2 if both_ways else 1)
+    return Collective(
         source="osu",
-        file=file,
+        file=output.file,
         collective=name,
         backend=run.backend,
         device=run.device,
@@ -170,17 +152,16 @@ def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
         payload_bytes=payload_bytes,
         time_s=time_s,
         osu_mean_s=time_s,
-        algbw_gb_per_s=algbw,
-        busbw_gb_per_s=algbw * factor if algbw and factor else None,
+        **bandwidths(name, payload_bytes, time_s, world_size or 2),
         in_place=None,
-        status=CHECKED.get(str(figures.validation), "unchecked"),
+        status=CHECKED.get(str(line.validation), "unchecked"),
         estimator="mean over iterations, " + ("on rank 0" if both_ways else "average over ranks"),
-        conversion=conversion(name, times),
+        conversion=conversion(name, parts),
     )
 
 
-def conversion(collective: str, times: int) -> str:
-    """Describe how size and time were converted; the payload is `times` OSU's size."""
+def conversion(collective: str, parts: int) -> str:
+    """Describe how size and time were converted; the payload is `parts` times OSU's size."""
     if collective == names.BARRIER:
         return "time as printed"
     if collective == names.SEND_RECV:
@@ -188,5 +169,5 @@ def conversion(collective: str, times: int) -> str:
             "OSU's latency is half a round trip, ours a round trip: "
             "time and S x 2; bandwidth = S / time"
         )
-    part = f"OSU's size is one rank's part: S = size x {times}" if times > 1 else "S = OSU's size"
-    return f"{part}; time as printed; bandwidth = S / time"
+    size = f"OSU's size is one rank's part: S = size x {parts}" if parts > 1 else "S = OSU's size"
+    return f"{size}; time as printed; bandwidth = S / time"

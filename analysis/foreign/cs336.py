@@ -1,0 +1,206 @@
+"""Files of CS336's scripts: CSV of all-reduces, and JSON or CSV of language models."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.foreign.collectives import Collective, bandwidths
+from analysis.foreign.timings import Cells, LinesByHeads, Output, Reading, Timing, status_of
+from analysis.records.of_suite import cases_of
+from analysis.repetitions import alike
+from analysis.suites.transformer import rows as transformer
+from analysis.text import as_csv
+from benchkit.record.record import CaseRecord
+from benchkit.statistics.estimators import LATENCY
+from benchkit.statistics.summary import slowest_rank
+from benchkit.suites.collective.names import ALL_REDUCE, TIMING
+from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PASS, TRAIN_STEP
+
+MEAN, SIZE = "avg_time_s", "data_size_mb"
+DEVICES = {"cuda": "gpu"}
+"""How names of files call devices."""
+
+
+def all_reduces_of(file: str, cells: Cells) -> Iterator[Collective]:
+    """Yield the row of a line. Its bandwidth is of other units, and is computed anew."""
+    world_size, time_s = cells.whole("world_size"), cells.seconds(MEAN)
+    payload_bytes = round(cells.positive(SIZE) * 2**20)
+    yield Collective(
+        source="cs336",
+        file=file,
+        backend=cells["backend"],
+        device=cells["device"],
+        world_size=world_size,
+        dtype="float32",
+        time_s=time_s,
+        std_s=cells.deviation("std_time_s"),
+        status=status_of(time_s),
+        estimator="mean over iterations, average over ranks",
+        conversion=f"S = {SIZE} x 2^20; time as printed; bandwidth = S / time",
+        collective=ALL_REDUCE,
+        reduce_op="sum",
+        payload_bytes=payload_bytes,
+        **bandwidths(ALL_REDUCE, payload_bytes, time_s, world_size),
+        in_place=True,
+    )
+
+
+def export_all_reduces(table: pd.DataFrame) -> dict[str, str]:
+    """Write a file per backend and device, with one line per point and failures as lines."""
+    rows = table[table["suite"] == Collective.SUITE]
+    if rows.empty or "collective" not in rows:
+        return {}
+    rows = rows.reindex(columns=list(dict.fromkeys((*rows, TIMING, "async_op"))))
+    blocking = ~rows["async_op"].eq(True)
+    rows = rows[(rows["collective"] == ALL_REDUCE) & blocking & (rows[TIMING] != LATENCY)]
+    texts = {}
+    for (backend, device), part in rows.groupby(["backend", "device"]):
+        for suffix, group in alike(part, "world_size", "data_size", TIMING):
+            name = f"{backend}_{DEVICES.get(device, device)}_benchmark{suffix}.csv"
+            texts[name] = as_csv(pd.DataFrame(all_reduce_lines(group)))
+    return texts
+
+
+def all_reduce_lines(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the line of each row, by ranks and size."""
+    measured = rows[rows["status"].isin(["ok", "invalid"]) & rows["mean_s"].notna()]
+    lines = [what_was_reduced(row) | times_of(row, case) for row, case in cases_of(measured)]
+    for row in rows.drop(measured.index).to_dict("records"):
+        lines.append(what_was_reduced(row) | {"error": row["reason"] or row["status"]})
+    return sorted(lines, key=lambda line: (line["world_size"], line[SIZE]))
+
+
+def what_was_reduced(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {
+        "backend": row["backend"],
+        "device": row["device"],
+        "world_size": int(row["world_size"]),
+        SIZE: row["data_size"],
+    }
+
+
+def times_of(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
+    """Compute the times of a case as the script does: the deviation is the mean of the ranks'."""
+    samples = case.samples_taking_part
+    mean_s = float(samples.mean())
+    return {
+        MEAN: mean_s,
+        "std_time_s": float(samples.std(axis=1).mean()),
+        "bandwidth_gb_s": row["data_size"] / 1024 / mean_s if mean_s else None,  # GiB/s
+    }
+
+
+SHORT_NAMES = {FORWARD: "fwd", FORWARD_BACKWARD: "fwd_bwd", TRAIN_STEP: "train"}
+OF_MODEL = frozenset((
+    "model_size", "context_length", "batch_size", "num_steps", "forward_only", "mean_time_ms",
+))  # fmt: skip
+"""Keys of JSON, or columns of CSV, by which a file of models is recognised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Timing):
+    """A step of a language model."""
+
+    SUITE = transformer.SUITE
+    ORDER = ("model", "context_length", "batch_size", "step", "world_size", "source", "file")
+
+    model: str
+    context_length: int
+    batch_size: int
+    step: str
+
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Step | None":
+        """Convert a row of a record; None for a component of a step."""
+        if row.get("is_component"):
+            return None
+        return cls.recorded(row, model=str(row["model"]), step=str(row.get(PASS)))
+
+
+def read_json(output: Output) -> Reading | None:
+    """Read one configuration and pass; None where the file is none."""
+    if not output.text.lstrip().startswith("{"):
+        return None
+    try:
+        content = json.loads(output.text)
+    except json.JSONDecodeError:
+        return None
+    if not content.keys() >= OF_MODEL:
+        return None
+    return Reading(list(steps_of(output.file, Cells(content))))
+
+
+def steps_of(file: str, cells: Cells) -> Iterator[Step]:
+    """Yield the row of one configuration and pass."""
+    num_steps = cells.whole("num_steps")
+    forward_only = str(cells["forward_only"]).lower() == "true"
+    step = FORWARD if forward_only else FORWARD_BACKWARD
+    time_s = cells.seconds("mean_time_ms", 1e-3 / num_steps)
+    yield Step(
+        source="cs336",
+        file=file,
+        device=str(cells.get("device", "")).split(":")[0] or None,
+        world_size=1,
+        dtype="float32",
+        time_s=time_s,
+        std_s=cells.deviation("std_time_ms", 1e-3 / num_steps),
+        status=status_of(time_s),
+        estimator="mean over trials",
+        conversion="time of a trial / num_steps" if num_steps > 1 else "as printed",
+        model=str(cells["model_size"]),
+        context_length=cells.whole("context_length"),
+        batch_size=cells.whole("batch_size"),
+        step=str(cells.get(PASS) or step),
+    )
+
+
+def export_models(table: pd.DataFrame) -> dict[str, str]:
+    """Write a file per measured pass.
+
+    What was measured several times has a file for each time, in order of time: NAME.json,
+    NAME_2.json, …
+    """
+    texts = {}
+    for suffix, rows in alike(transformer.whole_passes(table), *transformer.CASE):
+        times_met: Counter[str] = Counter()
+        for row, case in cases_of(rows[rows["status"] == "ok"]):
+            pass_name = SHORT_NAMES[row[PASS]]
+            name = f"bench_{row['model']}_ctx{row['context_length']}_{pass_name}{suffix}"
+            name = re.sub("[^0-9A-Za-z._-]", "-", name)
+            times_met[name] += 1
+            number = f"_{times_met[name]}" if times_met[name] > 1 else ""
+            texts[f"{name}{number}.json"] = json.dumps(model_content(row, case), indent=2)
+    return texts
+
+
+def model_content(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
+    """Make the content of a file; its trial, a loop of num_steps steps, is one sample here."""
+    times = slowest_rank(case.samples_s) * case.calls_per_sample * 1e3
+    sizes = ("d_model", "d_ff", "num_layers", "num_heads")
+    return {
+        "model_size": row["model"],
+        "vocab": int(row["model.vocab_size"]),
+        "context_length": int(row["context_length"]),
+        **{name: int(row[f"model.{name}"]) for name in sizes},
+        "batch_size": int(row["batch_size"]),
+        "num_steps": case.calls_per_sample,
+        "num_warmups": len(case.warmup_s[0]) if case.warmup_s else 0,
+        "num_trials": len(times),
+        "forward_only": row[PASS] == FORWARD,
+        "trial_times_ms": times.tolist(),
+        "mean_time_ms": float(times.mean()),
+        "std_time_ms": float(times.std(ddof=1)) if len(times) > 1 else None,
+        "device": row["device"],
+        "pass": row[PASS],
+    }
+
+
+CSV: LinesByHeads = {
+    frozenset(("backend", "device", "world_size", SIZE, MEAN)): all_reduces_of,
+    OF_MODEL: steps_of,
+}

@@ -1,0 +1,82 @@
+"""Read tensor-parallel products of DDLB; `suites.tensor_parallel.ddlb_csv` writes its columns."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.foreign.timings import Cells, LinesByHeads, Timing, status_of
+from analysis.suites.tensor_parallel.ddlb_csv import (
+    BARRIER,
+    OPTION,
+    TIME,
+    TIMER,
+    labelled,
+    options_of,
+)
+from analysis.suites.tensor_parallel.table import SHAPE, SUITES
+from benchkit.suites.tensor_parallel.names import IMPLEMENTATION
+
+COLUMNWISE, ROWWISE = SUITES
+OLD_TIME = "mean_time"
+STATUSES = {"True": "ok", "False": "invalid"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product(Timing):
+    """A matrix product that several ranks compute together.
+
+    Attributes:
+        primitive: tp_columnwise or tp_rowwise.
+        implementation: with its options, as in "pytorch (order=AG_before, backend=nccl)".
+    """
+
+    SUITE = "tensor_parallel"
+    ORDER = ("primitive", "m", "n", "k", "world_size", "implementation", "source", "file")
+
+    primitive: str
+    implementation: str
+    m: int
+    n: int
+    k: int
+
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Product":
+        label = labelled(str(row.get(IMPLEMENTATION)), options_of(row))
+        return cls.recorded(row, primitive=row["suite"], implementation=label)
+
+
+def rows_of(file: str, cells: Cells) -> Iterator[Product]:
+    """Yield the row of a line. The columns do not name the primitive, but files often do."""
+    rowwise = "rowwise" in Path(file).name.lower()
+    time_s = cells.seconds(TIME if TIME in cells else OLD_TIME, 1e-3)
+    label, options = cells[IMPLEMENTATION], cells.get(OPTION) or ""
+    yield Product(
+        source="ddlb",
+        file=file,
+        device=None if cells.get(TIMER) == "cpu_clock" else "cuda",
+        world_size=cells.whole("world_size"),
+        dtype=cells["dtype"],
+        time_s=time_s,
+        std_s=cells.deviation("std_time", 1e-3),
+        status=status_of(time_s, STATUSES.get(cells.get("valid") or "")),
+        estimator="mean over iterations",
+        conversion=f"as printed{protocol(cells)}; the primitive is that of the file's name, or "
+        "tp_columnwise",
+        primitive=ROWWISE if rowwise else COLUMNWISE,
+        implementation=label if "(" in label else labelled(label, options),
+        m=cells.whole("m"),
+        n=cells.whole("n"),
+        k=cells.whole("k"),
+    )
+
+
+def protocol(cells: Cells) -> str:
+    """Format how a line was timed, if it says so: rows of different protocols are no pair."""
+    if not cells.get(TIMER):
+        return ""
+    barrier = "before each iteration" if cells.get(BARRIER) == "True" else "none"
+    return f"; timer: {cells[TIMER]}, barrier: {barrier}"
+
+
+CSV: LinesByHeads = {frozenset((IMPLEMENTATION, "std_time", *SHAPE, "world_size")): rows_of}

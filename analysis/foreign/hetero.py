@@ -1,0 +1,297 @@
+"""The CSV of hpml_testing (Columbia, 2025 and 2026).
+
+It times matrix products, ring attention and decoders on GPUs of which one is slower. Shares of a
+device are in percent; our slowdown is 100 / share.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.foreign.timings import Cells, LinesByHeads, Timing, number, status_of
+from analysis.records.of_suite import cases_of
+from analysis.records.slowdowns import Slowdown
+from analysis.repetitions import alike, by_mechanism
+from analysis.suites.matmul_lut import table as matmul_lut
+from analysis.suites.ring_attention import model_table as ring_model
+from analysis.suites.ring_attention import table as ring_attention
+from analysis.text import as_csv
+from benchkit.api import lut
+from benchkit.record.record import CaseRecord
+from benchkit.suites.ring_attention import names
+
+
+def slowdown_of(row: Mapping[str, Any]) -> str:
+    return str(Slowdown.of(row["slowdown"], row["world_size"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matmul(Timing):
+    """A product of square matrices of `size` rows, beside streams that compute, too."""
+
+    SUITE = matmul_lut.SUITE
+    ORDER = ("size", "slowdown", "bg_streams", "source", "file")
+
+    size: int
+    bg_streams: int
+    slowdown: str
+
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Matmul":
+        return cls.recorded(row, slowdown=slowdown_of(row))
+
+
+def matmuls_of(file: str, cells: Cells) -> Iterator[Matmul]:
+    time_s = cells.seconds("avg_ms", 1e-3)
+    yield Matmul(
+        source="hetero",
+        file=file,
+        world_size=1,
+        dtype=cells[lut.DTYPE],
+        time_s=time_s,
+        status=status_of(time_s),
+        estimator="mean over iterations",
+        conversion=f"slowdown = 100 / {lut.SHARE}",
+        size=cells.whole(lut.SIZE),
+        bg_streams=cells.whole(lut.STREAMS, least=0),
+        slowdown=f"{100 / cells.positive(lut.SHARE):g}",
+    )
+
+
+def export_matmuls(table: pd.DataFrame) -> dict[str, str]:
+    """Write a table per machine and way to run, without comments, which other scripts cannot read.
+
+    The report writes the same tables with comments that say where the numbers are from.
+    """
+    rows = matmul_lut.of_single_ranks(table)
+    if rows.empty:
+        return {}
+    groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)
+    columns = matmul_lut.COLUMNS
+    return {
+        f"matmul_mps_sweep{suffix}.csv": as_csv(matmul_lut.shaped(group)[columns], "%.6g")
+        for suffix, group in groups
+    }
+
+
+SPLIT = "split_type"
+TOKENS_OF_SWEEP, TIME, SHARE = "seq_len", "overall_latency_ms", "slowdown_pct"
+REFERENCE = "reference_homogeneous"
+"""What the system calls names.REFERENCE."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ring(Timing):
+    """A layer of ring attention.
+
+    Attributes:
+        seq_len: None for a profile, which does not say.
+        slowdown: how many times slower the last rank was.
+    """
+
+    SUITE = ring_attention.SUITE
+    ORDER = ("seq_len", "slowdown", "strategy", "world_size", "source", "file")
+
+    strategy: str
+    seq_len: int | None
+    slowdown: str
+
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Ring":
+        strategy = str(row.get(names.STRATEGY))
+        return cls.recorded(row, strategy=strategy, slowdown=slowdown_of(row))
+
+
+def sweep_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
+    strategy = cells[SPLIT]
+    time_s = cells.seconds(TIME, 1e-3)
+    yield Ring(
+        source="hetero",
+        file=file,
+        world_size=sum(str(name).endswith("_tokens") for name in cells) or None,
+        time_s=time_s,
+        status=status_of(time_s),
+        estimator="mean over iterations of the slowest rank",
+        conversion=f"slowdown = 100 / {SHARE}",
+        strategy=names.REFERENCE if strategy == REFERENCE else strategy,
+        seq_len=cells.whole(TOKENS_OF_SWEEP),
+        slowdown=f"{100 / cells.positive(SHARE):g}",
+    )
+
+
+def profile_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
+    """Yield the row of a line of a profile, which is of the even split."""
+    time_s = cells.seconds(lut.LATENCY, 1e-3)
+    yield Ring(
+        source="hetero",
+        file=file,
+        time_s=time_s,
+        status=status_of(time_s),
+        estimator="mean over iterations of the slowest rank",
+        conversion=f"slowdown = 100 / {lut.SHARE}",
+        strategy=names.EVEN,
+        seq_len=None,
+        slowdown=f"{100 / cells.positive(lut.SHARE):g}",
+    )
+
+
+def export_rings(table: pd.DataFrame) -> dict[str, str]:
+    """Write a sweep per way to run, and of its even splits a profile per sequence length."""
+    rows = table[(table["suite"] == Ring.SUITE) & (table["status"] == "ok")]
+    if rows.empty:
+        return {}
+    texts = {}
+    for suffix, group in by_mechanism(rows, names.STRATEGY, *ring_attention.CELL):
+        lines = pd.DataFrame([ring_line(row, case) for row, case in cases_of(group)])
+        lines = lines.sort_values([TOKENS_OF_SWEEP, SHARE, SPLIT], ascending=[True, False, True])
+        texts[f"sweep_results{suffix}.csv"] = as_csv(lines, "%.6g")
+        for length, even in lines[lines[SPLIT] == names.EVEN].groupby(TOKENS_OF_SWEEP):
+            profile = even.groupby(SHARE, as_index=False, sort=False)[TIME].mean()
+            profile = profile.rename(columns={SHARE: lut.SHARE, TIME: lut.LATENCY})
+            name = f"ring_attention_profile_{length}{suffix}.csv"
+            texts[name] = as_csv(profile, "%.6g")
+    return texts
+
+
+def ring_line(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
+    means_ms = case.samples_taking_part.mean(axis=1) * 1e3
+    strategy = row[names.STRATEGY]
+    tokens = case.details.get(names.TOKENS) or [None] * len(means_ms)
+    per_rank: dict[str, Any] = {}
+    for rank, (of_rank, mean_ms) in enumerate(zip(tokens, means_ms, strict=True)):
+        per_rank |= {f"rank{rank}_tokens": of_rank, f"rank{rank}_latency_ms": mean_ms}
+    factor = Slowdown.of(row["slowdown"], int(row["world_size"])).factors[-1]
+    return {
+        SPLIT: REFERENCE if strategy == names.REFERENCE else strategy,
+        TOKENS_OF_SWEEP: int(row["seq_len"]),
+        TIME: means_ms.max(),
+        **per_rank,
+        SHARE: round(100 / factor, lut.SHARE_DIGITS),
+    }
+
+
+# Decoders have two files: one with a line per split of the sequence, one with a line for the ring
+# and for one GPU alone. Neither says how much slower a GPU was.
+BLOCKS, PROMPT, LABEL = "block_lens", "prompt_tokens", "strategy"
+FIRST, LATER, TOTAL, TOTAL_TIME = "ttft_ms", "avg_decode_ms", "total_ms", "total_time_ms"
+LABELS = {"Ring": (names.RING, names.EVEN), "Regular": (names.SINGLE, names.WHOLE)}
+"""Our implementation and strategy, by what the second file calls them."""
+LABEL_OF = {case: label for label, case in LABELS.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder(Timing):
+    """A pass of a decoder: the time to the first token, or per further token.
+
+    Attributes:
+        slowdown: how many times slower the last rank was; None where the file does not say.
+    """
+
+    SUITE = ring_model.SUITE
+    ORDER = ("phase", "seq_len", "implementation", "strategy", "slowdown", "source", "file")
+
+    phase: str
+    implementation: str
+    strategy: str
+    seq_len: int
+    slowdown: str | None
+
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Decoder":
+        """Convert a row of a record; a call of decode makes several tokens."""
+        phase = str(row.get(names.PHASE))
+        decodes = phase == names.DECODE
+        alone = row.get(names.IMPLEMENTATION) == names.SINGLE
+        tokens = row["decode_tokens"] if decodes else 1
+        mean_s, std_s = row.get("mean_s"), row.get("std_s")
+        return cls.recorded(
+            row,
+            time_s=mean_s and mean_s / tokens,
+            std_s=std_s and std_s / tokens,
+            conversion="time of a call / its tokens" if decodes else "as recorded",
+            world_size=1 if alone else row["world_size"],
+            phase=phase,
+            implementation=str(row.get(names.IMPLEMENTATION)),
+            strategy=str(row.get(names.STRATEGY)),
+            slowdown=slowdown_of(row),
+        )
+
+
+def decoders_of(file: str, cells: Cells) -> Iterator[Decoder]:
+    """Yield the rows of a line of either file."""
+    ranks: int | None
+    if SPLIT in cells:
+        case, ranks = (names.RING, cells[SPLIT]), len(json.loads(cells[BLOCKS]))
+    else:
+        case = LABELS[cells[LABEL]]
+        ranks = 1 if case[0] == names.SINGLE else None
+    columns = {names.PREFILL: FIRST}
+    if number(cells[LATER]) != 0:  # 0 stands for no token
+        columns[names.DECODE] = LATER
+    for phase, column in columns.items():
+        time_s = cells.seconds(column, 1e-3)
+        yield Decoder(
+            source="hetero",
+            file=file,
+            world_size=ranks,
+            time_s=time_s,
+            status=status_of(time_s),
+            estimator="of one prompt, on rank 0",
+            phase=phase,
+            implementation=case[0],
+            strategy=case[1],
+            seq_len=cells.whole(PROMPT),
+            slowdown=None,
+        )
+
+
+def export_decoders(table: pd.DataFrame) -> dict[str, str]:
+    """Write both files, for each slowdown and whatever else sets points apart."""
+    rows = table[(table["suite"] == Decoder.SUITE) & (table["status"] == "ok")]
+    texts = {}
+    for suffix, group in alike(rows, *ring_model.CASE, "seq_len"):
+        lines = pd.DataFrame(decoder_lines(group))
+        if lines.empty:
+            continue
+        splits = lines[lines[names.IMPLEMENTATION] == names.RING]
+        texts[f"hetero_full_model_results{suffix}.csv"] = decoder_csv(splits, SPLIT, BLOCKS, TOTAL)
+        both = lines[lines[LABEL].notna()]
+        texts[f"ring_vs_regular{suffix}.csv"] = decoder_csv(both, LABEL, TOTAL_TIME)
+    return texts
+
+
+def decoder_csv(lines: pd.DataFrame, *columns: str) -> str:
+    *what, total = columns
+    lines = lines.assign(**{total: lines[TOTAL]})[[*what, PROMPT, FIRST, LATER, total]]
+    return as_csv(lines, "%.2f")
+
+
+def decoder_lines(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield a line per length and split: the means of both phases, 0 for one without a record."""
+    found: dict[tuple[int, str, str], dict[str, Any]] = {}
+    for row, case in cases_of(rows):
+        key = (int(row["seq_len"]), row[names.IMPLEMENTATION], str(row[names.STRATEGY]))
+        line = found.setdefault(key, {FIRST: 0.0, LATER: 0.0, TOTAL: 0.0})
+        mean_ms = row["mean_s"] * 1e3
+        if row[names.PHASE] == names.DECODE:
+            line[LATER] = mean_ms / row["decode_tokens"]
+        else:
+            line[FIRST] = mean_ms
+        line[TOTAL] += mean_ms
+        line[BLOCKS] = case.details.get(names.TOKENS)
+    for (length, implementation, split), line in sorted(found.items()):
+        label = LABEL_OF.get((implementation, split))
+        named = {SPLIT: split, LABEL: label, PROMPT: length}
+        yield {names.IMPLEMENTATION: implementation, **named, **line}
+
+
+CSV: LinesByHeads = {
+    frozenset((SPLIT, TOKENS_OF_SWEEP, TIME, SHARE)): sweep_rings_of,
+    frozenset(lut.LATENCIES): profile_rings_of,
+    frozenset(matmul_lut.COLUMNS): matmuls_of,
+    frozenset((SPLIT, BLOCKS, PROMPT, FIRST, LATER)): decoders_of,
+    frozenset((LABEL, PROMPT, FIRST, LATER)): decoders_of,
+}

@@ -1,0 +1,254 @@
+"""Read output of nccl-tests: text of all_reduce_perf and its like, and the JSON that -J writes."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analysis.foreign.collectives import Collective
+from analysis.foreign.timings import Output, Reading, number
+from benchkit.suites.collective.names import ALL_TO_ALL, SEND_RECV
+
+SAME = (
+    "all_gather", "all_reduce", "alltoallv", "broadcast", "gather", "hypercube", "reduce",
+    "reduce_scatter", "scatter",
+)  # fmt: skip
+COLLECTIVES = {name: name for name in SAME} | {"alltoall": ALL_TO_ALL, "sendrecv": SEND_RECV}
+"""Names of collectives by those of programs, less _perf."""
+TYPES = {"half": "float16", "float": "float32", "double": "float64"}
+OPERATIONS = {"prod": "product", "none": None, "": None}
+
+PROGRAM = re.compile(rf"(?<![A-Za-z_])({'|'.join(COLLECTIVES)})_perf")
+RANK = re.compile(r"#\s+Rank\s+\d+(?:\s+Group\s+(\d+))?\s+Pid\s")
+HEAD = re.compile(r"#\s+size\s+count\s+type\s")
+JSON_RESULTS = re.compile(r'"results"\s*:\s*\[')
+AVERAGE = re.compile(r"(?:^|\s)(?:-a\s*|--average[=\s])([0-3])")
+OVER_PROCESSES = (
+    "of rank 0's process",
+    "average over processes",
+    "of the fastest process",
+    "of the slowest process",
+)
+"""What -a chooses, by its number."""
+JSON_KEYS = {"cputime": "cpu_time", "algbw": "alg_bw", "busbw": "bus_bw", "#wrong": "nwrong"}
+"""Keys of JSON by the heads of columns in text, where they differ."""
+NAMELESS = "does not say which test it was; put it in the file's name, as in all_reduce_perf.txt"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the output says about a table before the table begins.
+
+    Attributes:
+        program: a key of COLLECTIVES.
+        groups: the group of each rank, as the text lists them.
+        world_size: the number of ranks of one communicator.
+        over: the statistic over processes, in words.
+    """
+
+    file: str
+    program: str | None = None
+    groups: tuple[str, ...] = ()
+    world_size: int | None = None
+    over: str = "over processes by -a (default: their average)"
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """One of the two results of a size, with the keys of JSON.
+
+    Attributes:
+        shared: what both have in common: size, type, redop.
+        own: time, alg_bw, bus_bw, nwrong; cpu_time for time with -C.
+    """
+
+    shared: Mapping[str, Any]
+    own: Mapping[str, Any]
+    in_place: bool
+
+
+def read(output: Output) -> Reading | None:
+    """Read all results; None where the file is not the output of nccl-tests."""
+    # Old output names the test only by the command in it, if at all; the file's name may help.
+    named = PROGRAM.search(Path(output.file).name)
+    run = Run(output.file, named[1] if named else None)
+    if output.text.lstrip().startswith("{") and '"nccl_version"' in output.text:
+        return read_json(run, output.text)
+    if any(HEAD.match(line) for line in output.text.splitlines()):
+        return read_text(run, output)
+    return None
+
+
+def read_text(run: Run, output: Output) -> Reading:
+    found = Reading()
+    torn = output.num_cut_off()
+    nameless = False
+    for line in output.whole_lines():
+        words = line.split()
+        if line.startswith("# Using devices"):
+            run = replace(run, groups=(), world_size=None, columns=())
+        elif rank := RANK.match(line):
+            groups = (*run.groups, rank[1] or "")
+            run = replace(run, groups=groups, world_size=groups.count(groups[0]))
+        elif HEAD.match(line):
+            run = replace(run, columns=tuple(line.removeprefix("#").split()))
+        elif program := PROGRAM.search(line):
+            run = replace(run, program=program[1])
+        elif run.columns and words and words[0].isdigit():
+            results = results_of(run.columns, words)
+            nameless |= run.program is None
+            torn += not results
+            found.rows += [row_of(run, result) for result in results if run.program]
+    found.pass_over_torn(run.file, torn)
+    if nameless:
+        found.passed_over.append(f"{run.file}: {NAMELESS}")
+    return found
+
+
+def results_of(columns: tuple[str, ...], words: list[str]) -> list[Result]:
+    """Split a line into its results, out of place and in place; [] where it is not whole."""
+    names = [name for name in columns if name != "timestamp"]
+    count = len(words) - 2 * (len(columns) - len(names))  # a timestamp is two words
+    one_less = count == len(names) - 1
+    if one_less and "redop" in names and number(words[names.index("redop")]) is not None:
+        names.remove("redop")  # which may be blank
+    times = [index for index, name in enumerate(names) if name in ("time", "cputime")]
+    if count != len(names) or len(times) != 2:
+        return []
+    first, second = times
+    pairs = list(zip(names, words, strict=False))
+    sides = (dict(pairs[first:second]), dict(pairs[second:]))
+    if any(None in (number(side["algbw"]), number(side["busbw"])) for side in sides):
+        return []
+    if any((number(side.get("time")) or 0) < 0 for side in sides):
+        return []
+    shared = dict(pairs[:first])
+    out_of_place, in_place = map(with_json_keys, sides)
+    return [Result(shared, out_of_place, in_place=False), Result(shared, in_place, in_place=True)]
+
+
+def with_json_keys(cells: Mapping[str, str]) -> dict[str, str]:
+    return {JSON_KEYS.get(name, name): value for name, value in cells.items()}
+
+
+def read_json(run: Run, text: str) -> Reading:
+    content, whole = decoded(text)
+    config = content.get("config", {})
+    arguments = " ".join(map(str, content.get("args", ())))
+    devices = config.get("devices", ())
+    program = PROGRAM.search(arguments)
+    average = AVERAGE.search(arguments)
+    # One device is listed per process.
+    processes = sum(device["group"] == devices[0]["group"] for device in devices)
+    run = replace(
+        run,
+        program=program[1] if program else run.program,
+        world_size=processes * config["nthreads"] * config["ngpus"] if processes else None,
+        over=OVER_PROCESSES[int(average[1]) if average else 1],
+    )
+    found = Reading()
+    if not whole:
+        found.passed_over.append(f"{run.file}: cut off; what is whole of it is read")
+    if run.program is None:
+        found.passed_over.append(f"{run.file}: {NAMELESS}")
+        return found
+    for content_of_size in content.get("results", ()):
+        for side, in_place in (("out_of_place", False), ("in_place", True)):
+            if own := content_of_size.get(side):
+                row = row_of(run, Result(content_of_size, own, in_place))
+                per_iteration = content_of_size.get(f"{side}_per_iter")
+                found.rows += [row, *by_median(row, per_iteration)]
+    return found
+
+
+def decoded(text: str) -> tuple[dict[str, Any], bool]:
+    """Decode a JSON document, and return whether it is whole.
+
+    One that is cut off has all that comes before the results, and each whole result.
+    """
+    try:
+        return dict(json.loads(text)), True
+    except json.JSONDecodeError:
+        start = JSON_RESULTS.search(text)
+    if start is None:
+        return {}, False
+    before = json.loads(text[: start.end()] + "]}")
+    return before | {"results": list(whole_objects(text, start.end()))}, False
+
+
+def whole_objects(text: str, at: int) -> Iterator[Any]:
+    """Yield the whole objects of a list that is cut off, from an index inside the list."""
+    decoder = json.JSONDecoder()
+    while True:
+        at += len(text[at:]) - len(text[at:].lstrip(" ,\r\n\t"))
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError:
+            return
+        yield value
+
+
+def row_of(run: Run, result: Result) -> Collective:
+    """Make the row of a result, whose size is S already; ValueError for a negative time."""
+    collective = COLLECTIVES[str(run.program)]
+    time_us = number(result.own.get("time"))
+    if time_us is not None and time_us < 0:
+        raise ValueError(f"time {time_us:g}: allowed are times >= 0")
+    operation = str(result.shared.get("redop", ""))
+    dtype = str(result.shared["type"])
+    return Collective(
+        source="nccl-tests",
+        file=run.file,
+        collective=collective,
+        backend="nccl",
+        device="cuda",
+        world_size=run.world_size,
+        dtype=TYPES.get(dtype, dtype),
+        reduce_op=OPERATIONS.get(operation, operation),
+        payload_bytes=int(result.shared["size"]),
+        time_s=None if time_us is None else time_us * 1e-6,
+        algbw_gb_per_s=number(result.own["alg_bw"]),
+        busbw_gb_per_s=number(result.own["bus_bw"]),
+        in_place=result.in_place,
+        status=status_by(result.own.get("nwrong")),
+        estimator=f"mean over iterations, {run.over}",
+        conversion=conversion(collective, of_host="cpu_time" in result.own),
+    )
+
+
+def by_median(row: Collective, times: Mapping[str, Any] | None) -> Iterator[Collective]:
+    """Yield a second row by the median, as ours have it, where iterations were timed apart (-I 1).
+
+    Args:
+        row: by the mean over iterations.
+        times: statistics of the iterations.
+    """
+    if times and times["p50_us"] and row.time_s and row.algbw_gb_per_s and row.busbw_gb_per_s:
+        faster = row.time_s / (times["p50_us"] * 1e-6)
+        yield replace(
+            row,
+            time_s=row.time_s / faster,
+            algbw_gb_per_s=row.algbw_gb_per_s * faster,
+            busbw_gb_per_s=row.busbw_gb_per_s * faster,
+            estimator="median over iterations of the slowest process",
+            conversion="time as printed by -I; bandwidth as printed x mean time / median",
+        )
+
+
+def status_by(num_wrong: Any) -> str:
+    """Judge a result by its number of wrong elements; one that is no number is invalid, too."""
+    # Old versions print a deviation in another column, which is not judged.
+    if num_wrong in (None, "N/A"):
+        return "unchecked"
+    return "ok" if number(num_wrong) == 0 else "invalid"
+
+
+def conversion(collective: str, of_host: bool) -> str:
+    what = "time and bandwidth"
+    if of_host:
+        what = "time printed is the host's in calls (-C) and left out; bandwidth"
+    ring = "; a ring in which each rank sends and receives at once, no round trip"
+    return f"{what} as printed{ring if collective == SEND_RECV else ''}"

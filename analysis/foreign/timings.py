@@ -1,0 +1,187 @@
+"""The timing that every result becomes, ours too, and what reading the files of others shares."""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from analysis.records.paths import one_line
+from analysis.text import from_text_cell
+
+Kind = TypeVar("Kind", bound="Timing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """One measurement; the subclass of a suite adds what its measurements are of.
+
+    Attributes:
+        time_s: the time of one call; `estimator` says which statistic it is.
+        std_s: the standard deviation, as the tool computes it.
+        status: ok, invalid, unchecked where the tool did not check the results, failed, or the
+            status of a record.
+        conversion: how time and size were taken over.
+    """
+
+    SUITE: ClassVar[str]
+    """The suite whose records are of the same kind."""
+    ORDER: ClassVar[tuple[str, ...]]
+    """Fields that say what was measured; rows that are equal in them stand together."""
+
+    source: str
+    file: str
+    backend: str | None = None
+    device: str | None = None
+    world_size: int | None = None
+    dtype: str | None = None
+    time_s: float | None
+    std_s: float | None = None
+    status: str
+    estimator: str
+    conversion: str = "as printed"
+
+    @classmethod
+    def of_record(cls, row: Mapping[str, Any]) -> "Timing | None":
+        """Convert a row of a record; None for one that other systems do not measure.
+
+        Raises:
+            LookupError, TypeError, ValueError: the record is not one of the suite.
+        """
+        return cls.recorded(row)
+
+    @classmethod
+    def recorded(cls: type[Kind], row: Mapping[str, Any], **others: Any) -> Kind:
+        """Take each field from the record's column of the same name, but for some `others`.
+
+        Times are means, as in all files of other systems, so that they can be compared.
+        """
+        values = {
+            "source": "benchkit",
+            "file": str(Path(row["path"]).parent),
+            "dtype": row.get("dtype"),
+            "time_s": row.get("mean_s"),
+            "std_s": row.get("std_s"),
+            "estimator": f"mean over {samples_of(row)} of the slowest rank",
+            "conversion": "as recorded",
+            **others,
+        }
+        rest = (each.name for each in fields(cls) if each.name not in values)
+        return cls(**values, **{name: row[name] for name in rest})
+
+
+def samples_of(row: Mapping[str, Any]) -> str:
+    calls = row.get("calls") or row["calls_per_sample"]
+    return "iterations" if calls == 1 else f"samples of {calls} calls"
+
+
+@dataclass
+class Reading:
+    """The rows of a place, and one line for each thing passed over."""
+
+    rows: list[Timing] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+
+    def pass_over_torn(self, file: str, lines: int, why: str = "") -> None:
+        if lines:
+            self.passed_over.append(f"{file}: {lines} line(s) cut off or torn{why}")
+
+
+class RanksMissing(ValueError):
+    """The output needs the number of ranks, and neither it nor the user says it."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file of another system, by its path, and how many ranks it is of, if the user says so."""
+
+    file: str
+    text: str
+    ranks: int | None = None
+
+    def whole_lines(self) -> list[str]:
+        # A file that was cut off lacks an unknown part of its last line.
+        return [line for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def num_cut_off(self) -> int:
+        return 0 if self.text.endswith("\n") else 1
+
+
+def number(text: Any) -> float | None:
+    """Convert a number; None for N/A, nan, inf, null and words."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if abs(value) < float("inf") else None
+
+
+class Cells(dict[str, Any]):
+    """A line of CSV by head, or an object of JSON by key.
+
+    The methods raise ValueError where a cell has an impossible value.
+    """
+
+    def positive(self, name: str) -> float:
+        value = number(self[name])
+        if value is None or value <= 0:
+            raise ValueError(f"{self[name]!r:.40}: allowed are numbers > 0")
+        return value
+
+    def seconds(self, name: str, unit_s: float = 1.0) -> float | None:
+        """Convert a time; None where it is missing, as `number`."""
+        return None if number(self[name]) is None else self.positive(name) * unit_s
+
+    def deviation(self, name: str, unit_s: float = 1.0) -> float | None:
+        """Convert a standard deviation. It may be zero, and its column may be missing."""
+        if name not in self:
+            return None
+        return 0.0 if number(self[name]) == 0 else self.seconds(name, unit_s)
+
+    def whole(self, name: str, least: int = 1) -> int:
+        """Convert a whole number, also one that is written as "4.0"."""
+        value = float(self[name])
+        if value != int(value) or value < least:
+            raise ValueError(f"{self[name]!r:.40}: allowed are whole numbers >= {least}")
+        return int(value)
+
+
+def status_of(time_s: float | None, checked: str | None = None) -> str:
+    """Return the status of a result; `checked` is that by the tool's check, if it made one."""
+    return "failed" if time_s is None else checked or "unchecked"
+
+
+LinesByHeads = dict[frozenset[str], Callable[[str, Cells], Iterable[Timing]]]
+"""The columns that tell a CSV format, and what makes rows of the file's name and a line.
+
+ArithmeticError, LookupError, TypeError and ValueError say that the line is torn.
+"""
+
+
+def read_csv(output: Output, formats: LinesByHeads) -> Reading | None:
+    """Read a CSV file of the first format whose columns it has; None where it is of none.
+
+    Lines that begin with # are comments. The first ValueError of a line is quoted.
+    """
+    lines = [line for line in output.whole_lines() if not line.startswith("#")]
+    table = csv.DictReader(lines)
+    found_heads = set(table.fieldnames or ())
+    rows_of = next((make for heads, make in formats.items() if heads <= found_heads), None)
+    if rows_of is None:
+        return None
+    found = Reading()
+    torn, why = output.num_cut_off(), ""
+    for line in table:
+        cells = Cells(line)
+        for head, cell in line.items():
+            if isinstance(cell, str):  # not of a line with too few cells, or too many
+                cells[head] = from_text_cell(cell)
+        try:
+            found.rows += list(rows_of(output.file, cells))
+        except ValueError as error:
+            torn += 1
+            why = why or one_line(f"; {error}")
+        except (ArithmeticError, LookupError, TypeError):
+            torn += 1
+    found.pass_over_torn(output.file, torn, why)
+    return found
