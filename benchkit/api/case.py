@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from benchkit.api.memory import PeakMemory
 
 
+PREDICTED_S, IDEAL_S = "predicted_s", "ideal_s"
+"""Details: seconds of a step by the suite's cost model, and with all work spread over all speed."""
+TOKENS_PER_CALL, CAUSAL_FLOPS = "tokens_per_call", "causal_flops"
+"""Details: tokens of a step, and those of its useful operations that a causal mask leaves."""
+PEAK_TFLOP_PER_S, PEAK_FROM = "peak_tflop_per_s", "peak_from"
+"""Details: peak rate that utilisation is a share of, and where that rate is from, in words."""
+MEASURED_PEAK = "best matrix product here"
+"""PEAK_FROM where no data sheet states the peak rate."""
+
+
 def noop(*_: object) -> None:
     """Do nothing; the default of a case's callables."""
 
@@ -100,8 +110,8 @@ class Case:
         observe: receives the seconds per call that this rank spent in each of `regions`. It is
             called after each sample, outside the clock.
         details: returns what the record should say of the case after timing. A list with one
-            entry per rank is shown per rank. Of any suite, analysis derives figures from those
-            that benchkit/api/details.py names.
+            entry per rank is shown per rank. Of any suite, analysis derives metrics from those
+            that this module names.
         baseline: the case that this one is compared with, or None.
         ranks: number of ranks that take part, the first ones; None for all. On the other ranks
             `step` does nothing.

@@ -8,7 +8,6 @@ import msgspec
 
 from benchkit.errors import ConfigError
 from benchkit.record.record import FIRST_CALLS
-from launch.topology import PINNING
 
 MISSING = "???"
 """OmegaConf's mark of a key that is not set. Ranks import this module, but not OmegaConf."""
@@ -429,6 +428,8 @@ class RunConfig:
         if self.ranks == REUSE and self.repeat > 1:
             allowed = "with repeat=1, because repeated runs are to be independent"
             raise ConfigError(f"ranks={REUSE}: allowed is {allowed}")
+        from launch.topology import PINNING  # here: analysis, too, reads the files of suites
+
         pins = next((name for name in PINNING if name in self.backend.env), None)
         if pins and self.start_method == "forkserver":
             allowed = "with start_method=spawn: a fork server has loaded OpenMP before"

@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchkit.api.details import OUTSIDE_BYTES, RESERVED_BYTES
 from launch.topology import ROOT, control_groups, read_text
 
 if TYPE_CHECKING:
@@ -96,19 +95,17 @@ class PeakMemory:
                 return int(line.split()[1]) * 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-    def beside_peak(self) -> dict[str, int]:
-        """Return what a GPU holds beside the peak, in bytes, by names of benchkit.api.details.
+    def beside_peak(self) -> tuple[int, int] | None:
+        """Return what a GPU holds beside the peak, in bytes; None on a CPU.
 
-        They are the peak since reset() of what torch's allocator reserved, and what is in use now
-        outside of it: contexts, NCCL's buffers, and other processes. {} on a CPU.
+        These are the peak since reset() of what torch's allocator reserved, and what is in use now
+        outside of it: contexts, NCCL's buffers, and other processes.
         """
         if self._cuda is None:
-            return {}
+            return None
         free, total = self._cuda.mem_get_info(self._device)
-        return {
-            RESERVED_BYTES: int(self._cuda.max_memory_reserved(self._device)),
-            OUTSIDE_BYTES: int(total - free - self._cuda.memory_reserved(self._device)),
-        }
+        reserved = self._cuda.memory_reserved(self._device)
+        return int(self._cuda.max_memory_reserved(self._device)), int(total - free - reserved)
 
 
 def wait_for_device(tensor: "torch.Tensor") -> None:

@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 COMPUTE, WAIT = "compute_block", "comm_wait"
-"""Names of regions that several suites have."""
+"""Regions that several suites have."""
+FORWARD, BACKWARD = "forward", "backward"
+"""Regions of a training step, which analysis reads of any suite."""
+QUEUEING = "queueing_on_host"
+"""Region in which the host queues the calls of a sample on a GPU, by the host's clock."""
 Marker = Callable[[str], AbstractContextManager[object]]
 """Returns what a region of a name does."""
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
-from launch.topology import without_pinning
 
 LOADED = (
     "benchkit.rank.server_streams",
@@ -72,6 +71,15 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
     return Suite(build.__name__, config, build, summary, preload, resolvers)
 
 
+def cases_in(module: str, config: RunConfig, rank: Any) -> list[Any]:
+    """Return what `cases_of(config, rank)` of a module returns.
+
+    The module is named and not imported, because it loads torch, and imports the suite's own.
+    """
+    found: list[Any] = importlib.import_module(module).cases_of(config, rank)
+    return found
+
+
 @functools.cache
 def own_modules() -> tuple[str, ...]:
     """Return the names of benchkit's own modules that define suites."""
@@ -96,6 +104,8 @@ def load_suites() -> dict[str, Suite]:
 
 def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
     """Import modules and return the suites that they define."""
+    from launch.topology import without_pinning  # here: analysis, too, reads the files of suites
+
     found: dict[str, Suite] = {}
     for name in modules:
         try:

@@ -8,8 +8,9 @@ FLOAT8 = "float8_e4m3fn"
 FLOAT8_STEP = 16
 """What the columns of a float8 factor, and the rows and columns of the next, must divide by."""
 
-
-ITEM_BYTES = {FLOAT8: 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+ITEM_BYTES = {
+    FLOAT8: 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8,
+}  # fmt: skip
 
 
 def product_bytes(dtype: str, factors: int, products: int) -> int:

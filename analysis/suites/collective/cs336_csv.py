@@ -21,7 +21,7 @@ from analysis.suites.collective.imported import Row
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.estimators import LATENCY
-from benchkit.suites.collective.names import ALL_REDUCE, TIMING, bus_factor
+from benchkit.suites.collective.suite import ALL_REDUCE, TIMING, bus_factor
 
 MEAN, SIZE = "avg_time_s", "data_size_mb"
 HEADS = frozenset(("backend", "device", "world_size", SIZE, MEAN))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from analysis.records.foreign import Timing, ours
 from benchkit.statistics.estimators import LAST_ARRIVAL
-from benchkit.suites.collective import names
+from benchkit.suites.collective import suite as names
 
 IN_PLACE = {
     **dict.fromkeys((names.ALL_REDUCE, names.BROADCAST, names.REDUCE), True),

@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.records.foreign import Reading, number, unfinished, whole_lines
 from analysis.suites.collective.imported import Row
-from benchkit.suites.collective.names import ALL_TO_ALL, SEND_RECV
+from benchkit.suites.collective.suite import ALL_TO_ALL, SEND_RECV
 
 SAME = (
     "all_gather", "all_reduce", "alltoallv", "broadcast", "gather", "hypercube", "reduce",

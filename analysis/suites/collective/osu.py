@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from analysis.records.foreign import Reading, number, unfinished, whole_lines
 from analysis.suites.collective.imported import RanksMissing, Row
-from benchkit.suites.collective import names
-from benchkit.suites.collective.names import bus_factor
+from benchkit.suites.collective import suite as names
+from benchkit.suites.collective.suite import bus_factor
 
 TITLE = re.compile(
     r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?"

@@ -24,7 +24,7 @@ from analysis.suites.ring_attention.table import CELL, SUITE
 from analysis.text import as_csv
 from benchkit.api import lut
 from benchkit.record.record import CaseRecord
-from benchkit.suites.ring_attention import names
+from benchkit.suites.ring_attention import suite as names
 
 SPLIT, LENGTH, TIME, SHARE = "split_type", "seq_len", "overall_latency_ms", "slowdown_pct"
 HEADS = frozenset((SPLIT, LENGTH, TIME, SHARE))

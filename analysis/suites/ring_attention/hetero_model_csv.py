@@ -27,7 +27,7 @@ from analysis.records.slowdowns import Slowdown
 from analysis.repetitions import alike
 from analysis.suites.ring_attention.model_table import CASE, SUITE
 from analysis.text import as_csv
-from benchkit.suites.ring_attention import names
+from benchkit.suites.ring_attention import suite as names
 
 SPLIT, TOKENS, LENGTH = "split_type", "block_lens", "prompt_tokens"
 STRATEGY = "strategy"

@@ -6,7 +6,7 @@ from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import BARS, CELLS, NAMES, Axis, Chart, Charts, points_of
 from analysis.speedup import Baseline
 from analysis.suites.tensor_parallel.table import SHAPE, baselines_of, groups_of, shape_of, title_of
-from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
+from benchkit.suites.tensor_parallel.suite import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6
 """More shapes than this are shown in the maps alone."""

@@ -24,7 +24,7 @@ from analysis.suites.tensor_parallel.table import OPTIONS, SHAPE, SUITES
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.summary import slowest_rank
-from benchkit.suites.tensor_parallel.names import COMM_BACKEND, DEFAULT, IMPLEMENTATION
+from benchkit.suites.tensor_parallel.suite import COMM_BACKEND, DEFAULT, IMPLEMENTATION
 
 OLD_TIME, TIME = "mean_time", "mean_time (ms)"
 HEADS = frozenset((IMPLEMENTATION, "std_time", *SHAPE, "world_size"))

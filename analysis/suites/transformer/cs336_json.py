@@ -27,7 +27,7 @@ from analysis.repetitions import alike
 from analysis.suites.transformer.rows import CASE, SUITE, whole_passes
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.summary import slowest_rank
-from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PASS, TRAIN_STEP
+from benchkit.suites.transformer.suite import FORWARD, FORWARD_BACKWARD, PASS, TRAIN_STEP
 
 SHORT_NAMES = {FORWARD: "fwd", FORWARD_BACKWARD: "fwd_bwd", TRAIN_STEP: "train"}
 HEADS = frozenset((

@@ -1,32 +1,69 @@
 """The cases of one job: a workload on each number of devices, sharded by each rule."""
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
 from benchkit.api import p2p
-from benchkit.api.case import Case, Rank, Work
-from benchkit.api.details import PREDICTED_S
-from benchkit.suites.auto_shard.config import AutoShardConfig
+from benchkit.api.case import PREDICTED_S, Case, Rank, Work
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
-from benchkit.suites.auto_shard.names import (
+from benchkit.suites.auto_shard.planner import Costs, Plan, Planner, costs_of_one
+from benchkit.suites.auto_shard.program import Program, Sharded
+from benchkit.suites.auto_shard.suite import (
     AUTO,
     CREATES_WHOLE,
     DISPATCHER,
+    END_TO_END,
     INDEPENDENT,
     LATENCY_S,
+    RANKS,
     RESIDENT,
+    SCOPE,
+    SHARDING,
     UNSHARDED,
     WORK_SHARE,
+    AutoShardConfig,
     Scope,
     Sharding,
 )
-from benchkit.suites.auto_shard.planner import Costs, Plan, Planner, costs_of_one
-from benchkit.suites.auto_shard.program import Program, Sharded
-from benchkit.suites.auto_shard.variants import Variant
-from benchkit.suites.auto_shard.workloads import Workload
+from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, Phase, Workload
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What distinguishes a case from the others of its job.
+
+    Attributes:
+        sharding: the rule by which the workload is sharded.
+        devices: the number of devices.
+        scope: what a step includes.
+    """
+
+    sharding: Sharding
+    devices: int
+    scope: Scope
+
+    @property
+    def labels(self) -> dict[str, str | int | float]:
+        return {SHARDING: str(self.sharding), RANKS: self.devices, SCOPE: str(self.scope)}
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """The phases of a step."""
+        phases = Phase if self.end_to_end else (COMPUTE, COMMUNICATE)
+        return tuple(map(str, phases))
+
+    @property
+    def end_to_end(self) -> bool:
+        return self.scope == END_TO_END
+
+    @property
+    def alone(self) -> bool:
+        """Whether each of its devices computes a whole workload."""
+        return self.sharding in (UNSHARDED, INDEPENDENT)
 
 
 def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> dict[str, Any]:
@@ -190,3 +227,7 @@ def planned(planner: Planner, sharding: Sharding) -> Plan:
     if planner.costs.devices == 1:
         return planner.everywhere()
     return planner.best() if sharding == AUTO else planner.axis0()
+
+
+def cases_of(config: AutoShardConfig, rank: Rank) -> list[Case]:
+    return AutoShard(config, rank).cases()

@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api.regions import region
-from benchkit.suites.auto_shard.names import COMMUNICATE, COMPUTE
 from benchkit.suites.auto_shard.planner import REPLICATED, ROWS, Layout
 from benchkit.suites.auto_shard.program import Program
+from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 DONE = len(DTYPES)

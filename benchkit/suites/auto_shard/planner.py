@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from benchkit.suites.auto_shard.names import Phase
-from benchkit.suites.auto_shard.workloads import Workload
+from benchkit.suites.auto_shard.workloads import Phase, Workload
 
 
 class Layout(Enum):

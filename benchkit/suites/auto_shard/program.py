@@ -16,7 +16,6 @@ from benchkit.api.case import Call
 from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import region
 from benchkit.errors import InvalidResult
-from benchkit.suites.auto_shard.names import COMMUNICATE, COMPUTE, CREATE, FETCH
 from benchkit.suites.auto_shard.planner import (
     COLUMNS,
     PARTIAL,
@@ -26,7 +25,7 @@ from benchkit.suites.auto_shard.planner import (
     Layout,
     Plan,
 )
-from benchkit.suites.auto_shard.workloads import Workload
+from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, CREATE, FETCH, Workload
 
 Part = tuple[slice, slice]
 """Rows and columns of a matrix."""

@@ -2,9 +2,17 @@
 
 import re
 from dataclasses import dataclass, replace
+from enum import Enum
 
-from benchkit.api.details import StrEnum
 from benchkit.errors import ConfigError
+
+
+class StrEnum(str, Enum):
+    """Members equal their text and are shown as it; Python has this class from 3.11 on."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
 
 ALLOWED = (
     "allowed are matmul_MxKxN, mlp_ROWSxWIDTHxWIDTH (one more x WIDTH per layer) "
@@ -88,3 +96,15 @@ def parse(name: str) -> Workload:
     if not is_complete[kind]:
         raise ConfigError(f"workload={name}: {count + 1} sizes; {ALLOWED}")
     return Workload(kind, rows, tuple(widths))
+
+
+class Phase(StrEnum):
+    """The regions of a step; with resident operands it has only the two in the middle."""
+
+    CREATE = "create"
+    COMPUTE = "compute"
+    COMMUNICATE = "communicate"
+    FETCH = "fetch"
+
+
+CREATE, COMPUTE, COMMUNICATE, FETCH = Phase

@@ -30,8 +30,8 @@ from benchkit.api.torch_internals import (
     reset_compiler,
 )
 from benchkit.errors import InvalidResult
-from benchkit.suites.compile import names
-from benchkit.suites.compile.config import CompileConfig, graphs_missing
+from benchkit.suites.compile import suite as names
+from benchkit.suites.compile.suite import CompileConfig, graphs_missing
 from benchkit.suites.compile.workloads import (
     Function,
     build,

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from benchkit.api.keys import ModelConfig
-from benchkit.suites.compile import names
-from benchkit.suites.compile.config import CompileConfig
+from benchkit.suites.compile import suite as names
+from benchkit.suites.compile.suite import CompileConfig
 
 Function = Callable[[Tensor], Tensor]
 

@@ -12,7 +12,7 @@ from benchkit.api.keys import COLD, GRAPH, MeasureConfig
 from benchkit.api.p2p import first_reason
 from benchkit.api.products import Matmul, check_product, fill_normal, matmul_of, sum_in_float32
 from benchkit.api.sizes import FLOAT8
-from benchkit.suites.matmul_lut.config import MatmulLutConfig, checking_bytes
+from benchkit.suites.matmul_lut.suite import MatmulLutConfig, checking_bytes
 
 SMALL, PROBED = 64, 4096
 """Sizes that are timed: one whose call takes as little as any, one that occupies a whole GPU."""

@@ -13,8 +13,8 @@ from benchkit.api.case import Call, Case, Rank, Work, noop
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.p2p import join_group
 from benchkit.errors import InvalidResult
-from benchkit.suites.pair_matrix.config import MINUTES_SHARE, PairMatrixConfig
-from benchkit.suites.pair_matrix.names import (
+from benchkit.suites.pair_matrix.schedule import Ints, Schedule, grouped, sends_to
+from benchkit.suites.pair_matrix.suite import (
     ALL,
     ASCENDING,
     DESCENDING,
@@ -23,12 +23,13 @@ from benchkit.suites.pair_matrix.names import (
     GROUP_OF,
     HALVES,
     IDLE,
+    MINUTES_SHARE,
     NODES,
     PAIRS,
     ROUND,
     SENDS_TO,
+    PairMatrixConfig,
 )
-from benchkit.suites.pair_matrix.schedule import Ints, Schedule, grouped, sends_to
 
 LEVELS = (PAIRS, NODES, HALVES, ALL)
 

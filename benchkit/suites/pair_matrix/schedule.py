@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchkit.suites.pair_matrix.names import IDLE
+from benchkit.suites.pair_matrix.suite import IDLE
 
 Ints = npt.NDArray[np.int64]
 

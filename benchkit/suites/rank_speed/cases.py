@@ -14,8 +14,8 @@ from benchkit.api import verification
 from benchkit.api.case import Call, Case, Rank, Work, noop
 from benchkit.api.products import check_product, fill_normal, sum_in_float32
 from benchkit.errors import InvalidResult
-from benchkit.suites.rank_speed import names
-from benchkit.suites.rank_speed.config import MINUTES_SHARE, RankSpeedConfig
+from benchkit.suites.rank_speed import suite as names
+from benchkit.suites.rank_speed.suite import MINUTES_SHARE, RankSpeedConfig
 
 DROPPED = "kernel asked to drop its cache before each read"
 SYNCED = "written through by fsync"

@@ -14,24 +14,36 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import p2p, torch_internals, verification
-from benchkit.api.case import Call
-from benchkit.api.details import IDEAL_S, PREDICTED_S
+from benchkit.api.case import IDEAL_S, PREDICTED_S, Call, Case, Rank
 from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import dtensor_missing
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention.names import EVEN, LUT, ONLINE, REFERENCE, TOKENS, TORCH, ZIGZAG
-from benchkit.suites.ring_attention.planner import Online, Planner
+from benchkit.suites.ring_attention.planner import Online, Planner, doubts_of, fit_cost
 from benchkit.suites.ring_attention.ring import (
     PROJECT,
+    REGIONS,
     Exact,
     Layer,
     Partial,
     Ring,
     RingAttention,
     by_head,
+    require_kernel,
 )
 from benchkit.suites.ring_attention.splits import Split
+from benchkit.suites.ring_attention.suite import (
+    EVEN,
+    LUT,
+    ONLINE,
+    REFERENCE,
+    STRATEGY,
+    TOKENS,
+    TORCH,
+    ZIGZAG,
+    RingAttentionConfig,
+    read_table,
+)
 
 
 def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> str:
@@ -187,6 +199,49 @@ class RingCase:
             "pass_s": planner.cost.pass_s,
             "speed": list(self._online.planner.speeds if self._online else planner.speeds),
         }
+
+
+def cases_of(config: RingAttentionConfig, rank: Rank) -> list[Case]:
+    """Return the case of each strategy, with the even split as baseline if the job has it."""
+    width = config.num_heads * config.head_dim
+    dtype = getattr(torch, config.dtype)
+    if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
+        return [Case(labels={STRATEGY: name}, skip=shortage) for name in config.strategies]
+    require_kernel(rank.device, dtype, config.head_dim)
+    generator = torch.Generator().manual_seed(rank.seed)
+    x = torch.randn(config.seq_len, width, generator=generator).to(rank.device, dtype)
+    shape = (config.seq_len, config.num_heads, config.head_dim)
+    layer = Layer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
+    cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)
+    table = read_table(config.lut, config.seq_len, config.dtype)
+    planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
+    exact = Exact(layer, x, config.causal)
+    doubts = doubts_of(table, rank)
+    job = RingJob(rank.index, layer, x, config.causal, planner, exact, doubts)
+    cases: dict[str, Case] = {}
+    for strategy in sorted(config.strategies, key=lambda name: name != EVEN):  # the baseline first
+        cases[strategy] = case_of(job, strategy, cases.get(EVEN))
+    return [cases[strategy] for strategy in config.strategies]
+
+
+def case_of(job: RingJob, strategy: str, baseline: Case | None) -> Case:
+    labels = {STRATEGY: strategy}
+    if lack := job.lacking(strategy):
+        return Case(labels=labels, unavailable=lack)
+    if why := job.obstacle(strategy):
+        return Case(labels=labels, skip=why)
+    running = RingCase(job, strategy)
+    return Case(
+        step=running.step,
+        labels=labels,
+        verify=running.verify,
+        regions=REGIONS[:-1] if strategy == TORCH else REGIONS,  # torch's waiting is in COMPUTE
+        observe=running.observe,
+        details=running.details,
+        baseline=baseline,
+        unslowed=strategy == REFERENCE,
+        warnings=job.doubts if strategy == LUT else (),
+    )
 
 
 class GatheredAttention(RingAttention):

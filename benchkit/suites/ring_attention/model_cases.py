@@ -7,15 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchkit.api.case import Call, Case, Rank
-from benchkit.api.details import IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
+from benchkit.api.case import (
+    IDEAL_S,
+    PREDICTED_S,
+    TOKENS_PER_CALL,
+    Call,
+    Case,
+    Rank,
+)
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention import decoder, splits
 from benchkit.suites.ring_attention.cases import NO_TABLE, TOLERANCES, GatheredAttention
-from benchkit.suites.ring_attention.config import RingModelConfig, head_dim, read_table
 from benchkit.suites.ring_attention.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
-from benchkit.suites.ring_attention.names import (
+from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
+from benchkit.suites.ring_attention.ring import RingAttention, require_kernel
+from benchkit.suites.ring_attention.splits import Split
+from benchkit.suites.ring_attention.suite import (
     ALL_GATHER,
     DECODE,
     EVEN,
@@ -27,10 +35,10 @@ from benchkit.suites.ring_attention.names import (
     STRATEGY,
     TOKENS,
     WHOLE,
+    RingModelConfig,
+    head_dim,
+    read_table,
 )
-from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
-from benchkit.suites.ring_attention.ring import RingAttention, require_kernel
-from benchkit.suites.ring_attention.splits import Split
 
 
 @dataclass
@@ -195,7 +203,7 @@ Choice = tuple[str, str, str]
 BASELINE = (RING, EVEN)
 
 
-def build(config: RingModelConfig, rank: Rank) -> list[Case]:
+def cases_of(config: RingModelConfig, rank: Rank) -> list[Case]:
     """Build the cases of a job, with the even ring as baseline of its phase."""
     choices = list(choices_of(config))
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):

@@ -14,7 +14,9 @@ from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE
 from benchkit.suites.ring_attention import splits
-from benchkit.suites.ring_attention.names import (
+from benchkit.suites.ring_attention.ring import PROJECT, Layer, Ring, attend, by_head, merge
+from benchkit.suites.ring_attention.splits import CostModel, Split
+from benchkit.suites.ring_attention.suite import (
     BALANCED,
     EVEN,
     FORMULA,
@@ -23,8 +25,6 @@ from benchkit.suites.ring_attention.names import (
     UNEVEN,
     ZIGZAG,
 )
-from benchkit.suites.ring_attention.ring import PROJECT, Layer, Ring, attend, by_head, merge
-from benchkit.suites.ring_attention.splits import CostModel, Split
 
 PROBE_QUERIES, LONGEST_PROBE = 512, 8192
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from benchkit.suites.ring_attention.names import BALANCED, EVEN, FORMULA, LUT, UNEVEN, ZIGZAG
+from benchkit.suites.ring_attention.suite import BALANCED, EVEN, FORMULA, LUT, UNEVEN, ZIGZAG
 
 Piece = tuple[int, int]
 """Positions [start, end) of the sequence."""

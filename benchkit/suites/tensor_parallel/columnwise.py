@@ -16,12 +16,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import torch_internals, verification
-from benchkit.api.case import Call, Work, noop
+from benchkit.api.case import Call, Case, Rank, Work, noop
 from benchkit.api.p2p import InFlight, first_reason, sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.errors import Unavailable, is_out_of_memory
-from benchkit.suites.tensor_parallel.config import ORDERS, Options, columnwise_bytes
-from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, P2P_COMM_ONLY, PYTORCH
 from benchkit.suites.tensor_parallel.operands import Scratch
 from benchkit.suites.tensor_parallel.primitive import (
     NAN_BYTE,
@@ -36,6 +34,18 @@ from benchkit.suites.tensor_parallel.primitive import (
     in_turns,
     measure_costs,
     overlapping,
+)
+from benchkit.suites.tensor_parallel.suite import (
+    AUTO,
+    BOUNDS,
+    COMPUTE_ONLY,
+    ORDERS,
+    P2P_COMM_ONLY,
+    PYTORCH,
+    Options,
+    TensorParallelConfig,
+    columnwise_bytes,
+    expand,
 )
 
 
@@ -465,6 +475,11 @@ class ColumnwiseCases(Primitive):
             options = {"implementation": name, "order": order, **chunked, "backend": backend}
             kinds.append((options, costs.limit_s(flops, num_bytes)))
         return choose(costs, kinds, functools.partial(self.timed_s, job=job))
+
+
+def cases_of(config: TensorParallelConfig, rank: Rank) -> list[Case]:
+    chosen = expand(config.implementations, config.allowed)
+    return ColumnwiseCases(config, rank, chosen).cases()
 
 
 def parts(options: Options) -> tuple[Options, Options]:

@@ -14,18 +14,74 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import torch_internals
-from benchkit.api.case import Call, CapturableStep, Case, Components, Rank, Work, noop
-from benchkit.api.details import PREDICTED_S
+from benchkit.api.case import PREDICTED_S, Call, CapturableStep, Case, Components, Rank, Work, noop
 from benchkit.api.p2p import first_reason
 from benchkit.api.products import matmul_of, multiply
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.api.sizes import FLOAT8_STEP
 from benchkit.errors import Unavailable
-from benchkit.suites.tensor_parallel import config as layouts
 from benchkit.suites.tensor_parallel import operands
-from benchkit.suites.tensor_parallel.config import WHOLE, Options, TensorParallelConfig, labels_of
-from benchkit.suites.tensor_parallel.names import BOUNDS, CHOSEN, CHUNKS, COMPUTE_ONLY, DEFAULT
 from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
+from benchkit.suites.tensor_parallel.suite import (
+    BOUNDS,
+    CHOSEN,
+    CHUNKS,
+    COMM_BACKEND,
+    COMPUTE_ONLY,
+    DEFAULT,
+    WHOLE,
+    Options,
+    TensorParallelConfig,
+    checking_bytes,
+    drawn_bytes,
+)
+
+Labels = Mapping[str, str | int | float]
+"""Labels of a case: its options, with `comm_backend` in place of `backend`."""
+
+
+def over(labels: Labels, job_backend: str) -> Labels:
+    """Return the labels with the job's backend instead of `default`."""
+    return {**labels, COMM_BACKEND: job_backend} if labels.get(COMM_BACKEND) == DEFAULT else labels
+
+
+def counterpart(wanted: Labels, there: Sequence[Case], job_backend: str) -> Case | None:
+    """Return the case with the wanted labels of those there, or None.
+
+    `default` and the name of the job's backend are the same backend; an exact match comes first.
+    """
+    resolved = over(wanted, job_backend)
+    same = [case for case in there if over(case.labels, job_backend) == resolved]
+    return min(same, key=lambda case: case.labels != wanted, default=None)
+
+
+def baseline_of(
+    labels: Labels, baseline: Options, there: Sequence[Case], job_backend: str
+) -> Case | None:
+    """Return the baseline of an implementation on its own backend, else the first baseline there.
+
+    Args:
+        labels: of the implementation; a baseline itself has None.
+        baseline: options of the baseline, without the backend.
+        there: all baselines that can run, among other cases.
+        job_backend: what `default` stands for.
+    """
+    if is_on_a_backend(labels, baseline):
+        return None
+    on_backends = [case for case in there if is_on_a_backend(case.labels, baseline)]
+    wanted = {**baseline, COMM_BACKEND: labels.get(COMM_BACKEND, DEFAULT)}
+    return counterpart(wanted, on_backends, job_backend) or next(iter(on_backends), None)
+
+
+def is_on_a_backend(labels: Labels, baseline: Options) -> bool:
+    """Whether labels are those of the baseline on any backend."""
+    return {name: value for name, value in labels.items() if name != COMM_BACKEND} == baseline
+
+
+def labels_of(options: Options) -> Options:
+    """Return the options as columns, where the name `backend` belongs to the job."""
+    return {COMM_BACKEND if name == "backend" else name: value for name, value in options.items()}
+
 
 Details = Mapping[str, Any]
 Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
@@ -156,8 +212,8 @@ class Primitive:
         if lacking := self.lacking():
             return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
         operand_bytes, scratch_bytes = self.nbytes()
-        needed_bytes = operand_bytes + scratch_bytes + layouts.checking_bytes(self.shape)
-        if shortage := self.rank.memory_shortage(needed_bytes, layouts.drawn_bytes(self.shape)):
+        needed_bytes = operand_bytes + scratch_bytes + checking_bytes(self.shape)
+        if shortage := self.rank.memory_shortage(needed_bytes, drawn_bytes(self.shape)):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
         self.scratch_memory = torch.zeros(scratch_bytes, dtype=torch.uint8, device=self.rank.device)
@@ -188,7 +244,7 @@ class Primitive:
         """Return 0 for a bound and 1 for a baseline: cases are built after those they refer to."""
         if options["implementation"] in BOUNDS:
             return 0
-        return 1 if layouts.is_on_a_backend(labels_of(options), self.baseline) else 2
+        return 1 if is_on_a_backend(labels_of(options), self.baseline) else 2
 
     def attempt(self, options: Options) -> Implementation | str:
         """Build one implementation, or return why it cannot run here."""
@@ -220,7 +276,7 @@ class Primitive:
             details=lambda: {**self.matmul.details, **built.details},
             components=self.components(built, there),
             is_component=options["implementation"] in BOUNDS,
-            baseline=layouts.baseline_of(labels, self.baseline, there, self.backend),
+            baseline=baseline_of(labels, self.baseline, there, self.backend),
         )
 
     def components(self, built: Implementation, there: Sequence[Case]) -> Components:
@@ -228,7 +284,7 @@ class Primitive:
         if built.parts is None or self.rank.world_size == 1:
             return Components()
         wanted = map(labels_of, built.parts)
-        return Components(*(layouts.counterpart(part, there, self.backend) for part in wanted))
+        return Components(*(counterpart(part, there, self.backend) for part in wanted))
 
     def verify(self, built: Implementation, call: Call) -> None:
         """Run on new matrices and check the output.

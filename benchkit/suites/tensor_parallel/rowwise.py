@@ -12,11 +12,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import verification
-from benchkit.api.case import Call, Work, noop
+from benchkit.api.case import Call, Case, Rank, Work, noop
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE, WAIT, region
-from benchkit.suites.tensor_parallel.config import COLLECTIVES, Options, rowwise_bytes
-from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, PYTORCH
 from benchkit.suites.tensor_parallel.operands import Scratch, Shards
 from benchkit.suites.tensor_parallel.primitive import (
     Buffers,
@@ -30,6 +28,17 @@ from benchkit.suites.tensor_parallel.primitive import (
     in_turns,
     measure_costs,
     overlapping,
+)
+from benchkit.suites.tensor_parallel.suite import (
+    AUTO,
+    BOUNDS,
+    COLLECTIVES,
+    COMPUTE_ONLY,
+    PYTORCH,
+    Options,
+    TensorParallelConfig,
+    expand,
+    rowwise_bytes,
 )
 
 
@@ -365,6 +374,11 @@ class RowwiseCases(Primitive):
             options = {"implementation": name, **specific, "backend": backend}
             kinds.append((options, costs.limit_s(flops, num_bytes)))
         return choose(costs, kinds, functools.partial(self.timed_s, job=job))
+
+
+def cases_of(config: TensorParallelConfig, rank: Rank) -> list[Case]:
+    chosen = expand(config.implementations, config.allowed)
+    return RowwiseCases(config, rank, chosen).cases()
 
 
 def parts(options: Options) -> tuple[Options, Options]:

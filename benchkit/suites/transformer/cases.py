@@ -6,17 +6,39 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from benchkit.api import details, p2p, verification
-from benchkit.api.case import Call, Case, Components, Rank
+from benchkit.api import p2p, verification
+from benchkit.api.case import (
+    CAUSAL_FLOPS,
+    PEAK_FROM,
+    PEAK_TFLOP_PER_S,
+    TOKENS_PER_CALL,
+    Call,
+    Case,
+    Components,
+    Rank,
+)
 from benchkit.api.keys import parameters
 from benchkit.api.p2p import first_reason
-from benchkit.suites.transformer import model, names, peak_flops
+from benchkit.suites.transformer import model, peak_flops
 from benchkit.suites.transformer.checks import Checks, mask_targets
-from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.model import Network, build, sharding, wrapped
-from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PEAK_BYTES, TRAIN_STEP
 from benchkit.suites.transformer.passes import REGIONS, Communication, Steps, Workload
+from benchkit.suites.transformer.suite import (
+    COMMUNICATION,
+    FORWARD,
+    FORWARD_BACKWARD,
+    OUTSIDE_BYTES,
+    PARAMETERS,
+    PART,
+    PASS,
+    PEAK_BYTES,
+    RANKS,
+    RESERVED_BYTES,
+    TRAIN_STEP,
+    WHOLE,
+    TransformerConfig,
+)
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -76,7 +98,8 @@ class PassCase:
         if self._name != TRAIN_STEP:
             unused += self._steps.state_bytes()
         self.details[PEAK_BYTES] = self._memory.peak_bytes() - unused
-        self.details |= self._memory.beside_peak()
+        if beside := self._memory.beside_peak():
+            self.details |= zip((RESERVED_BYTES, OUTSIDE_BYTES), beside, strict=True)
 
     def verify(self, call: Call) -> None:
         """Check what the pass computes of the first sequence of a fresh batch.
@@ -192,7 +215,7 @@ class TransformerJob:
             baseline: the case of the pass on one rank alone, if this one is compared with it.
             communication: the case of the pass's communication alone, if there is one.
         """
-        labels: Labels = {names.PASS: name, names.RANKS: ranks, names.PART: names.WHOLE}
+        labels: Labels = {PASS: name, RANKS: ranks, PART: WHOLE}
         alone = self.shared and ranks == 1
         if self.lacking:
             return Case(labels=labels, unavailable=self.lacking)
@@ -215,13 +238,13 @@ class TransformerJob:
             ranks=ranks,
             components=Components(communication=communication),
             launches_count=True,
-            unchecked=UPDATE if name == names.TRAIN_STEP else "",
+            unchecked=UPDATE if name == TRAIN_STEP else "",
         )
 
     def communication(self, name: str) -> Case | None:
         """Return the case of a pass's communication alone; None where the pass sends nothing."""
         ranks = self.rank.world_size
-        labels: Labels = {names.PASS: name, names.RANKS: ranks, names.PART: names.COMMUNICATION}
+        labels: Labels = {PASS: name, RANKS: ranks, PART: COMMUNICATION}
         if self.why_not(name):
             return None
         step = self.messages.of(name)
@@ -253,11 +276,11 @@ class TransformerJob:
 
     def details_of(self, name: str, ranks: int) -> dict[str, Any]:
         return {
-            details.TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
-            names.PARAMETERS: parameters(self.model),
-            details.CAUSAL_FLOPS: self.workload.flops(name, ranks, causal=True),
-            details.PEAK_TFLOP_PER_S: self.peak.of(ranks) / 1e12 if self.peak else None,
-            details.PEAK_FROM: self.peak.source if self.peak else None,
+            TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
+            PARAMETERS: parameters(self.model),
+            CAUSAL_FLOPS: self.workload.flops(name, ranks, causal=True),
+            PEAK_TFLOP_PER_S: self.peak.of(ranks) / 1e12 if self.peak else None,
+            PEAK_FROM: self.peak.source if self.peak else None,
         }
 
     def batches(self) -> Batches:
@@ -295,3 +318,21 @@ class TransformerJob:
             weight = self.workload.weight
             self._models[kind] = assemble(kind, self.config, weight, self.rank, mesh)
         return self._models[kind]
+
+
+def cases_of(config: TransformerConfig, rank: Rank) -> list[Case]:
+    job = TransformerJob(config, rank)
+    return [case for name in config.passes for case in cases_of_pass(job, name)]
+
+
+def cases_of_pass(training: TransformerJob, name: str) -> list[Case]:
+    """Return the cases of one pass: on all ranks and, where they share its work, its baselines.
+
+    The baselines are the pass on one rank alone, and its communication alone. They are built first,
+    since the pass on all ranks refers to them.
+    """
+    alone = communication = None
+    if training.shared:
+        alone, communication = training.case(name, 1), training.communication(name)
+    together = training.case(name, training.rank.world_size, alone, communication)
+    return [case for case in (together, alone, communication) if case is not None]

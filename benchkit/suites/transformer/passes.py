@@ -15,15 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 from benchkit.api.case import Work
 from benchkit.api.keys import ModelConfig, parameters
 from benchkit.api.regions import region
-from benchkit.suites.transformer.config import (
-    TransformerConfig,
-    forward_flops,
-    fsdp_groups,
-    pass_flops,
-    recomputed_flops,
-)
 from benchkit.suites.transformer.model import Network
-from benchkit.suites.transformer.names import (
+from benchkit.suites.transformer.suite import (
     BACKWARD,
     FORWARD,
     FORWARD_BACKWARD,
@@ -31,6 +24,11 @@ from benchkit.suites.transformer.names import (
     OPTIMIZER,
     PHASES,
     TRAIN_STEP,
+    TransformerConfig,
+    forward_flops,
+    fsdp_groups,
+    pass_flops,
+    recomputed_flops,
 )
 
 REGIONS = {FORWARD: PHASES[:1], FORWARD_BACKWARD: PHASES[:3], TRAIN_STEP: PHASES}

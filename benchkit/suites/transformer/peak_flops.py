@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from benchkit.api.case import Rank
-from benchkit.api.details import MEASURED_PEAK
+from benchkit.api.case import MEASURED_PEAK, Rank
 from benchkit.api.keys import COLD, ModelConfig
 from benchkit.api.lut import entry_of
 from benchkit.api.p2p import gather_json

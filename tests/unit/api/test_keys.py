@@ -6,10 +6,10 @@ import msgspec
 import pytest
 import torch
 from benchkit.api.case import Rank
-from benchkit.api.details import StrEnum
 from benchkit.api.keys import Key, RunConfig, check_ranges
 from benchkit.api.registry import suite
 from benchkit.errors import ConfigError
+from benchkit.suites.auto_shard.workloads import StrEnum
 
 from tests.support.fakes import plan
 
