@@ -38,6 +38,10 @@ Call = Callable[..., Any]
 """Makes the call that a check looks at, after `prepare()`, and returns what that call returned."""
 
 
+SecondsOf = Callable[..., list[list[float]]]
+"""The type of `Rank.seconds_of`."""
+
+
 def no_details() -> Mapping[str, Any]:
     """Return no details; the default of `Case.details`."""
     return {}
@@ -194,7 +198,7 @@ class Rank:
     available_bytes: float
     memory: PeakMemory
     shares: tuple[float, ...]
-    seconds_of: Callable[..., list[list[float]]]
+    seconds_of: SecondsOf
     group: Callable[[str], dist.ProcessGroup | None]
     by_mps: bool = False
     host_sharers: int = 1

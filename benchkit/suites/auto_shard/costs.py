@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from benchkit.api.case import noop
+from benchkit.api.case import SecondsOf, noop
 from benchkit.suites.auto_shard.planner import (
     COLUMNS,
     MOVES,
@@ -21,7 +21,6 @@ from benchkit.suites.auto_shard.planner import (
 from benchkit.suites.auto_shard.program import distributed, fetched, moved, part_of, size_of
 from benchkit.suites.auto_shard.workloads import Workload
 
-SecondsOf = Callable[..., list[list[float]]]
 SMALL = 64
 """Rows and columns of the matrix whose moves cost little beyond latency."""
 LARGEST = {"cpu": 1024, "cuda": 8192}

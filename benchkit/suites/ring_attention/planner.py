@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api.case import Rank, noop
+from benchkit.api.case import Rank, SecondsOf, noop
 from benchkit.api.lut import Table
 from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import InFlight
@@ -61,7 +61,6 @@ def passing_on(block: Tensor) -> Callable[[], None]:
     return step
 
 
-SecondsOf = Callable[..., list[list[float]]]
 TURNS: Mapping[str, Any] = {"turn": 0.05, "turns": 21}
 """Each call gets all of `measure.probe_seconds`.
 

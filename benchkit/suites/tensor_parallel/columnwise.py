@@ -1,12 +1,10 @@
 """The columnwise product: each rank has rows of A, and all ranks have B and need all of C.
 
-Ranks gather A and multiply, or multiply and gather C. The implementations in this module do one
-after the other; those in `columnwise_pipelines` overlap them.
+Ranks gather A and multiply, or multiply and gather C, one after the other or overlapped.
 """
 
-import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -28,17 +26,13 @@ from benchkit.suites.tensor_parallel.primitive import (
     Handle,
     Implementation,
     Primitive,
+    Probe,
     Step,
-    choose,
     chunks_of,
     in_turns,
-    measure_costs,
     overlapping,
 )
 from benchkit.suites.tensor_parallel.suite import (
-    AUTO,
-    BOUNDS,
-    COMPUTE_ONLY,
     ORDERS,
     P2P_COMM_ONLY,
     PYTORCH,
@@ -318,7 +312,7 @@ def all_gather_matmul(
     return Implementation(step, work, lambda: product[0], parts=parts, prepare=prepare)
 
 
-class ColumnwiseCases(Primitive):
+class ColumnwiseCases(Primitive[Columnwise]):
     """One rank's part of a job of tp_columnwise."""
 
     baseline: ClassVar[Options] = {"implementation": PYTORCH, "order": "AG_before"}
@@ -329,56 +323,41 @@ class ColumnwiseCases(Primitive):
         self.b = self.matmul.right(k, n)
         self.c = self.matmul.product(m, n)
         if self.needs_whole:
-            self.whole_a = self.matmul.left(m, k)
+            self.whole = self.matmul.left(m, k), self.b, self.c
 
     def nbytes(self) -> tuple[int, int]:
         return columnwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
 
     def load(self, a: Tensor, b: Tensor) -> None:
-        """Copy this rank's rows of A, and B."""
         own = a[self.rows.of(self.rank.index)]
         self.a[: len(own)].copy_(own)
         self.b.copy_(b)
         if self.needs_whole:
-            self.whole_a.copy_(a)
+            self.whole[0].copy_(a)
 
-    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        """Build one implementation, whose output is all of C, except for the bounds."""
-        scratch = Scratch(self.scratch_memory)
-        buffers = self.a, self.b, self.c, scratch
-        job = Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
-        kind = options["implementation"]
-        if kind == COMPUTE_ONLY:
-            return self.computation(job, str(options["size"]))
-        if kind in BOUNDS:
-            return self.communication(job, kind == P2P_COMM_ONLY, str(options["order"]))
-        if kind == "symmetric_memory":
+    def job(self, group: dist.ProcessGroup | None) -> Columnwise:
+        buffers = self.a, self.b, self.c, Scratch(self.scratch_memory)
+        return Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
+
+    def product(self, job: Columnwise, options: Options, details: Details) -> Implementation:
+        """Build one implementation, whose output is all of C."""
+        if options["implementation"] == "symmetric_memory":
             gathers_a: Options = {"order": "AG_before", **options, "backend": "default"}
             return all_gather_matmul(job, self.work("AG_before"), parts(gathers_a))
-        details: Details = {}
-        if kind == AUTO:
-            options, details = self.choose(job, str(options["backend"]))
-        step = self.step(options, job)
-        work = self.work(str(options["order"]))
+        step, work = self.step(options, job), self.work(str(options["order"]))
         return Implementation(step, work, lambda: self.c, parts=parts(options), details=details)
 
-    def computation(self, job: Columnwise, size: str) -> Implementation:
-        """Build the matmul alone: own rows of A times B if `size` is sharded, else A times B."""
-        world_size = self.rows.world_size
-        if size == "unsharded":
-            step: Step = functools.partial(job.matmul, self.whole_a, self.b, self.c)
-            work = Work(useful_flops=self.flops, executed_flops=self.flops * world_size)
-            return Implementation(step, work, lambda: self.c)
+    def part(self, job: Columnwise, work: Work) -> Implementation:
+        """Build the matmul of the own rows of A with B."""
         own = self.rows.of(job.rank)
         return Implementation(
             step=compute_sharded(job),
-            work=Work(useful_flops=self.flops / world_size, executed_flops=self.flops),
+            work=work,
             output=lambda: job.place(job.rank),
             factors=lambda a, b: (a[own], b, own.start),
         )
 
     def step(self, options: Options, job: Columnwise) -> Step:
-        """Build the step of an implementation with fixed options."""
         gathers_a = options["order"] == "AG_before"
         chunks = int(options.get("chunks", 1))
         if options["implementation"] == "p2p_pipeline":
@@ -407,8 +386,9 @@ class ColumnwiseCases(Primitive):
             wire_bytes=self.gathered_bytes(order) * (size - 1) // size,
         )
 
-    def communication(self, job: Columnwise, by_peers: bool, order: str) -> Implementation:
+    def communication(self, job: Columnwise, options: Options) -> Implementation:
         """Build the communication of an order alone: the all-gather, or the peers in one chunk."""
+        by_peers, order = options["implementation"] == P2P_COMM_ONLY, str(options["order"])
         size, most = self.rows.world_size, self.rows.most
         like = job.a if order == "AG_before" else job.c
         step: Step
@@ -427,16 +407,9 @@ class ColumnwiseCases(Primitive):
         else:
             part, whole = job.new(most, like), job.new(most * size, like)
             arriving = dict(enumerate(whole.chunk(size)))
-            step = functools.partial(job.gather, whole, part)
+            step = partial(job.gather, whole, part)
         sent = sendable(part)
-        draw = functools.partial(
-            verification.pattern,
-            seed=self.rank.seed,
-            world_size=size,
-            dtype=sent.dtype,
-            op="max",
-            length=most * like.shape[1],
-        )
+        draw = partial(verification.pattern, **self.drawn("max", sent.dtype, like.shape[1]))
 
         def verify(turn: int, call: Call) -> None:
             drawn = [draw(turn=turn, rank=rank).to(sent.device, sent.dtype) for rank in range(size)]
@@ -454,27 +427,24 @@ class ColumnwiseCases(Primitive):
         work = Work(wire_bytes=self.work(order).wire_bytes)
         return Implementation(step, work, verify=verify)
 
-    def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
-        """Choose the options that should be fastest, with details for the record."""
+    def probes(self, job: Columnwise) -> tuple[Probe, Probe, Probe]:
         size, most = self.rows.world_size, self.rows.most
         gathers_more_a = self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after")
         wider = job.a if gathers_more_a else job.c
         trial = in_turns(job)
         part, whole = trial.new(most, wider), trial.new(most * size, wider)
 
-        def gather(rows: int) -> tuple[int, Step]:
+        def gather(rows: int) -> Probe:
             into = whole[: rows * size]
-            return into.nbytes, functools.partial(job.gather, into, part[:rows])
+            return into.nbytes, partial(job.gather, into, part[:rows])
 
-        local = (self.flops / size, compute_sharded(job))
-        costs = measure_costs(self.rank.seconds_of, gather(1), gather(most), local)
-        kinds: list[tuple[Options, float]] = []
+        return gather(1), gather(most), (self.flops / size, compute_sharded(job))
+
+    def kinds(self) -> Iterator[tuple[Options, float, float]]:
         for order, (name, chunked) in itertools.product(ORDERS, [(PYTORCH, {}), *overlapping()]):
-            flops = self.flops if order == "AG_before" else self.flops / size
+            flops = self.flops if order == "AG_before" else self.flops / self.rows.world_size
             num_bytes = 0 if name == "p2p_pipeline" else self.gathered_bytes(order)
-            options = {"implementation": name, "order": order, **chunked, "backend": backend}
-            kinds.append((options, costs.limit_s(flops, num_bytes)))
-        return choose(costs, kinds, functools.partial(self.timed_s, job=job))
+            yield {"implementation": name, "order": order, **chunked}, flops, num_bytes
 
 
 def cases_of(config: TensorParallelConfig, rank: Rank) -> list[Case]:

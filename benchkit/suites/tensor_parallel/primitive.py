@@ -3,18 +3,28 @@
 Each kind is timed, a cost model predicts more chunks, and the best are timed again.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from itertools import count
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import torch_internals
-from benchkit.api.case import PREDICTED_S, Call, CapturableStep, Case, Components, Rank, Work, noop
+from benchkit.api.case import (
+    PREDICTED_S,
+    Call,
+    CapturableStep,
+    Case,
+    Components,
+    Rank,
+    SecondsOf,
+    Work,
+    noop,
+)
 from benchkit.api.p2p import first_reason
 from benchkit.api.products import matmul_of, multiply
 from benchkit.api.regions import COMPUTE, WAIT
@@ -23,6 +33,7 @@ from benchkit.errors import Unavailable
 from benchkit.suites.tensor_parallel import operands
 from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
 from benchkit.suites.tensor_parallel.suite import (
+    AUTO,
     BOUNDS,
     CHOSEN,
     CHUNKS,
@@ -83,6 +94,11 @@ def labels_of(options: Options) -> Options:
     return {COMM_BACKEND if name == "backend" else name: value for name, value in options.items()}
 
 
+Step = Callable[[], object]
+Handle = Any
+"""The handle of an asynchronous call of torch.distributed."""
+Probe = tuple[float, Step]
+"""Bytes or operations of a call, and the call."""
 Details = Mapping[str, Any]
 Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
 
@@ -106,7 +122,7 @@ class Implementation:
         prepare: called after new operands were loaded.
     """
 
-    step: Callable[[], object]
+    step: Step
     work: Work
     output: Callable[[], Tensor] | None = None
     factors: Factors = whole_factors
@@ -114,11 +130,6 @@ class Implementation:
     details: Details = field(default_factory=dict)
     verify: Callable[[int, Call], None] | None = None
     prepare: Callable[[], object] = noop
-
-
-Step = Callable[[], object]
-Handle = Any
-"""The handle of an asynchronous call of torch.distributed."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +168,7 @@ NAN_BYTE = 0xFF
 """A floating-point number all of whose bytes are this one is NaN in every dtype."""
 
 
-class Primitive:
+class Primitive(Generic[AnyBuffers]):
     """One rank's part of a job.
 
     Every rank draws the same whole matrices and keeps its parts of them. A primitive defines what
@@ -166,6 +177,8 @@ class Primitive:
 
     baseline: ClassVar[Options] = {}
     """Options of the implementation that the others are compared with, on any backend."""
+    whole: tuple[Tensor, Tensor, Tensor]
+    """A, B and C, where a case multiplies whole matrices."""
 
     def __init__(self, config: TensorParallelConfig, rank: Rank, chosen: Sequence[Options]) -> None:
         self.rank = rank
@@ -182,6 +195,7 @@ class Primitive:
         self.turns = count()
 
     def allocate(self) -> None:
+        """Allocate what all implementations read and write, and `whole` where it is needed."""
         raise NotImplementedError
 
     def nbytes(self) -> tuple[int, int]:
@@ -192,14 +206,79 @@ class Primitive:
         """Copy this rank's parts of whole A and B to where all implementations read them."""
         raise NotImplementedError
 
+    def job(self, group: dist.ProcessGroup | None) -> AnyBuffers:
+        """Return the buffers for one implementation, with scratch memory from the start."""
+        raise NotImplementedError
+
+    def part(self, job: AnyBuffers, work: Work) -> Implementation:
+        """Build the multiplication of this rank's part alone."""
+        raise NotImplementedError
+
+    def communication(self, job: AnyBuffers, options: Options) -> Implementation:
+        """Build the communication of an order or a collective alone."""
+        raise NotImplementedError
+
+    def product(self, job: AnyBuffers, options: Options, details: Details) -> Implementation:
+        """Build what computes the product; raise Unavailable where it cannot run."""
+        raise NotImplementedError
+
+    def step(self, options: Options, job: AnyBuffers) -> Step:
+        """Build the step of an implementation with fixed options."""
+        raise NotImplementedError
+
+    def probes(self, job: AnyBuffers) -> tuple[Probe, Probe, Probe]:
+        """Return the calls by which `auto` measures costs.
+
+        These are a small and a large collective with their bytes, and this rank's part of the
+        product with its operations.
+        """
+        raise NotImplementedError
+
+    def kinds(self) -> Iterator[tuple[Options, float, float]]:
+        """Yield the options that `auto` tries, each with its operations and collective bytes."""
+        raise NotImplementedError
+
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
         """Build one implementation, or raise Unavailable where it cannot run."""
-        raise NotImplementedError
+        job, kind = self.job(group), options["implementation"]
+        if kind == COMPUTE_ONLY:
+            return self.computation(job, str(options["size"]))
+        if kind in BOUNDS:
+            return self.communication(job, options)
+        details: Details = {}
+        if kind == AUTO:
+            options, details = self.choose(job, str(options["backend"]))
+        return self.product(job, options, details)
 
-    def step(self, options: Options, job: Any) -> Callable[[], object]:
-        raise NotImplementedError
+    def computation(self, job: AnyBuffers, size: str) -> Implementation:
+        """Build the matmul alone: A times B if `size` is unsharded, else this rank's part of it."""
+        ranks = self.rank.world_size
+        if size != "unsharded":
+            work = Work(useful_flops=self.flops / ranks, executed_flops=self.flops)
+            return self.part(job, work)
+        a, b, c = self.whole
+        work = Work(useful_flops=self.flops, executed_flops=self.flops * ranks)
+        return Implementation(partial(job.matmul, a, b, c), work, lambda: c)
 
-    def timed_s(self, choices: Sequence[Options], job: Any) -> list[float]:
+    def drawn(self, op: str, dtype: torch.dtype, columns: int) -> dict[str, Any]:
+        """Return what `verification.pattern` draws a rank's padded rows by, but turn and rank."""
+        return {
+            "seed": self.rank.seed,
+            "world_size": self.rank.world_size,
+            "dtype": dtype,
+            "op": op,
+            "length": self.rows.most * columns,
+        }
+
+    def choose(self, job: AnyBuffers, backend: str) -> tuple[Options, Details]:
+        """Choose the options that should be fastest, with details for the record."""
+        costs = measure_costs(self.rank.seconds_of, *self.probes(job))
+        kinds: list[tuple[Options, float]] = []
+        for options, flops, num_bytes in self.kinds():
+            kinds.append(({**options, "backend": backend}, costs.limit_s(flops, num_bytes)))
+        return choose(costs, kinds, partial(self.timed_s, job=job))
+
+    def timed_s(self, choices: Sequence[Options], job: AnyBuffers) -> list[float]:
         """Return the seconds of each choice on the slowest rank.
 
         The choices take turns and use the same scratch memory.
@@ -270,7 +349,7 @@ class Primitive:
         return Case(
             step=built.step,
             labels=labels,
-            verify=functools.partial(self.verify, built),
+            verify=partial(self.verify, built),
             work=built.work,
             regions=(COMPUTE, WAIT),
             details=lambda: {**self.matmul.details, **built.details},
@@ -317,14 +396,12 @@ class Primitive:
             built.prepare()
         return None
 
-    @functools.cached_property
+    @cached_property
     def timed(self) -> tuple[Tensor, Tensor]:
         """The timed matrices: real numbers in either mode, since a GPU multiplies zeros faster."""
         return self.factory.real(TIMED)
 
 
-SecondsOf = Callable[..., list[list[float]]]
-Choice = Mapping[str, str | int]
 MEASURED, EXTRAPOLATED = (1, 2), (4, 8)
 """Numbers of chunks that are timed, and those that the model predicts from them."""
 MOST_FINALISTS, NEAR = 5, 1.15
@@ -341,12 +418,12 @@ class Trial:
         limit_s: time of its longest part alone.
     """
 
-    options: Choice
+    options: Options
     seconds: float
     limit_s: float
 
 
-def overlapping() -> Iterator[tuple[str, Choice]]:
+def overlapping() -> Iterator[tuple[str, Options]]:
     """Yield every implementation that overlaps its parts, with each number of chunks to time."""
     for name in ("pipeline", "p2p_pipeline"):
         for chunks in MEASURED:
@@ -369,7 +446,7 @@ class Costs:
         """Return the longer time of a computation and a collective, the limit of any overlap."""
         return max(self.flop_s * flops, self.latency_s + self.byte_s * num_bytes)
 
-    def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Choice]]:
+    def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Options]]:
         """Return the seconds and options of all trials and of more chunks, the fastest first.
 
         With c chunks, an implementation takes A + latency c + E / c, where E is exposed until the
@@ -390,7 +467,7 @@ class Costs:
                 found.append((max(seconds, two.limit_s), {**one.options, "chunks": chunks}))
         return sorted(found, key=lambda prediction: prediction[0])
 
-    def finalists(self, trials: Sequence[Trial]) -> list[Choice]:
+    def finalists(self, trials: Sequence[Trial]) -> list[Options]:
         """Return the options that may be the best by the model.
 
         One or two trials are too few to distinguish options with similar times.
@@ -403,9 +480,9 @@ class Costs:
 
 def choose(
     costs: Costs,
-    kinds: Sequence[tuple[Choice, float]],
-    timed: Callable[[Sequence[Choice]], list[float]],
-) -> tuple[Choice, dict[str, object]]:
+    kinds: Sequence[tuple[Options, float]],
+    timed: Callable[[Sequence[Options]], list[float]],
+) -> tuple[Options, dict[str, object]]:
     """Choose the fastest of the finalists.
 
     Args:
@@ -430,18 +507,11 @@ def choose(
 
 def measure_costs(
     seconds_of: SecondsOf,
-    small: tuple[int, Callable[[], object]],
-    large: tuple[int, Callable[[], object]],
-    compute: tuple[float, Callable[[], object]],
+    small: Probe,
+    large: Probe,
+    compute: Probe,
 ) -> Costs:
-    """Measure the cost model on the slowest rank.
-
-    Args:
-        seconds_of: times calls on each rank, as `Rank.seconds_of` does.
-        small: bytes and call of a small collective.
-        large: bytes and call of a large collective.
-        compute: operations and call of a computation.
-    """
+    """Measure the cost model on the slowest rank, by the calls that `Primitive.probes` returns."""
     small_bytes, call_small = small
     large_bytes, call_large = large
     flops, call_compute = compute
