@@ -6,7 +6,7 @@ is a small integer. Those toggle so few bits that a GPU at its power limit multi
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -89,10 +89,41 @@ def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
     return Matmul(device, dtype, torch.bfloat16, scaled, {"product_dtype": "bfloat16"})
 
 
-def sum_in_float32() -> None:
-    """Make cuBLAS add parts of a half-precision product in float32, so that it rounds once."""
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
+    """Return how matrices of a dtype are multiplied; a GPU rounds half precision once.
+
+    For that, cuBLAS adds parts of a product in float32.
+    """
+    kind = matmul_of(dtype_name, device)
+    if device.type == "cuda" and kind.dtype.itemsize == 2:
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        return replace(kind, details={"reduced_precision_reduction": False})
+    return kind
+
+
+class SquareProduct:
+    """A product of matrices [size, size] of random normal numbers, which are drawn on the device.
+
+    Attributes:
+        flops: operations of the product.
+    """
+
+    def __init__(self, kind: Matmul, size: int, seed: int) -> None:
+        self._generator = torch.Generator(kind.device).manual_seed(seed)
+        self._factors = kind.left(size, size), kind.right(size, size)
+        fill_normal(self._generator, *self._factors)
+        self._product = kind.product(size, size)
+        self.flops = 2.0 * size**3
+        self.multiply_into = partial(kind.multiply, *self._factors)
+        self.step = partial(self.multiply_into, self._product)
+
+    def another_product(self) -> Tensor:
+        """Allocate memory for a further product of the same factors."""
+        return torch.empty_like(self._product)
+
+    def verify(self, call: Call) -> None:
+        check_product(call, *self._factors, self._product, self._generator)
 
 
 def check_product(

@@ -13,7 +13,8 @@ from benchkit.suites.ring_attention import planner as probes
 from benchkit.suites.ring_attention import planner as rebalance
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
 from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
-from benchkit.suites.ring_attention.ring import Block, Exact, Layer, Ring, attend, blocks, merge
+from benchkit.suites.ring_attention.reference import Exact
+from benchkit.suites.ring_attention.ring import Block, Layer, Ring, attend, blocks, merge
 from benchkit.suites.ring_attention.splits import CostModel, Split
 from benchkit.suites.ring_attention.suite import STRATEGIES, read_table
 

@@ -30,8 +30,25 @@ from benchkit.api.torch_internals import (
     reset_compiler,
 )
 from benchkit.errors import InvalidResult
-from benchkit.suites.compile import suite as names
-from benchkit.suites.compile.suite import CompileConfig, graphs_missing
+from benchkit.suites.compile.suite import (
+    AOT_EAGER,
+    BATCH_SIZES,
+    CACHE_HITS,
+    CACHE_MISSES,
+    CALLS_PER_SIZE,
+    COMPILE_S,
+    COMPILED_AT,
+    CUDA_GRAPH,
+    EAGER,
+    GRAPH_BREAKS,
+    GRAPHS,
+    INDUCTOR,
+    RECOMPILATIONS,
+    RECOMPILE_S,
+    WARM,
+    CompileConfig,
+    graphs_missing,
+)
 from benchkit.suites.compile.workloads import (
     Function,
     build,
@@ -51,7 +68,7 @@ def missing(config: CompileConfig, device: torch.device) -> str:
     """
     if reason := graphs_missing(config.compiler, device.type):
         return reason
-    if config.compiler not in names.INDUCTOR:
+    if config.compiler not in INDUCTOR:
         return ""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         return f"compiler={config.compiler}: needs the package triton; install it beside torch"
@@ -77,14 +94,14 @@ def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) 
     A test passes a stand-in for torch.cuda as `cuda`.
     """
     own_step = partial(step_of, network, config.backward)
-    if config.compiler == names.EAGER:
+    if config.compiler == EAGER:
         return own_step(unchanged)
-    if config.compiler == names.CUDA_GRAPH:
+    if config.compiler == CUDA_GRAPH:
         return CudaGraphs(own_step(unchanged), list(network.parameters()), cuda)
     dynamic = None if config.dynamic == "auto" else str(config.dynamic).lower() == "true"
     options: dict[str, Any] = {"mode": config.compiler}
-    if config.compiler == names.AOT_EAGER:
-        options = {"backend": names.AOT_EAGER}
+    if config.compiler == AOT_EAGER:
+        options = {"backend": AOT_EAGER}
     return own_step(partial(torch.compile, dynamic=dynamic, **options))
 
 
@@ -182,7 +199,7 @@ LOADED_BEFORE = "the compiler was loaded before the first call, which is shorter
 
 def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
     """Return the case, which says why if this machine cannot run it."""
-    labels = {names.BATCH_SIZES: ",".join(map(str, config.batch_sizes))}
+    labels = {BATCH_SIZES: ",".join(map(str, config.batch_sizes))}
     if reason := first_reason(missing(config, rank.device)):
         return [Case(labels=labels, unavailable=reason)]
     if shortage := rank.memory_shortage(needed_bytes(config)):
@@ -210,12 +227,12 @@ class Run:
 
     def __init__(self, config: CompileConfig, rank: Rank) -> None:
         self._config = config
-        is_compiled = config.compiler not in (names.EAGER, names.CUDA_GRAPH)
+        is_compiled = config.compiler not in (EAGER, CUDA_GRAPH)
         self.is_compiler_loaded = is_compiled and is_compiler_loaded()
         reset_compiler()  # in ranks that stay, an earlier point may have compiled
         keep_progress_bars_local()
-        self._cache = DiskCache() if config.compiler in names.INDUCTOR else None
-        if self._cache and config.cache == names.WARM:
+        self._cache = DiskCache() if config.compiler in INDUCTOR else None
+        if self._cache and config.cache == WARM:
             self._cache.fill(config, rank.device)
         torch.manual_seed(rank.seed)
         self._network = build(config, rank.device)
@@ -274,25 +291,25 @@ class Run:
         """Return what was compiled; all ranks call this together, after the last check."""
         if self._cache:
             self._cache.remove()
-        shared = {names.CALLS_PER_SIZE: self._calls_per_size}
+        shared = {CALLS_PER_SIZE: self._calls_per_size}
         if isinstance(self._step, CudaGraphs):
             number = len(self._step)
-            return shared | {names.GRAPHS: number, names.RECOMPILATIONS: number - 1}
-        if self._config.compiler == names.EAGER or not self._seen:
+            return shared | {GRAPHS: number, RECOMPILATIONS: number - 1}
+        if self._config.compiler == EAGER or not self._seen:
             return shared
         first, last = self._seen[0], self._seen[-1]
         seconds = gather_json([first.seconds, last.seconds - first.seconds])
         first_s, later_s = (max(column) for column in zip(*seconds, strict=True))
         counts = (
-            names.GRAPHS, names.GRAPH_BREAKS, names.RECOMPILATIONS,
-            names.CACHE_HITS, names.CACHE_MISSES,
+            GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,
+            CACHE_HITS, CACHE_MISSES,
         )  # fmt: skip
         return {
             **shared,
-            names.COMPILE_S: round(first_s, 6),
-            names.RECOMPILE_S: round(later_s, 6),
+            COMPILE_S: round(first_s, 6),
+            RECOMPILE_S: round(later_s, 6),
             **dict(zip(counts, astuple(last)[1:], strict=True)),
-            names.COMPILED_AT: ", ".join(map(str, self._compiling_calls())),
+            COMPILED_AT: ", ".join(map(str, self._compiling_calls())),
         }
 
     def _compiling_calls(self) -> list[int]:

@@ -7,10 +7,10 @@ from functools import partial
 import torch
 
 from benchkit.api import lut, torch_internals
-from benchkit.api.case import Call, CapturableStep, Case, Rank, Work
+from benchkit.api.case import CapturableStep, Case, Rank, Work
 from benchkit.api.keys import COLD, GRAPH, MeasureConfig
 from benchkit.api.p2p import first_reason
-from benchkit.api.products import Matmul, check_product, fill_normal, matmul_of, sum_in_float32
+from benchkit.api.products import Matmul, SquareProduct, matmul_here
 from benchkit.api.sizes import FLOAT8
 from benchkit.suites.matmul_lut.suite import MatmulLutConfig, checking_bytes
 
@@ -85,15 +85,6 @@ def fewest_calls(measure: MeasureConfig) -> int:
 Multiply = Callable[[], object]
 
 
-def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
-    """Return how matrices of a dtype are multiplied; a GPU rounds half precision once."""
-    kind = matmul_of(dtype_name, device)
-    if device.type == "cuda" and kind.dtype.itemsize == 2:
-        sum_in_float32()
-        return replace(kind, details={"reduced_precision_reduction": False})
-    return kind
-
-
 def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
     """Return the case of each size; those that exceed memory or the point's time are skipped.
 
@@ -106,7 +97,7 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
     kind = matmul_here(config.dtype, rank.device)
     times = Forecast()
     if config.measure.mode != COLD:  # a forecast would make the first calls
-        times = forecast(config.sizes, rank, lambda size: example(size, kind))
+        times = forecast(config.sizes, rank, lambda size: SquareProduct(kind, size, seed=0).step)
     calls = fewest_calls(config.measure)
     cases: list[Case] = []
     held_bytes = check_bytes = 0
@@ -137,12 +128,6 @@ def late(calls: int, seconds: float, left_s: float) -> str:
     )
 
 
-def example(size: int, kind: Matmul) -> Multiply:
-    factors = kind.left(size, size), kind.right(size, size)
-    fill_normal(torch.Generator(kind.device), *factors)
-    return partial(kind.multiply, *factors, kind.product(size, size))
-
-
 def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case:
     """Build the case of one size.
 
@@ -150,21 +135,15 @@ def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case
     timed, and for a check -1, 0 and 1, of which the product is exact in every dtype, up to one
     rounding.
     """
-    generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
-    left, right = kind.left(size, size), kind.right(size, size)
-    fill_normal(generator, left, right)
-    product = kind.product(size, size)
-    streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
-    multiply_into = partial(kind.multiply, left, right)
-    background = [(each, partial(multiply_into, torch.empty_like(product))) for each in streams]
-    step = CapturableStep(partial(together, partial(multiply_into, product), background))
-
-    def verify(call: Call) -> None:
-        check_product(call, left, right, product, generator)
-
-    work = Work(useful_flops=2.0 * size**3 * rank.world_size)
+    product = SquareProduct(kind, size, rank.seed + rank.index)
+    background = [
+        (torch.cuda.Stream(rank.device), partial(product.multiply_into, product.another_product()))
+        for _ in range(config.bg_streams)
+    ]
+    step = CapturableStep(partial(together, product.step, background))
+    work = Work(useful_flops=product.flops * rank.world_size)
     labels = {lut.SIZE: size}
-    return Case(step, labels, verify=verify, work=work, details=lambda: kind.details)
+    return Case(step, labels, verify=product.verify, work=work, details=lambda: kind.details)
 
 
 def together(timed: Multiply, background: Sequence[tuple[torch.cuda.Stream, Multiply]]) -> None:

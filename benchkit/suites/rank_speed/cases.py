@@ -12,10 +12,24 @@ import torch
 
 from benchkit.api import verification
 from benchkit.api.case import Call, Case, Rank, Work, noop
-from benchkit.api.products import check_product, fill_normal, sum_in_float32
+from benchkit.api.products import SquareProduct, matmul_here
 from benchkit.errors import InvalidResult
-from benchkit.suites.rank_speed import suite as names
-from benchkit.suites.rank_speed.suite import MINUTES_SHARE, RankSpeedConfig
+from benchkit.suites.rank_speed.suite import (
+    CACHE,
+    COPY,
+    DISK_READ,
+    DISK_WRITE,
+    DTYPE,
+    FLOPS,
+    FROM_DEVICE,
+    MATMUL,
+    MINUTES_SHARE,
+    MOVED_BYTES,
+    TEST,
+    TO_DEVICE,
+    TRIAD,
+    RankSpeedConfig,
+)
 
 DROPPED = "kernel asked to drop its cache before each read"
 SYNCED = "written through by fsync"
@@ -113,13 +127,13 @@ def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
     if shortage := rank.memory_shortage(config.needed_bytes(size), config.host_bytes(size)):
         return [Case(skip=shortage)]
     build: Mapping[str, Callable[[], Iterator[Case]]] = {
-        names.MATMUL: lambda: (matmul(name, config, rank) for name in config.dtypes),
-        names.COPY: partial(copies, names.COPY, num_bytes, rank),
-        names.TRIAD: partial(triad, num_bytes, rank),
-        names.TO_DEVICE: partial(copies, names.TO_DEVICE, num_bytes, rank),
-        names.FROM_DEVICE: partial(copies, names.FROM_DEVICE, num_bytes, rank),
-        names.DISK_WRITE: partial(disk, names.DISK_WRITE, config, rank),
-        names.DISK_READ: partial(disk, names.DISK_READ, config, rank),
+        MATMUL: lambda: (matmul(name, config, rank) for name in config.dtypes),
+        COPY: partial(copies, COPY, num_bytes, rank),
+        TRIAD: partial(triad, num_bytes, rank),
+        TO_DEVICE: partial(copies, TO_DEVICE, num_bytes, rank),
+        FROM_DEVICE: partial(copies, FROM_DEVICE, num_bytes, rank),
+        DISK_WRITE: partial(disk, DISK_WRITE, config, rank),
+        DISK_READ: partial(disk, DISK_READ, config, rank),
     }
     cases = [case for test in dict.fromkeys(config.tests) for case in build[test]()]
     longest_s = min(config.measure.max_seconds, config.measure.max_iterations * SAMPLE_S)
@@ -133,33 +147,21 @@ def case_of(
     test: str, step: Callable[[], object], verify: Callable[[Call], None], **details: Any
 ) -> Case:
     """Return a case of memory or disk."""
-    labels = {names.TEST: test}
+    labels = {TEST: test}
     return Case(step, labels, verify=verify, fill_seconds=FILL_S, details=lambda: details)
 
 
 def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
     """Return the product of square matrices, timed of random normal numbers."""
-    dtype, size = getattr(torch, dtype_name), config.matmul_size
-    generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
-    if rank.device.type == "cuda" and dtype.itemsize == 2:
-        sum_in_float32()
-    left, right, product = (
-        torch.zeros(size, size, dtype=dtype, device=rank.device) for _ in range(3)
-    )
-    fill_normal(generator, left, right)
-    step = partial(torch.mm, left, right, out=product)
-
-    def verify(call: Call) -> None:
-        check_product(call, left, right, product, generator)
-
-    flops = 2.0 * size**3
+    kind = matmul_here(dtype_name, rank.device)
+    product = SquareProduct(kind, config.matmul_size, rank.seed + rank.index)
     return Case(
-        step=step,
-        labels={names.TEST: names.MATMUL, names.DTYPE: dtype_name},
-        verify=verify,
-        work=Work(useful_flops=flops * rank.world_size),
+        step=product.step,
+        labels={TEST: MATMUL, DTYPE: dtype_name},
+        verify=product.verify,
+        work=Work(useful_flops=product.flops * rank.world_size),
         fill_seconds=FILL_S,
-        details=lambda: {names.FLOPS: flops},
+        details=lambda: {FLOPS: product.flops},
     )
 
 
@@ -182,14 +184,14 @@ class Values:
 
 def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
     """Yield a copy on the device, or between the device and pinned memory of the host."""
-    if test != names.COPY and rank.device.type != "cuda":
-        yield Case(labels={names.TEST: test}, unavailable="ranks here compute on the host itself")
+    if test != COPY and rank.device.type != "cuda":
+        yield Case(labels={TEST: test}, unavailable="ranks here compute on the host itself")
         return
     length = max(1, num_bytes // ITEM.itemsize)
     host = partial(torch.empty, length, dtype=ITEM, pin_memory=True)
     there = partial(torch.empty, length, dtype=ITEM, device=rank.device)
-    source = host() if test == names.TO_DEVICE else there()
-    target = host() if test == names.FROM_DEVICE else there()
+    source = host() if test == TO_DEVICE else there()
+    target = host() if test == FROM_DEVICE else there()
     draw = Values(rank, length)
     step = partial(target.copy_, source, non_blocking=True)
 
@@ -201,8 +203,8 @@ def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
             torch.cuda.synchronize(rank.device)
         verification.require_tiled(target, values.to(target.device))
 
-    moved = (2 if test == names.COPY else 1) * length * ITEM.itemsize
-    yield case_of(test, step, verify, **{names.MOVED_BYTES: moved})
+    moved = (2 if test == COPY else 1) * length * ITEM.itemsize
+    yield case_of(test, step, verify, **{MOVED_BYTES: moved})
 
 
 def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
@@ -219,7 +221,7 @@ def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
         call(lambda: total.fill_(float("nan")))
         verification.require_tiled(total, first + SCALE * second)
 
-    yield case_of(names.TRIAD, step, verify, **{names.MOVED_BYTES: 3 * length * ITEM.itemsize})
+    yield case_of(TRIAD, step, verify, **{MOVED_BYTES: 3 * length * ITEM.itemsize})
 
 
 def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
@@ -232,14 +234,14 @@ def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
         file = Disk(rank.folder, name, content.numpy().tobytes())
     except OSError as error:
         reason = f"{rank.folder}: {error.strerror}"
-        yield Case(labels={names.TEST: test}, unavailable=reason)
+        yield Case(labels={TEST: test}, unavailable=reason)
         return
-    reads = test == names.DISK_READ
+    reads = test == DISK_READ
     yield Case(
         step=file.read if reads else file.write,
-        labels={names.TEST: test},
+        labels={TEST: test},
         reset=file.drop_cache if reads else noop,
         verify=file.check_read if reads else file.check_write,
-        details=lambda: {names.MOVED_BYTES: length, names.CACHE: DROPPED if reads else SYNCED},
+        details=lambda: {MOVED_BYTES: length, CACHE: DROPPED if reads else SYNCED},
         on_host=True,
     )

@@ -47,6 +47,10 @@ class DecoderLayer:
     gate_up: Tensor
     down: Tensor
 
+    def in_float64(self) -> "DecoderLayer":
+        rest = (self.norms.double(), self.gate_up.double(), self.down.double())
+        return DecoderLayer(self.attention.in_float64(), *rest)
+
     def to_attention(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Project the tokens [L, E] of the residual stream as Layer.project does."""
         return self.attention.project(normed(x, self.norms[0]), positions)
@@ -112,45 +116,6 @@ class Decoder:
 def normed(x: Tensor, weight: Tensor) -> Tensor:
     """Apply RMSNorm (Zhang and Sennrich, 1910.07467) to [L, E]."""
     return F.rms_norm(x, weight.shape, weight, NORM_EPS)
-
-
-ROWS_AT_ONCE = 256
-"""Queries whose scores over all keys are in memory at the same time."""
-
-
-def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
-    """Compute the last layer's output [N, E] of tokens [N], one layer in float64 at a time."""
-    x = decoder.embedding[ids].double()
-    positions = torch.arange(len(ids), device=ids.device)
-    for each in decoder.layers:
-        layer = in_float64(each)
-        query, key_value = layer.to_attention(x, positions)
-        key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
-        rows = positions.split(ROWS_AT_ONCE)
-        attended = [attend_rows(by_head(query), key, value, some) for some in rows]
-        x = layer.feed_forward(x + layer.attention.finish(torch.cat(attended, dim=2)))
-    return x
-
-
-def attend_rows(query: Tensor, key: Tensor, value: Tensor, rows: Tensor) -> Tensor:
-    """Compute causal attention [1, H, R, D] of some rows, with all their scores in memory."""
-    scores = query[:, :, rows] @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
-    later = torch.arange(key.shape[2], device=key.device) > rows.unsqueeze(-1)
-    return scores.masked_fill_(later, float("-inf")).softmax(-1) @ value
-
-
-def logits(decoder: Decoder, x: Tensor) -> Tensor:
-    """Apply the last norm and the head in float64: [R, E] -> [R, V]."""
-    head, norm = decoder.head.double(), decoder.norm.double()
-    return replace(decoder, head=head, norm=norm).logits(x)
-
-
-def in_float64(layer: DecoderLayer) -> DecoderLayer:
-    old = layer.attention
-    weights = (old.query.double(), old.key_value.double(), old.out.double())
-    attention = Layer(*weights, old.rotations.to(torch.complex128), old.head_dim)
-    rest = (layer.norms.double(), layer.gate_up.double(), layer.down.double())
-    return DecoderLayer(attention, *rest)
 
 
 FEED_FORWARD = "feed_forward"

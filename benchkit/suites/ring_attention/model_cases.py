@@ -17,10 +17,11 @@ from benchkit.api.case import (
 )
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention import decoder, splits
-from benchkit.suites.ring_attention.cases import NO_TABLE, TOLERANCES, GatheredAttention
+from benchkit.suites.ring_attention import splits
+from benchkit.suites.ring_attention.cases import NO_TABLE, GatheredAttention
 from benchkit.suites.ring_attention.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
 from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
+from benchkit.suites.ring_attention.reference import compare, hidden_states, logits
 from benchkit.suites.ring_attention.ring import RingAttention, require_kernel
 from benchkit.suites.ring_attention.splits import Split
 from benchkit.suites.ring_attention.suite import (
@@ -72,7 +73,7 @@ class ModelJob:
     def expected(self, turn: int) -> Tensor:
         """Return the dense model's hidden states of a turn; cases take the same turns."""
         if self._checked is None or self._checked[0] != turn:
-            self._checked = turn, decoder.hidden_states(self.decoder, self.ids(turn))
+            self._checked = turn, hidden_states(self.decoder, self.ids(turn))
         return self._checked[1]
 
     def split(self, implementation: str, strategy: str) -> Split:
@@ -133,7 +134,7 @@ class PrefillCase:
         compare(prefill.x, expected[positions], "hidden state of token", positions.tolist())
         if prefill.logits is not None:
             last = self._job.planner.seq_len - 1
-            rows = decoder.logits(self._job.decoder, expected[last : last + 1])
+            rows = logits(self._job.decoder, expected[last : last + 1])
             compare(prefill.logits, rows, "logits after token", [last])
 
     def details(self) -> Mapping[str, Any]:
@@ -174,28 +175,13 @@ class DecodeCase(PrefillCase):
         first = self._job.planner.seq_len
         if len(decode.logits) != len(expected) - first:
             raise InvalidResult(f"{len(decode.logits)} of {len(expected) - first} tokens decoded")
-        rows = decoder.logits(self._job.decoder, expected[first:])
+        rows = logits(self._job.decoder, expected[first:])
         names = list(range(first, len(expected)))
         compare(torch.cat(decode.logits), rows, "logits after token", names)
 
     def details(self) -> Mapping[str, Any]:
         """Return the split of the prompt and the number of new tokens, for the record."""
         return {**self._split_details(), TOKENS_PER_CALL: self._job.decode_tokens}
-
-
-def compare(found: Tensor, expected: Tensor, what: str, names: list[int]) -> None:
-    """Raise InvalidResult where rows differ by more than rounding.
-
-    Both are [R, K], `expected` in float64; `names` has the number of each row.
-    """
-    error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)
-    wrong = ~(error <= TOLERANCES[found.dtype])
-    wait_for_device(found)
-    if wrong.any():
-        first = int(wrong.nonzero()[0])
-        raise InvalidResult(
-            f"{what} {names[first]} is off by {float(error[first]):.2g} of its size"
-        )
 
 
 Choice = tuple[str, str, str]

@@ -74,6 +74,10 @@ class Layer:
             rotations = rotations.to(torch.complex64)
         return Layer(query, key_value, out, rotations, head_dim)
 
+    def in_float64(self) -> "Layer":
+        weights = (self.query.double(), self.key_value.double(), self.out.double())
+        return Layer(*weights, self.rotations.to(torch.complex128), self.head_dim)
+
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Project tokens to queries, keys and values.
 
@@ -131,41 +135,6 @@ def merge(into: Partial, other: Partial) -> None:
     weight = torch.sigmoid(other[1] - lse).unsqueeze(-1)
     out.lerp_(other[0], weight.to(out.dtype))
     torch.logaddexp(lse, other[1], out=lse)
-
-
-class Exact:
-    """The layer by its definition in float64, to check single rows of an output.
-
-    Keys and values are computed only once.
-    """
-
-    def __init__(self, layer: Layer, x: Tensor, causal: bool) -> None:
-        weights = (layer.query.double(), layer.key_value.double(), layer.out.double())
-        self._layer = Layer(*weights, layer.rotations.to(torch.complex128), layer.head_dim)
-        self._x = x.double()
-        self._causal = causal
-        self._positions = torch.arange(len(x), device=x.device)
-        _, self._key_value = self._layer.project(self._x, self._positions)
-
-    def rows(self, positions: Tensor, signs: Tensor) -> Tensor:
-        """Compute the output at some positions, for tokens that are multiplied by signs.
-
-        Args:
-            positions: of the rows to compute [R].
-            signs: +1 or -1 for every token [N].
-
-        Returns:
-            The output [R, E].
-        """
-        signed = signs.double()
-        x = self._x[positions] * signed[positions].unsqueeze(-1)
-        query = by_head(self._layer.project(x, positions)[0])
-        key_value = self._key_value * signed[:, None, None, None]  # both are linear in x
-        key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
-        scores = query @ key.transpose(-1, -2) / self._layer.head_dim**0.5
-        if self._causal:
-            scores.masked_fill_(self._positions > positions.unsqueeze(-1), float("-inf"))
-        return self._layer.finish(scores.softmax(-1) @ value)
 
 
 PROJECT = "projections"
