@@ -34,14 +34,6 @@ from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, Phase, Wo
 
 @dataclass(frozen=True)
 class Variant:
-    """What distinguishes a case from the others of its job.
-
-    Attributes:
-        sharding: the rule by which the workload is sharded.
-        devices: the number of devices.
-        scope: what a step includes.
-    """
-
     sharding: Sharding
     devices: int
     scope: Scope
@@ -52,7 +44,6 @@ class Variant:
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """The phases of a step."""
         phases = Phase if self.end_to_end else (COMPUTE, COMMUNICATE)
         return tuple(map(str, phases))
 
@@ -67,10 +58,6 @@ class Variant:
 
 
 def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> dict[str, Any]:
-    """Return the details that the record keeps of a plan.
-
-    These are the plan itself, its predicted seconds, and the predicted seconds of alternatives.
-    """
     if plan.devices == 1:
         return {}
     found: dict[str, Any] = {
@@ -92,13 +79,12 @@ def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> dict[str, Any]:
 
 
 class AutoShard:
-    """The cases of one job on one rank.
-
-    All ranks make the job together, and then the same cases in the same order.
+    """The cases of one job on one rank; all ranks make them together, in the same order.
 
     Attributes:
         lacking: why no workload can be sharded here; "" if it can. Plans of every rule need the
-            costs of moving DTensors.
+            costs
+            of moving DTensors.
     """
 
     def __init__(self, config: AutoShardConfig, rank: Rank) -> None:
@@ -128,10 +114,6 @@ class AutoShard:
         return found
 
     def cases(self) -> list[Case]:
-        """Return all cases, each compared with the first of its scope.
-
-        They include what the devices can do at all: a whole workload of its own on each.
-        """
         cases = []
         held_bytes = 0.0
         for scope in Scope:
@@ -150,7 +132,6 @@ class AutoShard:
         return cases
 
     def measured(self, devices: int) -> Costs:
-        """Measure the costs on these devices; all ranks call this together."""
         rank, mesh = self.rank, self.meshes[devices]
         workload = self.config.workload_on(devices)
         return measure_costs(workload, devices, mesh, rank.device, self.dtype, rank.seconds_of)
@@ -163,7 +144,6 @@ class AutoShard:
         held_bytes: float,
         baseline: Case | None,
     ) -> Case:
-        """Return one case, skipped with the reason where it does not fit in memory."""
         workload = planner.workload
         needed_bytes = held_bytes + plan.elements * self.dtype.itemsize
         checking_bytes = workload.checking_bytes(self.dtype.itemsize)
@@ -188,7 +168,6 @@ class AutoShard:
         return Case(step=program.step, verify=program.verify, **shared)
 
     def program(self, workload: Workload, plan: Plan, variant: Variant) -> Program:
-        """Return this rank's part of a case in which it takes part."""
         shared: dict[str, Any] = {
             "workload": workload,
             "plan": plan,
@@ -207,7 +186,7 @@ class AutoShard:
         return Sharded(**shared, mesh=mesh)
 
     def planner(self, variant: Variant, held_bytes: float) -> Planner:
-        """Return the planner of a variant; a device alone needs no costs, with nothing to plan."""
+        """Return the planner of a variant; a device alone needs no costs."""
         itemsize = self.dtype.itemsize
         if variant.alone:
             workload = self.config.workload_on(1)
@@ -223,7 +202,6 @@ class AutoShard:
 
 
 def planned(planner: Planner, sharding: Sharding) -> Plan:
-    """Return the plan of one rule."""
     if planner.costs.devices == 1:
         return planner.everywhere()
     return planner.best() if sharding == AUTO else planner.axis0()

@@ -24,12 +24,8 @@ from benchkit.suites.auto_shard.workloads import Workload
 SMALL = 64
 """Rows and columns of the matrix whose moves cost little beyond latency."""
 LARGEST = {"cpu": 1024, "cuda": 8192}
-"""Rows and columns of the largest matrix that is moved or multiplied, by type of device.
-
-It is large enough to learn the rates of the device.
-"""
+"""Side of the largest matrix that is moved or multiplied, to learn the rates of the device."""
 FETCHED = (ROWS, COLUMNS)
-"""The layouts whose fetching is measured."""
 
 
 def measure_costs(
@@ -42,13 +38,7 @@ def measure_costs(
 ) -> Costs:
     """Time every operation and message on all devices at once; the slowest device counts.
 
-    All ranks call this together.
-
-    Args:
-        workload: determines the sizes of what is timed.
-        devices: how many there are, the first ranks.
-        mesh: the devices; None on a rank that is not one of them, which only exchanges times.
-        seconds_of: `Rank.seconds_of`, which times calls on every rank.
+    All ranks call this together; `mesh` is None on a rank that is not one of the devices.
     """
     most = LARGEST[device.type]
     large = min(most, max(workload.rows, *workload.widths, 4 * SMALL))
@@ -74,7 +64,6 @@ def measure_costs(
 def messages(
     sides: Sequence[int], mesh: DeviceMesh, dtype: torch.dtype
 ) -> list[Callable[[], object]]:
-    """Return the calls that move and fetch square matrices of each side."""
     calls: list[Callable[[], object]] = []
     for source, target in MOVES:
         calls += [partial(move, matrix(side, source, mesh, dtype), target) for side in sides]
@@ -95,7 +84,6 @@ def computations(
 
 
 def largest(workload: Workload) -> tuple[int, int]:
-    """Return the sizes of the weight with the most work; without weights, placeholder sizes."""
     if not workload.weights:
         return SMALL, workload.widths[0]
     return max(workload.weights, key=lambda shape: shape[0] * shape[1])
@@ -106,7 +94,6 @@ def matrix_bytes(side: int, dtype: torch.dtype) -> int:
 
 
 def matrix(side: int, layout: Layout, mesh: DeviceMesh, dtype: torch.dtype) -> Tensor:
-    """Return a square matrix of ones in a layout."""
     shape = (side, side)
     held = REPLICATED if layout == PARTIAL else layout
     part = part_of(shape, held, mesh.size(), mesh.get_local_rank())

@@ -2,9 +2,9 @@
 
 Shards lie along axis 0. For a product the dispatcher gathers all shards of the weight, concatenates
 them, and sends the whole to one worker after another. Each worker multiplies and answers before the
-next one's turn. This is how the sources of bwasti/gt2 at 31a8a34 do it; there messages are pickled,
-over ZeroMQ. The first rank is dispatcher, client and worker at once, so what it sends to itself
-costs nothing here.
+next one's turn, as in the sources of bwasti/gt2 at 31a8a34, whose messages are pickled, over
+ZeroMQ. The first rank is dispatcher, client and worker at once; what it sends to itself costs
+nothing here.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 DONE = len(DTYPES)
-"""Stands for the number of a dtype in a message without a tensor."""
 MOST_DIMENSIONS = 4
 
 
@@ -32,14 +31,14 @@ class Dispatched(Program):
 
     @property
     def workers(self) -> range:
-        """All ranks but the dispatcher."""
         return range(1, self.plan.devices)
 
     def send(self, message: Tensor | None, rank: int) -> None:
         """Send a tensor, or with None the message that something is done.
 
         The tensor is copied into a message of bytes, as pickling does. A header precedes it: the
-        number of its dtype, the number of its dimensions, and the dimensions.
+        number of
+        its dtype, the number of its dimensions, and the dimensions.
         """
         shape = [] if message is None else list(message.shape)
         kind = DONE if message is None else DTYPES.index(message.dtype)
@@ -50,7 +49,6 @@ class Dispatched(Program):
             dist.send(content, dst=rank, group=self.group)
 
     def receive(self, rank: int) -> Tensor:
-        """Receive a tensor, copied out of its message; empty where something is done."""
         header = torch.empty(2 + MOST_DIMENSIONS, dtype=torch.int64)
         dist.recv(header, src=rank, group=self.group)
         kind, dimensions, *shape = header.tolist()
@@ -67,13 +65,11 @@ class Dispatched(Program):
         self.answered()
 
     def done(self) -> None:
-        """Answer the dispatcher that this worker's task is done, on its device, too."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.send(None, 0)
 
     def answered(self) -> None:
-        """Wait on the dispatcher for every worker's answer; answer on a worker."""
         if self.index:
             return self.done()
         for worker in self.workers:
@@ -94,10 +90,7 @@ class Dispatched(Program):
         return result
 
     def in_turns(self, x: Tensor, weight: Tensor, layout: Layout) -> Tensor:
-        """Compute a product, worker after worker.
-
-        The whole weight comes from the dispatcher, which waits for each answer.
-        """
+        """Compute a product, worker after worker, with the whole weight from the dispatcher."""
         whole = self.whole_weight(weight, layout)
         with region(COMPUTE):
             result = self.activated(x @ whole)
@@ -113,7 +106,6 @@ class Dispatched(Program):
         return result
 
     def whole_weight(self, weight: Tensor, layout: Layout) -> Tensor:
-        """Return the whole weight, gathered on the dispatcher, received from it elsewhere."""
         if layout == REPLICATED:
             return weight
         with region(COMMUNICATE):
@@ -123,7 +115,6 @@ class Dispatched(Program):
             return whole.to(self.device)
 
     def gathered(self, part: Tensor) -> Tensor | None:
-        """Return all ranks' parts, one below the other, on the dispatcher; None elsewhere."""
         if self.index:
             self.send(part.cpu(), 0)
             return None

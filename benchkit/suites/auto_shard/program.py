@@ -32,22 +32,13 @@ Part = tuple[slice, slice]
 Source = Callable[[int, Part], Tensor]
 """Returns a part of an operand; operand 0 is the input, then come the weights."""
 NONZEROS = 3
-"""Nonzero entries in each column of an exact weight; every third of them is -1.
-
-With fewer, relu would soon leave only zeros.
-"""
+"""Nonzero entries in a column of an exact weight, every third -1; fewer would soon be all 0."""
 MOST_NONZEROS, NARROW = 63, 192
-"""The weight of a single product has up to MOST_NONZEROS per column, for NARROW in all.
-
-Otherwise a narrow weight might have a shard without any.
-"""
+"""The weight of a single product has more, or a narrow weight might have a shard without any."""
 
 
 def part_of(shape: tuple[int, int], layout: Layout, devices: int, index: int) -> Part:
-    """Return the part of a matrix that a device has in a layout.
-
-    Shards are those of torch.chunk; the last may be short, or empty.
-    """
+    """Return the part of a matrix that a device has; shards are those of torch.chunk."""
     rows, columns = shape
     own_rows = shard(rows, devices, index) if layout == ROWS else slice(0, rows)
     own_columns = shard(columns, devices, index) if layout == COLUMNS else slice(0, columns)
@@ -89,9 +80,10 @@ class Exact:
     """Integers that differ by turn and position; the same on all ranks.
 
     They are small enough to be exact in `dtype`. Each column of a weight has a few entries of ±1,
-    so each column of a product is the sum of a few columns of its input. Data that is lost,
-    doubled, stale or out of place changes the result, and the result is computed by adding
-    columns.
+    so
+    each column of a product is the sum of a few columns of its input. Data that is lost, doubled,
+    stale
+    or out of place changes the result.
     """
 
     workload: Workload
@@ -110,7 +102,6 @@ class Exact:
 
     @property
     def wide(self) -> torch.dtype:
-        """The dtype in which results are compared."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     @cached_property
@@ -138,7 +129,7 @@ class Exact:
         return self.drawn[1]
 
     def result(self, part: Part) -> Tensor:
-        """Return a part of the output on the CPU, in float32, or float64 if that is the dtype."""
+        """Return a part of the output on the CPU."""
         rows, columns = part
         values = self.input[rows].to(self.wide)
         if not self.workload.weights:
@@ -150,11 +141,7 @@ class Exact:
         return values[:, columns]
 
     def require(self, output: Tensor, part: Part) -> None:
-        """Compare a part of the output with the exact result.
-
-        Raises:
-            InvalidResult: the shape or an element is wrong; the message names the first element.
-        """
+        """Compare a part of the output with the exact result."""
         wait_for_device(output)
         expected = self.result(part)
         got = output.cpu().to(self.wide)
@@ -174,14 +161,11 @@ class Exact:
 
 @dataclass
 class Program:
-    """One rank's part of a workload.
-
-    Subclasses define how operands lie, how the chain runs and how a result is fetched.
+    """One rank's part of a workload, on a device that has all of it.
 
     Attributes:
         index: which device of the plan this is.
         end_to_end: whether a step creates its operands; otherwise they are there beforehand.
-        source: where operands come from.
         held: this rank's parts of the operands that a step does not create.
         output: after a step, this rank's part of the result, as produced() describes, or None.
     """
@@ -215,11 +199,9 @@ class Program:
                 self.result(self.held[index]).copy_(self.result(operand))
 
     def num_created(self) -> int:
-        """Count the operands that a step creates itself: none, the input, or all."""
         return self.workload.num_created if self.end_to_end else 0
 
     def step(self) -> None:
-        """Compute and communicates; end to end also creates operands and fetches the result."""
         self.output = None  # so that a step needs no memory for two results
         with torch.no_grad():
             if not self.end_to_end:
@@ -233,14 +215,12 @@ class Program:
                 self.output = self.fetch(output)
 
     def operand(self, number: int) -> Tensor:
-        """Return this rank's part of an operand; operand 0 is the input."""
         return self.source(number, self.part(self.shape(number), self.plan.at_rest[number]))
 
     def all_created(self) -> None:
         """Is called when a step has created its operands."""
 
     def run(self, operands: list[Tensor]) -> Tensor:
-        """Run the chain and return this rank's part of its output."""
         with region(COMPUTE):
             x = operands[0]
             if not self.workload.weights:
@@ -253,7 +233,6 @@ class Program:
         return x.relu() if self.workload.activation else x
 
     def fetch(self, output: Tensor) -> Tensor | None:
-        """Return the whole result in the first rank's host memory; None elsewhere."""
         return output.cpu()
 
     def shape(self, number: int) -> tuple[int, int]:
@@ -265,15 +244,10 @@ class Program:
         return part_of(shape, layout, self.plan.devices, self.index)
 
     def produced(self) -> Part:
-        """Return which part of the result `output` is."""
         return self.part(self.workload.output, REPLICATED if self.end_to_end else self.plan.layout)
 
     def verify(self, call: Call) -> None:
-        """Make a call on exact operands that are new in each turn.
-
-        Raises:
-            InvalidResult: an element of the output is wrong.
-        """
+        """Make a call on exact operands that are new in each turn."""
         exact = Exact(self.workload, self.device, self.dtype, self.seed, next(self.turns))
         self.load(exact)
         try:
@@ -292,7 +266,6 @@ class Program:
         self.output = None
 
     def result(self, output: Tensor) -> Tensor:
-        """Return this rank's part of an output or an operand as a plain tensor."""
         return output
 
 
@@ -306,8 +279,6 @@ PLACEMENTS: dict[Layout, Placement] = {
 
 @dataclass
 class Sharded(Program):
-    """One rank's part of a plan on the devices of a mesh."""
-
     mesh: DeviceMesh
 
     def operand(self, number: int) -> Tensor:
@@ -315,7 +286,6 @@ class Sharded(Program):
         return distributed(super().operand(number), self.shape(number), layout, self.mesh)
 
     def run(self, operands: list[Tensor]) -> Tensor:
-        """Execute the plan; nothing moves where layouts are as the plan needs them."""
         if not self.workload.weights:
             return super().run(operands)
         x, *weights = operands
@@ -342,7 +312,6 @@ class Sharded(Program):
 
 
 def distributed(part: Tensor, shape: tuple[int, int], layout: Layout, mesh: DeviceMesh) -> DTensor:
-    """Return this rank's part of a matrix of a shape [rows, columns] as a DTensor."""
     return DTensor.from_local(
         part,
         mesh,
@@ -363,10 +332,7 @@ def moved(matrix: Tensor, layout: Layout) -> Tensor:
 
 
 def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
-    """Return the whole matrix in host memory on the mesh's first rank; None on the others.
-
-    Each rank sends its part directly to the first.
-    """
+    """Return the whole matrix in host memory on the mesh's first rank; None on the others."""
     mesh, part = matrix.device_mesh, matrix.to_local()
     wait_for_device(part)
     shape = (matrix.shape[0], matrix.shape[1])

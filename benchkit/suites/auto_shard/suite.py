@@ -12,15 +12,12 @@ from benchkit.suites.auto_shard.planner import Planner, costs_of_one
 from benchkit.suites.auto_shard.workloads import StrEnum, Workload, parse
 
 SHARDING, RANKS, SCOPE = "sharding", "ranks", "scope"
-"""Labels of a case."""
 WORK_SHARE, CREATES_WHOLE, LATENCY_S = "work_share", "creates_whole", "latency_s"
 """Details of a case on several devices.
 
 WORK_SHARE: the work of the busiest device as a multiple of its even share. CREATES_WHOLE: whether a
-step creates an operand whole on each device. LATENCY_S: predicted seconds of empty messages.
-"""
+step creates an operand whole on each device. LATENCY_S: predicted seconds of empty messages."""
 STRONG, WEAK = "strong", "weak"
-"""Values of the key `scaling`."""
 
 
 class Sharding(StrEnum):
@@ -91,9 +88,8 @@ class AutoShardConfig(RunConfig):
             )
 
     def needed_bytes(self, world_size: int) -> float:
-        """Return what a whole workload needs on one device.
-
-        What plans for several devices need depends on measured costs.
+        """Return what a whole workload needs on one device; plans for several depend on measured
+        costs.
         """
         itemsize = ITEM_BYTES[self.dtype]
         planner = Planner(self.workload_on(1), costs_of_one(itemsize), end_to_end=False)
@@ -108,7 +104,6 @@ class AutoShardConfig(RunConfig):
         return workload.times(devices) if self.scaling == WEAK else workload
 
     def shardings(self) -> list[Sharding]:
-        """Return the rules that shard over several devices: DTensor's planners, the dispatcher."""
         engines = as_list(self.engine)
         planners = as_list(self.planner) if DTENSOR in engines else []
         return [Sharding(name) for name in (*planners, *engines) if name != DTENSOR]

@@ -67,17 +67,14 @@ class Workload:
 
     @property
     def creates_weights(self) -> bool:
-        """Whether a run creates its weights, too; otherwise they are there beforehand."""
         return self.kind == Kind.MATMUL
 
     @property
     def num_created(self) -> int:
-        """How many operands a run creates: the input alone, or the weights, too."""
         return len(self.widths) if self.creates_weights else 1
 
     @property
     def activation(self) -> bool:
-        """Whether relu follows each product."""
         return self.kind == Kind.MLP
 
     def times(self, factor: int) -> "Workload":
@@ -85,7 +82,6 @@ class Workload:
 
 
 def parse(name: str) -> Workload:
-    """Return the workload of a name; raise ConfigError if there is none."""
     found = NAME.fullmatch(name)
     if not found:
         raise ConfigError(f"workload={name}: no such workload; {ALLOWED}")

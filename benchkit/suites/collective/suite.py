@@ -18,19 +18,14 @@ COLLECTIVES = (
     ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE, GATHER, SCATTER, ALL_TO_ALL,
     SEND_RECV, BARRIER,
 )  # fmt: skip
-"""Values of the key `collective`."""
 REDUCTIONS = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
 SHARED_OUT = (ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, ALL_TO_ALL)
-"""Collectives whose payload has one part per rank."""
 RAGGED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL)
 """Collectives for which torch supports parts of different sizes."""
 
 
 def sizes_of(data_size: float | str | list[float | str]) -> float | list[float]:
-    """Convert the sizes of a job to MiB.
-
-    Returns:
-        A number for one size, also for a list of one; else a list of different sizes.
+    """Convert the sizes of a job to MiB: a number for one size, else a list of different sizes.
 
     Raises:
         ConfigError: for a list that is empty or has a size twice, and as `mebibytes`.
@@ -49,7 +44,7 @@ def sizes_of(data_size: float | str | list[float | str]) -> float | list[float]:
 def bus_factor(collective: str, world_size: int) -> float | None:
     """Return f in busbw = algbw x f (nccl-tests, doc/PERFORMANCE.md).
 
-    One rank moves nothing and a barrier has no payload, so both have None.
+    None on one rank, which moves nothing, and for a barrier, which has no payload.
     """
     if world_size == 1 or collective == BARRIER:
         return None
@@ -61,7 +56,7 @@ def bus_factor(collective: str, world_size: int) -> float | None:
 def part_sizes(collective: str, world_size: int, num_elements: int, ragged: bool) -> list[int]:
     """Return the number of elements of each rank's part.
 
-    Parts are equal, or ragged: they then grow linearly with the rank, from 2/3 to 4/3 of the mean.
+    Ragged parts grow linearly with the rank, from 2/3 to 4/3 of the mean.
     """
     if collective not in SHARED_OUT:
         return [num_elements]
@@ -77,12 +72,9 @@ GRADIENTS = "gradients"
 TRAFFIC = {GRADIENTS: 0, "tensor": 1, "sequence": 2}
 """Messages of a model, with their elements per token in units of d_model.
 
-Data parallel all-reduces the gradients of all parameters. Tensor parallel all-reduces the
-activations of a layer, or all-gathers and reduce-scatters them. Attention over a split sequence
-all-gathers a layer's keys and values.
-"""
+Data parallel all-reduces all gradients. Tensor parallel all-reduces the activations of a layer, or
+all-gathers and reduce-scatters them. Sequence parallel all-gathers a layer's keys and values."""
 TOKENS = ("tensor:TOKENS", "sequence:TOKENS")
-"""Those whose size grows with the tokens."""
 REDUCE_OPS = ("sum", "avg", "min", "max", "product")
 
 
@@ -124,10 +116,10 @@ class CollectiveConfig(RunConfig):
             self.check_list(self.data_size)
 
     def model_sizes(self) -> Any:
-        """Return data_size with what it says of a model's traffic in MiB.
+        """Return data_size in MiB where it names traffic of a model.
 
         Raises:
-            ConfigError: it says nothing of the model that is chosen, or as `model_size`.
+            ConfigError: nothing in it is of the chosen model, or as `model_size`.
         """
         given = as_list(self.data_size)
         sizes = [self.model_size(size) for size in given]
@@ -159,7 +151,7 @@ class CollectiveConfig(RunConfig):
         return elements * ITEM_BYTES[self.dtype] / 2**20
 
     def check_list(self, sizes: list[float]) -> None:
-        """Raise ConfigError where several sizes make no job, or none that can end in time.
+        """Raise ConfigError where several sizes make no job, or one that may exceed timeout_s.
 
         Without a target, `max_iterations` ends a case long before `max_seconds`.
         """
@@ -179,19 +171,16 @@ class CollectiveConfig(RunConfig):
 
     @property
     def cases_per_size(self) -> int:
-        """How many cases a size has at most: of a short call, single calls are timed as well."""
         return 1 if self.measure.mode == "loop" else 2
 
     def needed_bytes(self, world_size: int) -> float:
         return max(self.buffer_bytes(size, world_size) for size in as_list(self.data_size))
 
     def buffer_bytes(self, size_mib: float, world_size: int) -> float:
-        """Return the bytes of all buffers for calls of one size: input, copy and output."""
         num_buffers = 3 if self.collective == ALL_TO_ALL else 2
         return num_buffers * sum(self.parts(size_mib, world_size)) * ITEM_BYTES[self.dtype]
 
     def parts(self, size_mib: float, world_size: int) -> list[int]:
-        """Return the number of elements of each rank's part for a size in MiB."""
         num_elements = max(1, round(float(size_mib) * 2**20 / ITEM_BYTES[self.dtype]))
         return part_sizes(self.collective, world_size, num_elements, self.ragged)
 
@@ -200,7 +189,6 @@ class CollectiveConfig(RunConfig):
 
 
 def gradient_mib(model: ModelConfig | None, dtype: str) -> float:
-    """Return the MiB of all gradients of a model; 1 without a model."""
     if model is None:
         return 1.0
     item_bytes = ITEM_BYTES.get(dtype, 4)  # the ranges of keys are checked later

@@ -87,11 +87,9 @@ def missing(config: CompileConfig, device: torch.device) -> str:
 
 
 def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) -> Function:
-    """Return the step of a network as the compiler runs it; most compile at the first call.
+    """Return the step of a network as the compiler runs it.
 
-    The first use of torch.compile loads the compiler. So this is a part of the first call.
-
-    A test passes a stand-in for torch.cuda as `cuda`.
+    Most compile, and load the compiler, at the first call. A test has a stand-in for `cuda`.
     """
     own_step = partial(step_of, network, config.backward)
     if config.compiler == EAGER:
@@ -114,7 +112,6 @@ class CudaGraphs:
 
     Args:
         weights: whose gradients the step computes.
-        cuda: torch.cuda, or what replaces it in a test.
     """
 
     def __init__(self, step: Function, weights: list[Tensor], cuda: Any) -> None:
@@ -126,7 +123,6 @@ class CudaGraphs:
         ] = {}
 
     def __len__(self) -> int:
-        """Return the number of graphs."""
         return len(self._captured)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -154,7 +150,6 @@ class CudaGraphs:
 
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-"""Tells inductor its folder, and Triton with it."""
 
 
 class DiskCache:
@@ -169,8 +164,7 @@ class DiskCache:
     def fill(self, config: CompileConfig, device: torch.device) -> None:
         """Compile in a fresh process what this one is to compile.
 
-        Compiling it here would fill more than the disk: the compiler would be loaded, and the
-        first call would no longer be that of a fresh process.
+        Here the compiler would be loaded, and the first call would not be that of a fresh process.
         """
         settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
         run_in_fresh_process(run_once, config, str(device), *settings)
@@ -181,10 +175,6 @@ class DiskCache:
 
 
 def run_once(config: CompileConfig, device: str, threads: int, precision: str) -> None:
-    """Make one step with each size of the input, in their order.
-
-    The settings of torch are those of the rank: the keys of the cache contain them.
-    """
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
     step = prepared(build(config, torch.device(device)), config)
@@ -193,12 +183,10 @@ def run_once(config: CompileConfig, device: str, threads: int, precision: str) -
 
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.2}
-"""Error allowed of a result or of a gradient, relative to the largest element, by dtype."""
 LOADED_BEFORE = "the compiler was loaded before the first call, which is shorter for it"
 
 
 def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
-    """Return the case, which says why if this machine cannot run it."""
     labels = {BATCH_SIZES: ",".join(map(str, config.batch_sizes))}
     if reason := first_reason(missing(config, rank.device)):
         return [Case(labels=labels, unavailable=reason)]
@@ -219,11 +207,7 @@ def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
 
 
 class Run:
-    """The callables of the case, and what they share.
-
-    Attributes:
-        is_compiler_loaded: whether this process had loaded the compiler before it was to compile.
-    """
+    """The callables of the case, and what they share."""
 
     def __init__(self, config: CompileConfig, rank: Rank) -> None:
         self._config = config
@@ -245,22 +229,18 @@ class Run:
         self._seen: list[Compilations] = []
 
     def choose_input(self) -> None:
-        """Set the input of the next call; sizes take turns one after another."""
         index = min(len(self._seen) // self._calls_per_size, len(self._inputs) - 1)
         self._input = self._inputs[index]
 
     def step(self) -> Tensor:
-        """Make one step; the first one loads the compiler and compiles."""
         if self._step is None:
             self._step = prepared(self._network, self._config)
         return self._step(self._input)
 
     def observe(self, _: Mapping[str, float]) -> None:
-        """Read after a call what torch has compiled so far."""
         self._seen.append(compilations())
 
     def verify(self, call: Call) -> None:
-        """Compare results and gradients for each size with eager code in float64."""
         reference = copy.deepcopy(self._network).double()
         expected_of = step_of(reference, self._config.backward, unchanged)
         for rows in self._inputs:

@@ -14,20 +14,17 @@ DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE = "default", "reduce-overhead", "max-auto
 INDUCTOR = (DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE)
 """Modes of torch.compile with its backend inductor, the only one with a cache on disk."""
 COMPILERS = (EAGER, AOT_EAGER, *INDUCTOR, CUDA_GRAPH)
-"""Values of the key `compiler`."""
 COMPILER, CACHE, DYNAMIC = "compiler", "cache", "dynamic"
 """Keys in which a case differs from the eager one that it is compared with."""
 BATCH_SIZES = "batch_sizes"
 """Label of a case: the values of that key, joined by commas."""
 COLD, WARM = "cold", "warm"
-"""Values of the key `cache`."""
 MATMUL_CHAIN, MLP, POINTWISE, BRANCHING = "matmul_chain", "mlp", "pointwise", "branching"
 TRANSFORMER_LAYER = "transformer_layer"
 WORKLOADS = (MATMUL_CHAIN, MLP, POINTWISE, BRANCHING, TRANSFORMER_LAYER)
-"""Values of the key `workload`."""
 COMPILE_S, RECOMPILE_S = "compile_s", "recompile_s"
 """Details: seconds of compilation within the first call, and within all later calls, as torch
-counts them, of the rank where they are longest. They are absent where nothing counts them."""
+counts them, of the slowest rank. They are absent where nothing counts them."""
 GRAPHS, GRAPH_BREAKS, RECOMPILATIONS = "graphs", "graph_breaks", "recompilations"
 CACHE_HITS, CACHE_MISSES = "cache_hits", "cache_misses"
 """Details: numbers of rank 0; hits and misses are those of inductor's cache on disk."""
@@ -84,7 +81,6 @@ class CompileConfig(RunConfig):
         self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """Raise ConfigError where the sizes cannot each have a part of the calls."""
         number, calls = len(self.batch_sizes), self.measure.max_iterations
         if number == 1:
             return
@@ -101,14 +97,12 @@ class CompileConfig(RunConfig):
 
 
 def graphs_missing(compiler: str, device: str) -> str:
-    """Return why a kind of device cannot run a compiler's CUDA graphs; "" if it can."""
     if compiler in (REDUCE_OVERHEAD, CUDA_GRAPH) and device != "cuda":
         return f"compiler={compiler}: CUDA graphs need hardware.device=cuda"
     return ""
 
 
 def model_width(model: ModelConfig | None, default: int) -> int:
-    """Return the width of a model; without a model, the default."""
     return default if model is None else model.d_model
 
 

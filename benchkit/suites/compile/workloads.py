@@ -37,7 +37,6 @@ class Branch(nn.Module):
 
 
 def build(config: CompileConfig, device: torch.device) -> nn.Module:
-    """Return the network, with random weights from torch's own generator."""
     with device:
         network = nn.Sequential(*layers(config))
     return network.to(getattr(torch, config.dtype))
@@ -61,7 +60,6 @@ def layers(config: CompileConfig) -> list[nn.Module]:
 
 
 def transformer_layer(model: ModelConfig) -> nn.Module:
-    """Return a layer with the widths of a model and full attention."""
     return nn.TransformerEncoderLayer(
         model.d_model,
         model.num_heads,
@@ -74,7 +72,6 @@ def transformer_layer(model: ModelConfig) -> nn.Module:
 
 
 def shape(config: CompileConfig, rows: int) -> tuple[int, ...]:
-    """Return the shape of the input with so many rows."""
     if config.workload != TRANSFORMER_LAYER:
         return rows, config.width
     return rows, config.context_length, config.width
@@ -97,10 +94,7 @@ def step_of(
 ) -> Function:
     """Return a step: the result [batch, ...] of the network, or its loss and all gradients.
 
-    Args:
-        network: with its weights.
-        backward: whether the step computes gradients.
-        prepare: compiles the forward computation, which a step with gradients ends with a loss.
+    `prepare` compiles the forward computation, which a step with gradients ends with a loss.
     """
 
     def loss(rows: Tensor) -> Tensor:

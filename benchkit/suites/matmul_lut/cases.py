@@ -18,12 +18,9 @@ SMALL, PROBED = 64, 4096
 """Sizes that are timed: one whose call takes as little as any, one that occupies a whole GPU."""
 TURNS = 3
 CHECKS = 2
-"""Calls to verify a case: one before and one after it is timed."""
 CAPTURE = 2
-"""Further calls where a graph takes the place of a case: one beside the capture, one to verify it.
-
-The capture itself computes nothing.
-"""
+"""Further calls of a case that a graph replaces: one beside the capture, which itself computes
+nothing, and one to verify it."""
 FILLING = 2
 """Samples that find the number of calls of a sample, where that is `auto`."""
 
@@ -44,7 +41,6 @@ class Forecast:
         return max(self.launch_s, self.cube_s * size**3)
 
     def launches(self, sizes: Sequence[int]) -> str:
-        """Return a warning of sizes whose kernel starts longer than it runs; "" if none."""
         bound = [str(size) for size in sizes if self.cube_s * size**3 < self.launch_s]
         if not bound:
             return ""
@@ -74,7 +70,6 @@ def forecast(
 
 
 def fewest_calls(measure: MeasureConfig) -> int:
-    """Return how often a case is called at least, however long a call takes."""
     samples = 1 + measure.warmup_iterations
     untimed = CHECKS + (CAPTURE if measure.mode == GRAPH else 0)
     if measure.calls_per_sample == "auto":
@@ -86,9 +81,9 @@ Multiply = Callable[[], object]
 
 
 def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
-    """Return the case of each size; those that exceed memory or the point's time are skipped.
+    """Return the case of each size; all cases hold their matrices together.
 
-    All cases hold their matrices together.
+    Sizes that exceed memory or the point's time are skipped.
     """
     if config.dtype == FLOAT8:
         lacking = first_reason(torch_internals.float8_matmul_missing(rank.device))
@@ -129,12 +124,6 @@ def late(calls: int, seconds: float, left_s: float) -> str:
 
 
 def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case:
-    """Build the case of one size.
-
-    The matrices [size, size] hold random numbers, drawn on the device: normal ones while they are
-    timed, and for a check -1, 0 and 1, of which the product is exact in every dtype, up to one
-    rounding.
-    """
     product = SquareProduct(kind, size, rank.seed + rank.index)
     background = [
         (torch.cuda.Stream(rank.device), partial(product.multiply_into, product.another_product()))

@@ -30,7 +30,6 @@ class MatmulLutConfig(RunConfig):
         return sum(map(self.held_bytes, self.sizes)) + checking_bytes(max(self.sizes))
 
     def held_bytes(self, size: int) -> int:
-        """Return the bytes that the case of a size holds."""
         return product_bytes(self.dtype, 2 * size**2, (1 + self.bg_streams) * size**2)
 
     def check(self) -> None:

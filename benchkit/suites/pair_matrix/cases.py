@@ -68,7 +68,6 @@ def group_cases(config: PairMatrixConfig, rank: Rank, num_bytes: int) -> list[Ca
 def group_case(
     level: str, groups: list[list[int]], timeout_s: float, rank: Rank, num_bytes: int
 ) -> Case:
-    """Return the case in which every group of a level reduces at the same time."""
     handle = join_group(tuple(map(tuple, groups)), timeout_s)
     number = next(index for index, ranks in enumerate(groups) if rank.index in ranks)
     buffer = torch.zeros(max(1, num_bytes // 4), dtype=torch.float32, device=rank.device)
@@ -104,12 +103,7 @@ POISON = -77
 
 @dataclass(frozen=True)
 class Buffers:
-    """What a rank sends and receives; all rounds of one size share them.
-
-    Attributes:
-        sent, received: the message: [elements].
-        answer: what follows a message that has arrived: [ANSWER_ELEMENTS].
-    """
+    """What a rank sends and receives in all rounds of one size."""
 
     sent: torch.Tensor
     received: torch.Tensor
@@ -117,14 +111,12 @@ class Buffers:
 
 
 def allocate(num_bytes: int, device: torch.device) -> Buffers:
-    """Allocate the buffers of one size, rounded up to whole elements."""
     elements = -(-num_bytes // DTYPE.itemsize)
     shapes = (elements, elements, ANSWER_ELEMENTS)
     return Buffers(*(torch.zeros(shape, dtype=DTYPE, device=device) for shape in shapes))
 
 
 def finish(started: p2p.StartedTransfers) -> None:
-    """Wait for all transfers."""
     sending, receiving = started
     for transfer in (*sending, *receiving):
         transfer.wait()
@@ -144,8 +136,6 @@ class Send:
 
 @dataclass(frozen=True)
 class Answer:
-    """Waits for the message and answers it."""
-
     buffers: Buffers
     peer: int
 
@@ -156,8 +146,6 @@ class Answer:
 
 @dataclass
 class Check:
-    """Sends new values each time and compares every element of what arrives."""
-
     step: Send | Answer
     rank: int
     world_size: int
@@ -182,7 +170,6 @@ class Check:
             raise InvalidResult(f"from rank {self.step.peer}: {error}") from None
 
     def values(self, buffer: torch.Tensor, turn: int, rank: int) -> torch.Tensor:
-        """Return one period of what a rank sends in a turn."""
         drawn = verification.pattern(
             seed=self.seed, turn=turn, rank=rank, world_size=self.world_size, dtype=DTYPE,
             op="max", length=len(buffer),
@@ -199,7 +186,6 @@ AROUND_S = 0.002
 
 
 def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
-    """Return the cases of all rounds that fit in the time, and those of nested groups."""
     if rank.world_size == 1:
         return [Case(unavailable="a pair needs two ranks")]
     sizes = [max(1, round(size * 2**20)) for size in config.sizes]
@@ -233,7 +219,6 @@ def affordable(
 
 
 def seconds_of_case(sample_s: float, measure: MeasureConfig) -> float:
-    """Return the time of a case with its warm-up and both checks, by that of a sample."""
     turn_s = sample_s + AROUND_S
     samples_s = min(measure.max_iterations * turn_s, measure.max_seconds)
     return samples_s + (measure.warmup_iterations + 2) * turn_s

@@ -47,7 +47,7 @@ class PairMatrixConfig(RunConfig):
         return 60 * MINUTES_SHARE * self.minutes
 
     def needed_bytes(self, world_size: int) -> float:
-        """Return what a rank holds: two buffers per size, and a copy of the largest."""
+        """Return the bytes of two buffers per size, and of a copy of the largest."""
         sizes_mib = [float(size) for size in self.sizes]
         return 2**20 * (2 * sum(sizes_mib) + max(sizes_mib))
 

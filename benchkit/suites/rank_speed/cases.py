@@ -36,16 +36,7 @@ SYNCED = "written through by fsync"
 
 
 class Disk:
-    """An unnamed file of one size.
-
-    Args:
-        folder: where it lies.
-        name: of the file, until it is removed at once.
-        content: what it holds.
-
-    Raises:
-        OSError: the folder cannot be written to, or is full.
-    """
+    """An unnamed file of one size; making it raises OSError where the folder refuses it."""
 
     def __init__(self, folder: Path, name: str, content: bytes) -> None:
         path = folder / name
@@ -64,7 +55,6 @@ class Disk:
         os.fsync(self.file)
 
     def read(self) -> None:
-        """Read the whole file."""
         done = 0
         while done < len(self.found):
             count = os.preadv(self.file, [self.found[done:]], done)
@@ -77,7 +67,7 @@ class Disk:
         os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def check_write(self, call: Call) -> None:
-        """Check by a read what a call wrote over zeros; raise InvalidResult as `compare` does."""
+        """Check by a read what a call wrote over zeros."""
         self.renew()
         call(lambda: os.pwrite(self.file, bytes(len(self.content)), 0))
         self.drop_cache()
@@ -86,7 +76,6 @@ class Disk:
         self.compare()
 
     def check_read(self, call: Call) -> None:
-        """Check what a call read; raise InvalidResult as `compare` does."""
         self.renew()
         self.write()
         self.drop_cache()
@@ -98,11 +87,9 @@ class Disk:
         self.compare()
 
     def renew(self) -> None:
-        """Move the content by a byte."""
         self.content = memoryview(bytes(self.content[1:]) + bytes(self.content[:1]))
 
     def compare(self) -> None:
-        """Raise InvalidResult with the first byte that differs between found and content."""
         if self.found != self.content:
             both = zip(self.found, self.content, strict=True)
             first = next(index for index, (found, wrote) in enumerate(both) if found != wrote)
@@ -113,7 +100,6 @@ FILL_S = 0.02
 """Length of a sample, long enough that a clock's tick and a launch do not count."""
 ITEM = torch.float32
 SAMPLE_S = 0.1
-"""Length of a long sample."""
 AROUND = 1.5
 """Time of a case with its checks and its warm-up, over that of its samples."""
 SCALE = 2.0
@@ -121,7 +107,7 @@ SCALE = 2.0
 
 
 def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
-    """Return the cases of all tests; those that this machine lacks something for say so."""
+    """Return the cases of all tests; those beyond the point's time are skipped."""
     num_bytes = round(config.memory_size * 2**20)
     size = rank.world_size
     if shortage := rank.memory_shortage(config.needed_bytes(size), config.host_bytes(size)):
@@ -146,13 +132,11 @@ def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
 def case_of(
     test: str, step: Callable[[], object], verify: Callable[[Call], None], **details: Any
 ) -> Case:
-    """Return a case of memory or disk."""
     labels = {TEST: test}
     return Case(step, labels, verify=verify, fill_seconds=FILL_S, details=lambda: details)
 
 
 def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
-    """Return the product of square matrices, timed of random normal numbers."""
     kind = matmul_here(dtype_name, rank.device)
     product = SquareProduct(kind, config.matmul_size, rank.seed + rank.index)
     return Case(
@@ -183,7 +167,6 @@ class Values:
 
 
 def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
-    """Yield a copy on the device, or between the device and pinned memory of the host."""
     if test != COPY and rank.device.type != "cuda":
         yield Case(labels={TEST: test}, unavailable="ranks here compute on the host itself")
         return
@@ -225,7 +208,6 @@ def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
 
 
 def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
-    """Yield the writing or the reading of a file in the output folder."""
     length = max(1, round(config.disk_size * 2**20))
     generator = torch.Generator().manual_seed(rank.seed + rank.index)
     content = torch.randint(256, (length,), dtype=torch.uint8, generator=generator)

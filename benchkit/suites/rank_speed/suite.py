@@ -9,12 +9,10 @@ from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES, mebibytes
 
 TEST, DTYPE = "test", "dtype"
-"""Labels of a case."""
 MATMUL, COPY, TRIAD = "matmul", "copy", "triad"
 TO_DEVICE, FROM_DEVICE = "host_to_device", "device_to_host"
 DISK_WRITE, DISK_READ = "disk_write", "disk_read"
 TESTS = (MATMUL, COPY, TRIAD, TO_DEVICE, FROM_DEVICE, DISK_WRITE, DISK_READ)
-"""Values of the key `tests`."""
 MOVED_BYTES, FLOPS = "moved_bytes", "flops_per_rank"
 """Details of a case: what a call moves or computes on each rank."""
 CACHE = "cache"
@@ -46,7 +44,7 @@ class RankSpeedConfig(RunConfig):
         return 60 * MINUTES_SHARE * self.minutes
 
     def needed_bytes(self, world_size: int) -> float:
-        """Return what a rank holds: three buffers, and two factors and a product per dtype."""
+        """Return the bytes of three buffers, and of two factors and a product per dtype."""
         items = sum(ITEM_BYTES[dtype] for dtype in self.dtypes)
         return 3.0 * float(self.memory_size) * 2**20 + 3.0 * self.matmul_size**2 * items
 
@@ -60,7 +58,6 @@ class RankSpeedConfig(RunConfig):
 
 
 def by_device(device: str, cpu: Any, cuda: Any) -> Any:
-    """Return the default for a kind of device."""
     return cuda if device == "cuda" else cpu
 
 

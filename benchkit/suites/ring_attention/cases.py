@@ -1,9 +1,4 @@
-"""A strategy as a case: a ring under its split, checked against the layer's definition.
-
-By torch's default, keys and values are gathered from all ranks at once and not passed round.
-
-An online split moves between steps.
-"""
+"""A strategy as a case: a ring under its split, checked against the layer's definition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -57,10 +52,12 @@ def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> str:
 
 
 class TorchRing:
-    """One rank's part of the layer, with the attention that torch's `context_parallel` calls."""
+    """One rank's part of the layer, with the attention that torch's `context_parallel` calls.
+
+    Torch requires an even split, or a causal one in zigzag.
+    """
 
     def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
-        """Select the tokens of a rank; torch requires an even split, or a causal one in zigzag."""
         pieces = split.pieces[rank]
         self.positions = torch.cat([torch.arange(*piece, device=x.device) for piece in pieces])
         self.layer = layer
@@ -68,7 +65,6 @@ class TorchRing:
         self.causal = causal
 
     def step(self) -> Tensor:
-        """Compute the layer's output for this rank's tokens [L, E]."""
         with region(PROJECT):
             rotated, key_value = self.layer.project(self.x, self.positions)
             query = by_head(rotated)
@@ -96,11 +92,9 @@ class RingJob:
     doubts: tuple[str, ...] = ()
 
     def lacking(self, strategy: str) -> str:
-        """Return what this machine lacks for a strategy; "" if nothing."""
         return dtensor_missing(self.x.device) if strategy == TORCH else ""
 
     def obstacle(self, strategy: str) -> str:
-        """Return why a strategy cannot run here; "" if it can."""
         if strategy == LUT and not self.planner.table:
             return NO_TABLE
         if strategy == ZIGZAG and not self.causal:
@@ -111,8 +105,6 @@ class RingJob:
 
 
 class RingCase:
-    """The case of one strategy on one rank."""
-
     def __init__(self, shared: RingJob, strategy: str) -> None:
         self._shared = shared
         self._strategy = strategy
@@ -135,7 +127,6 @@ class RingCase:
         return self._ring.step()
 
     def observe(self, regions_s: Mapping[str, float]) -> None:
-        """Let an online split follow the last step."""
         if self._online and self._online.observe(regions_s):
             self._split = self._online.current
             self._ring = self._ring_of(self._shared.x)
@@ -169,10 +160,9 @@ class RingCase:
         compare(output[rows], expected, "output of token", chosen.tolist())
 
     def details(self) -> Mapping[str, Any]:
-        """Return the tokens, predicted times, costs and speeds of the split for the record.
+        """Return the split with its costs, for the record.
 
-        The ideal time is that of a perfect split. The online split has no prediction, since it
-        follows its own times, and neither has torch's.
+        The online split has no prediction, since it follows its own times, and neither has torch's.
         """
         planner = self._shared.planner
         if self._strategy == REFERENCE:
@@ -191,7 +181,7 @@ class RingCase:
 
 
 def cases_of(config: RingAttentionConfig, rank: Rank) -> list[Case]:
-    """Return the case of each strategy, with the even split as baseline if the job has it."""
+    """Return the case of each strategy, compared with the even split if the job has it."""
     width = config.num_heads * config.head_dim
     dtype = getattr(torch, config.dtype)
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
@@ -237,7 +227,6 @@ class GatheredAttention(RingAttention):
     """The ring's blocks, computed after one all-gather and not while keys are passed on."""
 
     def attend(self, query: Tensor, own: Tensor) -> Tensor:
-        """Compute attention over all keys that the queries see, as RingAttention.attend does."""
         with region(WAIT):
             gathered = self._gather(own)
         result: Partial | None = None

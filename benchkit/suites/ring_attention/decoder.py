@@ -1,12 +1,12 @@
 """A decoder-only language model on a split sequence, for inference: prefill and decode.
 
 A norm precedes each part, positions are rotary, the feed-forward layer is gated (SwiGLU, Shazeer,
-2002.05202), and the head is not tied to the embedding. There are no biases.
+2002.05202), and the head is not tied to the embedding. There are no biases. In decode, each rank
+computes the new token through all layers, but attends only over its own part of the cache. The
+parts
+are merged by their log-sum-exp, as in flash decoding (Dao et al., 2023).
 
 Shapes: L tokens on this rank; model width E, feed-forward width F, V rows of the vocabulary.
-
-Each rank computes the new token through all layers, but attends only over its own part of the
-cache. The parts are merged by their log-sum-exp, as in flash decoding (Dao et al., 2023).
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,7 @@ NORM_EPS = 1e-5
 
 @dataclass(frozen=True)
 class DecoderLayer:
-    """The weights of a layer.
-
-    Attributes:
-        attention: the attention layer.
-        norms: weights of the norms before attention and before the feed-forward layer [2, E].
-        gate_up: weights [E, 2F].
-        down: weights [F, E].
-    """
+    """The weights of a layer: norms [2, E], gate_up [E, 2F], down [F, E]."""
 
     attention: Layer
     norms: Tensor
@@ -52,25 +45,16 @@ class DecoderLayer:
         return DecoderLayer(self.attention.in_float64(), *rest)
 
     def to_attention(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Project the tokens [L, E] of the residual stream as Layer.project does."""
         return self.attention.project(normed(x, self.norms[0]), positions)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Add the feed-forward layer to tokens [L, E]."""
         gate, up = (normed(x, self.norms[1]) @ self.gate_up).chunk(2, -1)
         return x + (F.silu(gate) * up) @ self.down
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """The weights of a model.
-
-    Attributes:
-        embedding: weights [V, E].
-        layers: from the first to the last.
-        norm: weights of the last norm [E].
-        head: weights [E, V].
-    """
+    """The weights of a model: embedding [V, E], last norm [E], head [E, V]."""
 
     embedding: Tensor
     layers: tuple[DecoderLayer, ...]
@@ -83,9 +67,7 @@ class Decoder:
     ) -> "Decoder":
         """Draw the same model on every rank: on the CPU, with weights of variance 1 / rows.
 
-        Args:
-            length: number of positions that tokens can have.
-            seed: determines the weights; layer i has seed + 1 + i for its attention.
+        `length` positions can have tokens. Layer i has `seed` + 1 + i for its attention.
         """
         width, inner = model.d_model, model.d_ff
         generator = torch.Generator().manual_seed(seed)
@@ -109,7 +91,6 @@ class Decoder:
         return Decoder(embedding, tuple(layers), layers[0].norms[0], head)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Apply the last norm and the head: [L, E] -> [L, V]."""
         return normed(x, self.norm) @ self.head
 
 
@@ -127,14 +108,12 @@ class Prefill:
     """One rank's part of a prompt.
 
     Attributes:
-        cache: keys and values of this rank's tokens as the last step left them, [L, 2, H, D] of
-            each layer.
-        x: output of the last layer for this rank's tokens [L, E].
+        cache: keys and values [L, 2, H, D] of each layer, as the last step left them.
+        x: output of the last layer [L, E].
         logits: of the last token [1, V], on the rank that owns it; None elsewhere.
     """
 
     def __init__(self, decoder: Decoder, ids: Tensor, attention: RingAttention) -> None:
-        """Select this rank's tokens of the whole prompt [N]."""
         self.decoder = decoder
         self.attention = attention
         self.ids = ids[attention.positions]
@@ -143,7 +122,6 @@ class Prefill:
         self.logits: Tensor | None = None
 
     def take(self, ids: Tensor) -> None:
-        """Take other tokens [N + …] in place of those that it was made for."""
         self.ids.copy_(ids[self.attention.positions])
 
     def step(self) -> Tensor:
@@ -165,7 +143,6 @@ class Prefill:
         return self._first_token()
 
     def _first_token(self) -> Tensor:
-        """Apply the head on the rank that owns the last token, and tell all ranks the result."""
         owner = self.attention.last_owner
         token = self.ids.new_empty(1)
         if self.attention.rank == owner:
@@ -206,8 +183,7 @@ class Decode:
         """Copy the cache of a prompt into one that has room for the new tokens.
 
         Args:
-            ids: tokens of the prompt and the new ones [N + T]. The new tokens are given, so that
-                all cases decode the same ones.
+            ids: tokens of the prompt and the new ones [N + T], which all cases decode.
             cache: keys and values of this rank's tokens of the prompt [L, 2, H, D], of each layer.
             tokens: number of the prompt's tokens of each rank, N in all.
         """
@@ -225,13 +201,11 @@ class Decode:
         self.take(ids, cache)
 
     def take(self, ids: Tensor, cache: Sequence[Tensor]) -> None:
-        """Take other tokens and the cache of their prompt; the arguments are as above."""
         self.ids.copy_(ids[self.first :])
         for larger, each in zip(self.cache, cache, strict=True):
             larger[: self.num_cached] = each
 
     def forget(self) -> None:
-        """Poison what a step writes: the logits, and the keys of the new tokens."""
         for each in self.cache:
             each[self.num_cached :] = float("nan")
         for each in self.logits:
@@ -275,8 +249,8 @@ class Decode:
     def _merged(self, part: Tensor) -> Tensor:
         """Merge the parts of all ranks, each as `attended` returns it.
 
-        One all-gather takes the place of an all-reduce of the largest log-sum-exp and another of
-        the weighted sums.
+        One all-gather takes the place of two all-reduces, of the log-sum-exp and of the weighted
+        sums.
         """
         parts = [torch.empty_like(part) for _ in range(self.world_size)]
         with region(WAIT):
@@ -288,14 +262,12 @@ class Decode:
 
 
 def attended(query: Tensor, key_value: Tensor) -> Tensor:
-    """Compute attention of one query over a rank's part of the keys.
-
-    Args:
-        query: [1, H, 1, D].
-        key_value: [L, 2, H, D]; without keys the log-sum-exp is the least finite number.
+    """Compute attention of one query [1, H, 1, D] over a rank's part of the keys [L, 2, H, D].
 
     Returns:
-        The output, and the log-sum-exp in the last column [H, D + 1].
+        The output, and the log-sum-exp in the last column [H, D + 1]; without keys that is the
+        least
+        finite number.
     """
     if not len(key_value):
         wide = torch.promote_types(query.dtype, torch.float32)

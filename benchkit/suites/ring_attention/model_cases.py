@@ -44,14 +44,7 @@ from benchkit.suites.ring_attention.suite import (
 
 @dataclass
 class ModelJob:
-    """What the cases of one job have in common.
-
-    Attributes:
-        planner: makes the splits of the prompt; its costs are those of one layer.
-        decode_tokens: number of tokens after the prompt.
-        seed: of the tokens.
-        doubts: about the table of strategy lut.
-    """
+    """What the cases of one job have in common; the planner knows the costs of one layer."""
 
     rank: int
     world_size: int
@@ -77,18 +70,13 @@ class ModelJob:
         return self._checked[1]
 
     def split(self, implementation: str, strategy: str) -> Split:
-        """Return the split of a case, of which SINGLE has one rank."""
         if implementation == SINGLE:
             return Split(WHOLE, splits.contiguous([0, self.planner.seq_len]))
         return self.planner.split(strategy)
 
 
 class PrefillCase:
-    """Prefill with one implementation and split on one rank.
-
-    Attributes:
-        takes_part: whether this rank computes anything.
-    """
+    """Prefill with one implementation and split on one rank, which may take no part."""
 
     def __init__(self, job: ModelJob, implementation: str, strategy: str) -> None:
         self._job = job
@@ -100,11 +88,9 @@ class PrefillCase:
             self._build(job.ids(0))
 
     def _build(self, ids: Tensor) -> None:
-        """Build what this rank times, for tokens [N + T]."""
         self._prefill = self._prefill_of(ids)
 
     def _prefill_of(self, ids: Tensor) -> Prefill:
-        """Return the prefill of this rank for the prompt of tokens [N + T]."""
         job = self._job
         kind = GatheredAttention if self._implementation == ALL_GATHER else RingAttention
         attention = kind(self._split, job.rank, True, ids.device)
@@ -114,13 +100,11 @@ class PrefillCase:
         return self._prefill.step() if self.takes_part else None
 
     def verify(self, call: Call) -> None:
-        """Compare what this rank computes for new tokens with the dense model."""
         self._turn += 1
         if self.takes_part:
             self._compare(self._job.ids(self._turn), self._job.expected(self._turn), call)
 
     def _compare(self, ids: Tensor, expected: Tensor, call: Call) -> None:
-        """Compare all hidden states of this rank, and the last token's logits."""
         prefill = self._prefill
         prefill.take(ids)
 
@@ -167,7 +151,6 @@ class DecodeCase(PrefillCase):
         return self._decode.step() if self.takes_part else None
 
     def _compare(self, ids: Tensor, expected: Tensor, call: Call) -> None:
-        """Compare the logits after each new token."""
         prefill, decode = self._prefill_of(ids), self._decode
         prefill.step()
         decode.take(ids, prefill.cache)
@@ -180,17 +163,14 @@ class DecodeCase(PrefillCase):
         compare(torch.cat(decode.logits), rows, "logits after token", names)
 
     def details(self) -> Mapping[str, Any]:
-        """Return the split of the prompt and the number of new tokens, for the record."""
         return {**self._split_details(), TOKENS_PER_CALL: self._job.decode_tokens}
 
 
 Choice = tuple[str, str, str]
-"""Phase, implementation and strategy of a case."""
 BASELINE = (RING, EVEN)
 
 
 def cases_of(config: RingModelConfig, rank: Rank) -> list[Case]:
-    """Build the cases of a job, with the even ring as baseline of its phase."""
     choices = list(choices_of(config))
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(labels=labels_of(choice), skip=shortage) for choice in choices]
@@ -215,7 +195,6 @@ def choices_of(config: RingModelConfig) -> Iterator[Choice]:
 
 
 def labels_of(choice: Choice) -> dict[str, str | int | float]:
-    """Return the labels of a case."""
     return dict(zip((PHASE, IMPLEMENTATION, STRATEGY), choice, strict=True))
 
 
@@ -237,7 +216,6 @@ def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
 
 
 def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
-    """Build one case."""
     phase, implementation, strategy = choice
     if strategy == LUT and not job.planner.table:
         return Case(labels=labels_of(choice), skip=NO_TABLE)

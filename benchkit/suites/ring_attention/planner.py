@@ -44,10 +44,7 @@ def block_probe(layer: Layer, x: Tensor) -> tuple[Callable[[], None], Tensor, in
 
 
 def passing_on(block: Tensor) -> Callable[[], None]:
-    """Return a call that sends a block to the next rank and receives one from the rank before.
-
-    On one rank the call does nothing.
-    """
+    """Return a call that sends a block to the next rank and receives one from the rank before."""
     rank, size = dist.get_rank(), dist.get_world_size()
     after, before = (rank + 1) % size, (rank - 1) % size
     incoming = torch.empty_like(block)
@@ -62,17 +59,11 @@ def passing_on(block: Tensor) -> Callable[[], None]:
 
 
 TURNS: Mapping[str, Any] = {"turn": 0.05, "turns": 21}
-"""Each call gets all of `measure.probe_seconds`.
-
-With a third of it, the cost of a pair varied by 22 % (std).
-"""
+"""Each call gets all of `measure.probe_seconds`: with a third, a pair's cost varied by 22 %."""
 WORTH_MOVING = 0.05
 """A split moves only if its slowest rank gains more than this, since measured times have noise."""
 ALIKE = 0.05
-"""Ranks whose times differ by less count as equally fast.
-
-A split that follows the noise of a probe is slower than an even one.
-"""
+"""Ranks whose times differ by less are equally fast: a split by noise is slower than even."""
 LEAST_TRUST = 0.2
 """Least weight of the last step in the estimate of a rank's speed; the first steps are averaged."""
 
@@ -87,16 +78,15 @@ def fit_cost(
     """Measure the cost model of a layer and the relative speed of each rank.
 
     There are three probes: the whole layer over a short sequence, the attention of some queries
-    over many keys, and keys and values passed on round the ring.
+    over
+    many keys, and keys and values passed on round the ring.
 
     Args:
         x: all tokens [N, E].
-        causal: whether a query sees only the positions before it.
-        seconds_of: times calls on each rank, as `Rank.seconds_of` does.
         then: what follows the layer's output, token by token, such as a feed-forward layer.
 
     Returns:
-        The cost per pair and per token on the fastest rank, and every rank's speed relative to it.
+        The costs on the fastest rank, and every rank's speed relative to it.
     """
     length = min(len(x), 2048)
     alone = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)
@@ -117,7 +107,6 @@ def fit_cost(
 
 
 def doubts_of(table: Table, rank: Rank) -> tuple[str, ...]:
-    """Return warnings about the table of strategy lut and these ranks."""
     threads = torch.get_num_threads() if rank.device.type == "cpu" else None
     return tuple(f"strategy lut: {doubt}" for doubt in table.doubts(rank.shares, threads))
 
@@ -158,15 +147,12 @@ class Planner:
         return splits.predict(split, self.speeds, self.cost)
 
     def step_s(self, split: Split) -> float:
-        """Predict the seconds of a step, waiting included."""
         return max(splits.ring_s(split, self.speeds, self.cost))
 
     def at_full_speed(self) -> "Planner":
-        """Return the planner of ranks without slowdown: all are as fast as the fastest."""
         return replace(self, speeds=[1.0] * len(self.speeds))
 
     def ideal_s(self) -> float:
-        """Return all the work divided by the total speed."""
         return splits.ideal_s(self.seq_len, self.speeds, self.cost)
 
 

@@ -11,17 +11,11 @@ from benchkit.suites.ring_attention.decoder import Decoder
 from benchkit.suites.ring_attention.ring import Layer, by_head
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 0.03, torch.bfloat16: 0.2}
-"""Largest error as a share of the row's largest value.
-
-The limits leave room above the rounding errors that were observed; wrong keys cause larger errors.
-"""
+"""Largest error as a share of the row's largest value, well above the rounding observed."""
 
 
 def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) -> None:
-    """Raise InvalidResult where rows differ by more than rounding.
-
-    Both are [R, K], `expected` in float64; `positions` has the token of each row.
-    """
+    """Raise InvalidResult where rows [R, K] of these positions differ by more than rounding."""
     error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)
     wrong = ~(error <= TOLERANCES[found.dtype])
     wait_for_device(found)
@@ -33,10 +27,7 @@ def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) ->
 
 
 class Exact:
-    """The layer by its definition in float64, to check single rows of an output.
-
-    Keys and values are computed only once.
-    """
+    """A layer whose single rows are computed; keys and values only once."""
 
     def __init__(self, layer: Layer, x: Tensor, causal: bool) -> None:
         self._layer = layer.in_float64()
@@ -45,15 +36,7 @@ class Exact:
         _, self._key_value = self._layer.project(self._x, torch.arange(len(x), device=x.device))
 
     def rows(self, positions: Tensor, signs: Tensor) -> Tensor:
-        """Compute the output at some positions, for tokens that are multiplied by signs.
-
-        Args:
-            positions: of the rows to compute [R].
-            signs: +1 or -1 for every token [N].
-
-        Returns:
-            The output [R, E].
-        """
+        """Compute the output [R, E] at positions [R], for tokens multiplied by signs [N]."""
         signed = signs.double()
         x = self._x[positions] * signed[positions].unsqueeze(-1)
         query = by_head(self._layer.project(x, positions)[0])
@@ -84,8 +67,7 @@ def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
 def attend_rows(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None) -> Tensor:
     """Compute attention [1, H, R, D] with all scores in memory.
 
-    Args:
-        seen: the last position that each query sees [R]; None where all see everything.
+    `seen` is the last position that each query sees [R]; None where all see everything.
     """
     scores = query @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
     if seen is not None:

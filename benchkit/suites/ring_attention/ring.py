@@ -1,9 +1,7 @@
 """Ring attention (Liu et al., 2310.01889) over any split of the sequence.
 
-Shapes: one sequence of N tokens, L of them on this rank; H heads of width D; model width
-E = H x D; no biases.
-
-Keys and values go round the ring while blocks are computed.
+Keys and values go round the ring while blocks are computed. Shapes: one sequence of N tokens, L of
+them on this rank; H heads of width D; model width E = H x D; no biases.
 """
 
 from dataclasses import dataclass
@@ -20,25 +18,20 @@ from benchkit.errors import Unavailable
 from benchkit.suites.ring_attention.splits import Piece, Split
 
 Partial = tuple[Tensor, Tensor]
-"""Attention over some of the keys, in float32 or wider.
-
-The output [1, H, L, D], and the log-sum-exp of the scores [1, H, L].
-"""
+"""Attention over some keys, in float32 or wider: output [1, H, L, D], log-sum-exp [1, H, L]."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The weights of a layer and its rotary positions.
+    """The weights of a layer and its rotary positions (Su et al., RoFormer, 2104.09864).
 
-    Rotary positions follow Su et al., RoFormer, 2104.09864, with neighbouring components paired
-    as there.
+    Neighbouring components are paired as there.
 
     Attributes:
         query: weights [E, E].
         key_value: weights [E, 2E].
         out: weights [E, E].
         rotations: of each position, complex [N, 1, D / 2].
-        head_dim: width D of a head.
     """
 
     query: Tensor
@@ -79,15 +72,12 @@ class Layer:
         return Layer(*weights, self.rotations.to(torch.complex128), self.head_dim)
 
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Project tokens to queries, keys and values.
-
-        Args:
-            x: tokens [L, E].
-            positions: of these tokens in the sequence [L].
+        """Project tokens [L, E] at some positions [L] to queries, keys and values.
 
         Returns:
-            The rotated queries [L, H, D], and the block to send: rotated keys and values
-            [L, 2, H, D], contiguous.
+            The rotated queries [L, H, D], and the block to send: rotated keys and values [L, 2, H,
+            D],
+            contiguous.
         """
         query = (x @ self.query).unflatten(-1, (-1, self.head_dim))
         key_value = (x @ self.key_value).unflatten(-1, (2, -1, self.head_dim))
@@ -97,12 +87,11 @@ class Layer:
         return query, key_value
 
     def finish(self, attended: Tensor) -> Tensor:
-        """Apply the output projection to attention [1, H, L, D]; return [L, E]."""
+        """Apply the output projection: [1, H, L, D] -> [L, E]."""
         return attended[0].transpose(0, 1).flatten(1).to(self.out.dtype) @ self.out
 
 
 def rotate(x: Tensor, rotations: Tensor) -> None:
-    """Rotate neighbouring components of [L, H, D] in place; float32 and float64 need no copy."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     torch.view_as_complex(wide.unflatten(-1, (-1, 2))).mul_(rotations)
     if wide is not x:
@@ -110,7 +99,7 @@ def rotate(x: Tensor, rotations: Tensor) -> None:
 
 
 def by_head(x: Tensor) -> Tensor:
-    """Views [L, H, D] as the kernels expect it: [1, H, L, D]."""
+    """View [L, H, D] as the kernels expect it: [1, H, L, D]."""
     return x.transpose(0, 1).unsqueeze(0)
 
 
@@ -121,16 +110,12 @@ def require_kernel(device: torch.device, dtype: torch.dtype, head_dim: int) -> N
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Partial:
-    """Compute attention by the device's fused kernel, with work in proportion to visible keys."""
     out, lse, *_ = fused_attention(query, key, value, causal)
     return out.to(torch.promote_types(out.dtype, torch.float32)), lse
 
 
 def merge(into: Partial, other: Partial) -> None:
-    """Add attention over further keys to `into`, in place.
-
-    This is the online softmax of Milakov and Gimelshein, 1805.02867.
-    """
+    """Add attention over further keys to `into`, in place (Milakov and Gimelshein, 1805.02867)."""
     out, lse = into
     weight = torch.sigmoid(other[1] - lse).unsqueeze(-1)
     out.lerp_(other[0], weight.to(out.dtype))
@@ -143,13 +128,7 @@ REGIONS = (PROJECT, COMPUTE, WAIT)
 
 @dataclass(frozen=True)
 class Block:
-    """Some of a rank's queries with the keys that they see.
-
-    Attributes:
-        queries: range of rows in the rank's tokens.
-        keys: range of rows in the tokens of the rank that owns the keys.
-        causal: whether a query sees only the keys before it, as among a rank's own tokens.
-    """
+    """Rows of queries with the rows of keys that they see; only the earlier ones if causal."""
 
     queries: Piece
     keys: Piece
@@ -268,16 +247,12 @@ class RingAttention:
 
 
 class Ring(RingAttention):
-    """One rank's part of the layer under one split."""
-
     def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
-        """Select this rank's tokens of all tokens `x` [N, E], as RingAttention does."""
         super().__init__(split, rank, causal, x.device)
         self.layer = layer
         self.x = x[self.positions]
 
     def step(self) -> Tensor:
-        """Return the output of this rank's tokens [L, E]."""
         with region(PROJECT):
             rotated, own = self.layer.project(self.x, self.positions)
         attended = self.attend(by_head(rotated), own)

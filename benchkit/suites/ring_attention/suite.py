@@ -24,17 +24,14 @@ BALANCED, ZIGZAG, ONLINE, TORCH = "balanced", "zigzag", "online", "torch"
 STRATEGIES = (REFERENCE, EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG, ONLINE, TORCH)
 """Values of STRATEGY. REFERENCE is an even split on ranks without slowdown, TORCH torch's own."""
 TOKENS = "tokens"
-"""Detail of a case: the number of tokens of each rank."""
 PHASE, IMPLEMENTATION = "phase", "implementation"
 """Labels of a case of ring_model, beside STRATEGY."""
 PREFILL, DECODE = "prefill", "decode"
 PHASES = (PREFILL, DECODE)
-"""Values of PHASE."""
 RING, ALL_GATHER, SINGLE = "ring", "all_gather", "single"
 IMPLEMENTATIONS = (RING, ALL_GATHER, SINGLE)
 """Values of IMPLEMENTATION. SINGLE is the first rank alone, with the whole sequence."""
 WHOLE = "whole"
-"""Value of STRATEGY where one rank has the whole sequence."""
 MODEL_STRATEGIES = (EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG)
 """Values of STRATEGY that ring_model has beside WHOLE."""
 
@@ -42,8 +39,7 @@ DTYPES = ("float16", "bfloat16", "float32", "float64")
 GPU_HEAD_DIMS = {"float16": (8, 256), "bfloat16": (8, 256), "float32": (4, 65536)}
 """Of torch's attention kernels on GPUs, by dtype: what a head's width must divide by, and the most.
 
-The widths are those of flash attention for half precision, else of memory-efficient attention.
-"""
+The kernels are flash attention for half precision, else memory-efficient attention."""
 
 
 @dataclass
@@ -82,7 +78,6 @@ class RingAttentionConfig(RunConfig):
         read_table(self.lut, self.seq_len, self.dtype)
 
     def check_heads(self, model: ModelConfig) -> None:
-        """Raise ConfigError where the heads are not those of the model."""
         for name, expected in (("num_heads", model.num_heads), ("head_dim", head_dim(model))):
             if (value := getattr(self, name)) != expected:
                 has = f"model={model.name} has {name}={expected}"
@@ -92,10 +87,7 @@ class RingAttentionConfig(RunConfig):
 def check_kernels(device: str, dtype: str, width: int, name: str) -> None:
     """Raise ConfigError where no attention kernel of a device has heads of this dtype and width.
 
-    Args:
-        device: cpu or cuda.
-        dtype: one of DTYPES.
-        name: of the key that says the width.
+    `name` is that of the key that says the width.
     """
     if device == "cpu" and dtype == "float16":
         raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
@@ -112,25 +104,19 @@ def check_kernels(device: str, dtype: str, width: int, name: str) -> None:
 
 
 def head_dim(model: ModelConfig) -> int:
-    """Return the width of a model's heads."""
     return model.d_model // max(1, model.num_heads)
 
 
 def model_heads(model: ModelConfig | None, default: int) -> int:
-    """Return the heads of a model; without a model, the default."""
     return default if model is None else model.num_heads
 
 
 def model_head_dim(model: ModelConfig | None, default: int) -> int:
-    """Return the width of a model's heads; without a model, the default."""
     return default if model is None else head_dim(model)
 
 
 def read_table(path: str | None, seq_len: int, dtype: str) -> lut.Table:
-    """Read a table as lut.read does, but raise ConfigError that names the key.
-
-    Without a path the table is empty.
-    """
+    """Read a table, or return an empty one without a path; raise ConfigError that names the key."""
     if path is None:
         return lut.Table({}, seq_len)
     try:
@@ -159,7 +145,6 @@ class RingModelConfig(RunConfig):
     )
 
     def known_model(self) -> ModelConfig:
-        """Return the model; raise ConfigError where none is chosen."""
         if self.model is None:
             raise ConfigError("model=null: choose a size, such as model=tiny")
         return self.model
@@ -168,11 +153,7 @@ class RingModelConfig(RunConfig):
         return len(self.phases) * (2 * len(self.strategies) + 1)
 
     def needed_bytes(self, world_size: int) -> float:
-        """Return what a rank needs at most.
-
-        These are the weights, a cache of the whole sequence for each case, and the float64
-        reference.
-        """
+        """Return the bytes of weights, a whole cache for each case, and the reference."""
         model = self.known_model()
         length = self.seq_len + self.decode_tokens
         cache = 2.0 * model.num_layers * length * model.d_model

@@ -45,13 +45,7 @@ from benchkit.suites.tensor_parallel.suite import (
 
 @dataclass(frozen=True)
 class Columnwise(Buffers):
-    """One rank's buffers.
-
-    Attributes:
-        a: its rows of A, padded to [most, k].
-        b: B [k, n].
-        c: C [m, n].
-    """
+    """One rank's buffers: its rows of A padded to [most, k], B [k, n] and C [m, n]."""
 
     def place(self, rank: int, first: int = 0, count: int | None = None) -> Tensor:
         """Return the rows of C that a rank's rows [first, first + count) give, without padding."""
@@ -60,28 +54,20 @@ class Columnwise(Buffers):
         return self.c[start + min(first, size) : start + stop]
 
     def multiply(self, source: Tensor, rank: int, first: int = 0) -> None:
-        """Multiply rows of a rank's A by B and write the product to its place in C.
-
-        Args:
-            source: rows [first, first + len(source)) of the rank's A, padding included.
-        """
         target = self.place(rank, first, len(source))
         if len(target):
             self.matmul(source[: len(target)], self.b, target)
 
     def start_gather(self, into: Tensor, part: Tensor) -> Handle:
-        """Start to gather all ranks' parts in order of rank, and return the handle."""
         into, part = sendable(into), sendable(part)
         work: Handle = dist.all_gather_into_tensor(into, part, group=self.group, async_op=True)
         return work
 
     def gather(self, into: Tensor, part: Tensor) -> None:
-        """Gather all ranks' parts in order of rank."""
         with region(WAIT):
             dist.all_gather_into_tensor(sendable(into), sendable(part), group=self.group)
 
     def new(self, rows: int, like: Tensor) -> Tensor:
-        """Allocate scratch memory as wide as another buffer, and of its dtype."""
         return self.scratch.new(rows, like.shape[1], like.dtype)
 
 
@@ -123,10 +109,7 @@ def multiply_then_gather(job: Columnwise) -> Step:
 
 
 def gather_in_chunks(job: Columnwise, chunks: int) -> Step:
-    """AG_before with one chunk of every shard at a time.
-
-    The next chunk is gathered while one is multiplied.
-    """
+    """AG_before with one chunk of every shard at a time; the next is gathered meanwhile."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size, job.a) for piece in pieces]
@@ -147,10 +130,7 @@ def gather_in_chunks(job: Columnwise, chunks: int) -> Step:
 
 
 def multiply_in_chunks(job: Columnwise, chunks: int) -> Step:
-    """AG_after with one chunk of the own rows at a time.
-
-    One chunk of the product is gathered while the next is multiplied.
-    """
+    """AG_after with one chunk of the own rows at a time; the last product is gathered meanwhile."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size, job.c) for piece in pieces]
@@ -183,10 +163,7 @@ def shards_round_the_ring(
     """AG_before, peer to peer: shards of A go round the ring in chunks.
 
     Each rank multiplies its own shard first, and then the shards in the order of their arrival.
-
-    Args:
-        chunks: pieces of a shard that are sent separately.
-        multiply: called instead of the product with rows of A, their owner and the first row.
+    `multiply` takes the place of the product, with rows of A, their owner and the first row.
     """
     size, rank = job.rows.world_size, job.rank
     pieces = chunks_of(job.rows.most, chunks)
@@ -216,11 +193,9 @@ def rows_to_all_peers(
 ) -> Step:
     """AG_after, peer to peer: each rank sends its rows of C straight to their place on all peers.
 
-    One chunk is sent while the next is computed.
-
-    Args:
-        chunks: pieces of the own rows that are sent separately.
-        multiply: called instead of the product with rows of A and their place in C.
+    One chunk is sent while the next is computed. `multiply` takes the place of the product, with
+    rows
+    of A and their place in C.
     """
 
     def product(rows: Tensor, own: Tensor) -> None:
@@ -252,7 +227,6 @@ def rows_to_all_peers(
 
 
 def obstacle(job: Columnwise) -> str:
-    """Return why the fused product cannot run here; "" if it can."""
     if job.a.device.type != "cuda":
         return "symmetric memory needs GPUs that reach each other's memory"
     if not job.rows.even:
@@ -265,11 +239,11 @@ def obstacle(job: Columnwise) -> str:
 def place(job: Columnwise) -> Tensor:
     """Allocate memory for rows of A that all ranks can read, and try the fused product once.
 
-    GPUs may lack peer access or be shared by ranks, and torch chooses a kernel by what one GPU
-    can do, which the GPUs together may refuse, such as multicast without NVSwitch.
-
-    Raises:
-        Unavailable: on all ranks, if one of them is refused.
+    GPUs may lack peer access or be shared by ranks, and torch chooses a kernel by what one GPU can
+    do,
+    which the GPUs together may refuse, such as multicast without NVSwitch. Then it is Unavailable
+    on
+    all ranks.
     """
     shard, reason = job.a, ""
     try:
@@ -285,7 +259,6 @@ def place(job: Columnwise) -> Tensor:
 
 
 def name_of(job: Columnwise) -> str:
-    """Return torch's name of the group of a job."""
     group = job.group or dist.group.WORLD
     return str(group.group_name)
 
@@ -293,11 +266,7 @@ def name_of(job: Columnwise) -> str:
 def all_gather_matmul(
     job: Columnwise, work: Work, parts: tuple[Options, Options] | None
 ) -> Implementation:
-    """Build the fused product, whose shard is a copy of A's that is made outside the clock.
-
-    Raises:
-        Unavailable: where this machine or this build cannot run it.
-    """
+    """Build the fused product, whose shard is a copy of A's that is made outside the clock."""
     if why := obstacle(job):
         raise Unavailable(why)
     name = name_of(job)
@@ -340,7 +309,6 @@ class ColumnwiseCases(Primitive[Columnwise]):
         return Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
 
     def product(self, job: Columnwise, options: Options, details: Details) -> Implementation:
-        """Build one implementation, whose output is all of C."""
         if options["implementation"] == "symmetric_memory":
             gathers_a: Options = {"order": "AG_before", **options, "backend": "default"}
             return all_gather_matmul(job, self.work("AG_before"), parts(gathers_a))
@@ -348,7 +316,6 @@ class ColumnwiseCases(Primitive[Columnwise]):
         return Implementation(step, work, lambda: self.c, parts=parts(options), details=details)
 
     def part(self, job: Columnwise, work: Work) -> Implementation:
-        """Build the matmul of the own rows of A with B."""
         own = self.rows.of(job.rank)
         return Implementation(
             step=compute_sharded(job),
@@ -373,12 +340,10 @@ class ColumnwiseCases(Primitive[Columnwise]):
         return multiply_then_gather(job)
 
     def gathered_bytes(self, order: str) -> int:
-        """Return the size of the buffer of an order's all-gather, padding included."""
         like = self.a if order == "AG_before" else self.c
         return int(self.rows.most * self.rows.world_size * like.shape[1] * like.dtype.itemsize)
 
     def work(self, order: str) -> Work:
-        """Return the operations of all ranks, and the bytes that each rank must send at least."""
         size = self.rows.world_size
         return Work(
             useful_flops=self.flops,

@@ -48,19 +48,14 @@ from benchkit.suites.tensor_parallel.suite import (
 )
 
 Labels = Mapping[str, str | int | float]
-"""Labels of a case: its options, with `comm_backend` in place of `backend`."""
 
 
 def over(labels: Labels, job_backend: str) -> Labels:
-    """Return the labels with the job's backend instead of `default`."""
     return {**labels, COMM_BACKEND: job_backend} if labels.get(COMM_BACKEND) == DEFAULT else labels
 
 
 def counterpart(wanted: Labels, there: Sequence[Case], job_backend: str) -> Case | None:
-    """Return the case with the wanted labels of those there, or None.
-
-    `default` and the name of the job's backend are the same backend; an exact match comes first.
-    """
+    """Return the case of these labels, an exact match first; `default` is the job's backend."""
     resolved = over(wanted, job_backend)
     same = [case for case in there if over(case.labels, job_backend) == resolved]
     return min(same, key=lambda case: case.labels != wanted, default=None)
@@ -71,11 +66,7 @@ def baseline_of(
 ) -> Case | None:
     """Return the baseline of an implementation on its own backend, else the first baseline there.
 
-    Args:
-        labels: of the implementation; a baseline itself has None.
-        baseline: options of the baseline, without the backend.
-        there: all baselines that can run, among other cases.
-        job_backend: what `default` stands for.
+    None for a baseline itself. `baseline` has its options without the backend.
     """
     if is_on_a_backend(labels, baseline):
         return None
@@ -85,12 +76,10 @@ def baseline_of(
 
 
 def is_on_a_backend(labels: Labels, baseline: Options) -> bool:
-    """Whether labels are those of the baseline on any backend."""
     return {name: value for name, value in labels.items() if name != COMM_BACKEND} == baseline
 
 
 def labels_of(options: Options) -> Options:
-    """Return the options as columns, where the name `backend` belongs to the job."""
     return {COMM_BACKEND if name == "backend" else name: value for name, value in options.items()}
 
 
@@ -104,7 +93,6 @@ Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
 
 
 def whole_factors(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Return A and B themselves, whose product begins with row 0 of C."""
     return a, b, 0
 
 
@@ -113,7 +101,7 @@ class Implementation:
     """One implementation, ready to run.
 
     Attributes:
-        output: returns the tensor that is checked, where `step` leaves it.
+        output: returns the tensor that is checked.
         factors: returns, for whole A and B, the two matrices whose product the output is, and the
             first of its rows in C.
         parts: the options of its bounds, computation and communication.
@@ -134,8 +122,6 @@ class Implementation:
 
 @dataclass(frozen=True)
 class Buffers:
-    """One rank's buffers and its product; each primitive defines what a, b and c are."""
-
     rows: Shards
     rank: int
     group: dist.ProcessGroup | None
@@ -171,8 +157,7 @@ NAN_BYTE = 0xFF
 class Primitive(Generic[AnyBuffers]):
     """One rank's part of a job.
 
-    Every rank draws the same whole matrices and keeps its parts of them. A primitive defines what
-    it allocates, how much that is, what it loads, and how it builds an implementation.
+    Every rank draws the same whole matrices and keeps its parts of them.
     """
 
     baseline: ClassVar[Options] = {}
@@ -199,7 +184,6 @@ class Primitive(Generic[AnyBuffers]):
         raise NotImplementedError
 
     def nbytes(self) -> tuple[int, int]:
-        """Return the bytes of the operands and of scratch memory."""
         raise NotImplementedError
 
     def load(self, a: Tensor, b: Tensor) -> None:
@@ -211,11 +195,9 @@ class Primitive(Generic[AnyBuffers]):
         raise NotImplementedError
 
     def part(self, job: AnyBuffers, work: Work) -> Implementation:
-        """Build the multiplication of this rank's part alone."""
         raise NotImplementedError
 
     def communication(self, job: AnyBuffers, options: Options) -> Implementation:
-        """Build the communication of an order or a collective alone."""
         raise NotImplementedError
 
     def product(self, job: AnyBuffers, options: Options, details: Details) -> Implementation:
@@ -223,14 +205,14 @@ class Primitive(Generic[AnyBuffers]):
         raise NotImplementedError
 
     def step(self, options: Options, job: AnyBuffers) -> Step:
-        """Build the step of an implementation with fixed options."""
         raise NotImplementedError
 
     def probes(self, job: AnyBuffers) -> tuple[Probe, Probe, Probe]:
         """Return the calls by which `auto` measures costs.
 
         These are a small and a large collective with their bytes, and this rank's part of the
-        product with its operations.
+        product with
+        its operations.
         """
         raise NotImplementedError
 
@@ -239,7 +221,6 @@ class Primitive(Generic[AnyBuffers]):
         raise NotImplementedError
 
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        """Build one implementation, or raise Unavailable where it cannot run."""
         job, kind = self.job(group), options["implementation"]
         if kind == COMPUTE_ONLY:
             return self.computation(job, str(options["size"]))
@@ -271,7 +252,6 @@ class Primitive(Generic[AnyBuffers]):
         }
 
     def choose(self, job: AnyBuffers, backend: str) -> tuple[Options, Details]:
-        """Choose the options that should be fastest, with details for the record."""
         costs = measure_costs(self.rank.seconds_of, *self.probes(job))
         kinds: list[tuple[Options, float]] = []
         for options, flops, num_bytes in self.kinds():
@@ -279,15 +259,13 @@ class Primitive(Generic[AnyBuffers]):
         return choose(costs, kinds, partial(self.timed_s, job=job))
 
     def timed_s(self, choices: Sequence[Options], job: AnyBuffers) -> list[float]:
-        """Return the seconds of each choice on the slowest rank.
-
-        The choices take turns and use the same scratch memory.
+        """Return the seconds of each choice on the slowest rank; they take turns in one scratch
+        memory.
         """
         steps = [self.step(options, in_turns(job)) for options in choices]
         return list(map(max, self.rank.seconds_of(*steps)))
 
     def cases(self) -> list[Case]:
-        """Return a case for each choice; all are skipped if memory is short."""
         if lacking := self.lacking():
             return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
         operand_bytes, scratch_bytes = self.nbytes()
@@ -306,7 +284,6 @@ class Primitive(Generic[AnyBuffers]):
 
     @property
     def inner(self) -> slice:
-        """This rank's columns of A, and rows of B."""
         return slice(0, self.shape[2])
 
     def lacking(self) -> str:
@@ -320,13 +297,11 @@ class Primitive(Generic[AnyBuffers]):
         return first_reason(reason)
 
     def order(self, options: Options) -> int:
-        """Return 0 for a bound and 1 for a baseline: cases are built after those they refer to."""
         if options["implementation"] in BOUNDS:
             return 0
         return 1 if is_on_a_backend(labels_of(options), self.baseline) else 2
 
     def attempt(self, options: Options) -> Implementation | str:
-        """Build one implementation, or return why it cannot run here."""
         backend = str(options.get("backend", DEFAULT))
         try:
             built = self.build(options, self.rank.group(backend))
@@ -337,10 +312,9 @@ class Primitive(Generic[AnyBuffers]):
         return replace(built, step=CapturableStep(built.step, over))
 
     def case(self, options: Options, built: Implementation | str, there: Sequence[Case]) -> Case:
-        """Build the case of one implementation.
+        """Build the case of one implementation, or of why it cannot run here.
 
         Args:
-            built: the implementation, or why it cannot run here.
             there: the cases built before that can run here, no baseline among them for a bound.
         """
         labels = labels_of(options)
@@ -366,10 +340,7 @@ class Primitive(Generic[AnyBuffers]):
         return Components(*(counterpart(part, there, self.backend) for part in wanted))
 
     def verify(self, built: Implementation, call: Call) -> None:
-        """Run on new matrices and check the output.
-
-        With exact inputs every element is checked, and with real numbers sampled rows.
-        """
+        """Run on new matrices; check all rows of exact inputs, sampled ones of real numbers."""
         turn = next(self.turns)
 
         def on_poisoned_scratch(prepare: Callable[[], object]) -> Any:
@@ -410,21 +381,12 @@ MOST_FINALISTS, NEAR = 5, 1.15
 
 @dataclass(frozen=True)
 class Trial:
-    """One kind of implementation, timed on all ranks together.
-
-    Attributes:
-        options: what was timed.
-        seconds: time of the slowest rank.
-        limit_s: time of its longest part alone.
-    """
-
     options: Options
     seconds: float
     limit_s: float
 
 
 def overlapping() -> Iterator[tuple[str, Options]]:
-    """Yield every implementation that overlaps its parts, with each number of chunks to time."""
     for name in ("pipeline", "p2p_pipeline"):
         for chunks in MEASURED:
             yield name, {"chunks": chunks}
@@ -432,10 +394,9 @@ def overlapping() -> Iterator[tuple[str, Options]]:
 
 @dataclass(frozen=True)
 class Costs:
-    """A cost model of collectives and matmuls.
+    """A cost model on the slowest rank.
 
-    A collective takes latency_s + byte_s x bytes (Hockney, 1994), and a matmul takes
-    flop_s x operations.
+    A collective takes latency_s + byte_s x bytes (Hockney, 1994), a matmul flop_s x operations.
     """
 
     latency_s: float
@@ -443,15 +404,16 @@ class Costs:
     flop_s: float
 
     def limit_s(self, flops: float, num_bytes: float) -> float:
-        """Return the longer time of a computation and a collective, the limit of any overlap."""
         return max(self.flop_s * flops, self.latency_s + self.byte_s * num_bytes)
 
     def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Options]]:
         """Return the seconds and options of all trials and of more chunks, the fastest first.
 
         With c chunks, an implementation takes A + latency c + E / c, where E is exposed until the
-        first chunk is complete. The times of one chunk and of two give A and E. The limit holds
-        for any number of chunks.
+        first
+        chunk is complete. The times of one chunk and of two give A and E. It takes no less than its
+        longest
+        part alone.
         """
         found = [(trial.seconds, trial.options) for trial in trials]
         by_options = {tuple(trial.options.items()): trial for trial in trials}
@@ -468,10 +430,7 @@ class Costs:
         return sorted(found, key=lambda prediction: prediction[0])
 
     def finalists(self, trials: Sequence[Trial]) -> list[Options]:
-        """Return the options that may be the best by the model.
-
-        One or two trials are too few to distinguish options with similar times.
-        """
+        """Return the options that may be the best: few trials do not tell similar times apart."""
         predicted = self.predicted(trials)
         best_s, _ = predicted[0]
         near = [options for seconds, options in predicted if seconds <= NEAR * best_s]
@@ -490,8 +449,9 @@ def choose(
         timed: returns the seconds of each of some options, which take turns; equal on all ranks.
 
     Returns:
-        The options chosen, and the details for the record: their name, such as
-        "pipeline AG_after 4 chunks", their time and the costs.
+        The options, and for the record their name, such as "pipeline AG_after 4 chunks", their time
+        and
+        the costs.
     """
     measured_s = timed([options for options, _ in kinds])
     trials = []

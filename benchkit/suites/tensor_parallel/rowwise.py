@@ -44,14 +44,12 @@ class Rowwise(Buffers):
     """One rank's buffers.
 
     Attributes:
-        a: its columns of A [world_size x most, k_r], with the rows that each rank needs padded to
-            the most.
+        a: its columns of A [world_size x most, k_r], each rank's rows padded to the most.
         b: its rows of B [k_r, n].
         c: its rows of C [most, n], padding last.
     """
 
     def block(self, rank: int, piece: slice | None = None) -> Tensor:
-        """Return the rows of A that a rank needs, or a piece of them."""
         most = self.rows.most
         piece = piece or slice(0, most)
         return self.a[rank * most + piece.start : rank * most + piece.stop]
@@ -65,12 +63,10 @@ class Rowwise(Buffers):
         return work
 
     def scatter(self, into: Tensor, summands: Tensor) -> None:
-        """Sum [world_size x rows, n] over ranks, each of which gets its rows."""
         with region(WAIT):
             dist.reduce_scatter_tensor(into, summands, group=self.group)
 
     def reduce(self, summands: Tensor) -> None:
-        """Sum over ranks, on all of them."""
         with region(WAIT):
             dist.all_reduce(summands, group=self.group)
 
@@ -87,7 +83,6 @@ def multiply_then_scatter(job: Rowwise) -> Step:
 
 
 def multiply_then_all_reduce(job: Rowwise) -> Step:
-    """Every rank gets all of C and keeps its rows."""
     summand = job.new(len(job.a))
     most = job.rows.most
 
@@ -101,7 +96,6 @@ def multiply_then_all_reduce(job: Rowwise) -> Step:
 
 
 def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
-    """Multiply a chunk of every rank's rows at a time, and sum it during the next chunk."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size) for piece in pieces]
@@ -125,8 +119,7 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
 def ring_sum(held: Sequence[Sequence[Tensor]], rank: int) -> Tensor:
     """Return the last sum of a rank by `sums_round_the_ring`, if no product renews its memory.
 
-    Args:
-        held: of each rank what its two sums and its rows of C hold before.
+    `held` is what the two sums and the rows of C of each rank hold before.
     """
     size = len(held)
     sums = [list(each) for each in held]
@@ -145,11 +138,10 @@ def sums_round_the_ring(
     """Peer to peer: sums go round the ring in chunks, and each rank adds its summand.
 
     In turn t a rank multiplies the rows of rank - 1 - t, which the rank before it multiplied in
-    turn t - 1. The rank's own rows come last and are complete.
-
-    Args:
-        chunks: pieces of a sum that are sent separately.
-        multiply: called instead of the product with rows of A, its memory and the rank it is for.
+    turn
+    t - 1. Its own rows come last and are complete. `multiply` takes the place of the product, with
+    rows
+    of A, its memory and the rank it is for.
     """
 
     def product(rows: Tensor, into: Tensor, owner: int) -> None:
@@ -216,7 +208,6 @@ class RowwiseCases(Primitive[Rowwise]):
         return Rowwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
 
     def product(self, job: Rowwise, options: Options, details: Details) -> Implementation:
-        """Build one implementation, whose output is this rank's rows of C."""
         own = self.rows.of(job.rank)
         return Implementation(
             step=self.step(options, job),
@@ -228,7 +219,6 @@ class RowwiseCases(Primitive[Rowwise]):
         )
 
     def part(self, job: Rowwise, work: Work) -> Implementation:
-        """Build the matmul of this rank's summand."""
         summand = job.new(len(self.a))
         return Implementation(
             step=partial(job.matmul, self.a, self.b, summand),
@@ -247,7 +237,6 @@ class RowwiseCases(Primitive[Rowwise]):
         return multiply_then_all_reduce(job)
 
     def work(self, collective: str) -> Work:
-        """Return the operations of all ranks, and the bytes that each rank must send at least."""
         size = self.rank.world_size
         num_bytes = self.summand_bytes * (size - 1) // size
         if collective == "all_reduce":
@@ -256,14 +245,14 @@ class RowwiseCases(Primitive[Rowwise]):
 
     @property
     def summand_bytes(self) -> int:
-        """Size of the summand of every rank, padding included."""
         return int(self.rows.most * self.rank.world_size * self.shape[1] * self.c.dtype.itemsize)
 
     def communication(self, job: Rowwise, options: Options) -> Implementation:
         """Build the sum over ranks alone, by a collective or by the ring of peers.
 
-        Each rank checks all that it gets. The timed sums are of arbitrary memory contents and of
-        earlier sums; they overflow, which takes no longer.
+        The timed sums are of arbitrary memory contents and of earlier sums; they overflow, which
+        takes no
+        longer.
         """
         if options["implementation"] == P2P_COMM_ONLY:
             return self.ring(job)

@@ -21,32 +21,24 @@ COLLECTIVE, CHUNKS, COMM_BACKEND = "collective", "chunks", "comm_backend"
 """Labels of a case: how the product is computed, and the options of that."""
 COMPUTE_ONLY, COMM_ONLY, P2P_COMM_ONLY = "compute_only", "comm_only", "p2p_comm_only"
 BOUNDS = (COMPUTE_ONLY, COMM_ONLY, P2P_COMM_ONLY)
-"""Values of IMPLEMENTATION that time one component in isolation."""
 PYTORCH, AUTO = "pytorch", "auto"
 """Values of IMPLEMENTATION: one component after the other, and what a cost model chooses."""
 DEFAULT = "default"
-"""The value of COMM_BACKEND that stands for the job's backend."""
 CHOSEN = "chosen"
 """Detail of AUTO: the implementation that it chose, in words."""
 
 
 Values = tuple[str, ...] | type[int]
 Allowed = Mapping[str, Mapping[str, Values]]
-"""Values of each option of each implementation.
-
-The first value is the default; `int` allows any number from 1.
-"""
+"""Values of each option of each implementation, the default first; `int` is any number from 1."""
 DEFAULT_INT = 4
 
 
 def expand(given: Mapping[str, Any], allowed: Allowed) -> list[dict[str, str | int]]:
-    """Return every implementation with every combination of its options.
-
-    A group of options adds only the combinations that no earlier group has.
+    """Return every implementation with every combination of its options, each once.
 
     Args:
-        given: a dictionary of options for each implementation, or a list of such dictionaries,
-            each of which is expanded by itself; None removes an implementation.
+        given: by implementation a dictionary of options, or a list of these; None removes one.
 
     Raises:
         ConfigError: for names and values that do not exist.
@@ -67,7 +59,6 @@ def expand(given: Mapping[str, Any], allowed: Allowed) -> list[dict[str, str | i
 
 
 def groups_of(value: Any) -> list[Any]:
-    """Return the groups of options of an implementation: a list of them, a single one or None."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
@@ -76,7 +67,6 @@ def groups_of(value: Any) -> list[Any]:
 def combinations(
     name: str, group: Any, options: Mapping[str, Values]
 ) -> Iterator[dict[str, str | int]]:
-    """Yield every combination of one group of options."""
     if not isinstance(group, Mapping):
         raise ConfigError(
             f"implementations.{name}={group}: allowed is "
@@ -95,7 +85,6 @@ def combinations(
 
 
 def checked(name: str, value: Any, choices: Values) -> str | int:
-    """Return a value that is allowed; raise ConfigError for any other."""
     if isinstance(choices, tuple):
         if value not in choices:
             raise ConfigError(f"implementations.{name}={value}: allowed are {', '.join(choices)}")
@@ -114,11 +103,7 @@ Options = Mapping[str, str | int]
 def columnwise_bytes(
     shape: Shape, dtype: str, world_size: int, needs_whole: bool
 ) -> tuple[int, int]:
-    """Return the bytes of the operands and of scratch memory, with the rows of A sharded.
-
-    Args:
-        needs_whole: whether a case multiplies whole matrices.
-    """
+    """Return the bytes of the operands and of scratch memory, with the rows of A sharded."""
     m, n, k = shape
     most = -(-m // world_size)
     factors = most * k + k * n + (m * k if needs_whole else 0)
@@ -145,10 +130,7 @@ def checking_bytes(shape: Shape) -> int:
 
 
 def drawn_bytes(shape: Shape) -> int:
-    """Return the bytes of the host memory in which factors are drawn.
-
-    Per element these are 4 to time and 1 to check.
-    """
+    """Return the bytes of host memory to draw factors: per element 4 to time and 1 to check."""
     m, n, k = shape
     return 5 * (m * k + k * n)
 
@@ -158,7 +140,6 @@ BACKENDS = (DEFAULT, "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/t
 ORDERS = ("AG_before", "AG_after")
 COLLECTIVES = ("reduce_scatter", "all_reduce")
 WHOLE = {IMPLEMENTATION: COMPUTE_ONLY, SIZE: "unsharded"}
-"""The options of the case that multiplies whole matrices."""
 
 
 @dataclass
@@ -214,7 +195,6 @@ class TensorParallelConfig(RunConfig):
         return self.m, self.n, self.k
 
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
-        """Return the bytes of the operands of a rank and of its scratch memory."""
         raise NotImplementedError
 
     def most_cases(self) -> int:
@@ -229,7 +209,6 @@ class TensorParallelConfig(RunConfig):
         return drawn_bytes(self.shape)
 
     def check_layer(self) -> None:
-        """Raise ConfigError where model, layer and shape contradict each other."""
         if self.model is None:
             if self.layer is not None:
                 raise ConfigError(f"layer={self.layer}: needs a model, such as model=small")
@@ -244,12 +223,10 @@ class TensorParallelConfig(RunConfig):
                 raise ConfigError(f"{name}={value}: {has}; leave one of both out")
 
     def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
-        """Return k and n of a model's layer; the inner dimension of A and B is shared out."""
         return layer_shape(model, layer)
 
 
 def layer_rows(model: ModelConfig | None, layer: str | None, default: int) -> int:
-    """Return k of a model's layer; without one, the default."""
     if model is None or layer not in LAYERS:
         return default
     return layer_shape(model, layer)[0]
@@ -278,11 +255,7 @@ class TpColumnwiseConfig(TensorParallelConfig):
     }
 
     def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
-        """Return k and n of a column-parallel layer, of which each rank has a part of the columns.
-
-        Raises:
-            ConfigError: the number of ranks is not known, or does not divide the columns.
-        """
+        """Return k and n of a column-parallel layer, whose columns are shared out."""
         rows, columns = layer_shape(model, layer)
         given = f"world_size={self.world_size}: layer={layer} of model={model.name}"
         if not isinstance(self.world_size, int):

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 
 class Job(Protocol):
-    """What a pass needs of its job."""
-
     config: TransformerConfig
     rank: Rank
     shared: bool
@@ -57,8 +55,6 @@ class Job(Protocol):
 
 
 class PassCase:
-    """The callables of one case."""
-
     def __init__(
         self, job: Job, name: str, steps: Steps, alone: bool, details: dict[str, Any]
     ) -> None:
@@ -104,8 +100,8 @@ class PassCase:
     def verify(self, call: Call) -> None:
         """Check what the pass computes of the first sequence of a fresh batch.
 
-        One is enough, since a pass treats all sequences alike. The weights do not move in a timed
-        training step: its update is checked by a step of its own.
+        The weights do not move in a timed training step: its update is checked by a step of its
+        own.
         """
         self._batches.draw()
         inputs, targets = self._batches.inputs.clone(), self._batches.targets.clone()
@@ -133,12 +129,7 @@ def assemble(
     rank: Rank,
     mesh: "DeviceMesh | None",
 ) -> Steps:
-    """Build a model and return the passes over it.
-
-    Args:
-        kind: how the ranks share the work, as the key `parallel`; "none": a whole model here.
-        mesh: the mesh of all ranks; None where `kind` is "none".
-    """
+    """Build a model and return the passes over it; `kind` is the key `parallel`."""
     assert config.model is not None
     device = rank.device
     naive = config.attention == "naive"
@@ -163,11 +154,12 @@ class TransformerJob:
     """The cases of one job.
 
     All ranks make the job together, and then its cases in the same order. Models are built when a
-    case that fits needs them.
+    case
+    that fits needs them.
 
     Attributes:
         lacking: what the machine of any rank lacks, alike on all ranks; "" if nothing.
-        peak: the peak rate; None where no pass can run, or where it is not known.
+        peak: None where no pass can run, or where the rate is not known.
     """
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:
@@ -208,13 +200,7 @@ class TransformerJob:
     def case(
         self, name: str, ranks: int, baseline: Case | None = None, communication: Case | None = None
     ) -> Case:
-        """Return the case of a pass on all ranks, or on the first rank alone.
-
-        Args:
-            ranks: the number of ranks that take part: all, or 1.
-            baseline: the case of the pass on one rank alone, if this one is compared with it.
-            communication: the case of the pass's communication alone, if there is one.
-        """
+        """Return the case of a pass on all ranks, or on the first rank alone."""
         labels: Labels = {PASS: name, RANKS: ranks, PART: WHOLE}
         alone = self.shared and ranks == 1
         if self.lacking:
@@ -255,7 +241,6 @@ class TransformerJob:
         return self.lacking or self.obstacle() or self.shortage(name, alone=False)
 
     def obstacle(self) -> str:
-        """Return why the ranks cannot share this model in this way; "" where they can."""
         size = self.rank.world_size
         heads, d_ff = self.model.num_heads, self.model.d_ff
         if self.shared and self.config.parallel == "tp" and (heads % size or d_ff % size):
@@ -284,11 +269,7 @@ class TransformerJob:
         }
 
     def batches(self) -> Batches:
-        """Return new batches for one case.
-
-        Each case has its own, since some cases run on one rank alone. Each copy of the model has
-        its own, too.
-        """
+        """Return new batches, for each case and each copy of the model its own."""
         copy = 0 if self.config.parallel == "tp" else self.rank.index
         return Batches(
             self.config.batch_size,
@@ -300,7 +281,6 @@ class TransformerJob:
         )
 
     def sent_bytes(self) -> int:
-        """Return the bytes of the buffers that communication alone uses."""
         return self.messages.allocated() if self.shared else 0
 
     def models(self) -> list[Steps]:
@@ -326,10 +306,9 @@ def cases_of(config: TransformerConfig, rank: Rank) -> list[Case]:
 
 
 def cases_of_pass(training: TransformerJob, name: str) -> list[Case]:
-    """Return the cases of one pass: on all ranks and, where they share its work, its baselines.
+    """Return a pass on all ranks and, where they share its work, on one rank and its communication.
 
-    The baselines are the pass on one rank alone, and its communication alone. They are built first,
-    since the pass on all ranks refers to them.
+    These two are built first, since the pass on all ranks refers to them.
     """
     alone = communication = None
     if training.shared:

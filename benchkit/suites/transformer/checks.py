@@ -32,10 +32,7 @@ def full_float64(tensor: Tensor) -> Tensor:
 
 
 def stages_of(network: Network) -> list[Stage]:
-    """Return embedding, layers, and head with the last norm.
-
-    The first stage takes tokens [n], the last gives logits [n, V].
-    """
+    """Return embedding, layers, and head: from tokens [n] to logits [n, V]."""
     found: list[Stage] = [(embed, [network.embedding.weight])]
     for layer in network.layers:
         assert isinstance(layer, Layer)
@@ -58,7 +55,7 @@ def inputs_of(network: Network, tokens: Tensor) -> list[Tensor]:
 
 
 def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy of logits [n, V] and targets [n], a scalar."""
+    """Return the mean cross-entropy of logits [n, V] and targets [n]."""
     right = logits.gather(1, targets.unsqueeze(1)).squeeze(1)
     return (logits.logsumexp(1) - right).mean()
 
@@ -68,9 +65,7 @@ def gradients_of(
 ) -> Iterator[tuple[nn.Parameter, Tensor]]:
     """Yield each weight with the gradient of the loss of one sequence, last stage first.
 
-    Args:
-        inputs: the result of inputs_of() for the sequence.
-        targets: the targets [n] of the sequence.
+    `inputs` is the result of inputs_of().
     """
     logits = inputs[-1].requires_grad_()
     [upstream] = torch.autograd.grad(loss_of(logits, targets), [logits])
@@ -89,7 +84,6 @@ def embed(tokens: Tensor, table: Tensor) -> Tensor:
 
 
 def predict(x: Tensor, scale: Tensor, head: Tensor) -> Tensor:
-    """Compute the logits [n, V] of [n, d]: the last norm and the head."""
     return norm(x, scale) @ head.T
 
 
@@ -99,10 +93,7 @@ def norm(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def attention(head_dim: int) -> Function:
-    """Return the first half of a layer, a function of [n, d].
-
-    The softmax is over tokens that are not later. Positions are complex rotations.
-    """
+    """Return the first half of a layer, a function of [n, d]; positions are complex rotations."""
 
     def function(x: Tensor, scale: Tensor, *projections: Tensor) -> Tensor:
         entered = norm(x, scale)
@@ -118,10 +109,7 @@ def attention(head_dim: int) -> Function:
 
 
 def rotated(x: Tensor) -> Tensor:
-    """Rotate [H, n, D] by position x frequency.
-
-    Component i is the real part, component i + D / 2 the imaginary part of a complex number.
-    """
+    """Rotate [H, n, D] by position x frequency; i + D / 2 is the imaginary part of i."""
     half = x.shape[-1] // 2
     frequency = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
     position = torch.arange(x.shape[1], dtype=torch.float64, device=x.device)
@@ -132,7 +120,6 @@ def rotated(x: Tensor) -> Tensor:
 
 
 def feed_forward(x: Tensor, scale: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    """Compute the second half of a layer, of [n, d]."""
     entered = norm(x, scale)
     gated = entered @ gate.T
     return x + (gated * gated.sigmoid() * (entered @ up.T)) @ down.T
@@ -143,10 +130,7 @@ TOKENS = 64
 TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 6e-2, "autocast": 6e-2}
 """Relative error allowed of a row of logits, and of the loss, by dtype."""
 GRADIENT_TOLERANCE = {"float32": 1e-3, "tf32": 5e-2, "bfloat16": 0.2, "autocast": 0.2}
-"""Relative error allowed of the gradient by a whole weight, by dtype.
-
-The gradients of queries and keys are small differences of large numbers.
-"""
+"""The same of the gradient by a weight: those of queries and keys are small differences."""
 VERIFYING_RATE = 1e-4
 WATCHED = 64
 """Elements of a weight whose update is computed again."""
@@ -156,12 +140,10 @@ WATCHED = 64
 class Checks:
     """Checks passes on one batch.
 
-    Every rank completes a check before it reports an error, since others may wait for its part.
-    A failed check raises InvalidResult.
+    Every rank completes a check before it raises InvalidResult, since others may wait for its part.
 
     Attributes:
-        mean: averages a gradient over the ranks that have other batches and average their
-            gradients.
+        mean: averages a gradient over the ranks that average their gradients of other batches.
     """
 
     steps: Steps
@@ -179,10 +161,7 @@ class Checks:
         require(float(errors[worst]), TOLERANCE[self.dtype], what)
 
     def gradients(self, loss: Tensor, inputs: Tensor, targets: Tensor) -> None:
-        """Compare a loss, and the gradient by each weight, with the definition.
-
-        Targets are masked as `mask_targets` does.
-        """
+        """Compare a loss of masked targets, and all gradients, with the definition."""
         network = self.steps.network
         checked_targets = targets[0, :TOKENS]
         found = loss.double()
@@ -255,10 +234,7 @@ class Update:
 
 
 def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
-    """Shard a gradient as its weight is.
-
-    In tensor parallelism every rank has the whole gradient by the embedding.
-    """
+    """Shard a gradient as its weight is; tensor parallelism has a whole one by the embedding."""
     assert gradient is not None
     if isinstance(gradient, DTensor) and isinstance(weight, DTensor):
         return gradient.redistribute(placements=weight.placements)

@@ -44,8 +44,7 @@ class Steps:
     Args:
         network: holds the weights.
         model: the module that is called, the network or its wrapper.
-        kernel: makes the context of every pass; backward is in it, too, since it may compute
-            forward again.
+        kernel: makes the context of every pass; of backward, too, which may compute forward again.
         precision: makes the context of the forward computation, e.g. autocast.
         no_graph: makes the context of the pass `forward`, which needs no graph.
     """
@@ -70,8 +69,9 @@ class Steps:
         """Fused AdamW, made at its first use.
 
         One kernel cannot update both sharded and unsharded weights, so they are separate groups.
-        While steps are timed, the learning rate is 0: the work is the same, and all passes use the
-        same weights.
+        While
+        steps are timed, the learning rate is 0: the work is the same, and all passes use the same
+        weights.
         """
         if self._optimizer is None:
             weights = list(self.network.parameters())
@@ -85,7 +85,6 @@ class Steps:
 
     @contextmanager
     def learning(self, rate: float) -> Iterator[None]:
-        """Return a context in which training steps move the weights."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         try:
@@ -116,7 +115,6 @@ class Steps:
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return logits [B, s, V], without a graph."""
         with self._no_graph(), self._kernel(), self._precision(), region(FORWARD):
             logits: Tensor = self._model(inputs)
             if isinstance(self._model, FSDPModule):
@@ -126,7 +124,6 @@ class Steps:
         return logits
 
     def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute the gradients of the mean cross-entropy and return the latter."""
         self.forget_gradients()
         with self._kernel():
             with self._precision(), region(FORWARD):
@@ -163,7 +160,6 @@ class Communication:
         kind: ddp, fsdp or tp.
         tokens: of one batch.
         bucket_mib: size of ddp's buckets of gradients.
-        weight: dtype of the weights, and so of the gradients.
         checkpointing: whether backward computes each layer's forward again.
     """
 
@@ -195,7 +191,7 @@ class Communication:
         return self.buffers[name]
 
     def gradients(self) -> Callable[[], object]:
-        """DDP: all-reduces every bucket of gradients, all buckets at once."""
+        """DDP: all-reduce every bucket of gradients, all buckets at once."""
         buffer = self.buffer("gradients", parameters(self.model), self.weight)
         size = int(self.bucket_mib * 2**20) // self.weight.itemsize
         first = min(FIRST_BUCKET_BYTES // self.weight.itemsize, size)
@@ -209,7 +205,7 @@ class Communication:
         return step
 
     def weights(self, forward: bool) -> Callable[[], object]:
-        """FSDP: gathers each group of weights and reduce-scatters their gradients.
+        """FSDP: gather each group of weights and reduce-scatter their gradients.
 
         Backward gathers all groups but the root once more.
         """
@@ -232,18 +228,18 @@ class Communication:
         return step
 
     def all_reduces(self, forward: bool) -> int:
-        """Tensor parallel: counts the all-reduces of a pass.
+        """Tensor parallel: count the all-reduces of a pass.
 
-        Forward has one at the embedding and one after each half layer. Backward has one before
-        each half layer and one at the head. With checkpointing, backward computes the first half
-        of each layer again, with its all-reduce.
+        Forward has one at the embedding and one after each half layer. Backward has one before each
+        half
+        layer and one at the head; with checkpointing it repeats the first half of each layer.
         """
         layers = self.model.num_layers
         once = 2 * layers + 1
         return once if forward else 2 * once + (layers if self.checkpointing else 0)
 
     def activations(self, forward: bool) -> Callable[[], object]:
-        """Tensor parallel: all-reduces activations [T, d] and gathers the logits."""
+        """Tensor parallel: all-reduce activations [T, d] and gather the logits."""
         stream = self.buffer("stream", self.tokens * self.model.d_model, self.activation)
         share = -(-self.model.vocab_size // self.world_size)
         part = self.buffer("part", self.tokens * share, self.activation)
@@ -259,8 +255,6 @@ class Communication:
 
 @dataclass(frozen=True)
 class Workload:
-    """What the passes of one job compute and hold."""
-
     config: TransformerConfig
     model: ModelConfig
     world_size: int
@@ -275,7 +269,6 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """Tokens of one batch."""
         return self.config.batch_size * self.config.context_length
 
     def copies(self, ranks: int) -> int:
@@ -286,7 +279,6 @@ class Workload:
         """Count the floating-point operations of a pass on these ranks together.
 
         Args:
-            name: the pass, one of `names.PASSES`.
             causal: count only the pairs of tokens that see each other.
             executed: count also what activation checkpointing computes again.
         """
@@ -297,6 +289,5 @@ class Workload:
         return self.copies(ranks) * pass_flops(name, forward_flops(*sizes), recomputed)
 
     def work(self, name: str, ranks: int) -> Work:
-        """Return the operations of a pass as its case states them."""
         executed_flops = self.flops(name, ranks, executed=True)
         return Work(useful_flops=self.flops(name, ranks), executed_flops=executed_flops)

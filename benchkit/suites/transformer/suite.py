@@ -29,7 +29,6 @@ WHOLE, COMMUNICATION = "whole", "communication"
 """Values of PART: the whole pass, or its communication alone."""
 LOSS, OPTIMIZER = "loss", "optimizer"
 PHASES = (FORWARD, LOSS, BACKWARD, OPTIMIZER)
-"""The regions of a training step."""
 FORWARD_BACKWARD, TRAIN_STEP = "forward_backward", "train_step"
 PASSES = (FORWARD, FORWARD_BACKWARD, TRAIN_STEP)
 """Values of PASS, the shortest first."""
@@ -43,11 +42,8 @@ def forward_flops(model: ModelConfig, batch_size: int, context_length: int, caus
     """Count the operations of one forward pass.
 
     Per layer 2 T (4 d^2 + 3 d f) + 4 d x pairs, and 2 T d V for the head: PaLM (2204.02311),
-    appendix B, which counts every pair.
-
-    Args:
-        causal: whether attention counts only the pairs of tokens that see each other, instead of
-            every pair.
+    appendix B,
+    which counts every pair. With `causal` only the pairs of tokens that see each other count.
     """
     tokens = batch_size * context_length
     pairs = tokens * (context_length + 1) / 2 if causal else tokens * context_length
@@ -59,10 +55,7 @@ def forward_flops(model: ModelConfig, batch_size: int, context_length: int, caus
 def recomputed_flops(
     model: ModelConfig, batch_size: int, context_length: int, causal: bool
 ) -> float:
-    """Count the operations that activation checkpointing computes again.
-
-    These are all layers without the last product of each, whose result is known already.
-    """
+    """Count what checkpointing computes again: all but the last product of each layer."""
     tokens = batch_size * context_length
     head = 2.0 * tokens * model.d_model * model.vocab_size
     down = 2.0 * tokens * model.d_model * model.d_ff
@@ -71,12 +64,7 @@ def recomputed_flops(
 
 
 def pass_flops(name: str, forward: float, again: float = 0.0) -> float:
-    """Count the operations of a pass, where backward takes twice those of forward.
-
-    Args:
-        name: the pass, one of PASSES.
-        forward: operations of one forward pass.
-    """
+    """Count the operations of a pass, where backward takes twice those of forward."""
     return forward if name == FORWARD else 3 * forward + again
 
 
@@ -85,13 +73,9 @@ class Footprint:
     """The memory of one rank, in bytes.
 
     Attributes:
-        model: the sizes of the model.
-        batch_size: sequences of a batch.
-        context_length: tokens of a sequence.
         weight: bytes of an element of a weight.
         activation: bytes of an element of an activation.
         naive_attention: whether all scores are kept, as the kernel `math` does, too.
-        checkpointing: whether backward computes each layer's forward again.
         shards: ranks that share the weights.
         gathered: elements of the weights that are at times whole on this rank.
         autocast: whether there is a copy of each weight in bfloat16.
@@ -109,10 +93,7 @@ class Footprint:
     autocast: bool = False
 
     def of(self, name: str) -> int:
-        """Estimate the peak of a pass.
-
-        The estimate is within some 20 % of what is measured (tests/suites/test_transformer.py).
-        """
+        """Estimate the peak of a pass, within some 20 % (tests/suites/test_transformer.py)."""
         weights = parameters(self.model) * self.weight // self.shards + self.gathered * self.weight
         copied = 2 * parameters(self.model) if self.autocast else 0
         if name == FORWARD:
@@ -123,10 +104,7 @@ class Footprint:
         return weights * (2 + states) + copied + max(kept, checked)
 
     def checking(self, copies: int) -> int:
-        """Estimate what the comparison with the definition needs.
-
-        It holds half a layer or a table in float64, and for gradients also its gradient twice.
-        """
+        """Estimate what the check holds: half a layer or a table in float64, in so many copies."""
         model = self.model
         widest = max(4 * model.d_model, 3 * model.d_ff, model.vocab_size)
         return copies * 8 * model.d_model * widest
@@ -141,10 +119,11 @@ class Footprint:
     def kept(self) -> int:
         """Estimate what forward keeps for backward.
 
-        Per layer these are some tensors [T, d] and [T, f]; then the logits, and what the loss
-        keeps. Counted from the graph: two norms keep input and output. Attention keeps its
-        rotated q, k, v, its output, and the inputs of its projections. The feed-forward layer
-        keeps gate, its activation, up and their product.
+        Counted from the graph, per layer: two norms keep input and output. Attention keeps its
+        rotated
+        q, k, v, its output, and the inputs of its projections. The feed-forward layer keeps gate,
+        its
+        activation, up and their product. Then come the logits, and what the loss keeps.
         """
         tokens, model = self.batch_size * self.context_length, self.model
         per_layer = tokens * (10 * model.d_model + 4 * model.d_ff) * self.activation + self.scores()
@@ -156,7 +135,6 @@ class Footprint:
         return per_layer + inputs + self.loss()
 
     def loss(self) -> int:
-        """Estimate the logits, their log-softmax, and its gradient."""
         logits = self.batch_size * self.context_length * self.model.vocab_size
         return 3 * logits * max(4, self.activation)
 
@@ -200,9 +178,8 @@ class TransformerConfig(RunConfig):
     bucket_mib: float = key("size of ddp's buckets of gradients", unit="MiB", above=0)
 
     def most_cases(self) -> int:
-        """Return the number of passes, each of which ranks that share a model time three times.
-
-        These are the pass on all ranks, on one rank, and its communication alone.
+        """Count the passes; where ranks share a model, also on one rank, and their communication
+        alone.
         """
         return len(self.passes) * (1 if self.parallel == "none" else 3)
 
@@ -210,12 +187,10 @@ class TransformerConfig(RunConfig):
         return max(self.bytes_of_pass(name, world_size) for name in self.passes)
 
     def bytes_of_pass(self, name: str, world_size: int) -> int:
-        """Estimate the memory of one rank for a pass on all ranks."""
         sent = self.message_bytes() if self.parallel != "none" and world_size > 1 else 0
         return self.footprint(self.parallel, world_size).of(name) + SPARE_BYTES + sent
 
     def footprint(self, kind: str, world_size: int) -> Footprint:
-        """Return the memory of one rank under a kind of parallelism."""
         assert self.model is not None
         gathered = 0
         if kind == "fsdp" and world_size > 1:
@@ -246,12 +221,10 @@ class TransformerConfig(RunConfig):
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of an element of a weight."""
         return 2 if self.dtype == "bfloat16" else 4
 
     @property
     def activation_bytes(self) -> int:
-        """Bytes of an element of an activation."""
         return 4 if self.dtype in ("float32", "tf32") else 2
 
     def check(self) -> None:
