@@ -39,11 +39,9 @@ Call = Callable[..., Any]
 
 
 SecondsOf = Callable[..., list[list[float]]]
-"""The type of `Rank.seconds_of`."""
 
 
 def no_details() -> Mapping[str, Any]:
-    """Return no details; the default of `Case.details`."""
     return {}
 
 
@@ -221,7 +219,6 @@ class Rank:
 
 
 def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: str = "") -> str:
-    """Return why `needed_bytes` of each sharer do not fit in a memory; "" where they do."""
     if needed_bytes * sharers <= available_bytes:
         return ""
     ranks = f"{sharers} ranks x " if sharers > 1 else ""

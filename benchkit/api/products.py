@@ -22,18 +22,16 @@ from benchkit.errors import InvalidResult
 CHECKED_ROWS = 16
 """Rows of a product that are compared with float64."""
 DRAWN_ROWS = 1024
-"""Rows that are drawn at a time, to need little memory beside the matrix."""
 
 
 def fill_normal(generator: torch.Generator, *matrices: Tensor) -> None:
-    """Write random normal numbers into matrices of any dtype."""
     for matrix in matrices:
         for rows in matrix.split(DRAWN_ROWS):
             rows.copy_(torch.randn(rows.shape, generator=generator, device=matrix.device))
 
 
 def fill_exact(generator: torch.Generator, *matrices: Tensor) -> None:
-    """Write random -1, 0 and 1 into matrices of any dtype."""
+    """Write random -1, 0 and 1 into matrices."""
     for matrix in matrices:
         drawn = {"generator": generator, "device": matrix.device, "dtype": torch.int8}
         for rows in matrix.split(DRAWN_ROWS):
@@ -41,7 +39,6 @@ def fill_exact(generator: torch.Generator, *matrices: Tensor) -> None:
 
 
 def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
-    """Multiply [m, k] by [k, n] into [m, n], all of one dtype."""
     torch.mm(left, right, out=out)
 
 
@@ -50,9 +47,7 @@ class Matmul:
     """How matrices of one dtype are multiplied on one device.
 
     Attributes:
-        device: of all matrices.
         dtype: of the factors.
-        product_dtype: of the product.
         multiply: multiplies [m, k] by [k, n] into a third matrix [m, n].
         details: what the record says of it.
     """
@@ -68,7 +63,6 @@ class Matmul:
         return self.dtype is torch.float8_e4m3fn
 
     def left(self, rows: int, columns: int) -> Tensor:
-        """Allocate a left factor of zeros."""
         return torch.zeros(rows, columns, dtype=self.dtype, device=self.device)
 
     def right(self, rows: int, columns: int) -> Tensor:
@@ -76,7 +70,6 @@ class Matmul:
         return self.left(columns, rows).t() if self.is_float8 else self.left(rows, columns)
 
     def product(self, rows: int, columns: int) -> Tensor:
-        """Allocate a product of zeros."""
         return torch.zeros(rows, columns, dtype=self.product_dtype, device=self.device)
 
 
@@ -90,10 +83,7 @@ def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
 
 
 def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
-    """Return how matrices of a dtype are multiplied; a GPU rounds half precision once.
-
-    For that, cuBLAS adds parts of a product in float32.
-    """
+    """Return the same, with sums in float32 on a GPU, which rounds half precision once."""
     kind = matmul_of(dtype_name, device)
     if device.type == "cuda" and kind.dtype.itemsize == 2:
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
@@ -103,11 +93,7 @@ def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
 
 
 class SquareProduct:
-    """A product of matrices [size, size] of random normal numbers, which are drawn on the device.
-
-    Attributes:
-        flops: operations of the product.
-    """
+    """A product of matrices [size, size] of random normal numbers, drawn on the device."""
 
     def __init__(self, kind: Matmul, size: int, seed: int) -> None:
         self._generator = torch.Generator(kind.device).manual_seed(seed)
@@ -119,7 +105,6 @@ class SquareProduct:
         self.step = partial(self.multiply_into, self._product)
 
     def another_product(self) -> Tensor:
-        """Allocate memory for a further product of the same factors."""
         return torch.empty_like(self._product)
 
     def verify(self, call: Call) -> None:
@@ -131,11 +116,7 @@ def check_product(
 ) -> None:
     """Check rows of the product of exact factors; afterwards the factors hold normal numbers.
 
-    Args:
-        call: multiplies `left` by `right` into `product`, after what it is given.
-
-    Raises:
-        InvalidResult: with the first wrong element.
+    `call` multiplies `left` by `right` into `product`.
     """
     fill_exact(generator, left, right)
     call(lambda: product.fill_(float("nan")))

@@ -31,10 +31,9 @@ def pattern(
     op: str,
     length: int = PERIOD,
 ) -> "torch.Tensor":
-    """Return one period of a rank's input.
+    """Return one period of a rank's input, which stays exact when it is reduced.
 
-    At each index only so many ranks contribute more than the neutral element that the reduction
-    stays exact.
+    At each index only so many ranks contribute more than the neutral element.
 
     Args:
         turn: number of the round; each round has inputs of its own.
@@ -85,11 +84,7 @@ def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
 def reduced(
     seed: int, turn: int, world_size: int, dtype: "torch.dtype", op: str, length: int = PERIOD
 ) -> "torch.Tensor":
-    """Return one period of the exact reduction of all ranks' patterns.
-
-    Returns:
-        int64 on the CPU: [min(length, PERIOD)].
-    """
+    """Return one period of the exact reduction of all ranks' patterns, as `pattern` does."""
     import torch
 
     combine = {
@@ -138,15 +133,11 @@ def tolerance(world_size: int, dtype: "torch.dtype", op: str) -> float:
 
 
 def require_tiled(output: "torch.Tensor", period: "torch.Tensor", atol: float = 0.0) -> None:
-    """Check that a flat output consists of repetitions of a period.
+    """Check that a flat output consists of repetitions of a period, the last of which may be cut.
 
-    Args:
-        output: [n].
-        period: [p], on any device; the output may end in the middle of a repetition.
-        atol: absolute difference that passes; 0 means equal to the bit.
-
-    Raises:
-        InvalidResult: the message names the first index that differs.
+    `atol` is the absolute difference that passes; 0 means equal to the bit. Raises InvalidResult
+    with
+    the first index that differs.
     """
     wait_for_device(output)
     period = period.to(output)  # only now: this, too, waits for the device
@@ -174,7 +165,8 @@ def are_bits_equal(left: "torch.Tensor", right: "torch.Tensor") -> bool:
     """Return whether two tensors of one shape and dtype are equal to the bit.
 
     As integers they are compared in one pass and without a tensor of the results, at two to three
-    times the speed of `(left == right).all()` in half precision and in float32 on a CPU.
+    times
+    the speed of `(left == right).all()` in half precision and in float32 on a CPU.
     """
     import torch
 
