@@ -41,10 +41,6 @@ Call = Callable[..., Any]
 SecondsOf = Callable[..., list[list[float]]]
 
 
-def no_details() -> Mapping[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Work:
     """What one call moves or computes, from which rates are derived.
@@ -141,7 +137,7 @@ class Case:
     skip: str = ""
     regions: tuple[str, ...] = ()
     observe: Callable[[Mapping[str, float]], None] = noop
-    details: Callable[[], Mapping[str, Any]] = no_details
+    details: Callable[[], Mapping[str, Any]] = dict
     baseline: Case | None = None
     ranks: int | None = None
     unslowed: bool = False

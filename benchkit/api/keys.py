@@ -99,10 +99,6 @@ def nested_schema(annotation: Any) -> type | None:
     return None
 
 
-def is_optional(annotation: Any) -> bool:
-    return type(None) in getattr(annotation, "__args__", ())
-
-
 def check_ranges(config: Any, prefix: str = "") -> None:
     """Raise ConfigError for the first value outside its range, or one that a record cannot hold.
 
@@ -114,7 +110,7 @@ def check_ranges(config: Any, prefix: str = "") -> None:
         name = prefix + item.name
         if is_dataclass(value):
             check_ranges(value, f"{name}.")
-        elif nested_schema(item.type) and value is None and not is_optional(item.type):
+        elif value is None and isinstance(item.type, type) and is_dataclass(item.type):
             raise ConfigError(f"{name}=null: {described.doc}; choose an option of it")
         else:
             require_accepted(item, name, value)
@@ -237,6 +233,13 @@ def check_model_heads(model: ModelConfig) -> None:
             f"model.num_heads={model.num_heads}: allowed are numbers that divide "
             f"model.d_model={model.d_model} into heads of even width"
         )
+
+
+def check_said_once(name: str, value: int, owner: str, said: int, their_name: str = "") -> None:
+    """Raise ConfigError where a key contradicts what a model or a layer says of the same."""
+    if value != said:
+        has = f"{owner} has {their_name or name}={said}"
+        raise ConfigError(f"{name}={value}: {has}; leave one of both out")
 
 
 def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:

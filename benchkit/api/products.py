@@ -99,16 +99,13 @@ class SquareProduct:
         self._generator = torch.Generator(kind.device).manual_seed(seed)
         self._factors = kind.left(size, size), kind.right(size, size)
         fill_normal(self._generator, *self._factors)
-        self._product = kind.product(size, size)
+        self.product = kind.product(size, size)
         self.flops = 2.0 * size**3
         self.multiply_into = partial(kind.multiply, *self._factors)
-        self.step = partial(self.multiply_into, self._product)
-
-    def another_product(self) -> Tensor:
-        return torch.empty_like(self._product)
+        self.step = partial(self.multiply_into, self.product)
 
     def verify(self, call: Call) -> None:
-        check_product(call, *self._factors, self._product, self._generator)
+        check_product(call, *self._factors, self.product, self._generator)
 
 
 def check_product(

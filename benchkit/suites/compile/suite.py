@@ -5,7 +5,7 @@ from typing import ClassVar, Union
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import COLD as FIRST_CALLS
-from benchkit.api.keys import ModelConfig, RunConfig, check_model_heads, key
+from benchkit.api.keys import ModelConfig, RunConfig, check_model_heads, check_said_once, key
 from benchkit.api.registry import cases_in, suite
 from benchkit.errors import ConfigError
 
@@ -75,9 +75,8 @@ class CompileConfig(RunConfig):
             raise ConfigError(f"model=null: workload={TRANSFORMER_LAYER} needs one: model=small")
         if self.model is not None:
             check_model_heads(self.model)
-            if self.width != self.model.d_model:
-                has = f"model={self.model.name} has d_model={self.model.d_model}"
-                raise ConfigError(f"width={self.width}: {has}; leave one of both out")
+            owner = f"model={self.model.name}"
+            check_said_once("width", self.width, owner, self.model.d_model, "d_model")
         self._check_sizes()
 
     def _check_sizes(self) -> None:

@@ -124,15 +124,14 @@ def late(calls: int, seconds: float, left_s: float) -> str:
 
 
 def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case:
-    product = SquareProduct(kind, size, rank.seed + rank.index)
-    background = [
-        (torch.cuda.Stream(rank.device), partial(product.multiply_into, product.another_product()))
-        for _ in range(config.bg_streams)
-    ]
-    step = CapturableStep(partial(together, product.step, background))
-    work = Work(useful_flops=product.flops * rank.world_size)
+    square = SquareProduct(kind, size, rank.seed + rank.index)
+    streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
+    beside = [partial(square.multiply_into, torch.empty_like(square.product)) for _ in streams]
+    background = list(zip(streams, beside, strict=True))
+    step = CapturableStep(partial(together, square.step, background))
+    work = Work(useful_flops=square.flops * rank.world_size)
     labels = {lut.SIZE: size}
-    return Case(step, labels, verify=product.verify, work=work, details=lambda: kind.details)
+    return Case(step, labels, verify=square.verify, work=work, details=lambda: kind.details)
 
 
 def together(timed: Multiply, background: Sequence[tuple[torch.cuda.Stream, Multiply]]) -> None:

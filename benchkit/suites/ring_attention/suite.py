@@ -9,6 +9,7 @@ from benchkit.api.keys import (
     ModelConfig,
     RunConfig,
     check_model_heads,
+    check_said_once,
     key,
     layer_parameters,
     parameters,
@@ -71,17 +72,13 @@ class RingAttentionConfig(RunConfig):
         super().check()
         if self.model is not None:
             check_model_heads(self.model)
-            self.check_heads(self.model)
+            owner = f"model={self.model.name}"
+            check_said_once("num_heads", self.num_heads, owner, self.model.num_heads)
+            check_said_once("head_dim", self.head_dim, owner, head_dim(self.model))
         if self.head_dim % 2:
             raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
         check_kernels(self.hardware.device, self.dtype, self.head_dim, "head_dim")
         read_table(self.lut, self.seq_len, self.dtype)
-
-    def check_heads(self, model: ModelConfig) -> None:
-        for name, expected in (("num_heads", model.num_heads), ("head_dim", head_dim(model))):
-            if (value := getattr(self, name)) != expected:
-                has = f"model={model.name} has {name}={expected}"
-                raise ConfigError(f"{name}={value}: {has}; leave one of both out")
 
 
 def check_kernels(device: str, dtype: str, width: int, name: str) -> None:

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchkit.api.case import Case, Rank
-from benchkit.api.keys import LAYERS, ModelConfig, RunConfig, as_list, key, layer_shape
+from benchkit.api.keys import (
+    LAYERS,
+    ModelConfig,
+    RunConfig,
+    as_list,
+    check_said_once,
+    key,
+    layer_shape,
+)
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
 from benchkit.errors import ConfigError
@@ -218,9 +226,8 @@ class TensorParallelConfig(RunConfig):
             raise ConfigError(f"{chosen}: choose layer={'|'.join(LAYERS)}, or leave it out")
         shape = self.product_of(self.model, self.layer)
         for name, expected in zip(("k", "n"), shape, strict=True):
-            if (value := getattr(self, name)) != expected:
-                has = f"layer={self.layer} of model={self.model.name} has {name}={expected}"
-                raise ConfigError(f"{name}={value}: {has}; leave one of both out")
+            owner = f"layer={self.layer} of model={self.model.name}"
+            check_said_once(name, getattr(self, name), owner, expected)
 
     def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
         return layer_shape(model, layer)

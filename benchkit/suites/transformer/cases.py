@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -44,19 +44,9 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
-class Job(Protocol):
-    config: TransformerConfig
-    rank: Rank
-    shared: bool
-
-    def models(self) -> list[Steps]: ...
-    def batches(self) -> Batches: ...
-    def sent_bytes(self) -> int: ...
-
-
 class PassCase:
     def __init__(
-        self, job: Job, name: str, steps: Steps, alone: bool, details: dict[str, Any]
+        self, job: "TransformerJob", name: str, steps: Steps, alone: bool, details: dict[str, Any]
     ) -> None:
         self._name = name
         self._steps = steps
@@ -130,10 +120,9 @@ def assemble(
     mesh: "DeviceMesh | None",
 ) -> Steps:
     """Build a model and return the passes over it; `kind` is the key `parallel`."""
-    assert config.model is not None
     device = rank.device
     naive = config.attention == "naive"
-    blank = partial(Network, config.model, naive, config.activation_checkpointing)
+    blank = partial(Network, config.known_model(), naive, config.activation_checkpointing)
     network = build(blank, weight, device, rank.seed, sharding(kind, mesh))
     if config.compile != "none":
         network.compile(mode=None if config.compile == "default" else config.compile)
@@ -163,15 +152,14 @@ class TransformerJob:
     """
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:
-        assert config.model is not None
         self.config = config
         self.rank = rank
-        self.model = config.model
+        self.model = config.known_model()
         self.shared = config.parallel != "none" and rank.world_size > 1
-        self.workload = Workload(config, config.model, rank.world_size)
+        self.workload = Workload(config, self.model, rank.world_size)
         self.messages = Communication(
             kind=config.parallel,
-            model=config.model,
+            model=self.model,
             tokens=self.workload.tokens,
             world_size=rank.world_size,
             bucket_mib=config.bucket_mib,
@@ -190,8 +178,8 @@ class TransformerJob:
         head_dim = self.model.d_model // self.model.num_heads
         compiled = config.compile != "none"
         mine = model.attention_missing(config.attention, config.dtype, head_dim, compiled, device)
-        if self.shared:
-            mine = mine or model.parallelism_missing(config.parallel, device)
+        if self.shared and config.parallel in ("fsdp", "tp"):  # the check of FSDP2 gathers, too
+            mine = mine or p2p.dtensor_missing(device)
         self.lacking = first_reason(mine)
         self.peak: peak_flops.Peak | None = None
         if not all(self.why_not(name) for name in config.passes):

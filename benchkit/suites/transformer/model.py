@@ -29,7 +29,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from benchkit.api import p2p
 from benchkit.api.keys import ModelConfig
 from benchkit.errors import is_out_of_memory
 
@@ -208,14 +207,6 @@ def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object
         return None
 
     return {"fsdp": by_fsdp, "tp": by_tp}.get(kind, lambda part: None)
-
-
-def parallelism_missing(kind: str, device: torch.device) -> str:
-    """Return why ranks cannot share a model by a kind of parallelism here; "" if they can.
-
-    Tensor parallelism changes the layout of DTensors, and the check of FSDP2 gathers its gradients.
-    """
-    return p2p.dtensor_missing(device) if kind in ("fsdp", "tp") else ""
 
 
 def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: float) -> nn.Module:

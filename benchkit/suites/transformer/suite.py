@@ -177,6 +177,11 @@ class TransformerConfig(RunConfig):
     parallel: str = key("how several ranks share the work", choices=("none", "ddp", "fsdp", "tp"))
     bucket_mib: float = key("size of ddp's buckets of gradients", unit="MiB", above=0)
 
+    def known_model(self) -> ModelConfig:
+        if self.model is None:
+            raise ConfigError("model=null: choose a size, such as model=small")
+        return self.model
+
     def most_cases(self) -> int:
         """Count the passes; where ranks share a model, also on one rank, and their communication
         alone.
@@ -191,12 +196,12 @@ class TransformerConfig(RunConfig):
         return self.footprint(self.parallel, world_size).of(name) + SPARE_BYTES + sent
 
     def footprint(self, kind: str, world_size: int) -> Footprint:
-        assert self.model is not None
+        model = self.known_model()
         gathered = 0
         if kind == "fsdp" and world_size > 1:
-            gathered = 2 * layer_parameters(self.model) + self.model.vocab_size * self.model.d_model
+            gathered = 2 * layer_parameters(model) + model.vocab_size * model.d_model
         return Footprint(
-            self.model,
+            model,
             self.batch_size,
             self.context_length,
             weight=self.weight_bytes,
@@ -210,11 +215,11 @@ class TransformerConfig(RunConfig):
 
     def message_bytes(self) -> int:
         """Return the bytes of the buffers that communication alone uses."""
-        assert self.model is not None
-        widest = max(self.model.d_model, self.model.vocab_size)
+        model = self.known_model()
+        widest = max(model.d_model, model.vocab_size)
         sizes = {
-            "ddp": parameters(self.model) * self.weight_bytes,
-            "fsdp": 2 * max(fsdp_groups(self.model)) * self.weight_bytes,
+            "ddp": parameters(model) * self.weight_bytes,
+            "fsdp": 2 * max(fsdp_groups(model)) * self.weight_bytes,
             "tp": 2 * self.batch_size * self.context_length * widest * self.activation_bytes,
         }
         return sizes[self.parallel]
@@ -229,9 +234,7 @@ class TransformerConfig(RunConfig):
 
     def check(self) -> None:
         super().check()
-        model = self.model
-        if model is None:
-            raise ConfigError("model=null: choose a size, such as model=small")
+        model = self.known_model()
         check_model_heads(model)
         if self.hardware.device == "cpu" and self.dtype == "tf32":
             raise ConfigError("dtype=tf32: allowed on a cpu are float32, bfloat16 and autocast")
