@@ -38,6 +38,8 @@ Call = Callable[..., Any]
 """Makes the call that a check looks at, after `prepare()`, and returns what that call returned."""
 
 
+Details = Mapping[str, Any]
+"""What a record says of a case: JSON values by name; a list with an entry per rank is per rank."""
 SecondsOf = Callable[..., list[list[float]]]
 
 
@@ -137,7 +139,7 @@ class Case:
     skip: str = ""
     regions: tuple[str, ...] = ()
     observe: Callable[[Mapping[str, float]], None] = noop
-    details: Callable[[], Mapping[str, Any]] = dict
+    details: Callable[[], Details] = dict
     baseline: Case | None = None
     ranks: int | None = None
     unslowed: bool = False

@@ -5,16 +5,15 @@ is a small integer. Those toggle so few bits that a GPU at its power limit multi
 (docs/results/gpu.md).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchkit.api import torch_internals
-from benchkit.api.case import Call
+from benchkit.api.case import Call, Details
 from benchkit.api.memory import wait_for_device
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import InvalidResult
@@ -56,7 +55,7 @@ class Matmul:
     dtype: torch.dtype
     product_dtype: torch.dtype
     multiply: Callable[[Tensor, Tensor, Tensor], object] = multiply
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Details = field(default_factory=dict)
 
     @property
     def is_float8(self) -> bool:

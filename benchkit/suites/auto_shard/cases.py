@@ -1,13 +1,13 @@
 """The cases of one job: a workload on each number of devices, sharded by each rule."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 
 from benchkit.api import p2p
-from benchkit.api.case import PREDICTED_S, Case, Rank, Work
+from benchkit.api.case import PREDICTED_S, Case, Details, Rank, Work
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
 from benchkit.suites.auto_shard.planner import Costs, Plan, Planner, costs_of_one
@@ -57,7 +57,7 @@ class Variant:
         return self.sharding in (UNSHARDED, INDEPENDENT)
 
 
-def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> dict[str, Any]:
+def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> Details:
     if plan.devices == 1:
         return {}
     found: dict[str, Any] = {
@@ -153,37 +153,30 @@ class AutoShard:
         work = Work(
             useful_flops=workload.flops * copies, executed_flops=plan.executed_flops * copies
         )
-        shared: dict[str, Any] = {
-            "labels": variant.labels,
-            "baseline": baseline,
-            "ranks": variant.devices,
-            "regions": variant.regions,
-            "is_component": variant.sharding == INDEPENDENT,
-            "work": work,
-            "details": partial(of_plan, planner, plan, variant.sharding),
-        }
+        case = Case(
+            labels=variant.labels,
+            baseline=baseline,
+            ranks=variant.devices,
+            regions=variant.regions,
+            is_component=variant.sharding == INDEPENDENT,
+            work=work,
+            details=partial(of_plan, planner, plan, variant.sharding),
+        )
         if self.rank.index >= variant.devices:
-            return Case(**shared)
+            return case
         program = self.program(workload, plan, variant)
-        return Case(step=program.step, verify=program.verify, **shared)
+        return replace(case, step=program.step, verify=program.verify)
 
     def program(self, workload: Workload, plan: Plan, variant: Variant) -> Program:
-        shared: dict[str, Any] = {
-            "workload": workload,
-            "plan": plan,
-            "device": self.rank.device,
-            "dtype": self.dtype,
-            "index": self.rank.index % plan.devices,
-            "seed": self.rank.seed,
-            "end_to_end": variant.end_to_end,
-        }
+        index, seed = self.rank.index % plan.devices, self.rank.seed
+        job = workload, plan, self.rank.device, self.dtype, index, seed, variant.end_to_end
         if plan.devices == 1:
-            return Program(**shared)
+            return Program(*job)
         if variant.sharding == DISPATCHER:
-            return Dispatched(**shared, group=self.messages)
+            return Dispatched(*job, group=self.messages)
         mesh = self.meshes[variant.devices]
         assert mesh is not None  # this rank takes part
-        return Sharded(**shared, mesh=mesh)
+        return Sharded(*job, mesh=mesh)
 
     def planner(self, variant: Variant, held_bytes: float) -> Planner:
         """Return the planner of a variant; a device alone needs no costs."""

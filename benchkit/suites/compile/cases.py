@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchkit.api.case import Call, Case, Rank
+from benchkit.api.case import Call, Case, Details, Rank
 from benchkit.api.fresh_process import run_in_fresh_process
 from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import first_reason, gather_json
@@ -97,10 +97,8 @@ def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) 
     if config.compiler == CUDA_GRAPH:
         return CudaGraphs(own_step(unchanged), list(network.parameters()), cuda)
     dynamic = None if config.dynamic == "auto" else str(config.dynamic).lower() == "true"
-    options: dict[str, Any] = {"mode": config.compiler}
-    if config.compiler == AOT_EAGER:
-        options = {"backend": AOT_EAGER}
-    return own_step(partial(torch.compile, dynamic=dynamic, **options))
+    kind = "backend" if config.compiler == AOT_EAGER else "mode"
+    return own_step(partial(torch.compile, dynamic=dynamic, **{kind: config.compiler}))
 
 
 def unchanged(function: Function) -> Function:
@@ -267,7 +265,7 @@ class Run:
                 f"{what}: relative error {error:.3g}, allowed is {limit:g} (against eager float64)"
             )
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Details:
         """Return what was compiled; all ranks call this together, after the last check."""
         if self._cache:
             self._cache.remove()

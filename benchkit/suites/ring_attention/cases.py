@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import p2p, torch_internals, verification
-from benchkit.api.case import IDEAL_S, PREDICTED_S, Call, Case, Rank
+from benchkit.api.case import IDEAL_S, PREDICTED_S, Call, Case, Details, Rank
 from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import dtensor_missing
 from benchkit.api.regions import COMPUTE, WAIT, region
@@ -159,7 +158,7 @@ class RingCase:
         expected = self._shared.exact.rows(chosen, signs)
         compare(output[rows], expected, "output of token", chosen.tolist())
 
-    def details(self) -> Mapping[str, Any]:
+    def details(self) -> Details:
         """Return the split with its costs, for the record.
 
         The online split has no prediction, since it follows its own times, and neither has torch's.

@@ -1,8 +1,7 @@
 """Prefill and decode as cases: under a split, checked against the dense model in float64."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from benchkit.api.case import (
     TOKENS_PER_CALL,
     Call,
     Case,
+    Details,
     Rank,
 )
 from benchkit.api.memory import wait_for_device
@@ -121,19 +121,19 @@ class PrefillCase:
             rows = logits(self._job.decoder, expected[last : last + 1])
             compare(prefill.logits, rows, "logits after token", [last])
 
-    def details(self) -> Mapping[str, Any]:
+    def details(self) -> Details:
         """Return the split for the record, and for a ring the predicted time of all layers.
 
         The prediction leaves out the embedding and the head.
         """
         planner, num_layers = self._job.planner, len(self._job.decoder.layers)
-        found: dict[str, Any] = {**self._split_details(), TOKENS_PER_CALL: planner.seq_len}
-        if self._implementation == RING:
-            found[PREDICTED_S] = num_layers * planner.step_s(self._split)
-            found[IDEAL_S] = num_layers * planner.ideal_s()
-        return found
+        found = {**self._split_details(), TOKENS_PER_CALL: planner.seq_len}
+        if self._implementation != RING:
+            return found
+        predicted_s, ideal_s = planner.step_s(self._split), planner.ideal_s()
+        return {**found, PREDICTED_S: num_layers * predicted_s, IDEAL_S: num_layers * ideal_s}
 
-    def _split_details(self) -> dict[str, Any]:
+    def _split_details(self) -> Details:
         idle = [0] * (self._job.world_size - len(self._split.pieces))
         return {TOKENS: self._split.tokens + idle, "speed": list(self._job.planner.speeds)}
 
@@ -162,7 +162,7 @@ class DecodeCase(PrefillCase):
         names = list(range(first, len(expected)))
         compare(torch.cat(decode.logits), rows, "logits after token", names)
 
-    def details(self) -> Mapping[str, Any]:
+    def details(self) -> Details:
         return {**self._split_details(), TOKENS_PER_CALL: self._job.decode_tokens}
 
 

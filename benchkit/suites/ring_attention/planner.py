@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -58,7 +57,7 @@ def passing_on(block: Tensor) -> Callable[[], None]:
     return step
 
 
-TURNS: Mapping[str, Any] = {"turn": 0.05, "turns": 21}
+TURN, TURNS = 0.05, 21
 """Each call gets all of `measure.probe_seconds`: with a third, a pair's cost varied by 22 %."""
 WORTH_MOVING = 0.05
 """A split moves only if its slowest rank gains more than this, since measured times have noise."""
@@ -96,7 +95,9 @@ def fit_cost(
     def whole_layer() -> None:
         then(alone.step())
 
-    layer_s, block_s, pass_s = seconds_of(whole_layer, attend_block, passing_on(passed), **TURNS)
+    layer_s, block_s, pass_s = seconds_of(
+        whole_layer, attend_block, passing_on(passed), turn=TURN, turns=TURNS
+    )
     fastest_s = min(layer_s)
     pair_s = block_s[layer_s.index(fastest_s)] / block_pairs
     pairs = CostModel(causal=causal).pairs((0, length), length)

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import torch_internals, verification
-from benchkit.api.case import Call, Case, Rank, Work, noop
+from benchkit.api.case import Call, Case, Details, Rank, Work, noop
 from benchkit.api.p2p import InFlight, first_reason, sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.errors import Unavailable, is_out_of_memory
@@ -22,7 +22,6 @@ from benchkit.suites.tensor_parallel.operands import Scratch
 from benchkit.suites.tensor_parallel.primitive import (
     NAN_BYTE,
     Buffers,
-    Details,
     Handle,
     Implementation,
     Primitive,

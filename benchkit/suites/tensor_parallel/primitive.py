@@ -20,6 +20,7 @@ from benchkit.api.case import (
     CapturableStep,
     Case,
     Components,
+    Details,
     Rank,
     SecondsOf,
     Work,
@@ -88,7 +89,6 @@ Handle = Any
 """The handle of an asynchronous call of torch.distributed."""
 Probe = tuple[float, Step]
 """Bytes or operations of a call, and the call."""
-Details = Mapping[str, Any]
 Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,6 +15,7 @@ from benchkit.api.case import (
     Call,
     Case,
     Components,
+    Details,
     Rank,
 )
 from benchkit.api.keys import parameters
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 class PassCase:
     def __init__(
-        self, job: "TransformerJob", name: str, steps: Steps, alone: bool, details: dict[str, Any]
+        self, job: "TransformerJob", name: str, steps: Steps, alone: bool, details: Details
     ) -> None:
         self._name = name
         self._steps = steps
@@ -54,7 +55,7 @@ class PassCase:
         self._models = job.models
         self._sent_bytes = job.sent_bytes
         self._batches = job.batches()
-        self.details = details
+        self.details = dict(details)
         self._rows = job.config.batch_size if job.config.compile != "none" else 1
         averaged = job.shared and not alone and job.config.parallel != "tp"
         mean = model.averaged_over_ranks if averaged else lambda value: value
@@ -247,7 +248,7 @@ class TransformerJob:
             needed += self.config.footprint("none", 1).of(name)
         return self.rank.memory_shortage(needed)
 
-    def details_of(self, name: str, ranks: int) -> dict[str, Any]:
+    def details_of(self, name: str, ranks: int) -> Details:
         return {
             TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
             PARAMETERS: parameters(self.model),
