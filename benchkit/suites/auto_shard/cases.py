@@ -179,7 +179,6 @@ class AutoShard:
         return Sharded(*job, mesh=mesh)
 
     def planner(self, variant: Variant, held_bytes: float) -> Planner:
-        """Return the planner of a variant; a device alone needs no costs."""
         itemsize = self.dtype.itemsize
         if variant.alone:
             workload = self.config.workload_on(1)

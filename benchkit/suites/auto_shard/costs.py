@@ -106,7 +106,6 @@ def move(of: Tensor, layout: Layout) -> None:
 
 
 def link(times: Iterator[float], small_bytes: int, large_bytes: int) -> Link:
-    """Fit a line through the next two times, of a small and of a large matrix."""
     small_s, large_s = next(times), next(times)
     byte_s = max(0.0, large_s - small_s) / (large_bytes - small_bytes)
     return Link(max(0.0, small_s - byte_s * small_bytes), byte_s)

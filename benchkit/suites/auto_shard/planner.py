@@ -85,7 +85,6 @@ class Costs:
         return -(-length // self.devices)
 
     def elements(self, rows: int, columns: int, layout: Layout) -> int:
-        """Return the most elements of a matrix that one device has."""
         if layout == ROWS:
             return self.share(rows) * columns
         if layout == COLUMNS:
@@ -114,15 +113,13 @@ class Layer:
 
 @dataclass(frozen=True)
 class Plan:
-    """A way to run a chain, with its predicted seconds.
+    """A way to run a chain, with its predicted seconds, of which latency_s is a part.
 
-    Attributes:
-        layout: the layout of the output so far.
-        latency_s: the part of all these seconds that is latency.
-        busiest_flops: operations of the device with the most work.
-        executed_flops: operations of all devices.
-        at_rest_elements: elements of all operands on one device.
-        passing_elements: the most elements that one device has besides, at a time.
+    `layout` is that of the output so far. `busiest_flops` are operations of the device with the
+    most
+    work, `executed_flops` those of all. One device has `at_rest_elements` of all operands, and at
+    most
+    `passing_elements` besides at a time.
     """
 
     devices: int
@@ -211,7 +208,6 @@ class Planner:
     memory_elements: float = float("inf")
 
     def best(self) -> Plan:
-        """Return the fastest plan that fits in memory; where none fits, the smallest plan."""
         fastest = min(self.candidates, key=lambda plan: plan.total_s)
         if fastest.elements <= self.memory_elements:
             return fastest

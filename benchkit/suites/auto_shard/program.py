@@ -28,7 +28,6 @@ from benchkit.suites.auto_shard.planner import (
 from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, CREATE, FETCH, Workload
 
 Part = tuple[slice, slice]
-"""Rows and columns of a matrix."""
 Source = Callable[[int, Part], Tensor]
 """Returns a part of an operand; operand 0 is the input, then come the weights."""
 NONZEROS = 3
@@ -129,7 +128,6 @@ class Exact:
         return self.drawn[1]
 
     def result(self, part: Part) -> Tensor:
-        """Return a part of the output on the CPU."""
         rows, columns = part
         values = self.input[rows].to(self.wide)
         if not self.workload.weights:
@@ -141,7 +139,6 @@ class Exact:
         return values[:, columns]
 
     def require(self, output: Tensor, part: Part) -> None:
-        """Compare a part of the output with the exact result."""
         wait_for_device(output)
         expected = self.result(part)
         got = output.cpu().to(self.wide)
@@ -163,11 +160,9 @@ class Exact:
 class Program:
     """One rank's part of a workload, on a device that has all of it.
 
-    Attributes:
-        index: which device of the plan this is.
-        end_to_end: whether a step creates its operands; otherwise they are there beforehand.
-        held: this rank's parts of the operands that a step does not create.
-        output: after a step, this rank's part of the result, as produced() describes, or None.
+    `index` says which device of the plan this is. `held` has this rank's parts of the operands that
+    a
+    step does not create, `output` its part of the result after a step, or None.
     """
 
     workload: Workload
@@ -247,7 +242,6 @@ class Program:
         return self.part(self.workload.output, REPLICATED if self.end_to_end else self.plan.layout)
 
     def verify(self, call: Call) -> None:
-        """Make a call on exact operands that are new in each turn."""
         exact = Exact(self.workload, self.device, self.dtype, self.seed, next(self.turns))
         self.load(exact)
         try:

@@ -32,11 +32,10 @@ class ExpectedSlice:
 class Operation:
     """A call of this rank with its buffers.
 
-    Attributes:
-        start: starts the call; true makes it asynchronous. Returns a handle to wait for, or None.
-        inputs: what the buffers must hold before the call.
-        outputs: what the buffers must hold after the call.
-        poisoned: buffers that the call overwrites, in which no earlier value may remain.
+    `start` returns a handle to wait for, or None; true makes the call asynchronous. `inputs` and
+    `outputs` are what the buffers must hold before and after. `poisoned` buffers are overwritten,
+    so no
+    earlier value may remain.
     """
 
     start: Callable[[bool], Work | None]

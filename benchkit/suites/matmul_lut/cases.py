@@ -29,9 +29,7 @@ FILLING = 2
 class Forecast:
     """Times of products of matrices [size, size] on the slowest rank; 0 where none was timed.
 
-    Attributes:
-        launch_s: seconds that any product takes at least.
-        cube_s: seconds of a large product, divided by the cube of its size.
+    Any product takes at least launch_s, a large one cube_s times the cube of its size.
     """
 
     launch_s: float = 0.0

@@ -106,13 +106,11 @@ class Schedule:
     def chosen(self, wanted: int, seed: int) -> list[int]:
         """Return so many rounds, a sample of those inside nodes and one of those across.
 
-        Pairs inside nodes and pairs across are judged apart, so each kind gets half of the rounds
-        or all that it has. Among nodes of one size every rank has as many partners as any other in
-        each round, so that ranks, nodes and groups of nodes stay comparable.
-
-        Args:
-            wanted: how many rounds at most; a single one is across nodes.
-            seed: alike on all ranks.
+        They are judged apart, so each kind gets half of the rounds or all that it has. Among nodes
+        of one
+        size every rank has as many partners as any other in each round, so that ranks stay
+        comparable. A
+        single round is across nodes. `seed` is alike on all ranks.
         """
         inside, across = range(self.num_inside), range(self.num_inside, self.num_rounds)
         draw = random.Random(seed)

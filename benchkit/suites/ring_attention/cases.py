@@ -40,7 +40,6 @@ from benchkit.suites.ring_attention.suite import (
 
 
 def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> str:
-    """Return why torch's ring attention cannot run here; "" if it can."""
     if why := torch_internals.ring_attention_missing():
         return why
     if dtype == torch.float64:
@@ -180,7 +179,6 @@ class RingCase:
 
 
 def cases_of(config: RingAttentionConfig, rank: Rank) -> list[Case]:
-    """Return the case of each strategy, compared with the even split if the job has it."""
     width = config.num_heads * config.head_dim
     dtype = getattr(torch, config.dtype)
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):

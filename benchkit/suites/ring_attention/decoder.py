@@ -182,10 +182,11 @@ class Decode:
     ) -> None:
         """Copy the cache of a prompt into one that has room for the new tokens.
 
-        Args:
-            ids: tokens of the prompt and the new ones [N + T], which all cases decode.
-            cache: keys and values of this rank's tokens of the prompt [L, 2, H, D], of each layer.
-            tokens: number of the prompt's tokens of each rank, N in all.
+        All cases decode the same tokens `ids` [N + T], the prompt and the new ones. The cache has
+        the keys
+        and values of this rank's part of the prompt [L, 2, H, D], of each layer; `tokens` is how
+        many each
+        rank has.
         """
         self.decoder = decoder
         self.rank = rank

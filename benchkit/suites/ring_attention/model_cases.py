@@ -139,8 +139,6 @@ class PrefillCase:
 
 
 class DecodeCase(PrefillCase):
-    """Decode with the cache that prefill left, which is copied once."""
-
     def _build(self, ids: Tensor) -> None:
         prefill = self._prefill_of(ids)
         prefill.step()
@@ -199,7 +197,6 @@ def labels_of(choice: Choice) -> dict[str, str | int | float]:
 
 
 def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
-    """Draw the model and measure what its splits need, which all ranks do together."""
     model = config.known_model()
     dtype = getattr(torch, config.dtype)
     require_kernel(rank.device, dtype, head_dim(model))

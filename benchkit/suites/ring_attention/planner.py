@@ -74,18 +74,13 @@ def fit_cost(
     seconds_of: SecondsOf,
     then: Callable[[Tensor], object] = noop,
 ) -> tuple[CostModel, list[float]]:
-    """Measure the cost model of a layer and the relative speed of each rank.
+    """Measure the cost model of a layer on the fastest rank, and every rank's speed relative to it.
 
     There are three probes: the whole layer over a short sequence, the attention of some queries
     over
-    many keys, and keys and values passed on round the ring.
-
-    Args:
-        x: all tokens [N, E].
-        then: what follows the layer's output, token by token, such as a feed-forward layer.
-
-    Returns:
-        The costs on the fastest rank, and every rank's speed relative to it.
+    many keys, and keys and values passed on round the ring. `x` has all tokens [N, E]. `then`
+    follows
+    the layer's output, token by token, such as a feed-forward layer.
     """
     length = min(len(x), 2048)
     alone = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)
@@ -116,11 +111,8 @@ def doubts_of(table: Table, rank: Rank) -> tuple[str, ...]:
 class Planner:
     """What is known before a split is made.
 
-    Attributes:
-        align: boundaries are multiples of this number of tokens.
-        shares: of a device per rank, in percent.
-        table: performance by compute share in percent, for the strategy lut.
-        speeds: the measured speeds, relative to the fastest rank.
+    Shares are of a device in percent, speeds relative to the fastest rank. The table has
+    performance by share. Boundaries are multiples of `align` tokens.
     """
 
     seq_len: int

@@ -23,15 +23,12 @@ Partial = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Layer:
-    """The weights of a layer and its rotary positions (Su et al., RoFormer, 2104.09864).
+    """The weights of a layer, query [E, E], key_value [E, 2E] and out [E, E], and its rotary
+    positions.
 
-    Neighbouring components are paired as there.
-
-    Attributes:
-        query: weights [E, E].
-        key_value: weights [E, 2E].
-        out: weights [E, E].
-        rotations: of each position, complex [N, 1, D / 2].
+    Rotations are complex [N, 1, D / 2]. Neighbouring components are paired as in RoFormer (Su et
+    al.,
+    2104.09864).
     """
 
     query: Tensor
@@ -219,7 +216,6 @@ class RingAttention:
     def _pass_on(
         self, held: Tensor | None, own: Tensor, turn: int
     ) -> tuple[Tensor | None, list[Transfer], list[Transfer]]:
-        """Start to pass keys on while a rank needs them; return the next block, sends, receives."""
         size = self.world_size
         owner, next_owner = (self.rank - turn) % size, (self.rank - turn - 1) % size
         sends: list[tuple[Tensor, int]] = []

@@ -93,7 +93,6 @@ def looked_up(
 
 
 def interpolate(table: Mapping[float, float], share: float) -> float:
-    """Interpolate a table linearly at a share; beyond an end, return the value at that end."""
     points = sorted(table.items())
     if share <= points[0][0]:
         return points[0][1]
@@ -227,12 +226,11 @@ def ring_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float
 def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int = 1) -> Split:
     """Find the contiguous split whose slowest rank finishes first.
 
-    By busy time the search is exact. For a given time, each rank in turn takes as many tokens as it
-    can
-    process. A rank that starts later also ends later, so if any split covers the sequence in that
-    time,
-    this one does. Bisection finds the least such time. A rank too slow for a single tile gets
-    nothing.
+    By busy time the search is exact: bisection finds the least time in which ranks, each taking in
+    turn
+    all it can do, cover the sequence. A rank that starts later also ends later, so if any split
+    covers
+    it in that time, this one does. A rank too slow for a single tile gets nothing.
 
     Where ranks would still wait for keys, boundaries are moved as long as that makes the ring
     faster,
@@ -265,7 +263,6 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
 def moved(
     boundaries: Sequence[int], seconds: Callable[[Sequence[int]], float], align: int
 ) -> list[int]:
-    """Move boundaries one at a time, by fewer and fewer tiles, while that is faster."""
     best, best_s = list(boundaries), seconds(boundaries)
     tries = 0
     stride = align * max(1, best[-1] // (4 * align * (len(best) - 1)))

@@ -281,8 +281,6 @@ def all_gather_matmul(
 
 
 class ColumnwiseCases(Primitive[Columnwise]):
-    """One rank's part of a job of tp_columnwise."""
-
     baseline: ClassVar[Options] = {"implementation": PYTORCH, "order": "AG_before"}
 
     def allocate(self) -> None:

@@ -1,7 +1,4 @@
-"""What both tensor-parallel products share: buffers, checks, bounds, and the choice `auto`.
-
-Each kind is timed, a cost model predicts more chunks, and the best are timed again.
-"""
+"""What both tensor-parallel products share: buffers, checks, bounds, and the choice `auto`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -86,7 +83,6 @@ def labels_of(options: Options) -> Options:
 
 Step = Callable[[], object]
 Handle = Any
-"""The handle of an asynchronous call of torch.distributed."""
 Probe = tuple[float, Step]
 """Bytes or operations of a call, and the call."""
 Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
@@ -163,7 +159,6 @@ class Primitive(Generic[AnyBuffers]):
     baseline: ClassVar[Options] = {}
     """Options of the implementation that the others are compared with, on any backend."""
     whole: tuple[Tensor, Tensor, Tensor]
-    """A, B and C, where a case multiplies whole matrices."""
 
     def __init__(self, config: TensorParallelConfig, rank: Rank, chosen: Sequence[Options]) -> None:
         self.rank = rank
@@ -191,7 +186,6 @@ class Primitive(Generic[AnyBuffers]):
         raise NotImplementedError
 
     def job(self, group: dist.ProcessGroup | None) -> AnyBuffers:
-        """Return the buffers for one implementation, with scratch memory from the start."""
         raise NotImplementedError
 
     def part(self, job: AnyBuffers, work: Work) -> Implementation:
@@ -201,18 +195,14 @@ class Primitive(Generic[AnyBuffers]):
         raise NotImplementedError
 
     def product(self, job: AnyBuffers, options: Options, details: Details) -> Implementation:
-        """Build what computes the product; raise Unavailable where it cannot run."""
         raise NotImplementedError
 
     def step(self, options: Options, job: AnyBuffers) -> Step:
         raise NotImplementedError
 
     def probes(self, job: AnyBuffers) -> tuple[Probe, Probe, Probe]:
-        """Return the calls by which `auto` measures costs.
-
-        These are a small and a large collective with their bytes, and this rank's part of the
-        product with
-        its operations.
+        """Return a small and a large collective with their bytes, and the part of a rank with its
+        operations.
         """
         raise NotImplementedError
 
@@ -287,7 +277,6 @@ class Primitive(Generic[AnyBuffers]):
         return slice(0, self.shape[2])
 
     def lacking(self) -> str:
-        """Return why a rank cannot multiply matrices of this dtype; "" if all can."""
         if not self.matmul.is_float8:
             return ""
         width = self.inner.stop - self.inner.start
@@ -444,14 +433,10 @@ def choose(
 ) -> tuple[Options, dict[str, object]]:
     """Choose the fastest of the finalists.
 
-    Args:
-        kinds: options to try, each with its limit in seconds.
-        timed: returns the seconds of each of some options, which take turns; equal on all ranks.
-
-    Returns:
-        The options, and for the record their name, such as "pipeline AG_after 4 chunks", their time
-        and
-        the costs.
+    `kinds` are the options to try, each with its limit in seconds. `timed` returns the seconds of
+    each
+    of some options, equal on all ranks. The details are the name of the choice, such as "pipeline
+    AG_after 4 chunks", its time and the costs.
     """
     measured_s = timed([options for options, _ in kinds])
     trials = []
@@ -471,7 +456,6 @@ def measure_costs(
     large: Probe,
     compute: Probe,
 ) -> Costs:
-    """Measure the cost model on the slowest rank, by the calls that `Primitive.probes` returns."""
     small_bytes, call_small = small
     large_bytes, call_large = large
     flops, call_compute = compute

@@ -42,10 +42,9 @@ from benchkit.suites.tensor_parallel.suite import (
 class Rowwise(Buffers):
     """One rank's buffers.
 
-    Attributes:
-        a: its columns of A [world_size x most, k_r], each rank's rows padded to the most.
-        b: its rows of B [k_r, n].
-        c: its rows of C [most, n], padding last.
+    These are its columns of A [world_size x most, k_r], each rank's rows padded to the most, its
+    rows of
+    B [k_r, n], and its rows of C [most, n], padding last.
     """
 
     def block(self, rank: int, piece: slice | None = None) -> Tensor:
@@ -172,8 +171,6 @@ def sums_round_the_ring(
 
 
 class RowwiseCases(Primitive[Rowwise]):
-    """One rank's part of a job of tp_rowwise."""
-
     baseline: ClassVar[Options] = {"implementation": PYTORCH, "collective": "reduce_scatter"}
 
     @property

@@ -132,7 +132,6 @@ def rowwise_bytes(shape: Shape, dtype: str, world_size: int, needs_whole: bool) 
 
 
 def checking_bytes(shape: Shape) -> int:
-    """Return the bytes of all matrices in float64, in which results are checked."""
     m, n, k = shape
     return 8 * (m * k + k * n + m * n)
 
@@ -242,7 +241,6 @@ def layer_rows(model: ModelConfig | None, layer: str | None, default: int) -> in
 def layer_columns(
     model: ModelConfig | None, layer: str | None, default: int, ranks: int | str = 1
 ) -> int:
-    """Return n of a model's layer, whose columns are shared out over ranks; else the default."""
     if model is None or layer not in LAYERS:
         return default
     return layer_shape(model, layer)[1] // (max(1, ranks) if isinstance(ranks, int) else 1)

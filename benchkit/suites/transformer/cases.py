@@ -120,7 +120,6 @@ def assemble(
     rank: Rank,
     mesh: "DeviceMesh | None",
 ) -> Steps:
-    """Build a model and return the passes over it; `kind` is the key `parallel`."""
     device = rank.device
     naive = config.attention == "naive"
     blank = partial(Network, config.known_model(), naive, config.activation_checkpointing)
@@ -145,11 +144,9 @@ class TransformerJob:
 
     All ranks make the job together, and then its cases in the same order. Models are built when a
     case
-    that fits needs them.
-
-    Attributes:
-        lacking: what the machine of any rank lacks, alike on all ranks; "" if nothing.
-        peak: None where no pass can run, or where the rate is not known.
+    that fits needs them. `lacking` is alike on all ranks. `peak` is None where no pass can run, or
+    where
+    the rate is not known.
     """
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:
@@ -189,7 +186,6 @@ class TransformerJob:
     def case(
         self, name: str, ranks: int, baseline: Case | None = None, communication: Case | None = None
     ) -> Case:
-        """Return the case of a pass on all ranks, or on the first rank alone."""
         labels: Labels = {PASS: name, RANKS: ranks, PART: WHOLE}
         alone = self.shared and ranks == 1
         if self.lacking:
@@ -217,7 +213,6 @@ class TransformerJob:
         )
 
     def communication(self, name: str) -> Case | None:
-        """Return the case of a pass's communication alone; None where the pass sends nothing."""
         ranks = self.rank.world_size
         labels: Labels = {PASS: name, RANKS: ranks, PART: COMMUNICATION}
         if self.why_not(name):
@@ -226,7 +221,6 @@ class TransformerJob:
         return None if step is None else Case(step=step, labels=labels, is_component=True)
 
     def why_not(self, name: str) -> str:
-        """Return why a pass cannot run on all ranks; "" where it can."""
         return self.lacking or self.obstacle() or self.shortage(name, alone=False)
 
     def obstacle(self) -> str:

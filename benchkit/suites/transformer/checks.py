@@ -55,7 +55,6 @@ def inputs_of(network: Network, tokens: Tensor) -> list[Tensor]:
 
 
 def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy of logits [n, V] and targets [n]."""
     right = logits.gather(1, targets.unsqueeze(1)).squeeze(1)
     return (logits.logsumexp(1) - right).mean()
 
@@ -151,7 +150,6 @@ class Checks:
     mean: Callable[[Tensor], Tensor]
 
     def forward(self, logits: Tensor, inputs: Tensor) -> None:
-        """Compare rows of the logits [B, s, V] of inputs [B, s] with the definition."""
         found = logits[0, :TOKENS].double()
         expected = inputs_of(self.steps.network, inputs[0, :TOKENS])[-1]
         errors = ((found - expected).norm(dim=1) / expected.norm(dim=1)).nan_to_num(torch.inf)
@@ -179,7 +177,6 @@ class Checks:
         require(errors[worst], GRADIENT_TOLERANCE[self.dtype], f"the gradient by {worst}")
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """Compare how a training step moves the weights with AdamW's rule."""
         with self.steps.learning(VERIFYING_RATE):
             update = Update(self.steps.network.named_parameters(), self.steps.optimizer)
             self.steps.train_step(inputs, targets)
@@ -201,7 +198,6 @@ class Update:
         self._before = [(name, weight, *self._now(weight)) for name, weight in weights]
 
     def _now(self, weight: nn.Parameter) -> tuple[Tensor, Tensor, Tensor, float]:
-        """Return the weight, its first and second moment, and the number of steps taken."""
         state = self._optimizer.state.get(weight, {})
         value = sample_elements(weight)
         zeros = torch.zeros_like(value)
@@ -242,7 +238,6 @@ def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
 
 
 def sample_elements(tensor: Tensor) -> Tensor:
-    """Return the first elements of this rank's part of a tensor, in float64."""
     return local(tensor.detach()).flatten()[:WATCHED].double()
 
 

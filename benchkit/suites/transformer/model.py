@@ -73,7 +73,6 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def attend_naively(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Compute attention step by step, with all scores [B, H, s, s] in memory."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
     return scores.masked_fill(later, float("-inf")).softmax(-1) @ value
@@ -190,8 +189,6 @@ def plan() -> dict[str, ParallelStyle]:
 
 
 def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object]:
-    """Return a function that shards a part of a network by fsdp or tp."""
-
     def by_fsdp(part: nn.Module) -> object:
         if isinstance(part, Layer | nn.Embedding):
             return fully_shard(part, mesh=mesh)
@@ -210,7 +207,6 @@ def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object
 
 
 def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: float) -> nn.Module:
-    """Return the module to call in place of the network; it differs for ddp and fsdp."""
     if kind == "ddp":
         return DistributedDataParallel(
             network, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True, broadcast_buffers=False
@@ -235,14 +231,12 @@ TF32_FROM = (8, 0)
 
 
 def chosen(attention: str) -> AbstractContextManager[object]:
-    """Return a context in which attention runs by the kernel of this name."""
     return sdpa_kernel([BACKENDS[attention]]) if attention in BACKENDS else nullcontext()
 
 
 def attention_missing(
     attention: str, dtype: str, head_dim: int, compiled: bool, device: torch.device
 ) -> str:
-    """Return what the machine lacks for a kernel and a dtype; "" where it has everything."""
     on_gpu = device.type == "cuda"
     if dtype == "tf32" and on_gpu and torch.cuda.get_device_capability(device) < TF32_FROM:
         return f"no TF32 on {torch.cuda.get_device_name(device)}"

@@ -41,12 +41,11 @@ Context = Callable[[], AbstractContextManager[object]]
 class Steps:
     """The passes over one model.
 
-    Args:
-        network: holds the weights.
-        model: the module that is called, the network or its wrapper.
-        kernel: makes the context of every pass; of backward, too, which may compute forward again.
-        precision: makes the context of the forward computation, e.g. autocast.
-        no_graph: makes the context of the pass `forward`, which needs no graph.
+    `model` is the network or its wrapper. The others make contexts: `kernel` of every pass, of
+    backward,
+    too, which may compute forward again; `precision` of the forward computation; `no_graph` of the
+    pass
+    `forward`.
     """
 
     def __init__(
@@ -154,14 +153,7 @@ FIRST_BUCKET_BYTES = 2**20
 
 @dataclass
 class Communication:
-    """Sends the messages of a pass one after another, from buffers that all passes share.
-
-    Attributes:
-        kind: ddp, fsdp or tp.
-        tokens: of one batch.
-        bucket_mib: size of ddp's buckets of gradients.
-        checkpointing: whether backward computes each layer's forward again.
-    """
+    """Sends the messages of a pass one after another, from buffers that all passes share."""
 
     kind: str
     model: ModelConfig
@@ -175,7 +167,6 @@ class Communication:
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
     def of(self, name: str) -> Callable[[], object] | None:
-        """Return a call that does the communication of a pass; None where it has none."""
         forward = name == FORWARD
         if self.kind == "ddp":
             return None if forward else self.gradients()

@@ -16,13 +16,7 @@ SQUARE = {"cpu": 2048, "cuda": 8192}
 
 @dataclass(frozen=True)
 class Peak:
-    """The peak rates of the ranks.
-
-    Attributes:
-        flop_per_s: of each rank while all compute.
-        alone: of the first rank while it computes alone.
-        source: where the rates are from, in words.
-    """
+    """The peak rates of the ranks while all compute, and of the first while it computes alone."""
 
     flop_per_s: list[float]
     alone: float

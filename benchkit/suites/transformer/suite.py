@@ -64,7 +64,6 @@ def recomputed_flops(
 
 
 def pass_flops(name: str, forward: float, again: float = 0.0) -> float:
-    """Count the operations of a pass, where backward takes twice those of forward."""
     return forward if name == FORWARD else 3 * forward + again
 
 
@@ -72,13 +71,11 @@ def pass_flops(name: str, forward: float, again: float = 0.0) -> float:
 class Footprint:
     """The memory of one rank, in bytes.
 
-    Attributes:
-        weight: bytes of an element of a weight.
-        activation: bytes of an element of an activation.
-        naive_attention: whether all scores are kept, as the kernel `math` does, too.
-        shards: ranks that share the weights.
-        gathered: elements of the weights that are at times whole on this rank.
-        autocast: whether there is a copy of each weight in bfloat16.
+    `weight` and `activation` are bytes of an element. With `naive_attention` all scores are kept,
+    as the
+    kernel `math` does, too. `gathered` elements of the weights are at times whole on this rank.
+    With
+    `autocast` there is a copy of each weight in bfloat16.
     """
 
     model: ModelConfig
@@ -145,7 +142,6 @@ class Footprint:
 
 
 def fsdp_groups(model: ModelConfig) -> list[int]:
-    """Return the elements of each group of weights that FSDP gathers as one, root last."""
     table = model.vocab_size * model.d_model
     layers = [layer_parameters(model)] * model.num_layers
     return [table, *layers, table + model.d_model]
