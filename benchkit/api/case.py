@@ -85,8 +85,8 @@ class Case:
     """One thing to time: the call, how to check its result, and what its record says.
 
     The harness verifies all cases of a job, times them in interleaved blocks, and verifies them
-    again. A case may refer to other cases of the same list (`baseline`, `components`), so two
-    cases are equal only if they are the same object.
+    again. A case may refer to other cases of the same list (`baseline`, `components`), so two cases
+    are equal only if they are the same object.
 
     Attributes:
         step: the timed call. On a CPU it returns when its work is done; on a GPU the work that it
@@ -109,9 +109,9 @@ class Case:
         regions: names of the regions that `step` marks by `region`; each is timed on each rank.
         observe: receives the seconds per call that this rank spent in each of `regions`. It is
             called after each sample, outside the clock.
-        details: returns what the record should say of the case after timing. A list with one
-            entry per rank is shown per rank. Of any suite, analysis derives metrics from those
-            that this module names.
+        details: returns what the record should say of the case after timing. A list with one entry
+            per rank is shown per rank. Of any suite, analysis derives metrics from those that this
+            module names.
         baseline: the case that this one is compared with, or None.
         ranks: number of ranks that take part, the first ones; None for all. On the other ranks
             `step` does nothing.

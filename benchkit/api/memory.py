@@ -104,8 +104,7 @@ def wait_for_device(tensor: "torch.Tensor") -> None:
     """Wait until the GPU of a tensor has done all that was queued; for other devices at once.
 
     A read waits, too, but in C, with the reader as innermost Python frame: a rank that hangs there
-    would
-    look like the cause of the hang. In torch.cuda.synchronize it counts as waiting
+    would look like the cause of the hang. In torch.cuda.synchronize it counts as waiting
     (launch/ranks/logs.py).
     """
     if tensor.is_cuda:

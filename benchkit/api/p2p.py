@@ -160,8 +160,7 @@ def join_group(groups: tuple[tuple[int, ...], ...], timeout_s: float) -> dist.Pr
     """Make disjoint groups and return this rank's; all ranks of the job call it together.
 
     None stands for the job's own, which has all ranks, and for ranks outside of the groups. A
-    process
-    that runs several points makes them once.
+    process that runs several points makes them once.
     """
     mine = None
     for ranks in groups:

@@ -114,8 +114,7 @@ def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> T
     """Compute this rank's part [1, H, L, D] of attention over the tokens of all ranks.
 
     The public `context_parallel` has a ring only for the kernels of GPUs. All ranks have as many
-    tokens,
-    in zigzag order if causal.
+    tokens, in zigzag order if causal.
     """
     from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
 
@@ -214,8 +213,7 @@ def keep_progress_bars_local() -> None:
     """Give the progress bars of this process a lock that it shares with no other.
 
     Tracing makes a bar, whose own lock is a semaphore. A rank ends without releasing it, and Python
-    would
-    warn of that on the terminal.
+    would warn of that on the terminal.
     """
     from torch.hub import tqdm
 

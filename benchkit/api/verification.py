@@ -125,8 +125,7 @@ def require_tiled(output: Tensor, period: Tensor, atol: float = 0.0) -> None:
     """Check that a flat output consists of repetitions of a period, the last of which may be cut.
 
     `atol` is the absolute difference that passes; 0 means equal to the bit. Raises InvalidResult
-    with
-    the first index that differs.
+    with the first index that differs.
     """
     wait_for_device(output)
     period = period.to(output)  # only now: this, too, waits for the device
@@ -154,8 +153,7 @@ def are_bits_equal(left: Tensor, right: Tensor) -> bool:
     """Return whether two tensors of one shape and dtype are equal to the bit.
 
     As integers they are compared in one pass and without a tensor of the results, at two to three
-    times
-    the speed of `(left == right).all()` in half precision and in float32 on a CPU.
+    times the speed of `(left == right).all()` in half precision and in float32 on a CPU.
     """
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[left.element_size()]
     return bool(torch.equal(left.view(bits), right.view(bits)))

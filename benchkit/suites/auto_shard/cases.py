@@ -79,13 +79,7 @@ def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> Details:
 
 
 class AutoShard:
-    """The cases of one job on one rank; all ranks make them together, in the same order.
-
-    Attributes:
-        lacking: why no workload can be sharded here; "" if it can. Plans of every rule need the
-            costs
-            of moving DTensors.
-    """
+    """The cases of one job on one rank; all ranks make them together, in the same order."""
 
     def __init__(self, config: AutoShardConfig, rank: Rank) -> None:
         self.config = config

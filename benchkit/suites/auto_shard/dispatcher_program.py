@@ -37,8 +37,7 @@ class Dispatched(Program):
         """Send a tensor, or with None the message that something is done.
 
         The tensor is copied into a message of bytes, as pickling does. A header precedes it: the
-        number of
-        its dtype, the number of its dimensions, and the dimensions.
+        number of its dtype, the number of its dimensions, and the dimensions.
         """
         shape = [] if message is None else list(message.shape)
         kind = DONE if message is None else DTYPES.index(message.dtype)

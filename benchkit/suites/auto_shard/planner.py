@@ -2,9 +2,8 @@
 
 Each product is sharded by rows, by columns, along the inner dimension, or not at all. A cost model
 predicts the seconds of every choice: products at a rate, messages by latency and bandwidth
-(Hockney,
-1994), each as measured. Along the chain the planner keeps the cheapest way to every layout (dynamic
-programming), among those that fit in memory. Imports no torch.
+(Hockney, 1994), each as measured. Along the chain the planner keeps the cheapest way to every
+layout (dynamic programming), among those that fit in memory. Imports no torch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,10 +115,8 @@ class Plan:
     """A way to run a chain, with its predicted seconds, of which latency_s is a part.
 
     `layout` is that of the output so far. `busiest_flops` are operations of the device with the
-    most
-    work, `executed_flops` those of all. One device has `at_rest_elements` of all operands, and at
-    most
-    `passing_elements` besides at a time.
+    most work, `executed_flops` those of all. One device has `at_rest_elements` of all operands, and
+    at most `passing_elements` besides at a time.
     """
 
     devices: int

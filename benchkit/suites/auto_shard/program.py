@@ -79,10 +79,8 @@ class Exact:
     """Integers that differ by turn and position; the same on all ranks.
 
     They are small enough to be exact in `dtype`. Each column of a weight has a few entries of ±1,
-    so
-    each column of a product is the sum of a few columns of its input. Data that is lost, doubled,
-    stale
-    or out of place changes the result.
+    so each column of a product is the sum of a few columns of its input. Data that is lost,
+    doubled, stale or out of place changes the result.
     """
 
     workload: Workload
@@ -161,8 +159,7 @@ class Program:
     """One rank's part of a workload, on a device that has all of it.
 
     `index` says which device of the plan this is. `held` has this rank's parts of the operands that
-    a
-    step does not create, `output` its part of the result after a step, or None.
+    a step does not create, `output` its part of the result after a step, or None.
     """
 
     workload: Workload
@@ -213,7 +210,7 @@ class Program:
         return self.source(number, self.part(self.shape(number), self.plan.at_rest[number]))
 
     def all_created(self) -> None:
-        """Is called when a step has created its operands."""
+        """Do nothing; a dispatcher waits here until all ranks have created their operands."""
 
     def run(self, operands: list[Tensor]) -> Tensor:
         with region(COMPUTE):

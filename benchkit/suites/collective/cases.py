@@ -41,10 +41,8 @@ TIMED = -1
 class Check:
     """Checks every element of every buffer that the call must fill, with new inputs each time.
 
-    Attributes:
-        turns: numbers the checks of all operations that share buffers, so that none finds what
-            another one left there.
-        renewed: whether the buffers hold the inputs that are timed.
+    `turns` numbers the checks of all operations that share buffers, so that none finds what another
+    one left there.
     """
 
     collective: Collective

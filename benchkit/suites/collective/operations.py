@@ -34,8 +34,7 @@ class Operation:
 
     `start` returns a handle to wait for, or None; true makes the call asynchronous. `inputs` and
     `outputs` are what the buffers must hold before and after. `poisoned` buffers are overwritten,
-    so no
-    earlier value may remain.
+    so no earlier value may remain.
     """
 
     start: Callable[[bool], Work | None]

@@ -25,11 +25,7 @@ RAGGED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL)
 
 
 def sizes_of(data_size: float | str | list[float | str]) -> float | list[float]:
-    """Convert the sizes of a job to MiB: a number for one size, else a list of different sizes.
-
-    Raises:
-        ConfigError: for a list that is empty or has a size twice, and as `mebibytes`.
-    """
+    """Convert the sizes of a job to MiB: a number for one size, else a list of different sizes."""
     if not isinstance(data_size, list):
         return mebibytes(data_size)
     sizes = [mebibytes(size) for size in data_size]
@@ -54,10 +50,7 @@ def bus_factor(collective: str, world_size: int) -> float | None:
 
 
 def part_sizes(collective: str, world_size: int, num_elements: int, ragged: bool) -> list[int]:
-    """Return the number of elements of each rank's part.
-
-    Ragged parts grow linearly with the rank, from 2/3 to 4/3 of the mean.
-    """
+    """Return the elements of each rank's part; ragged ones grow from 2/3 to 4/3 of the mean."""
     if collective not in SHARED_OUT:
         return [num_elements]
     mean = max(1, round(num_elements / world_size))
@@ -116,11 +109,7 @@ class CollectiveConfig(RunConfig):
             self.check_list(self.data_size)
 
     def model_sizes(self) -> Any:
-        """Return data_size in MiB where it names traffic of a model.
-
-        Raises:
-            ConfigError: nothing in it is of the chosen model, or as `model_size`.
-        """
+        """Return data_size in MiB; a model that is chosen must be named in it."""
         given = as_list(self.data_size)
         sizes = [self.model_size(size) for size in given]
         if self.model is not None and sizes == given != [gradient_mib(self.model, self.dtype)]:
@@ -132,11 +121,7 @@ class CollectiveConfig(RunConfig):
         return sizes if isinstance(self.data_size, list) else sizes[0]
 
     def model_size(self, size: Any) -> Any:
-        """Return a size in MiB if it names traffic of a model, else the size.
-
-        Raises:
-            ConfigError: no model is chosen, or the number of tokens is missing.
-        """
+        """Return a size in MiB if it names traffic of a model, else the size."""
         traffic, _, tokens = str(size).partition(":")
         if traffic not in TRAFFIC:
             return size
@@ -151,10 +136,7 @@ class CollectiveConfig(RunConfig):
         return elements * ITEM_BYTES[self.dtype] / 2**20
 
     def check_list(self, sizes: list[float]) -> None:
-        """Raise ConfigError where several sizes make no job, or one that may exceed timeout_s.
-
-        Without a target, `max_iterations` ends a case long before `max_seconds`.
-        """
+        """Raise ConfigError where several sizes make no job, or one that may exceed timeout_s."""
         if self.collective == BARRIER:
             raise ConfigError(f"data_size={sizes}: a barrier has no size; allowed is one number")
         measure = self.measure

@@ -62,10 +62,7 @@ WARM_UPS = 3
 
 
 def missing(config: CompileConfig, device: torch.device) -> str:
-    """Return what this machine lacks for the compiler; "" if nothing.
-
-    It loads no compiler, since loading one is a part of the first call.
-    """
+    """Return what this machine lacks for the compiler, which is not loaded yet; "" if nothing."""
     if reason := graphs_missing(config.compiler, device.type):
         return reason
     if config.compiler not in INDUCTOR:
@@ -87,10 +84,7 @@ def missing(config: CompileConfig, device: torch.device) -> str:
 
 
 def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) -> Function:
-    """Return the step of a network as the compiler runs it.
-
-    Most compile, and load the compiler, at the first call. A test has a stand-in for `cuda`.
-    """
+    """Return the step of a network as the compiler runs it, which it compiles at the first call."""
     own_step = partial(step_of, network, config.backward)
     if config.compiler == EAGER:
         return own_step(unchanged)
@@ -106,11 +100,7 @@ def unchanged(function: Function) -> Function:
 
 
 class CudaGraphs:
-    """A step as CUDA graphs, one for each shape of its input, which keeps its place in memory.
-
-    Args:
-        weights: whose gradients the step computes.
-    """
+    """A step as CUDA graphs, one for each shape of its input, which keeps its place in memory."""
 
     def __init__(self, step: Function, weights: list[Tensor], cuda: Any) -> None:
         self._step = step

@@ -55,9 +55,6 @@ def forecast(
     """Time a large product and, on a GPU, a small one; all ranks call this together.
 
     On a CPU launching takes no time, and nothing is timed unless there are larger sizes.
-
-    Args:
-        product: returns the call that multiplies matrices of a size.
     """
     on_cpu = rank.device.type == "cpu"
     if on_cpu and max(sizes) <= PROBED:
@@ -79,10 +76,7 @@ Multiply = Callable[[], object]
 
 
 def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
-    """Return the case of each size; all cases hold their matrices together.
-
-    Sizes that exceed memory or the point's time are skipped.
-    """
+    """Return the case of each size; those beyond memory or the point's time are skipped."""
     if config.dtype == FLOAT8:
         lacking = first_reason(torch_internals.float8_matmul_missing(rank.device))
         if lacking:

@@ -206,10 +206,7 @@ def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
 def affordable(
     config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[Buffers]
 ) -> int:
-    """Return how many rounds fit in this point's time, at least one; all ranks call this together.
-
-    A round with most pairs is timed, which is across nodes where there are several.
-    """
+    """Return how many rounds fit in this point's time, by the time of one with most pairs."""
     target = sends_to(schedule.peers(schedule.fullest), ascending=True)
     steps = [step_of(rank.index, target, held) or noop for held in buffers]
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]

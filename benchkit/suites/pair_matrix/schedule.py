@@ -107,10 +107,8 @@ class Schedule:
         """Return so many rounds, a sample of those inside nodes and one of those across.
 
         They are judged apart, so each kind gets half of the rounds or all that it has. Among nodes
-        of one
-        size every rank has as many partners as any other in each round, so that ranks stay
-        comparable. A
-        single round is across nodes. `seed` is alike on all ranks.
+        of one size every rank has as many partners as any other in each round, so that ranks stay
+        comparable. A single round is across nodes. `seed` is alike on all ranks.
         """
         inside, across = range(self.num_inside), range(self.num_inside, self.num_rounds)
         draw = random.Random(seed)

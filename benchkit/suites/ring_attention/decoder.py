@@ -3,8 +3,7 @@
 A norm precedes each part, positions are rotary, the feed-forward layer is gated (SwiGLU, Shazeer,
 2002.05202), and the head is not tied to the embedding. There are no biases. In decode, each rank
 computes the new token through all layers, but attends only over its own part of the cache. The
-parts
-are merged by their log-sum-exp, as in flash decoding (Dao et al., 2023).
+parts are merged by their log-sum-exp, as in flash decoding (Dao et al., 2023).
 
 Shapes: L tokens on this rank; model width E, feed-forward width F, V rows of the vocabulary.
 """
@@ -156,10 +155,7 @@ class Prefill:
 
 
 def owners_of_new(tokens: Sequence[int], count: int) -> list[int]:
-    """Return the rank that keeps each of `count` new tokens.
-
-    They keep the proportions of the prompt's tokens per rank, by the method of D'Hondt.
-    """
+    """Return the rank that keeps each new token, in the prompt's proportions (D'Hondt's method)."""
     held = list(tokens)
     owners: list[int] = []
     for _ in range(count):
@@ -171,11 +167,7 @@ def owners_of_new(tokens: Sequence[int], count: int) -> list[int]:
 
 
 class Decode:
-    """One rank's part of the decoding of some tokens.
-
-    Attributes:
-        logits: after each of the new tokens, as the last step left them [T, V].
-    """
+    """One rank's part of the decoding of T tokens; a step leaves the logits after each [T, V]."""
 
     def __init__(
         self, decoder: Decoder, ids: Tensor, cache: list[Tensor], tokens: Sequence[int], rank: int
@@ -183,10 +175,8 @@ class Decode:
         """Copy the cache of a prompt into one that has room for the new tokens.
 
         All cases decode the same tokens `ids` [N + T], the prompt and the new ones. The cache has
-        the keys
-        and values of this rank's part of the prompt [L, 2, H, D], of each layer; `tokens` is how
-        many each
-        rank has.
+        the keys and values of this rank's part of the prompt [L, 2, H, D], of each layer; `tokens`
+        is how many each rank has.
         """
         self.decoder = decoder
         self.rank = rank
@@ -248,11 +238,7 @@ class Decode:
         return x
 
     def _merged(self, part: Tensor) -> Tensor:
-        """Merge the parts of all ranks, each as `attended` returns it.
-
-        One all-gather takes the place of two all-reduces, of the log-sum-exp and of the weighted
-        sums.
-        """
+        """Merge the parts of all ranks, by one all-gather in place of two all-reduces."""
         parts = [torch.empty_like(part) for _ in range(self.world_size)]
         with region(WAIT):
             dist.all_gather(parts, part)
@@ -267,8 +253,7 @@ def attended(query: Tensor, key_value: Tensor) -> Tensor:
 
     Returns:
         The output, and the log-sum-exp in the last column [H, D + 1]; without keys that is the
-        least
-        finite number.
+        least finite number.
     """
     if not len(key_value):
         wide = torch.promote_types(query.dtype, torch.float32)

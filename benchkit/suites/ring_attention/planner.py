@@ -77,10 +77,8 @@ def fit_cost(
     """Measure the cost model of a layer on the fastest rank, and every rank's speed relative to it.
 
     There are three probes: the whole layer over a short sequence, the attention of some queries
-    over
-    many keys, and keys and values passed on round the ring. `x` has all tokens [N, E]. `then`
-    follows
-    the layer's output, token by token, such as a feed-forward layer.
+    over many keys, and keys and values passed on round the ring. `x` has all tokens [N, E]. `then`
+    follows the layer's output, token by token, such as a feed-forward layer.
     """
     length = min(len(x), 2048)
     alone = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)

@@ -27,8 +27,7 @@ class Layer:
     positions.
 
     Rotations are complex [N, 1, D / 2]. Neighbouring components are paired as in RoFormer (Su et
-    al.,
-    2104.09864).
+    al., 2104.09864).
     """
 
     query: Tensor
@@ -73,8 +72,7 @@ class Layer:
 
         Returns:
             The rotated queries [L, H, D], and the block to send: rotated keys and values [L, 2, H,
-            D],
-            contiguous.
+            D], contiguous.
         """
         query = (x @ self.query).unflatten(-1, (-1, self.head_dim))
         key_value = (x @ self.key_value).unflatten(-1, (2, -1, self.head_dim))
@@ -187,14 +185,9 @@ class RingAttention:
         return 0
 
     def attend(self, query: Tensor, own: Tensor) -> Tensor:
-        """Compute attention over all keys that the queries see.
+        """Compute attention [1, H, L, D] over all keys that the queries see, in float32 or wider.
 
-        Args:
-            query: of this rank's tokens [1, H, L, D].
-            own: keys and values of the same tokens [L, 2, H, D], contiguous.
-
-        Returns:
-            The output [1, H, L, D], in float32 or wider.
+        `own` has the keys and values of the same tokens [L, 2, H, D], contiguous.
         """
         held: Tensor | None = own
         sent: list[Transfer] = []

@@ -106,8 +106,7 @@ def formula(seq_len: int, shares: Sequence[float], align: int = 1) -> Split:
     """Give tokens in proportion to a polynomial that estimates performance from compute share.
 
     It was fitted to matmuls of an L40 (hpml_testing, Columbia, 2025; R^2 = 0.92) for sizes 1024 to
-    16384
-    and shares of 10 to 100 percent; beyond these it is clamped, and to at least 1 percent.
+    16384 and shares of 10 to 100 percent; beyond these it is clamped, and to at least 1 percent.
     """
     size = math.log10(min(max(seq_len, 1024), 16384))
     weights = []
@@ -125,8 +124,7 @@ def proportional(
     """Make contiguous pieces in proportion to weights, with inner boundaries aligned to tiles.
 
     A tile is `align` tokens. If there are enough tiles, every rank gets one; only a cost model can
-    tell
-    whether it would be better to leave a rank idle.
+    tell whether it would be better to leave a rank idle.
     """
     total = sum(weights)
     marks = [align * round(seq_len * done / total / align) for done in accumulate(weights)][:-1]
@@ -148,8 +146,7 @@ def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
     """Give each rank two pieces, equally far from both ends, in proportion to speed.
 
     A piece of l tokens at p and one at N - p - l together see l(p + l/2) + l(N - p - l/2) = l N
-    keys for
-    any p. So work is in proportion to tokens.
+    keys for any p. So work is in proportion to tokens.
     """
     half = seq_len // 2
     fronts = [rank[0] for rank in proportional(half, speeds, align)]
@@ -200,10 +197,8 @@ def ring_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float
     """Return the seconds after which each rank of ring attention finishes, waiting included.
 
     In turn t a rank computes with the keys of the rank t places before it. Meanwhile these keys go
-    on to
-    the next rank, which they reach pass_s per token after both ranks are ready. Keys go no further
-    than
-    the last rank that sees them.
+    on to the next rank, which they reach pass_s per token after both ranks are ready. Keys go no
+    further than the last rank that sees them.
     """
     size, tokens = len(speeds), split.tokens
     block_s = blocks_s(split, speeds, cost)
@@ -227,14 +222,11 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
     """Find the contiguous split whose slowest rank finishes first.
 
     By busy time the search is exact: bisection finds the least time in which ranks, each taking in
-    turn
-    all it can do, cover the sequence. A rank that starts later also ends later, so if any split
-    covers
-    it in that time, this one does. A rank too slow for a single tile gets nothing.
+    turn all it can do, cover the sequence. A rank that starts later also ends later, so if any
+    split covers it in that time, this one does. A rank too slow for a single tile gets nothing.
 
     Where ranks would still wait for keys, boundaries are moved as long as that makes the ring
-    faster,
-    which gives a local optimum.
+    faster, which gives a local optimum.
     """
     slowest_even_s = max(predict(even(seq_len, speeds), speeds, cost))
     fastest_alone_s = cost.seconds([(0, seq_len)], seq_len) / max(speeds)

@@ -82,10 +82,7 @@ class RingAttentionConfig(RunConfig):
 
 
 def check_kernels(device: str, dtype: str, width: int, name: str) -> None:
-    """Raise ConfigError where no attention kernel of a device has heads of this dtype and width.
-
-    `name` is that of the key that says the width.
-    """
+    """Raise ConfigError where no attention kernel of a device has heads of this dtype and width."""
     if device == "cpu" and dtype == "float16":
         raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
     if device != "cuda":

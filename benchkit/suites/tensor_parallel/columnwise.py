@@ -193,8 +193,7 @@ def rows_to_all_peers(
     """AG_after, peer to peer: each rank sends its rows of C straight to their place on all peers.
 
     One chunk is sent while the next is computed. `multiply` takes the place of the product, with
-    rows
-    of A and their place in C.
+    rows of A and their place in C.
     """
 
     def product(rows: Tensor, own: Tensor) -> None:
@@ -239,10 +238,8 @@ def place(job: Columnwise) -> Tensor:
     """Allocate memory for rows of A that all ranks can read, and try the fused product once.
 
     GPUs may lack peer access or be shared by ranks, and torch chooses a kernel by what one GPU can
-    do,
-    which the GPUs together may refuse, such as multicast without NVSwitch. Then it is Unavailable
-    on
-    all ranks.
+    do, which the GPUs together may refuse, such as multicast without NVSwitch. Then it is
+    Unavailable on all ranks.
     """
     shard, reason = job.a, ""
     try:

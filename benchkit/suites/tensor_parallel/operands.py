@@ -124,8 +124,7 @@ def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
 
     The error of k products of values up to 1, added in any order and sent in the output's dtype, is
     about sqrt(k) eps (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8). Eight
-    times
-    that is accepted. Shapes are those of `require_exact`.
+    times that is accepted. Shapes are those of `require_exact`.
     """
     wait_for_device(output)
     generator = torch.Generator().manual_seed(seed)

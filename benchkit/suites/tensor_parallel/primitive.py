@@ -303,8 +303,7 @@ class Primitive(Generic[AnyBuffers]):
     def case(self, options: Options, built: Implementation | str, there: Sequence[Case]) -> Case:
         """Build the case of one implementation, or of why it cannot run here.
 
-        Args:
-            there: the cases built before that can run here, no baseline among them for a bound.
+        `there` are the cases built before that can run, no baseline among them for a bound.
         """
         labels = labels_of(options)
         if isinstance(built, str):
@@ -399,10 +398,8 @@ class Costs:
         """Return the seconds and options of all trials and of more chunks, the fastest first.
 
         With c chunks, an implementation takes A + latency c + E / c, where E is exposed until the
-        first
-        chunk is complete. The times of one chunk and of two give A and E. It takes no less than its
-        longest
-        part alone.
+        first chunk is complete. The times of one chunk and of two give A and E. It takes no less
+        than its longest part alone.
         """
         found = [(trial.seconds, trial.options) for trial in trials]
         by_options = {tuple(trial.options.items()): trial for trial in trials}
@@ -434,9 +431,8 @@ def choose(
     """Choose the fastest of the finalists.
 
     `kinds` are the options to try, each with its limit in seconds. `timed` returns the seconds of
-    each
-    of some options, equal on all ranks. The details are the name of the choice, such as "pipeline
-    AG_after 4 chunks", its time and the costs.
+    each of some options, equal on all ranks. The details are the name of the choice, such as
+    "pipeline AG_after 4 chunks", its time and the costs.
     """
     measured_s = timed([options for options, _ in kinds])
     trials = []

@@ -43,8 +43,7 @@ class Rowwise(Buffers):
     """One rank's buffers.
 
     These are its columns of A [world_size x most, k_r], each rank's rows padded to the most, its
-    rows of
-    B [k_r, n], and its rows of C [most, n], padding last.
+    rows of B [k_r, n], and its rows of C [most, n], padding last.
     """
 
     def block(self, rank: int, piece: slice | None = None) -> Tensor:
@@ -115,10 +114,7 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
 
 
 def ring_sum(held: Sequence[Sequence[Tensor]], rank: int) -> Tensor:
-    """Return the last sum of a rank by `sums_round_the_ring`, if no product renews its memory.
-
-    `held` is what the two sums and the rows of C of each rank hold before.
-    """
+    """Return the last sum of a rank by `sums_round_the_ring`, of what memory holds before."""
     size = len(held)
     sums = [list(each) for each in held]
     arriving: list[Tensor] = []
@@ -136,10 +132,8 @@ def sums_round_the_ring(
     """Peer to peer: sums go round the ring in chunks, and each rank adds its summand.
 
     In turn t a rank multiplies the rows of rank - 1 - t, which the rank before it multiplied in
-    turn
-    t - 1. Its own rows come last and are complete. `multiply` takes the place of the product, with
-    rows
-    of A, its memory and the rank it is for.
+    turn t - 1. Its own rows come last and are complete. `multiply` takes the place of the product,
+    with rows of A, its memory and the rank it is for.
     """
 
     def product(rows: Tensor, into: Tensor, owner: int) -> None:
@@ -247,8 +241,7 @@ class RowwiseCases(Primitive[Rowwise]):
         """Build the sum over ranks alone, by a collective or by the ring of peers.
 
         The timed sums are of arbitrary memory contents and of earlier sums; they overflow, which
-        takes no
-        longer.
+        takes no longer.
         """
         if options["implementation"] == P2P_COMM_ONLY:
             return self.ring(job)

@@ -45,11 +45,8 @@ DEFAULT_INT = 4
 def expand(given: Mapping[str, Any], allowed: Allowed) -> list[dict[str, str | int]]:
     """Return every implementation with every combination of its options, each once.
 
-    Args:
-        given: by implementation a dictionary of options, or a list of these; None removes one.
-
-    Raises:
-        ConfigError: for names and values that do not exist.
+    `given` has by implementation a dictionary of options, or a list of these; None removes one.
+    Raises ConfigError for names and values that do not exist.
     """
     found: list[dict[str, str | int]] = []
     for name, groups in given.items():

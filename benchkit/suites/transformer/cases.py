@@ -143,10 +143,8 @@ class TransformerJob:
     """The cases of one job.
 
     All ranks make the job together, and then its cases in the same order. Models are built when a
-    case
-    that fits needs them. `lacking` is alike on all ranks. `peak` is None where no pass can run, or
-    where
-    the rate is not known.
+    case that fits needs them. `lacking` is alike on all ranks. `peak` is None where no pass can
+    run, or where the rate is not known.
     """
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:

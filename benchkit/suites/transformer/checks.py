@@ -62,10 +62,7 @@ def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
 def gradients_of(
     network: Network, inputs: Sequence[Tensor], targets: Tensor
 ) -> Iterator[tuple[nn.Parameter, Tensor]]:
-    """Yield each weight with the gradient of the loss of one sequence, last stage first.
-
-    `inputs` is the result of inputs_of().
-    """
+    """Yield each weight with the gradient of the loss of one sequence, last stage first."""
     logits = inputs[-1].requires_grad_()
     [upstream] = torch.autograd.grad(loss_of(logits, targets), [logits])
     for stage, entered in zip(reversed(stages_of(network)), reversed(inputs[:-1]), strict=True):
@@ -140,9 +137,7 @@ class Checks:
     """Checks passes on one batch.
 
     Every rank completes a check before it raises InvalidResult, since others may wait for its part.
-
-    Attributes:
-        mean: averages a gradient over the ranks that average their gradients of other batches.
+    `mean` averages a gradient over the ranks that have other batches.
     """
 
     steps: Steps

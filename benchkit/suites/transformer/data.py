@@ -46,10 +46,7 @@ def check_ids(path: str, context_length: int, vocab_size: int) -> None:
 
 @functools.cache
 def extremes(path: str, modified: int) -> tuple[int, int]:
-    """Return the lowest and the highest id of a file; cached, since every point of a sweep asks.
-
-    A file that was modified at another time, in ns, is read again.
-    """
+    """Return the lowest and the highest id of a file; cached, since every point of a sweep asks."""
     ids = open_ids(path)
     chunks = [ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE)]
     lowest = min(int(chunk.min()) for chunk in chunks)

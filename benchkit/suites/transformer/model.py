@@ -147,10 +147,8 @@ def build(
 ) -> Network:
     """Build a network with random weights, part by part.
 
-    Args:
-        network: makes the network, without memory for its weights.
-        shard: called with each part as soon as it has weights, so that no rank ever holds the whole
-            network where ranks share the weights.
+    `network` makes it without memory for its weights. `shard` is called with each part as soon as
+    it has weights, so that no rank ever holds the whole network where ranks share the weights.
     """
     generator = torch.Generator(device).manual_seed(seed)
     with torch.device("meta"):

@@ -42,10 +42,8 @@ class Steps:
     """The passes over one model.
 
     `model` is the network or its wrapper. The others make contexts: `kernel` of every pass, of
-    backward,
-    too, which may compute forward again; `precision` of the forward computation; `no_graph` of the
-    pass
-    `forward`.
+    backward, too, which may compute forward again; `precision` of the forward computation;
+    `no_graph` of the pass `forward`.
     """
 
     def __init__(
@@ -68,9 +66,8 @@ class Steps:
         """Fused AdamW, made at its first use.
 
         One kernel cannot update both sharded and unsharded weights, so they are separate groups.
-        While
-        steps are timed, the learning rate is 0: the work is the same, and all passes use the same
-        weights.
+        While steps are timed, the learning rate is 0: the work is the same, and all passes use the
+        same weights.
         """
         if self._optimizer is None:
             weights = list(self.network.parameters())
@@ -98,10 +95,7 @@ class Steps:
         return sum(local(value).nbytes for value in values if isinstance(value, Tensor))
 
     def held_bytes(self) -> int:
-        """Return the bytes that this rank keeps between passes: AdamW's state, weights, gradients.
-
-        DDP keeps memory for gradients at all times.
-        """
+        """Return the bytes kept between passes; DDP keeps gradients at all times."""
         reserved = isinstance(self._model, DistributedDataParallel)
         total = self.state_bytes()
         for weight in self.network.parameters():
@@ -222,8 +216,7 @@ class Communication:
         """Tensor parallel: count the all-reduces of a pass.
 
         Forward has one at the embedding and one after each half layer. Backward has one before each
-        half
-        layer and one at the head; with checkpointing it repeats the first half of each layer.
+        half layer and one at the head; with checkpointing it repeats the first half of each layer.
         """
         layers = self.model.num_layers
         once = 2 * layers + 1

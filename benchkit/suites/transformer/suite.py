@@ -42,8 +42,8 @@ def forward_flops(model: ModelConfig, batch_size: int, context_length: int, caus
     """Count the operations of one forward pass.
 
     Per layer 2 T (4 d^2 + 3 d f) + 4 d x pairs, and 2 T d V for the head: PaLM (2204.02311),
-    appendix B,
-    which counts every pair. With `causal` only the pairs of tokens that see each other count.
+    appendix B, which counts every pair. With `causal` only the pairs of tokens that see each other
+    count.
     """
     tokens = batch_size * context_length
     pairs = tokens * (context_length + 1) / 2 if causal else tokens * context_length
@@ -72,10 +72,8 @@ class Footprint:
     """The memory of one rank, in bytes.
 
     `weight` and `activation` are bytes of an element. With `naive_attention` all scores are kept,
-    as the
-    kernel `math` does, too. `gathered` elements of the weights are at times whole on this rank.
-    With
-    `autocast` there is a copy of each weight in bfloat16.
+    as the kernel `math` does, too. `gathered` elements of the weights are at times whole on this
+    rank. With `autocast` there is a copy of each weight in bfloat16.
     """
 
     model: ModelConfig
@@ -117,10 +115,8 @@ class Footprint:
         """Estimate what forward keeps for backward.
 
         Counted from the graph, per layer: two norms keep input and output. Attention keeps its
-        rotated
-        q, k, v, its output, and the inputs of its projections. The feed-forward layer keeps gate,
-        its
-        activation, up and their product. Then come the logits, and what the loss keeps.
+        rotated q, k, v, its output, and the inputs of its projections. The feed-forward layer keeps
+        gate, its activation, up and their product. Then come the logits, and what the loss keeps.
         """
         tokens, model = self.batch_size * self.context_length, self.model
         per_layer = tokens * (10 * model.d_model + 4 * model.d_ff) * self.activation + self.scores()
