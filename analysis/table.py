@@ -22,7 +22,7 @@ from analysis.text import (
     render_beginning,
     shortened,
 )
-from benchkit.api.details import MEASURED_PEAK, PEAK_FROM, PEAK_TFLOP_PER_S
+from benchkit.api.case import MEASURED_PEAK, PEAK_FROM, PEAK_TFLOP_PER_S
 from benchkit.record.naming import named
 
 SETTINGS, CONDITIONS = names_of(columns.SETTINGS), names_of(columns.CONDITIONS)

@@ -8,8 +8,7 @@ sequences, five warm-ups, ten trials.
 
 import yaml
 from benchkit.api.keys import ModelConfig
-from benchkit.suites.transformer.config import forward_flops, pass_flops
-from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD
+from benchkit.suites.transformer.suite import FORWARD, FORWARD_BACKWARD, forward_flops, pass_flops
 from tests.support.cli import ROOT
 
 SEQUENCES = 4

@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.foreign.timings import Timing, samples_of
 from benchkit.statistics.estimators import LAST_ARRIVAL
-from benchkit.suites.collective import names
+from benchkit.suites.collective import suite as names
 
 IN_PLACE = {
     **dict.fromkeys((names.ALL_REDUCE, names.BROADCAST, names.REDUCE), True),

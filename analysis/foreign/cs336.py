@@ -18,8 +18,8 @@ from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.estimators import LATENCY
 from benchkit.statistics.summary import slowest_rank
-from benchkit.suites.collective.names import ALL_REDUCE, TIMING
-from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PASS, TRAIN_STEP
+from benchkit.suites.collective.suite import ALL_REDUCE, TIMING
+from benchkit.suites.transformer.suite import FORWARD, FORWARD_BACKWARD, PASS, TRAIN_STEP
 
 MEAN, SIZE = "avg_time_s", "data_size_mb"
 DEVICES = {"cuda": "gpu"}

@@ -15,7 +15,7 @@ from analysis.suites.tensor_parallel.ddlb_csv import (
     options_of,
 )
 from analysis.suites.tensor_parallel.table import SHAPE, SUITES
-from benchkit.suites.tensor_parallel.names import IMPLEMENTATION
+from benchkit.suites.tensor_parallel.suite import IMPLEMENTATION
 
 COLUMNWISE, ROWWISE = SUITES
 OLD_TIME = "mean_time"

@@ -21,7 +21,7 @@ from analysis.suites.ring_attention import table as ring_attention
 from analysis.text import as_csv
 from benchkit.api import lut
 from benchkit.record.record import CaseRecord
-from benchkit.suites.ring_attention import names
+from benchkit.suites.ring_attention import suite as names
 
 
 def slowdown_of(row: Mapping[str, Any]) -> str:

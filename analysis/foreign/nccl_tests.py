@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.foreign.collectives import Collective
 from analysis.foreign.timings import Output, Reading, number
-from benchkit.suites.collective.names import ALL_TO_ALL, SEND_RECV
+from benchkit.suites.collective.suite import ALL_TO_ALL, SEND_RECV
 
 SAME = (
     "all_gather", "all_reduce", "alltoallv", "broadcast", "gather", "hypercube", "reduce",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from analysis.foreign.collectives import Collective, bandwidths
 from analysis.foreign.timings import Output, RanksMissing, Reading, number
-from benchkit.suites.collective import names
+from benchkit.suites.collective import suite as names
 
 TITLE = re.compile(
     r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?"

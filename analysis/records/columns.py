@@ -22,7 +22,12 @@ from analysis.records.metrics import (
     rate_of,
     utilisation,
 )
-from benchkit.api.details import CAUSAL_FLOPS, IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
+from benchkit.api.case import (
+    CAUSAL_FLOPS,
+    IDEAL_S,
+    PREDICTED_S,
+    TOKENS_PER_CALL,
+)
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.summary import algorithm_bandwidth, bus_bandwidth
 

@@ -131,8 +131,8 @@ def main() -> None:
 MOST_BYTES = 2**28
 """Of all sweeps in the cache, which is enough for 100,000 records."""
 SOURCES = (
-    "analysis/records", "benchkit/api/details.py", "benchkit/errors.py", "benchkit/record",
-    "benchkit/statistics", "benchkit/version.py",
+    "analysis/records", "benchkit/api/case.py", "benchkit/api/regions.py", "benchkit/errors.py",
+    "benchkit/record", "benchkit/statistics", "benchkit/version.py",
 )  # fmt: skip
 """All code that figures are derived by."""
 decode_cached = msgspec.msgpack.Decoder(list[tuple[bytes, Derived]]).decode

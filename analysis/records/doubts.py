@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.api.details import MEASURED_PEAK, PEAK_FROM
+from benchkit.api.case import MEASURED_PEAK, PEAK_FROM
 from benchkit.record.gpu_state import CLOCK_REASONS, HOLDS_BACK
 from benchkit.record.record import FIRST_CALLS, CaseRecord, Record
 from benchkit.statistics.intervals import Array, find_modes, median, medians

@@ -6,11 +6,10 @@ A formula reads what a case of any suite may have (benchkit.api.case.Case), and 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchkit.api.details import (
+from benchkit.api.case import IDEAL_S, PEAK_TFLOP_PER_S
+from benchkit.api.regions import (
     BACKWARD,
     FORWARD,
-    IDEAL_S,
-    PEAK_TFLOP_PER_S,
     QUEUEING,
 )
 from benchkit.record.record import CaseRecord

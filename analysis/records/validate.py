@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchkit.api.details import (
+from benchkit.api.case import (
     CAUSAL_FLOPS,
     IDEAL_S,
     PEAK_TFLOP_PER_S,

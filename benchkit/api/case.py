@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from benchkit.api.memory import PeakMemory
 
 
+PREDICTED_S, IDEAL_S = "predicted_s", "ideal_s"
+"""Details: seconds of a step by the suite's cost model, and with all work spread over all speed."""
+TOKENS_PER_CALL, CAUSAL_FLOPS = "tokens_per_call", "causal_flops"
+"""Details: tokens of a step, and those of its useful operations that a causal mask leaves."""
+PEAK_TFLOP_PER_S, PEAK_FROM = "peak_tflop_per_s", "peak_from"
+"""Details: peak rate that utilisation is a share of, and where that rate is from, in words."""
+MEASURED_PEAK = "best matrix product here"
+"""PEAK_FROM where no data sheet states the peak rate."""
+
+
 def noop(*_: object) -> None:
     """Do nothing; the default of a case's callables."""
 
@@ -28,9 +38,9 @@ Call = Callable[..., Any]
 """Makes the call that a check looks at, after `prepare()`, and returns what that call returned."""
 
 
-def no_details() -> Mapping[str, Any]:
-    """Return no details; the default of `Case.details`."""
-    return {}
+Details = Mapping[str, Any]
+"""What a record says of a case: JSON values by name; a list with an entry per rank is per rank."""
+SecondsOf = Callable[..., list[list[float]]]
 
 
 @dataclass(frozen=True)
@@ -75,8 +85,8 @@ class Case:
     """One thing to time: the call, how to check its result, and what its record says.
 
     The harness verifies all cases of a job, times them in interleaved blocks, and verifies them
-    again. A case may refer to other cases of the same list (`baseline`, `components`), so two
-    cases are equal only if they are the same object.
+    again. A case may refer to other cases of the same list (`baseline`, `components`), so two cases
+    are equal only if they are the same object.
 
     Attributes:
         step: the timed call. On a CPU it returns when its work is done; on a GPU the work that it
@@ -99,9 +109,9 @@ class Case:
         regions: names of the regions that `step` marks by `region`; each is timed on each rank.
         observe: receives the seconds per call that this rank spent in each of `regions`. It is
             called after each sample, outside the clock.
-        details: returns what the record should say of the case after timing. A list with one
-            entry per rank is shown per rank. Of any suite, analysis derives figures from those
-            that benchkit/api/details.py names.
+        details: returns what the record should say of the case after timing. A list with one entry
+            per rank is shown per rank. Of any suite, analysis derives metrics from those that this
+            module names.
         baseline: the case that this one is compared with, or None.
         ranks: number of ranks that take part, the first ones; None for all. On the other ranks
             `step` does nothing.
@@ -129,7 +139,7 @@ class Case:
     skip: str = ""
     regions: tuple[str, ...] = ()
     observe: Callable[[Mapping[str, float]], None] = noop
-    details: Callable[[], Mapping[str, Any]] = no_details
+    details: Callable[[], Details] = dict
     baseline: Case | None = None
     ranks: int | None = None
     unslowed: bool = False
@@ -184,7 +194,7 @@ class Rank:
     available_bytes: float
     memory: PeakMemory
     shares: tuple[float, ...]
-    seconds_of: Callable[..., list[list[float]]]
+    seconds_of: SecondsOf
     group: Callable[[str], dist.ProcessGroup | None]
     by_mps: bool = False
     host_sharers: int = 1
@@ -207,7 +217,6 @@ class Rank:
 
 
 def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: str = "") -> str:
-    """Return why `needed_bytes` of each sharer do not fit in a memory; "" where they do."""
     if needed_bytes * sharers <= available_bytes:
         return ""
     ranks = f"{sharers} ranks x " if sharers > 1 else ""

@@ -8,7 +8,6 @@ import msgspec
 
 from benchkit.errors import ConfigError
 from benchkit.record.record import FIRST_CALLS
-from launch.topology import PINNING
 
 MISSING = "???"
 """OmegaConf's mark of a key that is not set. Ranks import this module, but not OmegaConf."""
@@ -58,10 +57,7 @@ class Key:
         return " or ".join(part for part in (words, interval) if part)
 
     def accepts(self, value: Any) -> bool:
-        """Return whether a value is one of the choices or a finite number within the bounds.
-
-        A list is accepted where it is not empty and all of its items are accepted.
-        """
+        """Return whether a value, or each item of a non-empty list, is allowed and finite."""
         bounded = any(bound is not None for bound in (self.above, self.at_least, self.below))
         if not self.choices and not bounded:
             return True
@@ -81,16 +77,11 @@ class Key:
 
 
 def key(doc: str, **limits: Any) -> Any:
-    """Declare a configuration key: a dataclass field without a value.
-
-    Args:
-        **limits: the other attributes of Key.
-    """
+    """Declare a configuration key: a dataclass field without a value, with the limits of `Key`."""
     return field(default=MISSING, metadata={"key": Key(doc, **limits)})
 
 
 def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]:
-    """Return every key below a schema by its dotted name, with its description and its type."""
     found: dict[str, tuple[Key, Any]] = {}
     for item in fields(schema):
         nested = nested_schema(item.type)
@@ -102,23 +93,16 @@ def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]
 
 
 def nested_schema(annotation: Any) -> type | None:
-    """Return the dataclass in an annotation such as `ModelConfig | None`, or None without one."""
     for candidate in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(candidate, type) and is_dataclass(candidate):
             return candidate
     return None
 
 
-def is_optional(annotation: Any) -> bool:
-    """Return whether an annotation allows None, such as `ModelConfig | None`."""
-    return type(None) in getattr(annotation, "__args__", ())
-
-
 def check_ranges(config: Any, prefix: str = "") -> None:
     """Raise ConfigError for the first value outside its range, or one that a record cannot hold.
 
-    A value of None passes, because the types of the schema have been checked before. Only a group
-    that must be chosen is refused.
+    Types have been checked before, so None passes, except for a group that must be chosen.
     """
     for item in fields(config):
         value = getattr(config, item.name)
@@ -126,14 +110,13 @@ def check_ranges(config: Any, prefix: str = "") -> None:
         name = prefix + item.name
         if is_dataclass(value):
             check_ranges(value, f"{name}.")
-        elif nested_schema(item.type) and value is None and not is_optional(item.type):
+        elif value is None and isinstance(item.type, type) and is_dataclass(item.type):
             raise ConfigError(f"{name}=null: {described.doc}; choose an option of it")
         else:
             require_accepted(item, name, value)
 
 
 def require_accepted(item: Any, name: str, value: Any) -> None:
-    """Raise ConfigError for a value outside its range, or one that a record cannot hold."""
     described: Key = item.metadata["key"]
     if value is not None and not described.accepts(value):
         raise ConfigError(f"{name}={value}: allowed is {described.allowed()} ({described.doc})")
@@ -141,7 +124,7 @@ def require_accepted(item: Any, name: str, value: Any) -> None:
 
 
 def require_storable(name: str, value: Any) -> None:
-    """Raise ConfigError for a value without its like in JSON, such as a text that is not UTF-8."""
+    """Raise ConfigError for what JSON cannot hold, such as a text that is not UTF-8."""
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError) as error:
@@ -149,7 +132,6 @@ def require_storable(name: str, value: Any) -> None:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the values of a key that takes one value or a list of values."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -253,8 +235,14 @@ def check_model_heads(model: ModelConfig) -> None:
         )
 
 
+def check_said_once(name: str, value: int, owner: str, said: int, their_name: str = "") -> None:
+    """Raise ConfigError where a key contradicts what a model or a layer says of the same."""
+    if value != said:
+        has = f"{owner} has {their_name or name}={said}"
+        raise ConfigError(f"{name}={value}: {has}; leave one of both out")
+
+
 def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
-    """Raise ConfigError where keys of `hardware` contradict each other or the world size."""
     slowdown, device, slow_by = hardware.slowdown, hardware.device, hardware.slow_by
     if slowdown is None:
         raise ConfigError("hardware.slowdown=null: allowed is >= 1, or [one factor per rank]")
@@ -291,7 +279,6 @@ def check_cold(measure: MeasureConfig, ranks: str) -> None:
 
 
 def is_rate(value: Any) -> bool:
-    """Return whether a value is a number above 0."""
     return isinstance(value, int | float) and value > 0
 
 
@@ -304,8 +291,6 @@ class RunConfig:
     """The keys that every suite's configuration has; the dataclass of a suite adds its own."""
 
     uses_model: ClassVar[bool] = False
-    """Whether a suite reads `model`; others refuse one."""
-
     suite: str = key("name of the suite")
     seed: int = key("seed of inputs and of the order of cases", at_least=0, below=2**63)
     world_size: Union[int, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
@@ -429,6 +414,8 @@ class RunConfig:
         if self.ranks == REUSE and self.repeat > 1:
             allowed = "with repeat=1, because repeated runs are to be independent"
             raise ConfigError(f"ranks={REUSE}: allowed is {allowed}")
+        from launch.topology import PINNING  # here: analysis, too, reads the files of suites
+
         pins = next((name for name in PINNING if name in self.backend.env), None)
         if pins and self.start_method == "forkserver":
             allowed = "with start_method=spawn: a fork server has loaded OpenMP before"
@@ -442,7 +429,6 @@ class RunConfig:
 
 
 def as_dict(config: RunConfig) -> dict[str, Any]:
-    """Return the configuration as plain dictionaries, as a record stores it."""
     plain: dict[str, Any] = msgspec.to_builtins(config)
     return plain
 
@@ -463,10 +449,9 @@ LAYERS = ("attn_qkv", "attn_out", "ffn_up", "ffn_down", "head")
 
 
 def layer_shape(model: ModelConfig, layer: str) -> tuple[int, int]:
-    """Return the rows k and columns n of a layer's weights.
+    """Return the rows k and columns n of the weights of one of LAYERS.
 
-    Args:
-        layer: one of LAYERS; attn_qkv is one product for queries, keys and values.
+    attn_qkv is one product for queries, keys and values.
     """
     width, inner = model.d_model, model.d_ff
     return {

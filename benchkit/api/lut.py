@@ -13,9 +13,7 @@ from typing import Any
 
 SHARE, LATENCY, RATE = "mps_pct", "latency_ms", "tflops"
 SIZE, DTYPE, STREAMS = "size", "dtype", "bg_streams"
-"""Columns of tables; SIZE is a label of the cases of matmul_lut, too."""
 LATENCIES = (SHARE, LATENCY)
-"""Columns of a table of latencies: compute share in percent, latency in ms."""
 MATMULS = (SHARE, SIZE, DTYPE, STREAMS, RATE)
 """Columns of a table of square matrix products, among them the rate in TFLOP/s."""
 THREADS = "threads per rank"
@@ -26,10 +24,9 @@ SHARE_DIGITS = 3
 
 @dataclass(frozen=True)
 class Table:
-    """Performance looked up by compute share, and what tells how well it fits.
+    """Performance in any unit, by compute share in percent.
 
     Attributes:
-        performance: performance in any unit, by compute share in percent.
         seq_len: sequence length in tokens that was looked up.
         sizes: numbers of rows of the square matrices in the table; empty for a table of latencies.
         threads: threads per rank that the table was measured with, such as "1"; "" if unknown.
@@ -41,11 +38,8 @@ class Table:
     threads: str = ""
 
     def doubts(self, shares: Sequence[float], threads: int | None = None) -> list[str]:
-        """Return why the table may not fit, one line each.
-
-        Args:
-            shares: compute shares that are looked up, in percent.
-            threads: threads per rank of the job; None where they do not matter.
+        """Return why the table may not fit these shares in percent and threads per rank, one line
+        each.
         """
         found = []
         low = min(self.performance, default=0.0)
@@ -66,11 +60,8 @@ class Table:
 def read(path: str, seq_len: int, dtype: str) -> Table:
     """Read a table of latencies or of square matrix products (CSV).
 
-    Of matrix products, those of the dtype and without background streams count, at the size that
-    is nearest to the sequence length.
-
-    Args:
-        dtype: element type, by its name in torch.
+    Of matrix products, those of the dtype and without background streams count, at the size that is
+    nearest to the sequence length.
 
     Raises:
         ValueError: the table cannot be used; the message says why, and the caller adds where.
@@ -112,12 +103,10 @@ def matmuls_alone(rows: Sequence[dict[str, str]]) -> dict[str, list[tuple[float,
 
 
 def nearest(sizes: Sequence[float], seq_len: int) -> float:
-    """Return the size that is nearest to the sequence length."""
     return min(sizes, key=lambda size: abs(size - seq_len))
 
 
 def threads_of(lines: Sequence[str]) -> str:
-    """Return the threads per rank of a table: "1", "1, 2" for several, or "" if unknown."""
     start = f"# {THREADS}:"
     comment = next((line for line in lines if line.startswith(start)), "")
     try:
@@ -143,10 +132,7 @@ OTHERS = ("MIG", "Laptop", "Ti", "D", "SUPER", "Max-Q")
 
 
 def entry_of(table: Mapping[str, Any], device_name: str) -> str:
-    """Return the longest entry whose words are in the name of a device; "" where there is none.
-
-    "A100" is in "NVIDIA A100-SXM4-80GB".
-    """
+    """Return the longest entry whose words are in the name of a device; "" where there is none."""
     found = [entry for entry in table if has_words(entry, device_name)]
     best = max(found, key=len, default="")
     for word in OTHERS:

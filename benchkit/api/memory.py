@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchkit.api.details import OUTSIDE_BYTES, RESERVED_BYTES
 from launch.topology import ROOT, control_groups, read_text
 
 if TYPE_CHECKING:
@@ -22,11 +21,9 @@ MEMORY_FILES = {
 """By version of control groups: the files of the limit and of the usage, and the key in memory.stat
 for that part of the usage which is file cache that the kernel would drop."""
 RESET_PEAK = "5"
-"""What resets VmHWM when written to clear_refs (proc(5))."""
 
 
 def available_bytes(device: "torch.device") -> int:
-    """Return the free memory of a device, in bytes."""
     if device.type == "cuda":
         import torch
 
@@ -35,11 +32,7 @@ def available_bytes(device: "torch.device") -> int:
 
 
 def host_available_bytes(root: Path = ROOT) -> int:
-    """Return the free memory of this host in bytes, at most what all control groups leave.
-
-    Args:
-        root: of the files of the kernel.
-    """
+    """Return the free memory of this host in bytes, at most what all control groups leave."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in read_text(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
@@ -56,7 +49,7 @@ def host_available_bytes(root: Path = ROOT) -> int:
 
 
 def free_unused() -> None:
-    """Return to the device what cycles of objects and torch's cache hold, after memory ran out."""
+    """Return to the device what cycles of objects and torch's cache hold."""
     import torch
 
     gc.collect()  # it is off while cases are timed
@@ -64,10 +57,9 @@ def free_unused() -> None:
 
 
 class PeakMemory:
-    """Measures the peak of the memory in use since reset().
+    """Measures the peak of the memory in use since reset(), in bytes.
 
-    On a GPU it counts what torch has allocated; on a CPU what is resident in this process, its
-    libraries included.
+    On a GPU that is what torch has allocated; on a CPU what is resident in this process.
     """
 
     def __init__(self, device: "torch.device") -> None:
@@ -88,7 +80,6 @@ class PeakMemory:
             Path("/proc/self/clear_refs").write_text(RESET_PEAK)
 
     def peak_bytes(self) -> int:
-        """Return the peak since reset(), in bytes."""
         if self._cuda:
             return int(self._cuda.max_memory_allocated(self._device))
         for line in read_text("/proc/self/status").splitlines():
@@ -96,27 +87,25 @@ class PeakMemory:
                 return int(line.split()[1]) * 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-    def beside_peak(self) -> dict[str, int]:
-        """Return what a GPU holds beside the peak, in bytes, by names of benchkit.api.details.
+    def beside_peak(self) -> tuple[int, int] | None:
+        """Return what a GPU holds beside the peak, in bytes; None on a CPU.
 
-        They are the peak since reset() of what torch's allocator reserved, and what is in use now
-        outside of it: contexts, NCCL's buffers, and other processes. {} on a CPU.
+        These are the peak since reset() of what torch's allocator reserved, and what is in use now
+        outside of it: contexts, NCCL's buffers, and other processes.
         """
         if self._cuda is None:
-            return {}
+            return None
         free, total = self._cuda.mem_get_info(self._device)
-        return {
-            RESERVED_BYTES: int(self._cuda.max_memory_reserved(self._device)),
-            OUTSIDE_BYTES: int(total - free - self._cuda.memory_reserved(self._device)),
-        }
+        reserved = self._cuda.memory_reserved(self._device)
+        return int(self._cuda.max_memory_reserved(self._device)), int(total - free - reserved)
 
 
 def wait_for_device(tensor: "torch.Tensor") -> None:
     """Wait until the GPU of a tensor has done all that was queued; for other devices at once.
 
     A read waits, too, but in C, with the reader as innermost Python frame: a rank that hangs there
-    because another one does not take part would look like the cause of the hang. In
-    torch.cuda.synchronize it counts as waiting (launch/ranks/logs.py).
+    would look like the cause of the hang. In torch.cuda.synchronize it counts as waiting
+    (launch/ranks/logs.py).
     """
     if tensor.is_cuda:
         import torch

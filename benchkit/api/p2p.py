@@ -19,19 +19,15 @@ from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import WAIT, region
 
 Ends = Sequence[tuple[Tensor, int]]
-"""Tensors, each with the rank that it goes to or comes from."""
 
 
 class Transfer(Protocol):
-    """A transfer that is under way."""
-
     def wait(self) -> object:
         """Wait until what is received has arrived, and what is sent may change."""
         ...
 
 
 StartedTransfers = tuple[list[Transfer], list[Transfer]]
-"""Transfers of what is being sent and of what is being received."""
 
 
 def by_way_of_the_host(tensor: Tensor, group: dist.ProcessGroup | None) -> bool:
@@ -46,15 +42,14 @@ def sendable(tensor: Tensor) -> Tensor:
 
 
 def exchange_device(device: torch.device) -> torch.device:
-    """Return where small tensors must be for a collective of the job's backend."""
     return torch.device("cpu") if dist.get_backend() == "gloo" else device
 
 
 def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -> StartedTransfers:
-    """Start all transfers in one batch.
+    """Start all transfers in one batch; where they are one work, they count as received.
 
     Without a batch NCCL would wait for each transfer in turn, and a ring of ranks would wait for
-    ever. Transfers that the backend does not tell apart count as being received.
+    ever.
     """
     if not (sends or receives):
         return [], []
@@ -70,7 +65,6 @@ def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -
 
 
 def in_one_batch(sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -> StartedTransfers:
-    """Start all transfers by one call of the backend, which may return one work for all."""
     operations = [dist.P2POp(dist.isend, sendable(tensor), peer, group) for tensor, peer in sends]
     operations += [dist.P2POp(dist.irecv, sendable(part), peer, group) for part, peer in receives]
     works: list[Transfer] = dist.batch_isend_irecv(operations)
@@ -88,7 +82,6 @@ class InFlight:
     def start(
         self, piece: int, sends: Ends, receives: Ends, group: dist.ProcessGroup | None
     ) -> None:
-        """Start the transfers of a piece, whose earlier transfers must be done."""
         sending, receiving = start(sends, receives, group)
         self._transfers[piece] = [*sending, *receiving]
 
@@ -113,13 +106,9 @@ class Landing:
 
 
 def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
-    """Return every rank's value: [rank]; all ranks of the group call this together.
+    """Return every rank's plain JSON value: [rank]; all ranks of the group call this together.
 
     It replaces `all_gather_object`, which unpickles, and so executes, what the other ranks send.
-
-    Args:
-        value: plain JSON data of this rank.
-        group: the process group; None for the default one.
     """
     device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
     mine = torch.frombuffer(bytearray(msgspec.json.encode(value)), dtype=torch.uint8).to(device)
@@ -137,12 +126,7 @@ def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]
 
 
 def first_reason(reason: str, group: dist.ProcessGroup | None = None) -> str:
-    """Return the first rank's reason that is not empty; all ranks of the group call this together.
-
-    Args:
-        reason: why this rank cannot do something; "" if it can.
-        group: the process group; None for the default one.
-    """
+    """Return the first rank's reason, if any has one; all ranks of the group call this together."""
     return next(filter(None, gather_json(reason, group)), "")
 
 
@@ -151,28 +135,19 @@ GLOO_ON_GPUS = (
     "memory (pytorch issue 152645): backend=nccl, with a GPU for each rank"
 )
 GRACE_S = 60.0
-"""How much longer than a point its collectives may take."""
 
 
 def dtensor_missing(device: torch.device) -> str:
-    """Return why DTensors cannot change their layout over the job's backend; "" if they can.
-
-    The same holds for whatever else calls torch's functional collectives.
-    """
+    """Return why DTensors, or functional collectives, cannot communicate here; "" if they can."""
     return GLOO_ON_GPUS if device.type == "cuda" and dist.get_backend() == "gloo" else ""
 
 
 def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceMesh | None:
     """Return a mesh of the first ranks, None on the others; all ranks of the job call it together.
 
-    The mesh communicates over the job's backend. A mesh that torch makes without a process group
-    may have another, which would be measured in place of the job's.
-
-    Args:
-        ranks: how many ranks the mesh has.
-        device: where their tensors live.
-        timeout_s: the point's time-out in seconds. Collectives of the mesh end later: the agent
-            ends what hangs, with a better message.
+    It communicates over the job's backend; torch would choose another for a mesh without a group.
+    Collectives end later than the point's `timeout_s`: the agent ends what hangs, with a better
+    message.
     """
     group = join_group((tuple(range(ranks)),), timeout_s)
     if dist.get_rank() >= ranks:
@@ -184,14 +159,8 @@ def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceM
 def join_group(groups: tuple[tuple[int, ...], ...], timeout_s: float) -> dist.ProcessGroup | None:
     """Make disjoint groups and return this rank's; all ranks of the job call it together.
 
-    A process that runs several points makes them once.
-
-    Args:
-        groups: the ranks of each group.
-        timeout_s: as for `mesh_of_first`.
-
-    Returns:
-        The group; None for the job's own, which has all ranks, and where no group has this rank.
+    None stands for the job's own, which has all ranks, and for ranks outside of the groups. A
+    process that runs several points makes them once.
     """
     mine = None
     for ranks in groups:

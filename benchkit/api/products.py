@@ -5,16 +5,15 @@ is a small integer. Those toggle so few bits that a GPU at its power limit multi
 (docs/results/gpu.md).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchkit.api import torch_internals
-from benchkit.api.case import Call
+from benchkit.api.case import Call, Details
 from benchkit.api.memory import wait_for_device
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import InvalidResult
@@ -22,18 +21,16 @@ from benchkit.errors import InvalidResult
 CHECKED_ROWS = 16
 """Rows of a product that are compared with float64."""
 DRAWN_ROWS = 1024
-"""Rows that are drawn at a time, to need little memory beside the matrix."""
 
 
 def fill_normal(generator: torch.Generator, *matrices: Tensor) -> None:
-    """Write random normal numbers into matrices of any dtype."""
     for matrix in matrices:
         for rows in matrix.split(DRAWN_ROWS):
             rows.copy_(torch.randn(rows.shape, generator=generator, device=matrix.device))
 
 
 def fill_exact(generator: torch.Generator, *matrices: Tensor) -> None:
-    """Write random -1, 0 and 1 into matrices of any dtype."""
+    """Write random -1, 0 and 1 into matrices."""
     for matrix in matrices:
         drawn = {"generator": generator, "device": matrix.device, "dtype": torch.int8}
         for rows in matrix.split(DRAWN_ROWS):
@@ -41,7 +38,6 @@ def fill_exact(generator: torch.Generator, *matrices: Tensor) -> None:
 
 
 def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
-    """Multiply [m, k] by [k, n] into [m, n], all of one dtype."""
     torch.mm(left, right, out=out)
 
 
@@ -50,9 +46,7 @@ class Matmul:
     """How matrices of one dtype are multiplied on one device.
 
     Attributes:
-        device: of all matrices.
         dtype: of the factors.
-        product_dtype: of the product.
         multiply: multiplies [m, k] by [k, n] into a third matrix [m, n].
         details: what the record says of it.
     """
@@ -61,14 +55,13 @@ class Matmul:
     dtype: torch.dtype
     product_dtype: torch.dtype
     multiply: Callable[[Tensor, Tensor, Tensor], object] = multiply
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Details = field(default_factory=dict)
 
     @property
     def is_float8(self) -> bool:
         return self.dtype is torch.float8_e4m3fn
 
     def left(self, rows: int, columns: int) -> Tensor:
-        """Allocate a left factor of zeros."""
         return torch.zeros(rows, columns, dtype=self.dtype, device=self.device)
 
     def right(self, rows: int, columns: int) -> Tensor:
@@ -76,7 +69,6 @@ class Matmul:
         return self.left(columns, rows).t() if self.is_float8 else self.left(rows, columns)
 
     def product(self, rows: int, columns: int) -> Tensor:
-        """Allocate a product of zeros."""
         return torch.zeros(rows, columns, dtype=self.product_dtype, device=self.device)
 
 
@@ -89,10 +81,30 @@ def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
     return Matmul(device, dtype, torch.bfloat16, scaled, {"product_dtype": "bfloat16"})
 
 
-def sum_in_float32() -> None:
-    """Make cuBLAS add parts of a half-precision product in float32, so that it rounds once."""
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
+    """Return the same, with sums in float32 on a GPU, which rounds half precision once."""
+    kind = matmul_of(dtype_name, device)
+    if device.type == "cuda" and kind.dtype.itemsize == 2:
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        return replace(kind, details={"reduced_precision_reduction": False})
+    return kind
+
+
+class SquareProduct:
+    """A product of matrices [size, size] of random normal numbers, drawn on the device."""
+
+    def __init__(self, kind: Matmul, size: int, seed: int) -> None:
+        self._generator = torch.Generator(kind.device).manual_seed(seed)
+        self._factors = kind.left(size, size), kind.right(size, size)
+        fill_normal(self._generator, *self._factors)
+        self.product = kind.product(size, size)
+        self.flops = 2.0 * size**3
+        self.multiply_into = partial(kind.multiply, *self._factors)
+        self.step = partial(self.multiply_into, self.product)
+
+    def verify(self, call: Call) -> None:
+        check_product(call, *self._factors, self.product, self._generator)
 
 
 def check_product(
@@ -100,11 +112,7 @@ def check_product(
 ) -> None:
     """Check rows of the product of exact factors; afterwards the factors hold normal numbers.
 
-    Args:
-        call: multiplies `left` by `right` into `product`, after what it is given.
-
-    Raises:
-        InvalidResult: with the first wrong element.
+    `call` multiplies `left` by `right` into `product`.
     """
     fill_exact(generator, left, right)
     call(lambda: product.fill_(float("nan")))

@@ -8,22 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 COMPUTE, WAIT = "compute_block", "comm_wait"
-"""Names of regions that several suites have."""
+"""Regions that several suites have."""
+FORWARD, BACKWARD = "forward", "backward"
+"""Regions of a training step, which analysis reads of any suite."""
+QUEUEING = "queueing_on_host"
+"""Region in which the host queues the calls of a sample on a GPU, by the host's clock."""
 Marker = Callable[[str], AbstractContextManager[object]]
-"""Returns what a region of a name does."""
 
 
 def unmarked(name: str) -> AbstractContextManager[object]:
-    """Do nothing; the marker of regions that are neither timed nor profiled."""
     return nullcontext()
 
 
 _marker: list[Marker] = [unmarked]
-"""What regions do now, last.
-
-It is process-wide because a step marks regions deep inside its own calls, where nothing of the
-harness is handed down.
-"""
+"""What regions do now, last; process-wide, since a step marks regions deep inside its own calls."""
 
 
 def region(name: str) -> AbstractContextManager[object]:

@@ -1,7 +1,7 @@
 """Finds the suites: each is a function `(config, rank) -> list[Case]`, marked by a decorator.
 
-The file of a suite imports torch only inside its functions, because its dataclass is read to check
-the command line, which must answer at once.
+The file of a suite loads no torch: its dataclass is read to check the command line, which must
+answer at once.
 """
 
 import functools
@@ -16,7 +16,6 @@ from typing import Any
 
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
-from launch.topology import without_pinning
 
 LOADED = (
     "benchkit.rank.server_streams",
@@ -56,9 +55,7 @@ class Suite:
 def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
     """Make a function a suite, configured by the type of its first parameter.
 
-    Raises:
-        ConfigError: the function has no docstring, whose first line is the suite's summary, or its
-            first parameter is not a dataclass of a configuration.
+    Raises ConfigError where that is no RunConfig, or where the docstring is missing.
     """
     config = next(iter(typing.get_type_hints(build).values()), None)
     name = f"{build.__module__}.{build.__name__}"
@@ -72,15 +69,22 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
     return Suite(build.__name__, config, build, summary, preload, resolvers)
 
 
+def cases_in(module: str, config: RunConfig, rank: Any) -> list[Any]:
+    """Return what `cases_of(config, rank)` of a module returns.
+
+    The module is named and not imported, because it loads torch, and imports the suite's own.
+    """
+    found: list[Any] = importlib.import_module(module).cases_of(config, rank)
+    return found
+
+
 @functools.cache
 def own_modules() -> tuple[str, ...]:
-    """Return the names of benchkit's own modules that define suites."""
     found = importlib.import_module("benchkit.suites").__path__
     return tuple(f"benchkit.suites.{each.name}.suite" for each in pkgutil.iter_modules(found))
 
 
 def suite_modules() -> list[str]:
-    """Return the names of all modules that define suites."""
     others = os.environ.get(EXTRA_SUITES, "").split(",")
     return [*own_modules(), *filter(None, others)]
 
@@ -95,7 +99,8 @@ def load_suites() -> dict[str, Suite]:
 
 
 def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
-    """Import modules and return the suites that they define."""
+    from launch.topology import without_pinning  # here: analysis, too, reads the files of suites
+
     found: dict[str, Suite] = {}
     for name in modules:
         try:

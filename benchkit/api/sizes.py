@@ -8,15 +8,13 @@ FLOAT8 = "float8_e4m3fn"
 FLOAT8_STEP = 16
 """What the columns of a float8 factor, and the rows and columns of the next, must divide by."""
 
-
-ITEM_BYTES = {FLOAT8: 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+ITEM_BYTES = {
+    FLOAT8: 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8,
+}  # fmt: skip
 
 
 def product_bytes(dtype: str, factors: int, products: int) -> int:
-    """Return the bytes of so many elements of factors and of products.
-
-    Products of float8 are bfloat16.
-    """
+    """Return the bytes of so many elements of factors and products; bfloat16 for float8."""
     of_product = "bfloat16" if dtype == FLOAT8 else dtype
     return factors * ITEM_BYTES[dtype] + products * ITEM_BYTES[of_product]
 
@@ -35,12 +33,8 @@ RANGE = re.compile(r"(\d+[kmg]?i?b?)-(\d+[kmg]?i?b?)", re.IGNORECASE)
 def mebibytes(size: float | str, key: str = "data_size") -> float:
     """Convert a size to MiB.
 
-    Args:
-        size: a number of MiB, or a number with its unit: "4B", "1KiB", "1K", "16 MiB" or "10MB".
-        key: name of the configuration key, for the message.
-
-    Raises:
-        ConfigError: for anything that is not a finite size > 0.
+    It is a number of MiB, or has its unit: "4B", "1KiB", "1K", "16 MiB" or "10MB". Raises
+    ConfigError, which names `key`, for anything that is not a finite size > 0.
     """
     found = SIZE.fullmatch(str(size))
     try:
@@ -54,14 +48,9 @@ def mebibytes(size: float | str, key: str = "data_size") -> float:
 
 
 def doubling(sizes: str) -> list[str] | None:
-    """Return the sizes of a range as nccl-tests steps through it with -f 2.
+    """Return the sizes of a range such as "8-1G", each twice the one before (nccl-tests' -f 2).
 
-    Args:
-        sizes: the least and the greatest, such as "8-1G"; a number without a unit is of bytes.
-
-    Returns:
-        Each size with its unit, from the least on, each twice the one before; None if it is no
-        range.
+    A number without a unit is of bytes. None if it is no range.
     """
     found = RANGE.fullmatch(sizes)
     if found is None:

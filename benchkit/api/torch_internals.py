@@ -1,9 +1,7 @@
 """All that suites rely on inside of torch and its compiler, which promise none of it.
 
-tests/unit/api/test_torch_internals.py pins the names, the arguments and the results, and says what
-to do when a new torch has others.
-
-tests/unit/api/test_compiler_internals.py pins the names and the results.
+tests/unit/api/test_torch_internals.py and test_compiler_internals.py pin the names, the arguments
+and the results, and say what to do when a new torch has others.
 """
 
 import inspect
@@ -21,7 +19,6 @@ from torch import Tensor
 from benchkit.errors import is_out_of_memory
 
 RING_ARGUMENTS = ("group", "seq_dim", "op", "query", "key", "value", "is_causal")
-"""The names of the arguments of torch's ring attention."""
 
 
 def default_store() -> dist.Store:
@@ -37,8 +34,8 @@ def keep_gpu_busy(cycles: int) -> None:
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, ...]:
     """Compute attention by the device's fused kernel, with work in proportion to visible keys.
 
-    The kernels are the ones behind torch's scaled_dot_product_attention, which keeps the
-    log-sum-exp to itself.
+    These are the kernels of torch's scaled_dot_product_attention, which keeps the log-sum-exp to
+    itself.
 
     Args:
         query: [1, H, L, D].
@@ -47,8 +44,7 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
         causal: whether query i sees only the keys up to i.
 
     Returns:
-        The output [1, H, L, D] and the log-sum-exp of the scores [1, H, L]; then what only torch's
-        backward pass needs.
+        The output [1, H, L, D], the log-sum-exp of the scores [1, H, L], and what backward needs.
     """
     aten = torch.ops.aten
     if query.device.type == "cpu":
@@ -63,10 +59,7 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
 
 
 def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int) -> str:
-    """Return why fused_attention() cannot run on a device; "" if it can.
-
-    Kernels of half precision, for example, refuse GPUs older than Ampere.
-    """
+    """Return why fused_attention() cannot run; half precision needs Ampere, for example."""
 
     def attend() -> None:
         tokens = torch.ones(1, 1, 16, width, device=device).to(dtype)
@@ -77,8 +70,6 @@ def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int
 
 
 def float8_matmul_missing(device: torch.device) -> str:
-    """Return why multiply_float8() cannot run on a device; "" if it can."""
-
     def multiply() -> None:
         left = torch.ones(16, 16, device=device).to(torch.float8_e4m3fn)
         product = torch.empty(16, 16, dtype=torch.bfloat16, device=device)
@@ -88,11 +79,7 @@ def float8_matmul_missing(device: torch.device) -> str:
 
 
 def refusal(what: str, trial: Callable[[], None]) -> str:
-    """Return why torch refuses a trial, in a line; "" if it does not.
-
-    Raises:
-        RuntimeError: memory is lacking, which says nothing about torch.
-    """
+    """Return why torch refuses a trial; "" if it does not. A lack of memory is raised."""
     try:
         trial()
     except (AttributeError, RuntimeError) as error:
@@ -103,13 +90,9 @@ def refusal(what: str, trial: Callable[[], None]) -> str:
 
 
 def multiply_float8(scale: Tensor, left: Tensor, right: Tensor, out: Tensor) -> None:
-    """Multiply float8 matrices, with sums in float32.
+    """Multiply float8 [m, k] by [k, n] into bfloat16, with sums in float32.
 
-    Args:
-        scale: what each factor is multiplied by; float32, without dimensions.
-        left: [m, k], contiguous.
-        right: [k, n], the transpose of a contiguous matrix.
-        out: the product [m, n], in bfloat16.
+    `left` and the transpose of `right` are contiguous. Each factor is multiplied by `scale`.
     """
     torch._scaled_mm(left, right, scale, scale, out_dtype=out.dtype, use_fast_accum=False, out=out)
 
@@ -128,13 +111,10 @@ def ring_attention_missing() -> str:
 
 
 def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
-    """Compute this rank's part of attention over the tokens of all ranks [1, H, L, D].
+    """Compute this rank's part [1, H, L, D] of attention over the tokens of all ranks.
 
-    The public `context_parallel` cannot take its place: it has a ring only for the kernels of GPUs.
-
-    Args:
-        query: of this rank's tokens, as many as each other rank has; [1, H, L, D].
-        causal: whether queries see only earlier keys; then tokens are in zigzag order.
+    The public `context_parallel` has a ring only for the kernels of GPUs. All ranks have as many
+    tokens, in zigzag order if causal.
     """
     from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
 
@@ -149,7 +129,6 @@ def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> T
 
 
 def symmetric_memory_missing() -> str:
-    """Return why this torch has no symmetric memory; "" if it has."""
     try:
         from torch.distributed import _symmetric_memory  # noqa: F401 (it defines the operators)
     except ImportError as error:
@@ -160,8 +139,7 @@ def symmetric_memory_missing() -> str:
 def symmetric_empty(like: Tensor, group_name: str) -> Tensor:
     """Allocate memory of this shape that all ranks of a group can read, who call this together.
 
-    Raises:
-        RuntimeError: the GPUs of the group cannot reach each other's memory.
+    Raises RuntimeError where the GPUs cannot reach each other's memory.
     """
     from torch.distributed import _symmetric_memory as symmetric
 
@@ -181,21 +159,11 @@ GRAPH_BREAKS = ("graph_break", "unimplemented")
 """Where torch counts breaks, each in one of them; the second has branches on values of tensors."""
 
 EVENTS = 100_000
-"""How many compilations torch is to remember."""
 
 
 @dataclass(frozen=True)
 class Compilations:
-    """What torch.compile has compiled in this process.
-
-    Attributes:
-        seconds: of compilation, of forward and backward graphs.
-        graphs: graphs that were made.
-        graph_breaks: places where code was split into several graphs.
-        recompilations: compilations of code that had been compiled for other inputs.
-        cache_hits: graphs that inductor found in its cache on disk.
-        cache_misses: graphs that it did not find there.
-    """
+    """What torch.compile has compiled in this process; the cache is inductor's on disk."""
 
     seconds: float = 0.0
     graphs: int = 0
@@ -206,12 +174,11 @@ class Compilations:
 
 
 def is_compiler_loaded() -> bool:
-    """Return whether this process has used torch.compile, or something else that loads it."""
     return "torch._dynamo" in sys.modules
 
 
 def reset_compiler() -> None:
-    """Forget what was compiled in this process, and the counts of it; load no compiler."""
+    """Forget what was compiled in this process; load no compiler."""
     if is_compiler_loaded():
         from torch._dynamo import utils
 
@@ -223,8 +190,7 @@ def reset_compiler() -> None:
 def compilations() -> Compilations:
     """Count the compilations since `reset_compiler`; to be called after each call that compiles.
 
-    Of the first call torch keeps the latest 64 events, after that EVENTS. Before torch.compile is
-    first used there are none, and its libraries are not loaded for this.
+    Of the first call torch keeps the latest 64 events, after that EVENTS.
     """
     if not is_compiler_loaded():
         return Compilations()

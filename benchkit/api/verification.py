@@ -7,13 +7,12 @@ exactly predictable inputs is that of nccl-tests.
 
 import functools
 import math
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
 
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
-
-if TYPE_CHECKING:
-    import torch
 
 PERIOD = 65537
 """Elements of one period. It is prime, so that no chunks of a power of two line up with it."""
@@ -27,14 +26,13 @@ def pattern(
     turn: int,
     rank: int,
     world_size: int,
-    dtype: "torch.dtype",
+    dtype: torch.dtype,
     op: str,
     length: int = PERIOD,
-) -> "torch.Tensor":
-    """Return one period of a rank's input.
+) -> Tensor:
+    """Return one period of a rank's input, which stays exact when it is reduced.
 
-    At each index only so many ranks contribute more than the neutral element that the reduction
-    stays exact.
+    At each index only so many ranks contribute more than the neutral element.
 
     Args:
         turn: number of the round; each round has inputs of its own.
@@ -46,8 +44,6 @@ def pattern(
     Returns:
         int64 on the CPU: [min(length, PERIOD)], values in -2..2 (for avg times `world_size`).
     """
-    import torch
-
     generator = torch.Generator().manual_seed(hash((seed, turn, rank)) % 2**63)
     size = (min(length, PERIOD),)
     index = torch.arange(*size)
@@ -61,7 +57,7 @@ def pattern(
     return values * world_size if op == "avg" else values
 
 
-def window(dtype: "torch.dtype", op: str, world_size: int) -> int:
+def window(dtype: torch.dtype, op: str, world_size: int) -> int:
     """Return how many ranks may contribute at one index.
 
     Each rank adds at most 2 (for avg 2 x world_size), or doubles a product.
@@ -72,10 +68,8 @@ def window(dtype: "torch.dtype", op: str, world_size: int) -> int:
     return max(1, exact // (2 * world_size if op == "avg" else 2))
 
 
-def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
+def exact_range(dtype: torch.dtype) -> tuple[int, int]:
     """Return (e, n): powers of two up to 2^e and all integers up to n are representable."""
-    import torch
-
     if dtype.is_floating_point:
         info = torch.finfo(dtype)
         return math.frexp(info.max)[1] - 1, round(2 / info.eps)
@@ -83,15 +77,9 @@ def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
 
 
 def reduced(
-    seed: int, turn: int, world_size: int, dtype: "torch.dtype", op: str, length: int = PERIOD
-) -> "torch.Tensor":
-    """Return one period of the exact reduction of all ranks' patterns.
-
-    Returns:
-        int64 on the CPU: [min(length, PERIOD)].
-    """
-    import torch
-
+    seed: int, turn: int, world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD
+) -> Tensor:
+    """Return one period of the exact reduction of all ranks' patterns, as `pattern` does."""
     combine = {
         "sum": torch.add,
         "avg": torch.add,
@@ -107,16 +95,14 @@ def reduced(
     return result // world_size if op == "avg" else result
 
 
-def returned(result: object) -> "torch.Tensor":
+def returned(result: object) -> Tensor:
     """Return what a call returned; raise InvalidResult where that is no tensor."""
-    import torch
-
-    if not isinstance(result, torch.Tensor):
+    if not isinstance(result, Tensor):
         raise InvalidResult(f"the call returned {type(result).__name__}, expected a tensor")
     return result
 
 
-def tile(buffer: "torch.Tensor", period: "torch.Tensor") -> None:
+def tile(buffer: Tensor, period: Tensor) -> None:
     """Fill a flat buffer [n] with repetitions of `period` [p], of the same dtype and device."""
     rows = len(buffer) // len(period)
     whole = rows * len(period)
@@ -124,29 +110,22 @@ def tile(buffer: "torch.Tensor", period: "torch.Tensor") -> None:
     buffer[whole:].copy_(period[: len(buffer) - whole])
 
 
-def tolerance(world_size: int, dtype: "torch.dtype", op: str) -> float:
+def tolerance(world_size: int, dtype: torch.dtype, op: str) -> float:
     """Return the absolute difference that a correct output may have; 0 means exact equality.
 
     Only averages over a number of ranks n that is no power of two may differ. NCCL multiplies each
     input by the rounded 1/n, so each contributing value, of at most 2, has that rounding error.
     """
-    import torch
-
     if op != "avg" or world_size & (world_size - 1) == 0:
         return 0.0
     return 4 * float(torch.finfo(dtype).eps) * min(world_size, window(dtype, op, world_size))
 
 
-def require_tiled(output: "torch.Tensor", period: "torch.Tensor", atol: float = 0.0) -> None:
-    """Check that a flat output consists of repetitions of a period.
+def require_tiled(output: Tensor, period: Tensor, atol: float = 0.0) -> None:
+    """Check that a flat output consists of repetitions of a period, the last of which may be cut.
 
-    Args:
-        output: [n].
-        period: [p], on any device; the output may end in the middle of a repetition.
-        atol: absolute difference that passes; 0 means equal to the bit.
-
-    Raises:
-        InvalidResult: the message names the first index that differs.
+    `atol` is the absolute difference that passes; 0 means equal to the bit. Raises InvalidResult
+    with the first index that differs.
     """
     wait_for_device(output)
     period = period.to(output)  # only now: this, too, waits for the device
@@ -170,13 +149,11 @@ def require_tiled(output: "torch.Tensor", period: "torch.Tensor", atol: float = 
             )
 
 
-def are_bits_equal(left: "torch.Tensor", right: "torch.Tensor") -> bool:
+def are_bits_equal(left: Tensor, right: Tensor) -> bool:
     """Return whether two tensors of one shape and dtype are equal to the bit.
 
     As integers they are compared in one pass and without a tensor of the results, at two to three
     times the speed of `(left == right).all()` in half precision and in float32 on a CPU.
     """
-    import torch
-
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[left.element_size()]
     return bool(torch.equal(left.view(bits), right.view(bits)))

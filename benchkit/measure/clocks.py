@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from benchkit.api.case import noop
-from benchkit.api.details import QUEUEING
+from benchkit.api.regions import QUEUEING
 
 
 class Clock(Protocol):

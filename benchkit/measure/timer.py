@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 
 from benchkit.api.case import Case
-from benchkit.api.details import QUEUEING
 from benchkit.api.keys import COLD, MeasureConfig
+from benchkit.api.regions import QUEUEING
 from benchkit.errors import oom_reason
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters

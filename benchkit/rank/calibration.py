@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from benchkit.api.case import noop
-from benchkit.api.details import QUEUEING
+from benchkit.api.regions import QUEUEING
 from benchkit.measure.clocks import Clock
 from benchkit.measure.sampler import lead_for, most_hidden
 from benchkit.rank.around_samples import CLOSE_ENOUGH, ThrottleController, miss

@@ -12,8 +12,8 @@ from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
 from benchkit.statistics.faults import Ints, Limits
 from benchkit.statistics.intervals import Array
-from benchkit.suites.pair_matrix.names import IDLE
 from benchkit.suites.pair_matrix.schedule import Schedule, sends_to
+from benchkit.suites.pair_matrix.suite import IDLE
 
 from perf.simulate.flow import seconds_of
 from perf.simulate.topology import (

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from benchkit.suites.collective.names import COLLECTIVES, RAGGED
+from benchkit.suites.collective.suite import COLLECTIVES, RAGGED
 
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli

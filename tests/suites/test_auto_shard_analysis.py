@@ -5,7 +5,7 @@ import json
 import pytest
 from analysis.suites.auto_shard import rows as scaling
 from benchkit.statistics.intervals import FEWEST_SAMPLES
-from benchkit.suites.auto_shard.names import Phase
+from benchkit.suites.auto_shard.workloads import Phase
 
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, without

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 
+import msgspec
 import pytest
 from benchkit.errors import ConfigError
 from benchkit.suites.auto_shard.planner import (  # fmt: skip
@@ -23,7 +24,7 @@ from benchkit.suites.auto_shard.planner import (  # fmt: skip
     Planner,
     choices,
 )
-from benchkit.suites.auto_shard.workloads import Kind, Workload, parse
+from benchkit.suites.auto_shard.workloads import Kind, StrEnum, Workload, parse
 
 FREE, DEAR = Link(0, 0), Link(1e-3, 1e-6)
 
@@ -220,3 +221,11 @@ def test_product_costs_match_hand_count():
     assert plan.passing_elements == 2 * 6 + 6 * 10 + 2 * 10 + 2 * 10
     again = plans.after(plan, 0, by_rows)
     assert again.latency_s == 2 * DEAR.latency_s
+
+
+def test_member_of_an_enumeration_is_its_text():
+    class Colour(StrEnum):
+        RED = "red"
+
+    assert [str(Colour.RED), f"{Colour.RED}", "|".join(Colour)] == ["red"] * 3
+    assert msgspec.json.encode({Colour.RED: Colour.RED}) == b'{"red":"red"}'

@@ -12,9 +12,8 @@ from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
 from benchkit.point.point import cases_alone
 from benchkit.suites.collective.cases import TIMED, Check, cases_of, repeatable
-from benchkit.suites.collective.config import CollectiveConfig
-from benchkit.suites.collective.names import COLLECTIVES, bus_factor, part_sizes
 from benchkit.suites.collective.operations import Collective
+from benchkit.suites.collective.suite import COLLECTIVES, CollectiveConfig, bus_factor, part_sizes
 
 from tests.support import fakes
 from tests.support.cli import Cli

@@ -8,7 +8,7 @@ import torch
 from benchkit.api.keys import ModelConfig
 from benchkit.errors import InvalidResult
 from benchkit.suites.compile import cases
-from benchkit.suites.compile.names import COMPILERS, INDUCTOR, WORKLOADS
+from benchkit.suites.compile.suite import COMPILERS, INDUCTOR, WORKLOADS
 
 from tests.support import fakes
 from tests.support.cli import Cli

@@ -12,7 +12,7 @@ from benchkit.api.sizes import FLOAT8
 from benchkit.errors import InvalidResult
 from benchkit.suites.matmul_lut import cases
 from benchkit.suites.matmul_lut import cases as forecast
-from benchkit.suites.matmul_lut.config import MatmulLutConfig
+from benchkit.suites.matmul_lut.suite import MatmulLutConfig
 
 from tests.support import devices, fakes
 from tests.support.cli import Cli

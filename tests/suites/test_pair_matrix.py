@@ -8,9 +8,8 @@ import torch
 from benchkit.errors import InvalidResult
 from benchkit.suites.pair_matrix import cases
 from benchkit.suites.pair_matrix.cases import Answer, Check, Send, affordable, allocate, cases_of, groups_at
-from benchkit.suites.pair_matrix.config import PairMatrixConfig
-from benchkit.suites.pair_matrix.names import ALL, HALVES, IDLE, NODES, PAIRS
 from benchkit.suites.pair_matrix.schedule import Schedule
+from benchkit.suites.pair_matrix.suite import ALL, HALVES, IDLE, NODES, PAIRS, PairMatrixConfig
 
 from tests.support import fakes
 from tests.support.cli import Cli

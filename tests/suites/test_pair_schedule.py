@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from benchkit.suites.pair_matrix.names import IDLE
 from benchkit.suites.pair_matrix.schedule import Schedule, num_rounds, sends_to
+from benchkit.suites.pair_matrix.suite import IDLE
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from benchkit.errors import InvalidResult
 from benchkit.suites.rank_speed import cases
-from benchkit.suites.rank_speed.config import RankSpeedConfig
-from benchkit.suites.rank_speed.names import TESTS
+from benchkit.suites.rank_speed.suite import TESTS, RankSpeedConfig
 
 from tests.support import fakes
 from tests.support.cli import Cli

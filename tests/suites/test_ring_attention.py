@@ -12,11 +12,11 @@ from benchkit.suites.ring_attention import cases, ring, splits
 from benchkit.suites.ring_attention import planner as probes
 from benchkit.suites.ring_attention import planner as rebalance
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
-from benchkit.suites.ring_attention.config import read_table
-from benchkit.suites.ring_attention.names import STRATEGIES
 from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
-from benchkit.suites.ring_attention.ring import Block, Exact, Layer, Ring, attend, blocks, merge
+from benchkit.suites.ring_attention.reference import Exact
+from benchkit.suites.ring_attention.ring import Block, Layer, Ring, attend, blocks, merge
 from benchkit.suites.ring_attention.splits import CostModel, Split
+from benchkit.suites.ring_attention.suite import STRATEGIES, read_table
 
 from tests.support import fakes
 from tests.support.cli import ROOT, Cli

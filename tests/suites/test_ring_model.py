@@ -6,7 +6,7 @@ import pytest
 import torch
 from benchkit.api.keys import ModelConfig
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention import decoder
+from benchkit.suites.ring_attention import decoder, reference
 from benchkit.suites.ring_attention.cases import NO_TABLE
 from benchkit.suites.ring_attention.decoder import Decode, Decoder, attended, owners_of_new
 from benchkit.suites.ring_attention.model_cases import DecodeCase, ModelJob, PrefillCase, case_of, compare
@@ -80,11 +80,11 @@ def test_new_tokens_keep_proportions():
 def test_dense_model_sees_no_later_tokens():
     own = job(torch.float64)
     ids = own.ids(1)
-    whole = decoder.hidden_states(own.decoder, ids)
-    torch.testing.assert_close(decoder.hidden_states(own.decoder, ids[:9]), whole[:9])
+    whole = reference.hidden_states(own.decoder, ids)
+    torch.testing.assert_close(reference.hidden_states(own.decoder, ids[:9]), whole[:9])
     changed = ids.clone()
     changed[0] = (ids[0] + 1) % MODEL.vocab_size
-    assert not torch.allclose(decoder.hidden_states(own.decoder, changed)[-1], whole[-1])
+    assert not torch.allclose(reference.hidden_states(own.decoder, changed)[-1], whole[-1])
 
 
 def test_every_part_of_a_layer_matters(monkeypatch):

@@ -8,8 +8,9 @@ from benchkit.api import p2p, torch_internals
 from benchkit.api.keys import ModelConfig
 from benchkit.errors import Unavailable
 from benchkit.suites.auto_shard.cases import AutoShard
-from benchkit.suites.auto_shard.names import DISPATCHER, INDEPENDENT, RESIDENT, UNSHARDED
+from benchkit.suites.auto_shard.suite import DISPATCHER, INDEPENDENT, RESIDENT, UNSHARDED
 from benchkit.suites.auto_shard.workloads import parse
+from benchkit.suites.ring_attention import cases as ring_cases
 from benchkit.suites.ring_attention import ring
 from benchkit.suites.ring_attention import suite as ring_attention
 from benchkit.suites.ring_attention.cases import RingJob
@@ -43,7 +44,7 @@ def test_auto_shard_over_gloo_shards_nothing():
 @pytest.mark.usefixtures("over_gloo")
 def test_torch_ring_over_gloo_is_unavailable():
     job = RingJob(0, None, SimpleNamespace(device=CUDA), True, None, None)
-    assert ring_attention.case_of(job, "torch", None).unavailable == p2p.GLOO_ON_GPUS
+    assert ring_cases.case_of(job, "torch", None).unavailable == p2p.GLOO_ON_GPUS
     assert job.lacking("even") == ""
 
 

@@ -11,10 +11,10 @@ from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.suites.tensor_parallel import columnwise as symmetric_memory
 from benchkit.suites.tensor_parallel import primitive
 from benchkit.suites.tensor_parallel.columnwise import Columnwise, ColumnwiseCases
-from benchkit.suites.tensor_parallel.config import TpColumnwiseConfig, TpRowwiseConfig, expand
 from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards, require_close, require_exact
 from benchkit.suites.tensor_parallel.primitive import Costs, Trial, choose, chunks_of, in_turns, measure_costs
 from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
+from benchkit.suites.tensor_parallel.suite import TpColumnwiseConfig, TpRowwiseConfig, expand
 
 from tests.support.cli import Cli
 from tests.support.entries.rank import require_references

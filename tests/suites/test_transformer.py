@@ -13,10 +13,10 @@ from benchkit.suites.transformer import cases, passes, peak_flops
 from benchkit.suites.transformer import model as kernels
 from benchkit.suites.transformer import model as network
 from benchkit.suites.transformer.checks import Checks, mask_targets
-from benchkit.suites.transformer.config import Footprint, TransformerConfig, forward_flops, pass_flops, recomputed_flops
 from benchkit.suites.transformer.data import Batches, check_ids
 from benchkit.suites.transformer.model import Network, build
 from benchkit.suites.transformer.passes import Steps
+from benchkit.suites.transformer.suite import Footprint, TransformerConfig, forward_flops, pass_flops, recomputed_flops
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.support import transformer_bodies as bodies

@@ -14,10 +14,11 @@ from benchkit.suites.collective import cases
 from benchkit.suites.ring_attention import model_cases, planner
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
 from benchkit.suites.ring_attention.planner import Online, Planner
-from benchkit.suites.ring_attention.ring import PROJECT, Exact, Layer
+from benchkit.suites.ring_attention.reference import Exact
+from benchkit.suites.ring_attention.ring import PROJECT, Layer
 from benchkit.suites.ring_attention.splits import CostModel
 from benchkit.suites.tensor_parallel import operands
-from benchkit.suites.transformer import reference
+from benchkit.suites.transformer import checks
 from benchkit.suites.transformer.checks import Checks, Update
 
 from tests.support import fakes
@@ -70,7 +71,7 @@ def forward():
     network = SimpleNamespace()
     rows = torch.ones(1, 2, 4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reference, "inputs_of", lambda *given: [on_gpu(rows[0].double())])
+        patch.setattr(checks, "inputs_of", lambda *given: [on_gpu(rows[0].double())])
         Checks(SimpleNamespace(network=network), "float32", None).forward(rows, rows)
 
 

@@ -1,8 +1,8 @@
 """Records of acceptances, made up."""
 
 import numpy as np
-from benchkit.suites.pair_matrix.names import IDLE
 from benchkit.suites.pair_matrix.schedule import Schedule, sends_to
+from benchkit.suites.pair_matrix.suite import IDLE
 
 from tests.support.records import make_record
 

@@ -8,9 +8,9 @@ import torch.distributed as dist
 from benchkit.api.keys import ModelConfig
 from benchkit.api.p2p import mesh_of_first
 from benchkit.suites.transformer import model
+from benchkit.suites.transformer.checks import full_float64
 from benchkit.suites.transformer.model import Network, build
 from benchkit.suites.transformer.passes import Communication, Steps
-from benchkit.suites.transformer.reference import full_float64
 from torch.distributed.tensor.debug import CommDebugMode
 
 MODEL = ModelConfig(name="test", d_model=16, d_ff=24, num_layers=2, num_heads=4, vocab_size=31)

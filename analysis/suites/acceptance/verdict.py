@@ -29,8 +29,8 @@ from benchkit.record.naming import readable
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.compare import percent
 from benchkit.statistics.faults import Limits, Peers, explain, faster
-from benchkit.suites.pair_matrix.names import IDLE, ROUND
-from benchkit.suites.rank_speed.names import FLOPS
+from benchkit.suites.pair_matrix.suite import IDLE, ROUND
+from benchkit.suites.rank_speed.suite import FLOPS
 
 DRIFT = 0.1
 """A second half that is this much slower or faster than the first is told."""

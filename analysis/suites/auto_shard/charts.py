@@ -31,15 +31,8 @@ from analysis.suites.auto_shard.rows import (
 )
 from analysis.suites.auto_shard.table import SCOPES, SHOWN
 from analysis.text import format_settings
-from benchkit.suites.auto_shard.names import (
-    END_TO_END,
-    RANKS,
-    SCOPE,
-    SHARDING,
-    UNSHARDED,
-    WEAK,
-    Phase,
-)
+from benchkit.suites.auto_shard.suite import END_TO_END, RANKS, SCOPE, SHARDING, UNSHARDED, WEAK
+from benchkit.suites.auto_shard.workloads import Phase
 
 SPEEDUP = ("speedup", *LIMITS)
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")

@@ -13,15 +13,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.repetitions import alike, over_runs
-from benchkit.suites.auto_shard.names import (
+from benchkit.suites.auto_shard.suite import (
     AUTO,
     AXIS0,
-    COMMUNICATE,
-    COMPUTE,
-    CREATE,
     CREATES_WHOLE,
     DISPATCHER,
-    FETCH,
     LATENCY_S,
     RANKS,
     SCOPE,
@@ -29,8 +25,8 @@ from benchkit.suites.auto_shard.names import (
     UNSHARDED,
     WEAK,
     WORK_SHARE,
-    Phase,
 )
+from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, CREATE, FETCH, Phase
 
 BANDS = ((6 / 7, "near perfect"), (4 / 7, "good"), (1 / 7, "poor"))
 """Least gains: at 8 devices speedups of 7, 5 and 2, as in GT (bwasti/gt2)."""

@@ -24,7 +24,7 @@ from analysis.suites.auto_shard.rows import (
 )
 from analysis.table import as_markdown
 from analysis.text import digits, format_settings
-from benchkit.suites.auto_shard.names import (
+from benchkit.suites.auto_shard.suite import (
     END_TO_END,
     INDEPENDENT,
     RANKS,
@@ -32,8 +32,8 @@ from benchkit.suites.auto_shard.names import (
     SCOPE,
     SHARDING,
     WEAK,
-    Phase,
 )
+from benchkit.suites.auto_shard.workloads import Phase
 
 Lines = Iterator[dict[str, Any]]
 

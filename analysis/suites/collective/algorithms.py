@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.suites.collective.fit import EXACT, Line, solved, student
-from benchkit.suites.collective import names
+from benchkit.suites.collective import suite as names
 
 Cost = Callable[[int], tuple[float, float]]
 """Maps n ranks to the longest path: its latencies, and its bytes as a multiple of the payload."""

@@ -13,7 +13,7 @@ from analysis.table import as_markdown, identity_columns
 from analysis.text import figure, half_width, measured
 from benchkit.record.naming import readable
 from benchkit.statistics.estimators import LATENCY
-from benchkit.suites.collective.names import SEND_RECV, TIMING
+from benchkit.suites.collective.suite import SEND_RECV, TIMING
 
 SUITE = "collective"
 SERIES = ["collective", "world_size"]

@@ -15,7 +15,7 @@ from analysis.text import as_csv, shortened
 from benchkit.record.record import FIRST_CALLS, CaseRecord
 from benchkit.statistics.intervals import Array, median, medians, quantile
 from benchkit.statistics.summary import iteration_times
-from benchkit.suites.compile.names import (
+from benchkit.suites.compile.suite import (
     BATCH_SIZES,
     CACHE,
     CACHE_HITS,

@@ -13,7 +13,7 @@ from analysis.records.places import Place, numbered, places_of
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.faults import Family, Ints, Mask, Peers, family
 from benchkit.statistics.intervals import Array
-from benchkit.suites.pair_matrix.names import (
+from benchkit.suites.pair_matrix.suite import (
     DESCENDING,
     DIRECTION,
     GROUP,

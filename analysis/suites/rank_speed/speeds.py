@@ -16,7 +16,7 @@ from benchkit.api.lut import entry_of
 from benchkit.record.record import Record
 from benchkit.statistics.faults import Peers, family
 from benchkit.statistics.intervals import Array
-from benchkit.suites.rank_speed.names import (
+from benchkit.suites.rank_speed.suite import (
     COPY,
     DTYPE,
     FLOPS,

@@ -16,7 +16,7 @@ from analysis.suites.ring_attention.table import (
     label_of,
     with_efficiencies,
 )
-from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS, TORCH
+from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKENS, TORCH
 
 OTHERS = (REFERENCE, TORCH)
 """Measured beside the strategies, but not meant for ranks of unequal speed."""

@@ -6,7 +6,7 @@ from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import BARS, NAMES, Axis, Chart, Charts, points_of
 from analysis.sides import Baseline
 from analysis.suites.ring_attention.model_table import CELL, SUITE, TIMES, groups_of
-from benchkit.suites.ring_attention import names
+from benchkit.suites.ring_attention import suite as names
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:

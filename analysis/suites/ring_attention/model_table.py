@@ -6,7 +6,7 @@ from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import by_mechanism, describe_runs, over_runs, titled
 from analysis.table import as_markdown
-from benchkit.suites.ring_attention import names
+from benchkit.suites.ring_attention import suite as names
 
 SUITE = "ring_model"
 CASE = [names.PHASE, names.IMPLEMENTATION, names.STRATEGY]

@@ -10,8 +10,8 @@ from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.slowdowns import Slowdown, slowdowns
 from analysis.repetitions import by_mechanism, describe_runs, over_runs, titled
 from analysis.table import as_markdown
-from benchkit.suites.ring_attention import names
-from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS
+from benchkit.suites.ring_attention import suite as names
+from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKENS
 
 SPEEDUP = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
 RATIO = ("reference_ratio", "reference_ratio_low", "reference_ratio_high")

@@ -13,7 +13,7 @@ from analysis.suites.tensor_parallel.table import (
     shape_of,
     title_of,
 )
-from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
+from benchkit.suites.tensor_parallel.suite import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6
 """More shapes than this are shown in the maps alone."""

@@ -11,7 +11,7 @@ from analysis.suites.tensor_parallel.table import OPTIONS, SHAPE, SUITES
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.summary import slowest_rank
-from benchkit.suites.tensor_parallel.names import COMM_BACKEND, DEFAULT, IMPLEMENTATION
+from benchkit.suites.tensor_parallel.suite import COMM_BACKEND, DEFAULT, IMPLEMENTATION
 
 TIME, TIMER, BARRIER, OPTION = (
     "mean_time (ms)", "time_measurement_backend", "barrier_at_each_iteration", "option",

@@ -12,8 +12,8 @@ import pandas as pd
 
 from analysis.repetitions import WITHIN, alike, describe_runs, over_runs, titled
 from analysis.table import as_markdown
-from benchkit.suites.tensor_parallel import names
-from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
+from benchkit.suites.tensor_parallel import suite as names
+from benchkit.suites.tensor_parallel.suite import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
 
 SUITES = ("tp_columnwise", "tp_rowwise")
 OPTIONS = (names.SIZE, names.ORDER, names.COLLECTIVE, names.CHUNKS, names.COMM_BACKEND)

@@ -21,8 +21,8 @@ from analysis.report.chart import (
 from analysis.sides import Baseline
 from analysis.suites.transformer.groups import Group, groups_of
 from analysis.suites.transformer.rows import SUITE
-from benchkit.api.details import PEAK_FROM
-from benchkit.suites.transformer.names import FORWARD, PASS, PEAK_BYTES, PHASES
+from benchkit.api.case import PEAK_FROM
+from benchkit.suites.transformer.suite import FORWARD, PASS, PEAK_BYTES, PHASES
 
 TITLE = "Language model"
 TIMES = ("median_s", "ci_low_s", "ci_high_s")

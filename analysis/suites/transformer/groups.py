@@ -9,7 +9,7 @@ from analysis.report.chart import told_apart
 from analysis.report.style import named
 from analysis.suites.transformer.rows import CASE, rows_of, varying
 from analysis.text import format_settings
-from benchkit.suites.transformer.names import PASS, PASSES, RANKS
+from benchkit.suites.transformer.suite import PASS, PASSES, RANKS
 
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", RANKS)
 """Settings that every figure names, even where they are the same in all."""

@@ -5,8 +5,9 @@ import pandas as pd
 from analysis.repetitions import over_runs
 from analysis.table import identity_columns
 from analysis.text import as_csv
-from benchkit.api.details import OUTSIDE_BYTES, PEAK_FROM, RESERVED_BYTES
-from benchkit.suites.transformer.names import (
+from benchkit.api.case import PEAK_FROM
+from benchkit.suites.transformer.suite import (
+    OUTSIDE_BYTES,
     PARAMETERS,
     PART,
     PASS,
@@ -14,6 +15,7 @@ from benchkit.suites.transformer.names import (
     PEAK_BYTES,
     PHASES,
     RANKS,
+    RESERVED_BYTES,
     WHOLE,
 )
 

@@ -8,18 +8,20 @@ from analysis.repetitions import alike, describe_runs
 from analysis.suites.transformer.rows import ANY_PASS, CASE, rows_of, varying
 from analysis.table import as_markdown, identity_columns, own_columns
 from analysis.text import digits, format_settings, interval_head, intervals, shortened
-from benchkit.api.details import OUTSIDE_BYTES, PEAK_FROM, RESERVED_BYTES
+from benchkit.api.case import PEAK_FROM
 from benchkit.record.record import HARMLESS
-from benchkit.suites.transformer.names import (
+from benchkit.suites.transformer.suite import (
     FORWARD,
     FORWARD_BACKWARD,
     OPTIMIZER,
+    OUTSIDE_BYTES,
     PARAMETERS,
     PART,
     PASS,
     PASSES,
     PEAK_BYTES,
     PHASES,
+    RESERVED_BYTES,
     TRAIN_STEP,
 )
 

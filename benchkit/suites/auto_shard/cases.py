@@ -1,40 +1,64 @@
 """The cases of one job: a workload on each number of devices, sharded by each rule."""
 
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 
 from benchkit.api import p2p
-from benchkit.api.case import Case, Rank, Work
-from benchkit.api.details import PREDICTED_S
+from benchkit.api.case import PREDICTED_S, Case, Details, Rank, Work
 from benchkit.statistics.estimators import SLOWEST_RANK, SPAN
-from benchkit.suites.auto_shard.config import AutoShardConfig
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
-from benchkit.suites.auto_shard.names import (
+from benchkit.suites.auto_shard.planner import Costs, Plan, Planner, costs_of_one
+from benchkit.suites.auto_shard.program import Program, Sharded
+from benchkit.suites.auto_shard.suite import (
     AUTO,
     CREATES_WHOLE,
     DISPATCHER,
+    END_TO_END,
     INDEPENDENT,
     LATENCY_S,
+    RANKS,
     RESIDENT,
+    SCOPE,
+    SHARDING,
     UNSHARDED,
     WORK_SHARE,
+    AutoShardConfig,
     Scope,
     Sharding,
 )
-from benchkit.suites.auto_shard.planner import Costs, Plan, Planner, costs_of_one
-from benchkit.suites.auto_shard.program import Program, Sharded
-from benchkit.suites.auto_shard.variants import Variant
-from benchkit.suites.auto_shard.workloads import Workload
+from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, Phase, Workload
 
 
-def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> dict[str, Any]:
-    """Return the details that the record keeps of a plan.
+@dataclass(frozen=True)
+class Variant:
+    sharding: Sharding
+    devices: int
+    scope: Scope
 
-    These are the plan itself, its predicted seconds, and the predicted seconds of alternatives.
-    """
+    @property
+    def labels(self) -> dict[str, str | int | float]:
+        return {SHARDING: str(self.sharding), RANKS: self.devices, SCOPE: str(self.scope)}
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        phases = Phase if self.end_to_end else (COMPUTE, COMMUNICATE)
+        return tuple(map(str, phases))
+
+    @property
+    def end_to_end(self) -> bool:
+        return self.scope == END_TO_END
+
+    @property
+    def alone(self) -> bool:
+        """Whether each of its devices computes a whole workload."""
+        return self.sharding in (UNSHARDED, INDEPENDENT)
+
+
+def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> Details:
     if plan.devices == 1:
         return {}
     found: dict[str, Any] = {
@@ -56,14 +80,7 @@ def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> dict[str, Any]:
 
 
 class AutoShard:
-    """The cases of one job on one rank.
-
-    All ranks make the job together, and then the same cases in the same order.
-
-    Attributes:
-        lacking: why no workload can be sharded here; "" if it can. Plans of every rule need the
-            costs of moving DTensors.
-    """
+    """The cases of one job on one rank; all ranks make them together, in the same order."""
 
     def __init__(self, config: AutoShardConfig, rank: Rank) -> None:
         self.config = config
@@ -92,10 +109,6 @@ class AutoShard:
         return found
 
     def cases(self) -> list[Case]:
-        """Return all cases, each compared with the first of its scope.
-
-        They include what the devices can do at all: a whole workload of its own on each.
-        """
         cases = []
         held_bytes = 0.0
         for scope in Scope:
@@ -114,7 +127,6 @@ class AutoShard:
         return cases
 
     def measured(self, devices: int) -> Costs:
-        """Measure the costs on these devices; all ranks call this together."""
         rank, mesh = self.rank, self.meshes[devices]
         workload = self.config.workload_on(devices)
         return measure_costs(workload, devices, mesh, rank.device, self.dtype, rank.seconds_of)
@@ -127,7 +139,6 @@ class AutoShard:
         held_bytes: float,
         baseline: Case | None,
     ) -> Case:
-        """Return one case, skipped with the reason where it does not fit in memory."""
         workload = planner.workload
         needed_bytes = held_bytes + plan.elements * self.dtype.itemsize
         checking_bytes = workload.checking_bytes(self.dtype.itemsize)
@@ -137,42 +148,33 @@ class AutoShard:
         work = Work(
             useful_flops=workload.flops * copies, executed_flops=plan.executed_flops * copies
         )
-        shared: dict[str, Any] = {
-            "labels": variant.labels,
-            "baseline": baseline,
-            "ranks": variant.devices,
-            "estimator": SPAN if self.rank.device.type == "cpu" else SLOWEST_RANK,
-            "regions": variant.regions,
-            "is_component": variant.sharding == INDEPENDENT,
-            "work": work,
-            "details": partial(of_plan, planner, plan, variant.sharding),
-        }
+        case = Case(
+            labels=variant.labels,
+            baseline=baseline,
+            ranks=variant.devices,
+            estimator=SPAN if self.rank.device.type == "cpu" else SLOWEST_RANK,
+            regions=variant.regions,
+            is_component=variant.sharding == INDEPENDENT,
+            work=work,
+            details=partial(of_plan, planner, plan, variant.sharding),
+        )
         if self.rank.index >= variant.devices:
-            return Case(**shared)
+            return case
         program = self.program(workload, plan, variant)
-        return Case(step=program.step, verify=program.verify, **shared)
+        return replace(case, step=program.step, verify=program.verify)
 
     def program(self, workload: Workload, plan: Plan, variant: Variant) -> Program:
-        """Return this rank's part of a case in which it takes part."""
-        shared: dict[str, Any] = {
-            "workload": workload,
-            "plan": plan,
-            "device": self.rank.device,
-            "dtype": self.dtype,
-            "index": self.rank.index % plan.devices,
-            "seed": self.rank.seed,
-            "end_to_end": variant.end_to_end,
-        }
+        index, seed = self.rank.index % plan.devices, self.rank.seed
+        job = workload, plan, self.rank.device, self.dtype, index, seed, variant.end_to_end
         if plan.devices == 1:
-            return Program(**shared)
+            return Program(*job)
         if variant.sharding == DISPATCHER:
-            return Dispatched(**shared, group=self.messages)
+            return Dispatched(*job, group=self.messages)
         mesh = self.meshes[variant.devices]
         assert mesh is not None  # this rank takes part
-        return Sharded(**shared, mesh=mesh)
+        return Sharded(*job, mesh=mesh)
 
     def planner(self, variant: Variant, held_bytes: float) -> Planner:
-        """Return the planner of a variant; a device alone needs no costs, with nothing to plan."""
         itemsize = self.dtype.itemsize
         if variant.alone:
             workload = self.config.workload_on(1)
@@ -188,7 +190,10 @@ class AutoShard:
 
 
 def planned(planner: Planner, sharding: Sharding) -> Plan:
-    """Return the plan of one rule."""
     if planner.costs.devices == 1:
         return planner.everywhere()
     return planner.best() if sharding == AUTO else planner.axis0()
+
+
+def cases_of(config: AutoShardConfig, rank: Rank) -> list[Case]:
+    return AutoShard(config, rank).cases()

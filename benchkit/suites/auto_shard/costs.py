@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from benchkit.api.case import noop
+from benchkit.api.case import SecondsOf, noop
 from benchkit.suites.auto_shard.planner import (
     COLUMNS,
     MOVES,
@@ -21,16 +21,11 @@ from benchkit.suites.auto_shard.planner import (
 from benchkit.suites.auto_shard.program import distributed, fetched, moved, part_of, size_of
 from benchkit.suites.auto_shard.workloads import Workload
 
-SecondsOf = Callable[..., list[list[float]]]
 SMALL = 64
 """Rows and columns of the matrix whose moves cost little beyond latency."""
 LARGEST = {"cpu": 1024, "cuda": 8192}
-"""Rows and columns of the largest matrix that is moved or multiplied, by type of device.
-
-It is large enough to learn the rates of the device.
-"""
+"""Side of the largest matrix that is moved or multiplied, to learn the rates of the device."""
 FETCHED = (ROWS, COLUMNS)
-"""The layouts whose fetching is measured."""
 
 
 def measure_costs(
@@ -43,13 +38,7 @@ def measure_costs(
 ) -> Costs:
     """Time every operation and message on all devices at once; the slowest device counts.
 
-    All ranks call this together.
-
-    Args:
-        workload: determines the sizes of what is timed.
-        devices: how many there are, the first ranks.
-        mesh: the devices; None on a rank that is not one of them, which only exchanges times.
-        seconds_of: `Rank.seconds_of`, which times calls on every rank.
+    All ranks call this together; `mesh` is None on a rank that is not one of the devices.
     """
     most = LARGEST[device.type]
     large = min(most, max(workload.rows, *workload.widths, 4 * SMALL))
@@ -75,7 +64,6 @@ def measure_costs(
 def messages(
     sides: Sequence[int], mesh: DeviceMesh, dtype: torch.dtype
 ) -> list[Callable[[], object]]:
-    """Return the calls that move and fetch square matrices of each side."""
     calls: list[Callable[[], object]] = []
     for source, target in MOVES:
         calls += [partial(move, matrix(side, source, mesh, dtype), target) for side in sides]
@@ -96,7 +84,6 @@ def computations(
 
 
 def largest(workload: Workload) -> tuple[int, int]:
-    """Return the sizes of the weight with the most work; without weights, placeholder sizes."""
     if not workload.weights:
         return SMALL, workload.widths[0]
     return max(workload.weights, key=lambda shape: shape[0] * shape[1])
@@ -107,7 +94,6 @@ def matrix_bytes(side: int, dtype: torch.dtype) -> int:
 
 
 def matrix(side: int, layout: Layout, mesh: DeviceMesh, dtype: torch.dtype) -> Tensor:
-    """Return a square matrix of ones in a layout."""
     shape = (side, side)
     held = REPLICATED if layout == PARTIAL else layout
     part = part_of(shape, held, mesh.size(), mesh.get_local_rank())
@@ -120,7 +106,6 @@ def move(of: Tensor, layout: Layout) -> None:
 
 
 def link(times: Iterator[float], small_bytes: int, large_bytes: int) -> Link:
-    """Fit a line through the next two times, of a small and of a large matrix."""
     small_s, large_s = next(times), next(times)
     byte_s = max(0.0, large_s - small_s) / (large_bytes - small_bytes)
     return Link(max(0.0, small_s - byte_s * small_bytes), byte_s)

@@ -2,9 +2,9 @@
 
 Shards lie along axis 0. For a product the dispatcher gathers all shards of the weight, concatenates
 them, and sends the whole to one worker after another. Each worker multiplies and answers before the
-next one's turn. This is how the sources of bwasti/gt2 at 31a8a34 do it; there messages are pickled,
-over ZeroMQ. The first rank is dispatcher, client and worker at once, so what it sends to itself
-costs nothing here.
+next one's turn, as in the sources of bwasti/gt2 at 31a8a34, whose messages are pickled, over
+ZeroMQ. The first rank is dispatcher, client and worker at once; what it sends to itself costs
+nothing here.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api.regions import region
-from benchkit.suites.auto_shard.names import COMMUNICATE, COMPUTE
 from benchkit.suites.auto_shard.planner import REPLICATED, ROWS, Layout
 from benchkit.suites.auto_shard.program import Program
+from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 DONE = len(DTYPES)
-"""Stands for the number of a dtype in a message without a tensor."""
 MOST_DIMENSIONS = 4
 
 
@@ -32,7 +31,6 @@ class Dispatched(Program):
 
     @property
     def workers(self) -> range:
-        """All ranks but the dispatcher."""
         return range(1, self.plan.devices)
 
     def send(self, message: Tensor | None, rank: int) -> None:
@@ -50,7 +48,6 @@ class Dispatched(Program):
             dist.send(content, dst=rank, group=self.group)
 
     def receive(self, rank: int) -> Tensor:
-        """Receive a tensor, copied out of its message; empty where something is done."""
         header = torch.empty(2 + MOST_DIMENSIONS, dtype=torch.int64)
         dist.recv(header, src=rank, group=self.group)
         kind, dimensions, *shape = header.tolist()
@@ -67,13 +64,11 @@ class Dispatched(Program):
         self.answered()
 
     def done(self) -> None:
-        """Answer the dispatcher that this worker's task is done, on its device, too."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.send(None, 0)
 
     def answered(self) -> None:
-        """Wait on the dispatcher for every worker's answer; answer on a worker."""
         if self.index:
             return self.done()
         for worker in self.workers:
@@ -94,10 +89,7 @@ class Dispatched(Program):
         return result
 
     def in_turns(self, x: Tensor, weight: Tensor, layout: Layout) -> Tensor:
-        """Compute a product, worker after worker.
-
-        The whole weight comes from the dispatcher, which waits for each answer.
-        """
+        """Compute a product, worker after worker, with the whole weight from the dispatcher."""
         whole = self.whole_weight(weight, layout)
         with region(COMPUTE):
             result = self.activated(x @ whole)
@@ -113,7 +105,6 @@ class Dispatched(Program):
         return result
 
     def whole_weight(self, weight: Tensor, layout: Layout) -> Tensor:
-        """Return the whole weight, gathered on the dispatcher, received from it elsewhere."""
         if layout == REPLICATED:
             return weight
         with region(COMMUNICATE):
@@ -123,7 +114,6 @@ class Dispatched(Program):
             return whole.to(self.device)
 
     def gathered(self, part: Tensor) -> Tensor | None:
-        """Return all ranks' parts, one below the other, on the dispatcher; None elsewhere."""
         if self.index:
             self.send(part.cpu(), 0)
             return None

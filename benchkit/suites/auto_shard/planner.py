@@ -3,8 +3,7 @@
 Each product is sharded by rows, by columns, along the inner dimension, or not at all. A cost model
 predicts the seconds of every choice: products at a rate, messages by latency and bandwidth
 (Hockney, 1994), each as measured. Along the chain the planner keeps the cheapest way to every
-layout (dynamic programming), among those that fit in memory. So an MLP needs no gathering between
-its layers unless that is cheaper. Imports no torch.
+layout (dynamic programming), among those that fit in memory. Imports no torch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,15 +11,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from benchkit.suites.auto_shard.names import Phase
-from benchkit.suites.auto_shard.workloads import Workload
+from benchkit.suites.auto_shard.workloads import Phase, Workload
 
 
 class Layout(Enum):
-    """How a matrix lies on the devices: sharded along its first or second dimension, or replicated.
-
-    In the layout PARTIAL the matrix is the sum of what the devices have.
-    """
+    """How a matrix lies on the devices; PARTIAL is the sum of what the devices have."""
 
     ROWS = "rows"
     COLUMNS = "columns"
@@ -33,7 +28,6 @@ class Layout(Enum):
 
 ROWS, COLUMNS, REPLICATED, PARTIAL = Layout
 LAYOUTS = (ROWS, COLUMNS, REPLICATED)
-"""The layouts that an operand may have."""
 Move = tuple[Layout, Layout]
 MOVES: tuple[Move, ...] = (
     (ROWS, REPLICATED), (COLUMNS, REPLICATED), (ROWS, COLUMNS), (COLUMNS, ROWS),
@@ -44,8 +38,6 @@ MOVES: tuple[Move, ...] = (
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to multiply: the layouts it needs, and those its product may then be moved to."""
-
     name: str
     input: Layout
     weight: Layout
@@ -66,12 +58,7 @@ MODES = (BY_ROWS, BY_COLUMNS, BY_INNER, EVERYWHERE)
 
 @dataclass(frozen=True)
 class Link:
-    """The time of a message.
-
-    Attributes:
-        latency_s: seconds of a message without bytes.
-        byte_s: seconds per byte of the whole matrix.
-    """
+    """The time of a message, by seconds without bytes and per byte of the whole matrix."""
 
     latency_s: float
     byte_s: float
@@ -82,15 +69,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of operations and messages on each device.
-
-    Attributes:
-        flop_s: seconds per floating-point operation of a product.
-        create_s: seconds per element that is created.
-        touch_s: seconds per element of relu.
-        moves: the time to change one layout into another.
-        fetch: the time to bring a matrix in a layout to one device.
-    """
+    """Seconds per operation of a product, element created and element of relu, and of messages."""
 
     devices: int
     itemsize: int
@@ -105,7 +84,6 @@ class Costs:
         return -(-length // self.devices)
 
     def elements(self, rows: int, columns: int, layout: Layout) -> int:
-        """Return the most elements of a matrix that one device has."""
         if layout == ROWS:
             return self.share(rows) * columns
         if layout == COLUMNS:
@@ -114,7 +92,6 @@ class Costs:
 
 
 def costs_of_one(itemsize: int) -> Costs:
-    """Return the costs on one device, which has nothing to move and nothing to choose between."""
     return Costs(1, itemsize, 0, 0, 0, {}, {})
 
 
@@ -135,15 +112,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Plan:
-    """A way to run a chain, with its predicted seconds.
+    """A way to run a chain, with its predicted seconds, of which latency_s is a part.
 
-    Attributes:
-        layout: the layout of the output so far.
-        latency_s: the part of all these seconds that is latency.
-        busiest_flops: operations of the device with the most work.
-        executed_flops: operations of all devices.
-        at_rest_elements: elements of all operands on one device.
-        passing_elements: the most elements that one device has besides, at a time.
+    `layout` is that of the output so far. `busiest_flops` are operations of the device with the
+    most work, `executed_flops` those of all. One device has `at_rest_elements` of all operands, and
+    at most `passing_elements` besides at a time.
     """
 
     devices: int
@@ -162,7 +135,6 @@ class Plan:
 
     @cached_property
     def at_rest(self) -> tuple[Layout, ...]:
-        """The layouts of the operands before they are needed: the input, then the weights."""
         return (self.at_start, *(layer.weight_at_rest for layer in self.layers))
 
     @property
@@ -176,7 +148,6 @@ class Plan:
 
     @property
     def first(self) -> Mode | Layout:
-        """How the plan begins: its first product; without products the layout of its input."""
         return self.layers[0].mode if self.layers else self.at_start
 
     @property
@@ -184,7 +155,7 @@ class Plan:
         return self.at_rest_elements + self.passing_elements
 
     def dominated_by(self, other: "Plan") -> bool:
-        """Whether another plan to the same layout is no worse in anything that matters later."""
+        """Return whether another plan to the same layout is no worse in what matters later."""
         return (
             other.total_s <= self.total_s
             and other.at_rest_elements <= self.at_rest_elements
@@ -192,19 +163,12 @@ class Plan:
         )
 
     def __str__(self) -> str:
-        """Describe the layout of each operand, and how each product is sharded.
-
-        An example is "x rows; w1 rows gathered, by rows; out rows".
-        """
+        """Describe the plan: "x rows; w1 rows gathered, by rows; out rows"."""
         products = [f"w{number} {layer}" for number, layer in enumerate(self.layers, 1)]
         return "; ".join([f"x {self.at_start}", *products, f"out {self.layout}"])
 
 
 def choices() -> Iterator[Layer]:
-    """Yield every way to do one product.
-
-    A weight that is needed whole may also lie in rows until then.
-    """
     for mode in MODES:
         layouts_at_rest = (REPLICATED, ROWS) if mode.weight == REPLICATED else (mode.weight,)
         for at_rest in layouts_at_rest:
@@ -215,8 +179,7 @@ def choices() -> Iterator[Layer]:
 def pareto_front(plans: Sequence[Plan], respect_memory_limit: bool) -> list[Plan]:
     """Return the plans that may still become the best, or the best with their first product.
 
-    Args:
-        respect_memory_limit: whether a slower plan is kept where it needs less memory.
+    With `respect_memory_limit` a slower plan is kept where it needs less memory.
     """
     kept: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: plan.total_s):
@@ -231,11 +194,9 @@ def pareto_front(plans: Sequence[Plan], respect_memory_limit: bool) -> list[Plan
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans a workload by measured costs.
+    """Plans a workload by measured costs, with so many elements of memory on a device.
 
-    Attributes:
-        end_to_end: whether creating the operands and fetching the result count, too.
-        memory_elements: the elements that fit in the memory of one device.
+    With `end_to_end`, creating the operands and fetching the result count, too.
     """
 
     workload: Workload
@@ -244,7 +205,6 @@ class Planner:
     memory_elements: float = float("inf")
 
     def best(self) -> Plan:
-        """Return the fastest plan that fits in memory; where none fits, the smallest plan."""
         fastest = min(self.candidates, key=lambda plan: plan.total_s)
         if fastest.elements <= self.memory_elements:
             return fastest
@@ -255,10 +215,7 @@ class Planner:
         return min(plans, key=lambda plan: plan.elements)
 
     def alternatives(self) -> dict[Mode | Layout, float]:
-        """Return the seconds of the best plan for each way to begin.
-
-        Plans that do not fit in memory count, too.
-        """
+        """Return the seconds of the best plan for each way to begin; it may exceed memory."""
         slowest_first = sorted(self.candidates, key=lambda plan: plan.total_s, reverse=True)
         return {plan.first: plan.total_s for plan in slowest_first}
 
@@ -279,7 +236,6 @@ class Planner:
         return self.finished(plan)
 
     def everywhere(self) -> Plan:
-        """Return the plan without sharding: each device computes the whole workload."""
         plan = self.start(REPLICATED)
         for index in range(len(self.workload.weights)):
             plan = self.after(plan, index, Layer(EVERYWHERE, REPLICATED, REPLICATED))
@@ -287,15 +243,10 @@ class Planner:
 
     @cached_property
     def candidates(self) -> list[Plan]:
-        """The fastest plans to each layout with each first product."""
         return self.plans(respect_memory_limit=False)
 
     def plans(self, respect_memory_limit: bool) -> list[Plan]:
-        """Return finished plans, none dominated by another with the same first product.
-
-        Args:
-            respect_memory_limit: whether a slower plan is kept where it needs less memory.
-        """
+        """Return finished plans, none dominated by another with the same first product."""
         plans = [self.start(layout) for layout in LAYOUTS]
         for index in range(len(self.workload.weights)):
             longer = [self.after(plan, index, layer) for plan in plans for layer in choices()]
@@ -303,10 +254,7 @@ class Planner:
         return [self.finished(plan) for plan in plans]
 
     def held_elements(self, plan: Plan) -> int:
-        """Return the elements that one device keeps between steps.
-
-        These are operands that a step does not create, and a result that stays.
-        """
+        """Return the elements that one device keeps between steps: operands and a result."""
         workload, costs = self.workload, self.costs
         first = costs.elements(workload.rows, workload.widths[0], plan.at_start)
         if self.end_to_end:
@@ -317,10 +265,7 @@ class Planner:
         return self.end_to_end and REPLICATED in plan.at_rest[: self.workload.num_created]
 
     def start(self, layout: Layout) -> Plan:
-        """Return the plan before the first product, with the input in a layout.
-
-        The input is there, or is created. Without products the plan includes relu.
-        """
+        """Return the plan before the first product; without products it includes relu."""
         costs = self.costs
         elements = costs.elements(self.workload.rows, self.workload.widths[0], layout)
         plan = Plan(
@@ -341,7 +286,6 @@ class Planner:
         )
 
     def copies(self, layout: Layout) -> int:
-        """Count the devices that compute the same elements of a matrix in this layout."""
         return self.costs.devices if layout == REPLICATED else 1
 
     def after(self, plan: Plan, index: int, layer: Layer) -> Plan:
@@ -378,7 +322,6 @@ class Planner:
         )
 
     def finished(self, plan: Plan) -> Plan:
-        """Return a plan with the result fetched, where that counts."""
         rows, columns = self.workload.output
         if not self.end_to_end or plan.layout not in self.costs.fetch:
             return plan

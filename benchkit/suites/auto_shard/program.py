@@ -16,7 +16,6 @@ from benchkit.api.case import Call
 from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import region
 from benchkit.errors import InvalidResult
-from benchkit.suites.auto_shard.names import COMMUNICATE, COMPUTE, CREATE, FETCH
 from benchkit.suites.auto_shard.planner import (
     COLUMNS,
     PARTIAL,
@@ -26,29 +25,19 @@ from benchkit.suites.auto_shard.planner import (
     Layout,
     Plan,
 )
-from benchkit.suites.auto_shard.workloads import Workload
+from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, CREATE, FETCH, Workload
 
 Part = tuple[slice, slice]
-"""Rows and columns of a matrix."""
 Source = Callable[[int, Part], Tensor]
 """Returns a part of an operand; operand 0 is the input, then come the weights."""
 NONZEROS = 3
-"""Nonzero entries in each column of an exact weight; every third of them is -1.
-
-With fewer, relu would soon leave only zeros.
-"""
+"""Nonzero entries in a column of an exact weight, every third -1; fewer would soon be all 0."""
 MOST_NONZEROS, NARROW = 63, 192
-"""The weight of a single product has up to MOST_NONZEROS per column, for NARROW in all.
-
-Otherwise a narrow weight might have a shard without any.
-"""
+"""The weight of a single product has more, or a narrow weight might have a shard without any."""
 
 
 def part_of(shape: tuple[int, int], layout: Layout, devices: int, index: int) -> Part:
-    """Return the part of a matrix that a device has in a layout.
-
-    Shards are those of torch.chunk; the last may be short, or empty.
-    """
+    """Return the part of a matrix that a device has; shards are those of torch.chunk."""
     rows, columns = shape
     own_rows = shard(rows, devices, index) if layout == ROWS else slice(0, rows)
     own_columns = shard(columns, devices, index) if layout == COLUMNS else slice(0, columns)
@@ -91,8 +80,7 @@ class Exact:
 
     They are small enough to be exact in `dtype`. Each column of a weight has a few entries of ±1,
     so each column of a product is the sum of a few columns of its input. Data that is lost,
-    doubled, stale or out of place changes the result, and the result is computed by adding
-    columns.
+    doubled, stale or out of place changes the result.
     """
 
     workload: Workload
@@ -111,7 +99,6 @@ class Exact:
 
     @property
     def wide(self) -> torch.dtype:
-        """The dtype in which results are compared."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     @cached_property
@@ -139,7 +126,6 @@ class Exact:
         return self.drawn[1]
 
     def result(self, part: Part) -> Tensor:
-        """Return a part of the output on the CPU, in float32, or float64 if that is the dtype."""
         rows, columns = part
         values = self.input[rows].to(self.wide)
         if not self.workload.weights:
@@ -151,11 +137,6 @@ class Exact:
         return values[:, columns]
 
     def require(self, output: Tensor, part: Part) -> None:
-        """Compare a part of the output with the exact result.
-
-        Raises:
-            InvalidResult: the shape or an element is wrong; the message names the first element.
-        """
         wait_for_device(output)
         expected = self.result(part)
         got = output.cpu().to(self.wide)
@@ -175,16 +156,10 @@ class Exact:
 
 @dataclass
 class Program:
-    """One rank's part of a workload.
+    """One rank's part of a workload, on a device that has all of it.
 
-    Subclasses define how operands lie, how the chain runs and how a result is fetched.
-
-    Attributes:
-        index: which device of the plan this is.
-        end_to_end: whether a step creates its operands; otherwise they are there beforehand.
-        source: where operands come from.
-        held: this rank's parts of the operands that a step does not create.
-        output: after a step, this rank's part of the result, as produced() describes, or None.
+    `index` says which device of the plan this is. `held` has this rank's parts of the operands that
+    a step does not create, `output` its part of the result after a step, or None.
     """
 
     workload: Workload
@@ -216,11 +191,9 @@ class Program:
                 self.result(self.held[index]).copy_(self.result(operand))
 
     def num_created(self) -> int:
-        """Count the operands that a step creates itself: none, the input, or all."""
         return self.workload.num_created if self.end_to_end else 0
 
     def step(self) -> None:
-        """Compute and communicates; end to end also creates operands and fetches the result."""
         self.output = None  # so that a step needs no memory for two results
         with torch.no_grad():
             if not self.end_to_end:
@@ -234,14 +207,12 @@ class Program:
                 self.output = self.fetch(output)
 
     def operand(self, number: int) -> Tensor:
-        """Return this rank's part of an operand; operand 0 is the input."""
         return self.source(number, self.part(self.shape(number), self.plan.at_rest[number]))
 
     def all_created(self) -> None:
-        """Is called when a step has created its operands."""
+        """Do nothing; a dispatcher waits here until all ranks have created their operands."""
 
     def run(self, operands: list[Tensor]) -> Tensor:
-        """Run the chain and return this rank's part of its output."""
         with region(COMPUTE):
             x = operands[0]
             if not self.workload.weights:
@@ -254,7 +225,6 @@ class Program:
         return x.relu() if self.workload.activation else x
 
     def fetch(self, output: Tensor) -> Tensor | None:
-        """Return the whole result in the first rank's host memory; None elsewhere."""
         return output.cpu()
 
     def shape(self, number: int) -> tuple[int, int]:
@@ -266,15 +236,9 @@ class Program:
         return part_of(shape, layout, self.plan.devices, self.index)
 
     def produced(self) -> Part:
-        """Return which part of the result `output` is."""
         return self.part(self.workload.output, REPLICATED if self.end_to_end else self.plan.layout)
 
     def verify(self, call: Call) -> None:
-        """Make a call on exact operands that are new in each turn.
-
-        Raises:
-            InvalidResult: an element of the output is wrong.
-        """
         exact = Exact(self.workload, self.device, self.dtype, self.seed, next(self.turns))
         self.load(exact)
         try:
@@ -293,7 +257,6 @@ class Program:
         self.output = None
 
     def result(self, output: Tensor) -> Tensor:
-        """Return this rank's part of an output or an operand as a plain tensor."""
         return output
 
 
@@ -307,8 +270,6 @@ PLACEMENTS: dict[Layout, Placement] = {
 
 @dataclass
 class Sharded(Program):
-    """One rank's part of a plan on the devices of a mesh."""
-
     mesh: DeviceMesh
 
     def operand(self, number: int) -> Tensor:
@@ -316,7 +277,6 @@ class Sharded(Program):
         return distributed(super().operand(number), self.shape(number), layout, self.mesh)
 
     def run(self, operands: list[Tensor]) -> Tensor:
-        """Execute the plan; nothing moves where layouts are as the plan needs them."""
         if not self.workload.weights:
             return super().run(operands)
         x, *weights = operands
@@ -343,7 +303,6 @@ class Sharded(Program):
 
 
 def distributed(part: Tensor, shape: tuple[int, int], layout: Layout, mesh: DeviceMesh) -> DTensor:
-    """Return this rank's part of a matrix of a shape [rows, columns] as a DTensor."""
     return DTensor.from_local(
         part,
         mesh,
@@ -364,10 +323,7 @@ def moved(matrix: Tensor, layout: Layout) -> Tensor:
 
 
 def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
-    """Return the whole matrix in host memory on the mesh's first rank; None on the others.
-
-    Each rank sends its part directly to the first.
-    """
+    """Return the whole matrix in host memory on the mesh's first rank; None on the others."""
     mesh, part = matrix.device_mesh, matrix.to_local()
     wait_for_device(part)
     shape = (matrix.shape[0], matrix.shape[1])

@@ -1,7 +1,7 @@
 """What the suite auto_shard asks."""
 
 from benchkit.api.question import LEAST, TFLOP_PER_S, TIME, Contest, Question
-from benchkit.suites.auto_shard.names import (
+from benchkit.suites.auto_shard.suite import (
     AUTO,
     END_TO_END,
     INDEPENDENT,

@@ -1,15 +1,119 @@
 """Matrix programs on one device and sharded over several."""
 
-from benchkit.api.case import Case, Rank
-from benchkit.api.registry import suite
-from benchkit.suites.auto_shard.config import AutoShardConfig
+from dataclasses import dataclass
+from typing import Any
 
-PRELOAD = ("benchkit.suites.auto_shard.cases",)
+from benchkit.api.case import Case, Rank
+from benchkit.api.keys import RunConfig, as_list, key
+from benchkit.api.registry import cases_in, suite
+from benchkit.api.sizes import ITEM_BYTES
+from benchkit.errors import ConfigError
+from benchkit.suites.auto_shard.planner import Planner, costs_of_one
+from benchkit.suites.auto_shard.workloads import StrEnum, Workload, parse
+
+SHARDING, RANKS, SCOPE = "sharding", "ranks", "scope"
+WORK_SHARE, CREATES_WHOLE, LATENCY_S = "work_share", "creates_whole", "latency_s"
+"""Details of a case on several devices.
+
+WORK_SHARE: the work of the busiest device as a multiple of its even share. CREATES_WHOLE: whether a
+step creates an operand whole on each device. LATENCY_S: predicted seconds of empty messages."""
+STRONG, WEAK = "strong", "weak"
+
+
+class Sharding(StrEnum):
+    """The rule by which a workload is sharded.
+
+    UNSHARDED is on one device. AUTO and AXIS0 are planners of DTensor, DISPATCHER is GT's
+    architecture. With INDEPENDENT each device has a whole workload of its own.
+    """
+
+    UNSHARDED = "none"
+    AUTO = "auto"
+    AXIS0 = "axis0"
+    DISPATCHER = "dispatcher"
+    INDEPENDENT = "independent"
+
+
+class Scope(StrEnum):
+    """What a step includes.
+
+    RESIDENT: operands and result stay on the devices. END_TO_END: operands are created, and the
+    result is fetched.
+    """
+
+    RESIDENT = "resident"
+    END_TO_END = "end_to_end"
+
+
+UNSHARDED, AUTO, AXIS0, DISPATCHER, INDEPENDENT = Sharding
+RESIDENT, END_TO_END = Scope
+DTENSOR = "dtensor"
+MOST_LAYERS = {"bfloat16": 4, "float16": 6, "float32": 14, "float64": 32}
+"""The most layers of an MLP whose checked result is still exact: values may triple per layer."""
+
+
+@dataclass
+class AutoShardConfig(RunConfig):
+    devices: list[int] = key(
+        "numbers of devices, each a rank, to compare", unit="ranks", at_least=1
+    )
+    workload: str = key("matmul_MxKxN, mlp_ROWSxWIDTHxWIDTH… or relu_ROWSxCOLUMNS")
+    workloads: dict[str, Any] = key(
+        "which ones to sweep over where none is given, by hardware.device", identity=False
+    )
+    scaling: str = key(
+        "the same workload on all numbers of devices, or rows times devices",
+        choices=(STRONG, WEAK),
+    )
+    dtype: str = key("element type", choices=tuple(MOST_LAYERS))
+    engine: Any = key("who carries plans out, one or a list", choices=(DTENSOR, DISPATCHER))
+    planner: Any = key("who plans for dtensor, one or a list", choices=(AUTO, AXIS0))
+
+    def check(self) -> None:
+        super().check()
+        workload = self.workload_on(devices=1)
+        if len(set(self.devices)) < len(self.devices) or not self.devices:
+            raise ConfigError(f"devices={self.devices}: allowed are different numbers >= 1")
+        most_devices = max(self.devices)
+        if self.world_size == "auto" or int(self.world_size) < most_devices:
+            raise ConfigError(
+                f"world_size={self.world_size}: "
+                f"allowed with devices={self.devices} is {most_devices}"
+            )
+        most_layers = MOST_LAYERS[self.dtype]
+        if len(workload.weights) > most_layers:
+            raise ConfigError(
+                f"workload={self.workload}: "
+                f"allowed with dtype={self.dtype} are {most_layers} layers"
+            )
+
+    def needed_bytes(self, world_size: int) -> float:
+        """Return what a whole workload needs on one device; plans for several depend on measured
+        costs.
+        """
+        itemsize = ITEM_BYTES[self.dtype]
+        planner = Planner(self.workload_on(1), costs_of_one(itemsize), end_to_end=False)
+        return planner.everywhere().elements * itemsize
+
+    def host_bytes(self, world_size: int) -> float:
+        return self.workload_on(max(self.devices)).checking_bytes(ITEM_BYTES[self.dtype])
+
+    def workload_on(self, devices: int) -> Workload:
+        """Return the workload of these devices; with scaling=weak each brings as many rows."""
+        workload = parse(self.workload)
+        return workload.times(devices) if self.scaling == WEAK else workload
+
+    def shardings(self) -> list[Sharding]:
+        engines = as_list(self.engine)
+        planners = as_list(self.planner) if DTENSOR in engines else []
+        return [Sharding(name) for name in (*planners, *engines) if name != DTENSOR]
+
+
+CASES = "benchkit.suites.auto_shard.cases"
+PRELOAD = (CASES,)
 
 
 @suite
 def auto_shard(config: AutoShardConfig, rank: Rank) -> list[Case]:
     """Matrix products, MLPs and element-wise work on one device and on several, phase by phase."""
-    from benchkit.suites.auto_shard.cases import AutoShard
-
-    return AutoShard(config, rank).cases()
+    return cases_in(CASES, config, rank)

@@ -2,9 +2,17 @@
 
 import re
 from dataclasses import dataclass, replace
+from enum import Enum
 
-from benchkit.api.details import StrEnum
 from benchkit.errors import ConfigError
+
+
+class StrEnum(str, Enum):
+    """Members equal their text and are shown as it; Python has this class from 3.11 on."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
 
 ALLOWED = (
     "allowed are matmul_MxKxN, mlp_ROWSxWIDTHxWIDTH (one more x WIDTH per layer) "
@@ -59,17 +67,14 @@ class Workload:
 
     @property
     def creates_weights(self) -> bool:
-        """Whether a run creates its weights, too; otherwise they are there beforehand."""
         return self.kind == Kind.MATMUL
 
     @property
     def num_created(self) -> int:
-        """How many operands a run creates: the input alone, or the weights, too."""
         return len(self.widths) if self.creates_weights else 1
 
     @property
     def activation(self) -> bool:
-        """Whether relu follows each product."""
         return self.kind == Kind.MLP
 
     def times(self, factor: int) -> "Workload":
@@ -77,7 +82,6 @@ class Workload:
 
 
 def parse(name: str) -> Workload:
-    """Return the workload of a name; raise ConfigError if there is none."""
     found = NAME.fullmatch(name)
     if not found:
         raise ConfigError(f"workload={name}: no such workload; {ALLOWED}")
@@ -88,3 +92,15 @@ def parse(name: str) -> Workload:
     if not is_complete[kind]:
         raise ConfigError(f"workload={name}: {count + 1} sizes; {ALLOWED}")
     return Workload(kind, rows, tuple(widths))
+
+
+class Phase(StrEnum):
+    """The regions of a step; with resident operands it has only the two in the middle."""
+
+    CREATE = "create"
+    COMPUTE = "compute"
+    COMMUNICATE = "communicate"
+    FETCH = "fetch"
+
+
+CREATE, COMPUTE, COMMUNICATE, FETCH = Phase

@@ -18,9 +18,15 @@ from benchkit.api.regions import WAIT, region
 from benchkit.api.torch_internals import default_store
 from benchkit.errors import InvalidResult, Unavailable
 from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
-from benchkit.suites.collective.config import CollectiveConfig
-from benchkit.suites.collective.names import BARRIER, REDUCTIONS, SEND_RECV, TIMING, bus_factor
 from benchkit.suites.collective.operations import Collective, ExpectedSlice, Operation
+from benchkit.suites.collective.suite import (
+    BARRIER,
+    REDUCTIONS,
+    SEND_RECV,
+    TIMING,
+    CollectiveConfig,
+    bus_factor,
+)
 
 LATE_S = 0.02
 """How long one rank keeps the others waiting when a barrier is checked."""
@@ -29,17 +35,14 @@ PLAIN = "max"
 POISON = -77
 ONE_RANK = "one rank sends nothing: world_size=2, on one GPU with hardware=cuda_shared"
 TIMED = -1
-"""The turn whose inputs are timed; checks draw others."""
 
 
 @dataclass
 class Check:
     """Checks every element of every buffer that the call must fill, with new inputs each time.
 
-    Attributes:
-        turns: numbers the checks. Those of operations that share buffers are numbered together, so
-            that none finds what another one left there.
-        renewed: whether the buffers hold the inputs that are timed.
+    `turns` numbers the checks of all operations that share buffers, so that none finds what another
+    one left there.
     """
 
     collective: Collective
@@ -49,10 +52,7 @@ class Check:
     renewed: bool = False
 
     def renew(self) -> None:
-        """Write the inputs that are timed; once, since they keep their size over any calls.
-
-        Here and not at the end of a check: after the last check nothing is timed.
-        """
+        """Write the inputs that are timed; once, since they keep their size over any calls."""
         if not self.renewed:
             self.fill(TIMED)
             self.renewed = True
@@ -81,7 +81,6 @@ class Check:
             verification.tile(held.buffer, values)
 
     def require(self, held: ExpectedSlice, turn: int) -> None:
-        """Raise InvalidResult where a slice of a buffer differs from its expected values."""
         wait_for_device(held.buffer)
         collective = self.collective
         source, atol = f"rank {held.rank}", 0.0
@@ -98,8 +97,8 @@ class Check:
         """Raise InvalidResult where this rank leaves the barrier before all ranks entered it.
 
         All ranks count themselves in before the barrier. The last rank waits until the others are
-        in and then for LATE_S more, which is the time that the others have to leave a barrier that
-        does not hold them. Earlier points in the same processes have counted every rank in, too.
+        in, and then for LATE_S, in which they could leave a barrier that does not hold them.
+        Earlier points in the same processes have counted every rank in, too.
         """
         store = default_store()
         rank, size = self.collective.rank, self.collective.world_size
@@ -121,7 +120,6 @@ class Check:
 
 
 def values_of(held: ExpectedSlice, collective: Collective, turn: int, seed: int) -> Tensor:
-    """Return one period of the values that a slice holds in this turn."""
     drawn: dict[str, Any] = {
         "seed": seed,
         "turn": turn * collective.world_size + held.part,
@@ -141,8 +139,7 @@ def repeatable(values: Tensor, collective: Collective) -> Tensor:
     """Return inputs that keep their size when a call reduces its own results repeatedly.
 
     Sums of zeros and products of signs keep it; averages, minima and maxima keep it for any inputs.
-    So no input must be renewed between timed calls, which would disturb them. Inputs of several
-    sizes in one buffer keep it, too.
+    So no input must be renewed between timed calls, which would disturb them.
     """
     op = drawn_op(collective)
     if op == "sum":
@@ -162,20 +159,17 @@ SHORT_S = 0.01
 
 @dataclass(frozen=True)
 class Shared:
-    """What the operations of a job share: buffers by role, and the numbers of checks."""
-
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     turns: Iterator[int] = field(default_factory=count)
 
 
 def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
-    """Return the cases of every size, in the order given; those that cannot run here say why.
+    """Return the cases of every size, in the order given.
 
     All sizes share the buffers of the largest one and use them from the first element on, as in
-    nccl-tests and OSU. Thus sizes differ in nothing but their length: they are on the same pages,
-    at the same alignment, and a network card has mapped the same memory for them. A job takes the
-    memory, and the caches, that its largest size takes alone; separate buffers would take those of
-    all sizes together, and a size would find less of its data in the caches than it does alone.
+    nccl-tests and OSU. Thus sizes differ in nothing but their length: pages, alignment and what a
+    network card has mapped are the same. A job takes the memory and the caches of its largest size
+    alone, and a size finds as much of its data in the caches as it does alone.
     """
     sizes = as_list(config.data_size)
     shared = Shared()
@@ -195,7 +189,6 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
 
 
 def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -> Case:
-    """Return the case of calls back to back of one size in MiB, or why there is none."""
     name = config.collective
     if rank.world_size == 1:
         return Case(skip=ONE_RANK)
@@ -228,7 +221,6 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
 
 
 def latency_of(in_a_row: Case, rank: Rank) -> Case:
-    """Return the case of single calls, of which one case has calls back to back."""
     return replace(
         in_a_row,
         labels={**in_a_row.labels, TIMING: LATENCY},
@@ -239,20 +231,14 @@ def latency_of(in_a_row: Case, rank: Rank) -> Case:
 
 
 def short_cases(config: CollectiveConfig, rank: Rank, descending: list[Case]) -> Iterator[Case]:
-    """Yield the cases of short calls, whose latency is timed, too.
-
-    Beyond the first size whose calls are long, all are taken for long without a look.
-    """
+    """Yield the cases of short calls; beyond the first long size, all are taken for long."""
     ready = [case for case in reversed(descending) if not (case.skip or case.unavailable)]
     if config.measure.mode != "loop":
         yield from takewhile(lambda case: is_short(case, rank), ready)
 
 
 def is_short(case: Case, rank: Rank) -> bool:
-    """Whether a call takes less than SHORT_S on the slowest rank.
-
-    One turn is enough for a call that is far from that.
-    """
+    """Time one turn, which is enough for a call that is far from SHORT_S; else several."""
     case.reset()
     [seconds] = rank.seconds_of(case.step, turns=1)
     if SHORT_S / 5 < max(seconds) < 5 * SHORT_S:
@@ -265,7 +251,6 @@ def synchronously(operation: Operation) -> None:
 
 
 def asynchronously(operation: Operation) -> None:
-    """Time the return of a call and the wait for its end as separate regions."""
     with region(ISSUE):
         work = operation.start(True)
     if work is not None:

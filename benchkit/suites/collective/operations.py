@@ -13,18 +13,14 @@ from torch import Tensor
 from benchkit.errors import Unavailable
 
 Work = Any
-"""The handle of an asynchronous call of torch.distributed."""
 Step = Callable[[], object]
-"""Makes one call and returns when its result is there."""
 
 
 @dataclass(frozen=True)
 class ExpectedSlice:
-    """The values that a slice of a buffer holds, as drawn for one part.
+    """The values that a slice of a buffer holds: those of a part, as one rank drew them.
 
-    Attributes:
-        part: number of the part whose values it holds.
-        rank: whose input it is; None for the reduction of all ranks' inputs.
+    `rank` is None for the reduction of what all ranks drew.
     """
 
     buffer: Tensor
@@ -36,12 +32,9 @@ class ExpectedSlice:
 class Operation:
     """A call of this rank with its buffers.
 
-    Attributes:
-        start: starts the call on buffers that `inputs` filled; true makes it asynchronous. It
-            returns a handle to wait for, or None.
-        inputs: what the buffers must hold before the call.
-        outputs: what the buffers must hold after the call.
-        poisoned: buffers that the call overwrites, in which no earlier value may remain.
+    `start` returns a handle to wait for, or None; true makes the call asynchronous. `inputs` and
+    `outputs` are what the buffers must hold before and after. `poisoned` buffers are overwritten,
+    so no earlier value may remain.
     """
 
     start: Callable[[bool], Work | None]
@@ -51,7 +44,6 @@ class Operation:
 
 
 def started(call: Callable[..., Work | None]) -> Callable[[bool], Work | None]:
-    """Return a call of torch.distributed as a function of whether it is asynchronous."""
     return lambda asynchronous: call(async_op=asynchronous)
 
 
@@ -64,9 +56,7 @@ class Collective:
 
     Attributes:
         parts: elements of each rank's part, or of the only buffer.
-        ragged: whether the parts differ in size.
-        buffers: by role, what the operations of a job share; one of several sizes is built before
-            all smaller ones.
+        buffers: by role, shared by the operations of a job; the largest size is built first.
     """
 
     name: str
@@ -84,10 +74,7 @@ class Collective:
         object.__setattr__(self, "reduce_op", getattr(dist.ReduceOp, self.op.upper()))
 
     def buffer(self, role: str, num_elements: int) -> Tensor:
-        """Return the first elements of the buffer for a role, which it allocates if there is none.
-
-        Buffers of all sizes thus begin at one address, see `cases.cases_of`.
-        """
+        """Return the first elements of the buffer for a role; all sizes begin at one address."""
         held = self.buffers.get(role)
         if held is None or len(held) < num_elements:
             held = torch.empty(num_elements, dtype=self.dtype, device=self.device)
@@ -100,13 +87,11 @@ class Collective:
     def everyones(
         self, role: str = "everyone's", sizes: Sequence[int] = ()
     ) -> tuple[Tensor, list[Tensor]]:
-        """Return a buffer with a part per rank, and views of its parts."""
         bounds = [0, *accumulate(sizes or self.parts)]
         whole = self.buffer(role, bounds[-1])
         return whole, [whole[start:stop] for start, stop in pairwise(bounds)]
 
     def everyones_at_root(self) -> tuple[Tensor, list[Tensor]]:
-        """Return a buffer with a part per rank on the root, and an empty one elsewhere."""
         return self.everyones() if self.rank == ROOT else (self.buffer("everyone's", 0), [])
 
     def operation(self) -> Operation:
@@ -135,7 +120,6 @@ class Collective:
         return Operation(start, outputs=values, poisoned=[buffer])
 
     def all_gather(self) -> Operation:
-        """Gather a part per rank; raise Unavailable where the backend needs equal parts."""
         if self.ragged and dist.get_backend() == "gloo":
             raise Unavailable("gloo gathers parts of one size only")
         mine = self.mine()
@@ -181,10 +165,7 @@ class Collective:
         return Operation(started(call), inputs, outputs, [incoming])
 
     def send_recv(self) -> Operation:
-        """Send a message from rank 0 to rank 1 and back; the other ranks do nothing.
-
-        Raise Unavailable where the backend cannot send a GPU's memory.
-        """
+        """Send a message from rank 0 to rank 1 and back; the other ranks do nothing."""
         if self.device.type == "cuda" and dist.get_backend() == "gloo":
             raise Unavailable("gloo sends no GPU's memory to a peer")
         message = self.buffer("message", self.parts[0])

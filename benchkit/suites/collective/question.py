@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Contest, Question
 from benchkit.statistics.estimators import BACK_TO_BACK, LATENCY
-from benchkit.suites.collective.names import TIMING
+from benchkit.suites.collective.suite import TIMING
 
 QUESTION = Question(
     work=("collective", "data_size", "world_size", "dtype", "reduce_op", "ragged", TIMING),

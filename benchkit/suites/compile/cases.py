@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchkit.api.case import Call, Case, Rank
+from benchkit.api.case import Call, Case, Details, Rank
 from benchkit.api.fresh_process import run_in_fresh_process
 from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import first_reason, gather_json
@@ -30,8 +30,25 @@ from benchkit.api.torch_internals import (
     reset_compiler,
 )
 from benchkit.errors import InvalidResult
-from benchkit.suites.compile import names
-from benchkit.suites.compile.config import CompileConfig, graphs_missing
+from benchkit.suites.compile.suite import (
+    AOT_EAGER,
+    BATCH_SIZES,
+    CACHE_HITS,
+    CACHE_MISSES,
+    CALLS_PER_SIZE,
+    COMPILE_S,
+    COMPILED_AT,
+    CUDA_GRAPH,
+    EAGER,
+    GRAPH_BREAKS,
+    GRAPHS,
+    INDUCTOR,
+    RECOMPILATIONS,
+    RECOMPILE_S,
+    WARM,
+    CompileConfig,
+    graphs_missing,
+)
 from benchkit.suites.compile.workloads import (
     Function,
     build,
@@ -45,13 +62,10 @@ WARM_UPS = 3
 
 
 def missing(config: CompileConfig, device: torch.device) -> str:
-    """Return what this machine lacks for the compiler; "" if nothing.
-
-    It loads no compiler, since loading one is a part of the first call.
-    """
+    """Return what this machine lacks for the compiler, which is not loaded yet; "" if nothing."""
     if reason := graphs_missing(config.compiler, device.type):
         return reason
-    if config.compiler not in names.INDUCTOR:
+    if config.compiler not in INDUCTOR:
         return ""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         return f"compiler={config.compiler}: needs the package triton; install it beside torch"
@@ -70,22 +84,15 @@ def missing(config: CompileConfig, device: torch.device) -> str:
 
 
 def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) -> Function:
-    """Return the step of a network as the compiler runs it; most compile at the first call.
-
-    The first use of torch.compile loads the compiler. So this is a part of the first call.
-
-    A test passes a stand-in for torch.cuda as `cuda`.
-    """
+    """Return the step of a network as the compiler runs it, which it compiles at the first call."""
     own_step = partial(step_of, network, config.backward)
-    if config.compiler == names.EAGER:
+    if config.compiler == EAGER:
         return own_step(unchanged)
-    if config.compiler == names.CUDA_GRAPH:
+    if config.compiler == CUDA_GRAPH:
         return CudaGraphs(own_step(unchanged), list(network.parameters()), cuda)
     dynamic = None if config.dynamic == "auto" else str(config.dynamic).lower() == "true"
-    options: dict[str, Any] = {"mode": config.compiler}
-    if config.compiler == names.AOT_EAGER:
-        options = {"backend": names.AOT_EAGER}
-    return own_step(partial(torch.compile, dynamic=dynamic, **options))
+    kind = "backend" if config.compiler == AOT_EAGER else "mode"
+    return own_step(partial(torch.compile, dynamic=dynamic, **{kind: config.compiler}))
 
 
 def unchanged(function: Function) -> Function:
@@ -93,12 +100,7 @@ def unchanged(function: Function) -> Function:
 
 
 class CudaGraphs:
-    """A step as CUDA graphs, one for each shape of its input, which keeps its place in memory.
-
-    Args:
-        weights: whose gradients the step computes.
-        cuda: torch.cuda, or what replaces it in a test.
-    """
+    """A step as CUDA graphs, one for each shape of its input, which keeps its place in memory."""
 
     def __init__(self, step: Function, weights: list[Tensor], cuda: Any) -> None:
         self._step = step
@@ -109,7 +111,6 @@ class CudaGraphs:
         ] = {}
 
     def __len__(self) -> int:
-        """Return the number of graphs."""
         return len(self._captured)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -137,7 +138,6 @@ class CudaGraphs:
 
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-"""Tells inductor its folder, and Triton with it."""
 
 
 class DiskCache:
@@ -152,8 +152,7 @@ class DiskCache:
     def fill(self, config: CompileConfig, device: torch.device) -> None:
         """Compile in a fresh process what this one is to compile.
 
-        Compiling it here would fill more than the disk: the compiler would be loaded, and the
-        first call would no longer be that of a fresh process.
+        Here the compiler would be loaded, and the first call would not be that of a fresh process.
         """
         settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
         run_in_fresh_process(run_once, config, str(device), *settings)
@@ -164,10 +163,6 @@ class DiskCache:
 
 
 def run_once(config: CompileConfig, device: str, threads: int, precision: str) -> None:
-    """Make one step with each size of the input, in their order.
-
-    The settings of torch are those of the rank: the keys of the cache contain them.
-    """
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
     step = prepared(build(config, torch.device(device)), config)
@@ -176,13 +171,11 @@ def run_once(config: CompileConfig, device: str, threads: int, precision: str) -
 
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.2}
-"""Error allowed of a result or of a gradient, relative to the largest element, by dtype."""
 LOADED_BEFORE = "the compiler was loaded before the first call, which is shorter for it"
 
 
 def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
-    """Return the case, which says why if this machine cannot run it."""
-    labels = {names.BATCH_SIZES: ",".join(map(str, config.batch_sizes))}
+    labels = {BATCH_SIZES: ",".join(map(str, config.batch_sizes))}
     if reason := first_reason(missing(config, rank.device)):
         return [Case(labels=labels, unavailable=reason)]
     if shortage := rank.memory_shortage(needed_bytes(config)):
@@ -202,20 +195,16 @@ def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
 
 
 class Run:
-    """The callables of the case, and what they share.
-
-    Attributes:
-        is_compiler_loaded: whether this process had loaded the compiler before it was to compile.
-    """
+    """The callables of the case, and what they share."""
 
     def __init__(self, config: CompileConfig, rank: Rank) -> None:
         self._config = config
-        is_compiled = config.compiler not in (names.EAGER, names.CUDA_GRAPH)
+        is_compiled = config.compiler not in (EAGER, CUDA_GRAPH)
         self.is_compiler_loaded = is_compiled and is_compiler_loaded()
         reset_compiler()  # in ranks that stay, an earlier point may have compiled
         keep_progress_bars_local()
-        self._cache = DiskCache() if config.compiler in names.INDUCTOR else None
-        if self._cache and config.cache == names.WARM:
+        self._cache = DiskCache() if config.compiler in INDUCTOR else None
+        if self._cache and config.cache == WARM:
             self._cache.fill(config, rank.device)
         torch.manual_seed(rank.seed)
         self._network = build(config, rank.device)
@@ -228,22 +217,18 @@ class Run:
         self._seen: list[Compilations] = []
 
     def choose_input(self) -> None:
-        """Set the input of the next call; sizes take turns one after another."""
         index = min(len(self._seen) // self._calls_per_size, len(self._inputs) - 1)
         self._input = self._inputs[index]
 
     def step(self) -> Tensor:
-        """Make one step; the first one loads the compiler and compiles."""
         if self._step is None:
             self._step = prepared(self._network, self._config)
         return self._step(self._input)
 
     def observe(self, _: Mapping[str, float]) -> None:
-        """Read after a call what torch has compiled so far."""
         self._seen.append(compilations())
 
     def verify(self, call: Call) -> None:
-        """Compare results and gradients for each size with eager code in float64."""
         reference = copy.deepcopy(self._network).double()
         expected_of = step_of(reference, self._config.backward, unchanged)
         for rows in self._inputs:
@@ -270,29 +255,29 @@ class Run:
                 f"{what}: relative error {error:.3g}, allowed is {limit:g} (against eager float64)"
             )
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Details:
         """Return what was compiled; all ranks call this together, after the last check."""
         if self._cache:
             self._cache.remove()
-        shared = {names.CALLS_PER_SIZE: self._calls_per_size}
+        shared = {CALLS_PER_SIZE: self._calls_per_size}
         if isinstance(self._step, CudaGraphs):
             number = len(self._step)
-            return shared | {names.GRAPHS: number, names.RECOMPILATIONS: number - 1}
-        if self._config.compiler == names.EAGER or not self._seen:
+            return shared | {GRAPHS: number, RECOMPILATIONS: number - 1}
+        if self._config.compiler == EAGER or not self._seen:
             return shared
         first, last = self._seen[0], self._seen[-1]
         seconds = gather_json([first.seconds, last.seconds - first.seconds])
         first_s, later_s = (max(column) for column in zip(*seconds, strict=True))
         counts = (
-            names.GRAPHS, names.GRAPH_BREAKS, names.RECOMPILATIONS,
-            names.CACHE_HITS, names.CACHE_MISSES,
+            GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,
+            CACHE_HITS, CACHE_MISSES,
         )  # fmt: skip
         return {
             **shared,
-            names.COMPILE_S: round(first_s, 6),
-            names.RECOMPILE_S: round(later_s, 6),
+            COMPILE_S: round(first_s, 6),
+            RECOMPILE_S: round(later_s, 6),
             **dict(zip(counts, astuple(last)[1:], strict=True)),
-            names.COMPILED_AT: ", ".join(map(str, self._compiling_calls())),
+            COMPILED_AT: ", ".join(map(str, self._compiling_calls())),
         }
 
     def _compiling_calls(self) -> list[int]:

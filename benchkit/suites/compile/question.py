@@ -1,7 +1,7 @@
 """What the suite compile asks."""
 
 from benchkit.api.question import Contest, Merit, Question
-from benchkit.suites.compile.names import CACHE, COMPILER, DYNAMIC, EAGER
+from benchkit.suites.compile.suite import CACHE, COMPILER, DYNAMIC, EAGER
 
 QUESTION = Question(
     work=("workload", "batch_sizes", "width", "depth", "context_length", "backward", "dtype"),

@@ -1,17 +1,117 @@
 """The suite compile: after how many calls compiled code has made up for its compilation."""
 
+from dataclasses import dataclass
+from typing import ClassVar, Union
+
 from benchkit.api.case import Case, Rank
-from benchkit.api.registry import suite
-from benchkit.suites.compile.config import CompileConfig, model_width
+from benchkit.api.keys import COLD as FIRST_CALLS
+from benchkit.api.keys import ModelConfig, RunConfig, check_model_heads, check_said_once, key
+from benchkit.api.registry import cases_in, suite
+from benchkit.errors import ConfigError
+
+EAGER, AOT_EAGER, CUDA_GRAPH = "eager", "aot_eager", "cuda_graph"
+DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE = "default", "reduce-overhead", "max-autotune"
+INDUCTOR = (DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE)
+"""Modes of torch.compile with its backend inductor, the only one with a cache on disk."""
+COMPILERS = (EAGER, AOT_EAGER, *INDUCTOR, CUDA_GRAPH)
+COMPILER, CACHE, DYNAMIC = "compiler", "cache", "dynamic"
+"""Keys in which a case differs from the eager one that it is compared with."""
+BATCH_SIZES = "batch_sizes"
+"""Label of a case: the values of that key, joined by commas."""
+COLD, WARM = "cold", "warm"
+MATMUL_CHAIN, MLP, POINTWISE, BRANCHING = "matmul_chain", "mlp", "pointwise", "branching"
+TRANSFORMER_LAYER = "transformer_layer"
+WORKLOADS = (MATMUL_CHAIN, MLP, POINTWISE, BRANCHING, TRANSFORMER_LAYER)
+COMPILE_S, RECOMPILE_S = "compile_s", "recompile_s"
+"""Details: seconds of compilation within the first call, and within all later calls, as torch
+counts them, of the slowest rank. They are absent where nothing counts them."""
+GRAPHS, GRAPH_BREAKS, RECOMPILATIONS = "graphs", "graph_breaks", "recompilations"
+CACHE_HITS, CACHE_MISSES = "cache_hits", "cache_misses"
+"""Details: numbers of rank 0; hits and misses are those of inductor's cache on disk."""
+COMPILED_AT = "compiled_at_calls"
+"""Detail: the calls that compiled, from 1, as text."""
+CALLS_PER_SIZE = "calls_per_size"
+"""Detail: the calls of each but the last of `batch_sizes`, which has the rest."""
+
+
+@dataclass
+class CompileConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
+    workload: str = key("what a step computes", choices=WORKLOADS)
+    compiler: str = key(
+        "eager; a backend or a mode of torch.compile; or a CUDA graph of eager code",
+        choices=COMPILERS,
+    )
+    cache: str = key(
+        "inductor's cache on disk: empty, or filled by another process before", choices=(COLD, WARM)
+    )
+    dynamic: Union[bool, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
+        "whether sizes are symbols in compiled code; auto: those that have changed",
+        choices=("auto", "true", "false"),
+    )
+    batch_sizes: list[int] = key(
+        "rows of the input; of several, each has an equal part of the calls", at_least=1
+    )
+    width: int = key("features of a row; those of a model where one is chosen", at_least=1)
+    depth: int = key("layers", at_least=1)
+    context_length: int = key("tokens of a row of transformer_layer", unit="tokens", at_least=1)
+    backward: bool = key("whether a step computes gradients, too")
+    dtype: str = key("element type", choices=("float32", "bfloat16"))
+
+    def title(self) -> str:
+        passes = "forward and backward" if self.backward else "forward"
+        return f"{self.workload} {passes} by {self.compiler}"
+
+    def most_cases(self) -> int:
+        return 1
+
+    def unsuited(self) -> str:
+        return graphs_missing(self.compiler, self.hardware.device) or super().unsuited()
+
+    def check(self) -> None:
+        super().check()
+        if self.workload == TRANSFORMER_LAYER and self.model is None:
+            raise ConfigError(f"model=null: workload={TRANSFORMER_LAYER} needs one: model=small")
+        if self.model is not None:
+            check_model_heads(self.model)
+            owner = f"model={self.model.name}"
+            check_said_once("width", self.width, owner, self.model.d_model, "d_model")
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        number, calls = len(self.batch_sizes), self.measure.max_iterations
+        if number == 1:
+            return
+        if self.measure.mode != FIRST_CALLS:
+            raise ConfigError(
+                f"batch_sizes={self.batch_sizes}: allowed with measure.mode="
+                f"{self.measure.mode} is one size; several need measure=cold_curve"
+            )
+        if number > calls:
+            raise ConfigError(
+                f"batch_sizes={self.batch_sizes}: allowed are at most "
+                f"measure.max_iterations={calls} sizes"
+            )
+
+
+def graphs_missing(compiler: str, device: str) -> str:
+    if compiler in (REDUCE_OVERHEAD, CUDA_GRAPH) and device != "cuda":
+        return f"compiler={compiler}: CUDA graphs need hardware.device=cuda"
+    return ""
+
+
+def model_width(model: ModelConfig | None, default: int) -> int:
+    return default if model is None else model.d_model
+
 
 RESOLVERS = {"model_width": model_width}
-PRELOAD = ("benchkit.suites.compile.cases",)
+CASES = "benchkit.suites.compile.cases"
+PRELOAD = (CASES,)
 """It imports no compiler: loading that is a part of the first call."""
 
 
 @suite
 def compile(config: CompileConfig, rank: Rank) -> list[Case]:
     """Time to the first step, compile time, steady state and recompilations, against eager."""
-    from benchkit.suites.compile.cases import cases_of
-
-    return cases_of(config, rank)
+    return cases_in(CASES, config, rank)

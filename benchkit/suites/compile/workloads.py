@@ -6,8 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from benchkit.api.keys import ModelConfig
-from benchkit.suites.compile import names
-from benchkit.suites.compile.config import CompileConfig
+from benchkit.suites.compile.suite import (
+    BRANCHING,
+    MATMUL_CHAIN,
+    MLP,
+    TRANSFORMER_LAYER,
+    CompileConfig,
+)
 
 Function = Callable[[Tensor], Tensor]
 
@@ -32,7 +37,6 @@ class Branch(nn.Module):
 
 
 def build(config: CompileConfig, device: torch.device) -> nn.Module:
-    """Return the network, with random weights from torch's own generator."""
     with device:
         network = nn.Sequential(*layers(config))
     return network.to(getattr(torch, config.dtype))
@@ -41,22 +45,21 @@ def build(config: CompileConfig, device: torch.device) -> nn.Module:
 def layers(config: CompileConfig) -> list[nn.Module]:
     width, model, found = config.width, config.model, list[nn.Module]()
     for index in range(config.depth):
-        if config.workload == names.MATMUL_CHAIN:
+        if config.workload == MATMUL_CHAIN:
             found.append(nn.Linear(width, width, bias=False))
-        elif config.workload == names.MLP:
+        elif config.workload == MLP:
             found += [nn.Linear(width, width), nn.GELU()]
-        elif config.workload == names.TRANSFORMER_LAYER:
+        elif config.workload == TRANSFORMER_LAYER:
             assert model is not None
             found.append(transformer_layer(model))
         else:
             found.append(Pointwise(width))
-        if config.workload == names.BRANCHING and index == (config.depth - 1) // 2:
+        if config.workload == BRANCHING and index == (config.depth - 1) // 2:
             found.append(Branch())
     return found
 
 
 def transformer_layer(model: ModelConfig) -> nn.Module:
-    """Return a layer with the widths of a model and full attention."""
     return nn.TransformerEncoderLayer(
         model.d_model,
         model.num_heads,
@@ -69,8 +72,7 @@ def transformer_layer(model: ModelConfig) -> nn.Module:
 
 
 def shape(config: CompileConfig, rows: int) -> tuple[int, ...]:
-    """Return the shape of the input with so many rows."""
-    if config.workload != names.TRANSFORMER_LAYER:
+    if config.workload != TRANSFORMER_LAYER:
         return rows, config.width
     return rows, config.context_length, config.width
 
@@ -82,7 +84,7 @@ def needed_bytes(config: CompileConfig) -> float:
     rows = torch.Size(shape(config, max(config.batch_sizes))).numel()
     item = getattr(torch, config.dtype).itemsize
     kept = (
-        16 if config.workload == names.TRANSFORMER_LAYER else 4
+        16 if config.workload == TRANSFORMER_LAYER else 4
     )  # activations of a layer that backward needs
     return float((weights * 2 + rows * kept * config.depth) * (item + 8))
 
@@ -92,10 +94,7 @@ def step_of(
 ) -> Function:
     """Return a step: the result [batch, ...] of the network, or its loss and all gradients.
 
-    Args:
-        network: with its weights.
-        backward: whether the step computes gradients.
-        prepare: compiles the forward computation, which a step with gradients ends with a loss.
+    `prepare` compiles the forward computation, which a step with gradients ends with a loss.
     """
 
     def loss(rows: Tensor) -> Tensor:

@@ -7,23 +7,20 @@ from functools import partial
 import torch
 
 from benchkit.api import lut, torch_internals
-from benchkit.api.case import Call, CapturableStep, Case, Rank, Work
+from benchkit.api.case import CapturableStep, Case, Rank, Work
 from benchkit.api.keys import COLD, GRAPH, MeasureConfig
 from benchkit.api.p2p import first_reason
-from benchkit.api.products import Matmul, check_product, fill_normal, matmul_of, sum_in_float32
+from benchkit.api.products import Matmul, SquareProduct, matmul_here
 from benchkit.api.sizes import FLOAT8
-from benchkit.suites.matmul_lut.config import MatmulLutConfig, checking_bytes
+from benchkit.suites.matmul_lut.suite import MatmulLutConfig, checking_bytes
 
 SMALL, PROBED = 64, 4096
 """Sizes that are timed: one whose call takes as little as any, one that occupies a whole GPU."""
 TURNS = 3
 CHECKS = 2
-"""Calls to verify a case: one before and one after it is timed."""
 CAPTURE = 2
-"""Further calls where a graph takes the place of a case: one beside the capture, one to verify it.
-
-The capture itself computes nothing.
-"""
+"""Further calls of a case that a graph replaces: one beside the capture, which itself computes
+nothing, and one to verify it."""
 FILLING = 2
 """Samples that find the number of calls of a sample, where that is `auto`."""
 
@@ -32,9 +29,7 @@ FILLING = 2
 class Forecast:
     """Times of products of matrices [size, size] on the slowest rank; 0 where none was timed.
 
-    Attributes:
-        launch_s: seconds that any product takes at least.
-        cube_s: seconds of a large product, divided by the cube of its size.
+    Any product takes at least launch_s, a large one cube_s times the cube of its size.
     """
 
     launch_s: float = 0.0
@@ -44,7 +39,6 @@ class Forecast:
         return max(self.launch_s, self.cube_s * size**3)
 
     def launches(self, sizes: Sequence[int]) -> str:
-        """Return a warning of sizes whose kernel starts longer than it runs; "" if none."""
         bound = [str(size) for size in sizes if self.cube_s * size**3 < self.launch_s]
         if not bound:
             return ""
@@ -61,9 +55,6 @@ def forecast(
     """Time a large product and, on a GPU, a small one; all ranks call this together.
 
     On a CPU launching takes no time, and nothing is timed unless there are larger sizes.
-
-    Args:
-        product: returns the call that multiplies matrices of a size.
     """
     on_cpu = rank.device.type == "cpu"
     if on_cpu and max(sizes) <= PROBED:
@@ -74,7 +65,6 @@ def forecast(
 
 
 def fewest_calls(measure: MeasureConfig) -> int:
-    """Return how often a case is called at least, however long a call takes."""
     samples = 1 + measure.warmup_iterations
     untimed = CHECKS + (CAPTURE if measure.mode == GRAPH else 0)
     if measure.calls_per_sample == "auto":
@@ -85,20 +75,8 @@ def fewest_calls(measure: MeasureConfig) -> int:
 Multiply = Callable[[], object]
 
 
-def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
-    """Return how matrices of a dtype are multiplied; a GPU rounds half precision once."""
-    kind = matmul_of(dtype_name, device)
-    if device.type == "cuda" and kind.dtype.itemsize == 2:
-        sum_in_float32()
-        return replace(kind, details={"reduced_precision_reduction": False})
-    return kind
-
-
 def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
-    """Return the case of each size; those that exceed memory or the point's time are skipped.
-
-    All cases hold their matrices together.
-    """
+    """Return the case of each size; those beyond memory or the point's time are skipped."""
     if config.dtype == FLOAT8:
         lacking = first_reason(torch_internals.float8_matmul_missing(rank.device))
         if lacking:
@@ -106,7 +84,7 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
     kind = matmul_here(config.dtype, rank.device)
     times = Forecast()
     if config.measure.mode != COLD:  # a forecast would make the first calls
-        times = forecast(config.sizes, rank, lambda size: example(size, kind))
+        times = forecast(config.sizes, rank, lambda size: SquareProduct(kind, size, seed=0).step)
     calls = fewest_calls(config.measure)
     cases: list[Case] = []
     held_bytes = check_bytes = 0
@@ -137,34 +115,15 @@ def late(calls: int, seconds: float, left_s: float) -> str:
     )
 
 
-def example(size: int, kind: Matmul) -> Multiply:
-    factors = kind.left(size, size), kind.right(size, size)
-    fill_normal(torch.Generator(kind.device), *factors)
-    return partial(kind.multiply, *factors, kind.product(size, size))
-
-
 def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case:
-    """Build the case of one size.
-
-    The matrices [size, size] hold random numbers, drawn on the device: normal ones while they are
-    timed, and for a check -1, 0 and 1, of which the product is exact in every dtype, up to one
-    rounding.
-    """
-    generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
-    left, right = kind.left(size, size), kind.right(size, size)
-    fill_normal(generator, left, right)
-    product = kind.product(size, size)
+    square = SquareProduct(kind, size, rank.seed + rank.index)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
-    multiply_into = partial(kind.multiply, left, right)
-    background = [(each, partial(multiply_into, torch.empty_like(product))) for each in streams]
-    step = CapturableStep(partial(together, partial(multiply_into, product), background))
-
-    def verify(call: Call) -> None:
-        check_product(call, left, right, product, generator)
-
-    work = Work(useful_flops=2.0 * size**3 * rank.world_size)
+    beside = [partial(square.multiply_into, torch.empty_like(square.product)) for _ in streams]
+    background = list(zip(streams, beside, strict=True))
+    step = CapturableStep(partial(together, square.step, background))
+    work = Work(useful_flops=square.flops * rank.world_size)
     labels = {lut.SIZE: size}
-    return Case(step, labels, verify=verify, work=work, details=lambda: kind.details)
+    return Case(step, labels, verify=square.verify, work=work, details=lambda: kind.details)
 
 
 def together(timed: Multiply, background: Sequence[tuple[torch.cuda.Stream, Multiply]]) -> None:

@@ -1,16 +1,67 @@
 """The suite matmul_lut: square matrix products on each share of a device."""
 
-from benchkit.api.case import Case, Rank
-from benchkit.api.registry import suite
-from benchkit.suites.matmul_lut.config import MatmulLutConfig, matmul_sizes
+from dataclasses import dataclass
 
-PRELOAD = ("benchkit.suites.matmul_lut.cases",)
+from benchkit.api.case import Case, Rank
+from benchkit.api.keys import RunConfig, key
+from benchkit.api.registry import cases_in, suite
+from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
+from benchkit.errors import ConfigError
+
+
+@dataclass
+class MatmulLutConfig(RunConfig):
+    sizes: list[int] = key(
+        "rows and columns of the matrices, each size a case of the job", at_least=1
+    )
+    dtype: str = key(
+        "element type; products of float8 are bfloat16",
+        choices=("float16", "bfloat16", "float32", "float64", FLOAT8),
+    )
+    bg_streams: int = key(
+        "further CUDA streams that multiply the same matrices; all begin and end together",
+        at_least=0,
+    )
+
+    def most_cases(self) -> int:
+        return len(self.sizes)
+
+    def needed_bytes(self, world_size: int) -> float:
+        return sum(map(self.held_bytes, self.sizes)) + checking_bytes(max(self.sizes))
+
+    def held_bytes(self, size: int) -> int:
+        return product_bytes(self.dtype, 2 * size**2, (1 + self.bg_streams) * size**2)
+
+    def check(self) -> None:
+        super().check()
+        if self.dtype == FLOAT8 and any(size % FLOAT8_STEP for size in self.sizes):
+            raise ConfigError(
+                f"sizes={self.sizes}: allowed with dtype={FLOAT8} are multiples of {FLOAT8_STEP}"
+            )
+        if self.bg_streams and self.hardware.device != "cuda":
+            device = self.hardware.device
+            raise ConfigError(
+                f"bg_streams={self.bg_streams}: allowed is 0 with hardware.device={device}"
+            )
+
+
+def checking_bytes(size: int) -> int:
+    """Return the bytes of a matrix in float64, in which results are checked."""
+    return 8 * size**2
+
+
+def matmul_sizes(device: str) -> list[int]:
+    """Return powers of two from 64 up to what the kind of device multiplies in about a second."""
+    largest_exponent = 15 if device == "cuda" else 10
+    return [2**exponent for exponent in range(6, largest_exponent + 1)]
+
+
+CASES = "benchkit.suites.matmul_lut.cases"
+PRELOAD = (CASES,)
 RESOLVERS = {"matmul_sizes": matmul_sizes}
 
 
 @suite
 def matmul_lut(config: MatmulLutConfig, rank: Rank) -> list[Case]:
     """Time and TFLOP/s of square matrix products on each share of a device, as a look-up table."""
-    from benchkit.suites.matmul_lut.cases import cases_of
-
-    return cases_of(config, rank)
+    return cases_in(CASES, config, rank)

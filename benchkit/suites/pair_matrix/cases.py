@@ -13,8 +13,8 @@ from benchkit.api.case import Call, Case, Rank, Work, noop
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.p2p import join_group
 from benchkit.errors import InvalidResult
-from benchkit.suites.pair_matrix.config import MINUTES_SHARE, PairMatrixConfig
-from benchkit.suites.pair_matrix.names import (
+from benchkit.suites.pair_matrix.schedule import Ints, Schedule, grouped, sends_to
+from benchkit.suites.pair_matrix.suite import (
     ALL,
     ASCENDING,
     DESCENDING,
@@ -23,12 +23,13 @@ from benchkit.suites.pair_matrix.names import (
     GROUP_OF,
     HALVES,
     IDLE,
+    MINUTES_SHARE,
     NODES,
     PAIRS,
     ROUND,
     SENDS_TO,
+    PairMatrixConfig,
 )
-from benchkit.suites.pair_matrix.schedule import Ints, Schedule, grouped, sends_to
 
 LEVELS = (PAIRS, NODES, HALVES, ALL)
 
@@ -67,7 +68,6 @@ def group_cases(config: PairMatrixConfig, rank: Rank, num_bytes: int) -> list[Ca
 def group_case(
     level: str, groups: list[list[int]], timeout_s: float, rank: Rank, num_bytes: int
 ) -> Case:
-    """Return the case in which every group of a level reduces at the same time."""
     handle = join_group(tuple(map(tuple, groups)), timeout_s)
     number = next(index for index, ranks in enumerate(groups) if rank.index in ranks)
     buffer = torch.zeros(max(1, num_bytes // 4), dtype=torch.float32, device=rank.device)
@@ -103,12 +103,7 @@ POISON = -77
 
 @dataclass(frozen=True)
 class Buffers:
-    """What a rank sends and receives; all rounds of one size share them.
-
-    Attributes:
-        sent, received: the message: [elements].
-        answer: what follows a message that has arrived: [ANSWER_ELEMENTS].
-    """
+    """What a rank sends and receives in all rounds of one size."""
 
     sent: torch.Tensor
     received: torch.Tensor
@@ -116,14 +111,12 @@ class Buffers:
 
 
 def allocate(num_bytes: int, device: torch.device) -> Buffers:
-    """Allocate the buffers of one size, rounded up to whole elements."""
     elements = -(-num_bytes // DTYPE.itemsize)
     shapes = (elements, elements, ANSWER_ELEMENTS)
     return Buffers(*(torch.zeros(shape, dtype=DTYPE, device=device) for shape in shapes))
 
 
 def finish(started: p2p.StartedTransfers) -> None:
-    """Wait for all transfers."""
     sending, receiving = started
     for transfer in (*sending, *receiving):
         transfer.wait()
@@ -143,8 +136,6 @@ class Send:
 
 @dataclass(frozen=True)
 class Answer:
-    """Waits for the message and answers it."""
-
     buffers: Buffers
     peer: int
 
@@ -155,8 +146,6 @@ class Answer:
 
 @dataclass
 class Check:
-    """Sends new values each time and compares every element of what arrives."""
-
     step: Send | Answer
     rank: int
     world_size: int
@@ -181,7 +170,6 @@ class Check:
             raise InvalidResult(f"from rank {self.step.peer}: {error}") from None
 
     def values(self, buffer: torch.Tensor, turn: int, rank: int) -> torch.Tensor:
-        """Return one period of what a rank sends in a turn."""
         drawn = verification.pattern(
             seed=self.seed, turn=turn, rank=rank, world_size=self.world_size, dtype=DTYPE,
             op="max", length=len(buffer),
@@ -198,7 +186,6 @@ AROUND_S = 0.002
 
 
 def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
-    """Return the cases of all rounds that fit in the time, and those of nested groups."""
     if rank.world_size == 1:
         return [Case(unavailable="a pair needs two ranks")]
     sizes = [max(1, round(size * 2**20)) for size in config.sizes]
@@ -219,10 +206,7 @@ def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
 def affordable(
     config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[Buffers]
 ) -> int:
-    """Return how many rounds fit in this point's time, at least one; all ranks call this together.
-
-    A round with most pairs is timed, which is across nodes where there are several.
-    """
+    """Return how many rounds fit in this point's time, by the time of one with most pairs."""
     target = sends_to(schedule.peers(schedule.fullest), ascending=True)
     steps = [step_of(rank.index, target, held) or noop for held in buffers]
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]
@@ -232,7 +216,6 @@ def affordable(
 
 
 def seconds_of_case(sample_s: float, measure: MeasureConfig) -> float:
-    """Return the time of a case with its warm-up and both checks, by that of a sample."""
     turn_s = sample_s + AROUND_S
     samples_s = min(measure.max_iterations * turn_s, measure.max_seconds)
     return samples_s + (measure.warmup_iterations + 2) * turn_s

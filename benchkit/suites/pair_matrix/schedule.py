@@ -3,10 +3,9 @@
 It is a round-robin tournament by the circle method: n - 1 rounds for an even number n, and n rounds
 with one idle player each for an odd one. Across nodes, nodes play the tournament; while two nodes
 meet, each rank of one meets each rank of the other in as many rounds as the largest node has ranks.
-With nodes of m ranks, m and the number of nodes even, that makes n - 1 rounds in all. Nodes of
-unequal size need more: ranks of the smaller ones are idle meanwhile, and some rounds are empty. A
-tournament of all ranks would need fewer rounds, but the number of messages that leave a node at a
-time would differ from round to round, and with it the time of healthy pairs.
+Nodes of unequal size need more rounds, in which ranks of the smaller ones are idle, and some rounds
+are empty. A tournament of all ranks would need fewer, but the number of messages that leave a node
+at a time would differ from round to round, and with it the time of healthy pairs.
 """
 
 import random
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchkit.suites.pair_matrix.names import IDLE
+from benchkit.suites.pair_matrix.suite import IDLE
 
 Ints = npt.NDArray[np.int64]
 
@@ -45,7 +44,6 @@ def partners_of(players: int, number: int) -> Ints:
 
 
 def grouped(labels: Sequence[Any]) -> list[list[int]]:
-    """Return the positions of each label, in order of first appearance."""
     found: dict[Any, list[int]] = {}
     for position, label in enumerate(labels):
         found.setdefault(label, []).append(position)
@@ -69,7 +67,6 @@ class Schedule:
 
     @property
     def num_inside(self) -> int:
-        """Number of rounds whose pairs are each on one node; they are the first ones."""
         return num_rounds(int(self.members.shape[1]))
 
     @property
@@ -78,7 +75,6 @@ class Schedule:
         return self.num_inside + num_rounds(int(nodes)) * int(places)
 
     def peers(self, number: int) -> Ints:
-        """Return the partner of each rank in a round: [rank], IDLE for none."""
         nodes, places = self.members.shape
         if number < self.num_inside:
             other = self.members[:, partners_of(places, number)]
@@ -92,7 +88,6 @@ class Schedule:
         return self.by_rank(np.append(ones, others), np.append(others, ones))
 
     def by_rank(self, ranks: Ints, partners: Ints) -> Ints:
-        """Return the partner of each rank; either of a pair may be missing."""
         peers = np.full(len(self.hosts), IDLE)
         both = (ranks != IDLE) & (partners != IDLE)
         peers[ranks[both]] = partners[both]
@@ -103,11 +98,7 @@ class Schedule:
 
     @property
     def fullest(self) -> int:
-        """Number of a round with most pairs, across nodes where there are several.
-
-        While nodes meet, their first round has as many pairs as any other; those of nodes of one
-        size are all alike.
-        """
+        """Number of a round with most pairs, across nodes where there are several."""
         places = self.members.shape[1]
         firsts = range(self.num_inside, self.num_rounds, places) or range(self.num_inside)
         return max(firsts, key=self.num_pairs) if IDLE in self.members else firsts[0]
@@ -115,14 +106,9 @@ class Schedule:
     def chosen(self, wanted: int, seed: int) -> list[int]:
         """Return so many rounds, a sample of those inside nodes and one of those across.
 
-        Pairs inside nodes and pairs across are judged apart, so each kind gets half of the rounds
-        or all that it has. Among nodes of one size every rank has as many partners as any other in
-        each round, so that ranks, nodes and groups of nodes stay comparable however few rounds
-        there are.
-
-        Args:
-            wanted: how many rounds at most; a single one is across nodes.
-            seed: of the sample, alike on all ranks.
+        They are judged apart, so each kind gets half of the rounds or all that it has. Among nodes
+        of one size every rank has as many partners as any other in each round, so that ranks stay
+        comparable. A single round is across nodes. `seed` is alike on all ranks.
         """
         inside, across = range(self.num_inside), range(self.num_inside, self.num_rounds)
         draw = random.Random(seed)

@@ -1,15 +1,71 @@
 """The suite pair_matrix: what every pair of ranks can do, in both directions."""
 
-from benchkit.api.case import Case, Rank
-from benchkit.api.registry import suite
-from benchkit.suites.pair_matrix.config import PairMatrixConfig
+from dataclasses import dataclass
+from typing import Any
 
-PRELOAD = ("benchkit.suites.pair_matrix.cases",)
+from benchkit.api.case import Case, Rank
+from benchkit.api.keys import RunConfig, as_list, key
+from benchkit.api.registry import cases_in, suite
+from benchkit.api.sizes import mebibytes
+from benchkit.errors import ConfigError
+
+ROUND, DIRECTION, GROUP = "round", "direction", "group"
+"""Labels of a case: the round of the schedule and who sends, or the level of nested groups."""
+ASCENDING, DESCENDING = "ascending", "descending"
+"""Directions: from the lower rank of each pair to the higher one, or back."""
+SENDS_TO = "sends_to"
+"""Detail of a case: the rank that each rank sends to, or IDLE."""
+GROUP_OF = "group_of"
+"""Detail of a case: the number of each rank's group at its level."""
+IDLE = -1
+"""In place of a rank: the rank receives, or has no partner in this round."""
+PAIRS, NODES, HALVES, ALL = "pairs", "nodes", "halves", "all"
+"""Levels of nested groups, from the smallest groups to the largest."""
+
+
+MINUTES_SHARE = 0.4
+"""What one point takes of the time of an acceptance, which measures it twice."""
+
+
+@dataclass
+class PairMatrixConfig(RunConfig):
+    sizes: Any = key(
+        "sizes of a message, each a number of MiB or with its unit (8B, 1KiB)", unit="MiB"
+    )
+    groups: list[str] = key(
+        "levels of nested groups that reduce the largest size together; [] for none"
+    )
+    minutes: float = key(
+        f"time of an acceptance, of which this point takes {MINUTES_SHARE:.0%}; rounds that do "
+        "not fit are left out",
+        unit="min",
+        above=0,
+        identity=False,
+    )
+
+    def most_seconds(self) -> float:
+        return 60 * MINUTES_SHARE * self.minutes
+
+    def needed_bytes(self, world_size: int) -> float:
+        """Return the bytes of two buffers per size, and of a copy of the largest."""
+        sizes_mib = [float(size) for size in self.sizes]
+        return 2**20 * (2 * sum(sizes_mib) + max(sizes_mib))
+
+    def check(self) -> None:
+        super().check()
+        self.sizes = [mebibytes(size, "sizes") for size in as_list(self.sizes)]
+        if not self.sizes:
+            raise ConfigError("sizes=[]: allowed is at least one size")
+        levels = (PAIRS, NODES, HALVES, ALL)
+        if unknown := set(self.groups) - set(levels):
+            raise ConfigError(f"groups={min(unknown)}: allowed are {'|'.join(levels)}, or []")
+
+
+CASES = "benchkit.suites.pair_matrix.cases"
+PRELOAD = (CASES,)
 
 
 @suite
 def pair_matrix(config: PairMatrixConfig, rank: Rank) -> list[Case]:
     """Time of a message and its answer for every pair of ranks, in rounds of disjoint pairs."""
-    from benchkit.suites.pair_matrix.cases import cases_of
-
-    return cases_of(config, rank)
+    return cases_in(CASES, config, rank)

@@ -12,26 +12,31 @@ import torch
 
 from benchkit.api import verification
 from benchkit.api.case import Call, Case, Rank, Work, noop
-from benchkit.api.products import check_product, fill_normal, sum_in_float32
+from benchkit.api.products import SquareProduct, matmul_here
 from benchkit.errors import InvalidResult
-from benchkit.suites.rank_speed import names
-from benchkit.suites.rank_speed.config import MINUTES_SHARE, RankSpeedConfig
+from benchkit.suites.rank_speed.suite import (
+    CACHE,
+    COPY,
+    DISK_READ,
+    DISK_WRITE,
+    DTYPE,
+    FLOPS,
+    FROM_DEVICE,
+    MATMUL,
+    MINUTES_SHARE,
+    MOVED_BYTES,
+    TEST,
+    TO_DEVICE,
+    TRIAD,
+    RankSpeedConfig,
+)
 
 DROPPED = "kernel asked to drop its cache before each read"
 SYNCED = "written through by fsync"
 
 
 class Disk:
-    """An unnamed file of one size.
-
-    Args:
-        folder: where it lies.
-        name: of the file, until it is removed at once.
-        content: what it holds.
-
-    Raises:
-        OSError: the folder cannot be written to, or is full.
-    """
+    """An unnamed file of one size; making it raises OSError where the folder refuses it."""
 
     def __init__(self, folder: Path, name: str, content: bytes) -> None:
         path = folder / name
@@ -50,7 +55,6 @@ class Disk:
         os.fsync(self.file)
 
     def read(self) -> None:
-        """Read the whole file."""
         done = 0
         while done < len(self.found):
             count = os.preadv(self.file, [self.found[done:]], done)
@@ -63,7 +67,7 @@ class Disk:
         os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def check_write(self, call: Call) -> None:
-        """Check by a read what a call wrote over zeros; raise InvalidResult as `compare` does."""
+        """Check by a read what a call wrote over zeros."""
         self.renew()
         call(lambda: os.pwrite(self.file, bytes(len(self.content)), 0))
         self.drop_cache()
@@ -72,7 +76,6 @@ class Disk:
         self.compare()
 
     def check_read(self, call: Call) -> None:
-        """Check what a call read; raise InvalidResult as `compare` does."""
         self.renew()
         self.write()
         self.drop_cache()
@@ -84,11 +87,9 @@ class Disk:
         self.compare()
 
     def renew(self) -> None:
-        """Move the content by a byte."""
         self.content = memoryview(bytes(self.content[1:]) + bytes(self.content[:1]))
 
     def compare(self) -> None:
-        """Raise InvalidResult with the first byte that differs between found and content."""
         if self.found != self.content:
             both = zip(self.found, self.content, strict=True)
             first = next(index for index, (found, wrote) in enumerate(both) if found != wrote)
@@ -99,7 +100,6 @@ FILL_S = 0.02
 """Length of a sample, long enough that a clock's tick and a launch do not count."""
 ITEM = torch.float32
 SAMPLE_S = 0.1
-"""Length of a long sample."""
 AROUND = 1.5
 """Time of a case with its checks and its warm-up, over that of its samples."""
 SCALE = 2.0
@@ -107,19 +107,19 @@ SCALE = 2.0
 
 
 def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
-    """Return the cases of all tests; those that this machine lacks something for say so."""
+    """Return the cases of all tests; those beyond the point's time are skipped."""
     num_bytes = round(config.memory_size * 2**20)
     size = rank.world_size
     if shortage := rank.memory_shortage(config.needed_bytes(size), config.host_bytes(size)):
         return [Case(skip=shortage)]
     build: Mapping[str, Callable[[], Iterator[Case]]] = {
-        names.MATMUL: lambda: (matmul(name, config, rank) for name in config.dtypes),
-        names.COPY: partial(copies, names.COPY, num_bytes, rank),
-        names.TRIAD: partial(triad, num_bytes, rank),
-        names.TO_DEVICE: partial(copies, names.TO_DEVICE, num_bytes, rank),
-        names.FROM_DEVICE: partial(copies, names.FROM_DEVICE, num_bytes, rank),
-        names.DISK_WRITE: partial(disk, names.DISK_WRITE, config, rank),
-        names.DISK_READ: partial(disk, names.DISK_READ, config, rank),
+        MATMUL: lambda: (matmul(name, config, rank) for name in config.dtypes),
+        COPY: partial(copies, COPY, num_bytes, rank),
+        TRIAD: partial(triad, num_bytes, rank),
+        TO_DEVICE: partial(copies, TO_DEVICE, num_bytes, rank),
+        FROM_DEVICE: partial(copies, FROM_DEVICE, num_bytes, rank),
+        DISK_WRITE: partial(disk, DISK_WRITE, config, rank),
+        DISK_READ: partial(disk, DISK_READ, config, rank),
     }
     cases = [case for test in dict.fromkeys(config.tests) for case in build[test]()]
     longest_s = min(config.measure.max_seconds, config.measure.max_iterations * SAMPLE_S)
@@ -132,34 +132,20 @@ def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
 def case_of(
     test: str, step: Callable[[], object], verify: Callable[[Call], None], **details: Any
 ) -> Case:
-    """Return a case of memory or disk."""
-    labels = {names.TEST: test}
+    labels = {TEST: test}
     return Case(step, labels, verify=verify, fill_seconds=FILL_S, details=lambda: details)
 
 
 def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
-    """Return the product of square matrices, timed of random normal numbers."""
-    dtype, size = getattr(torch, dtype_name), config.matmul_size
-    generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
-    if rank.device.type == "cuda" and dtype.itemsize == 2:
-        sum_in_float32()
-    left, right, product = (
-        torch.zeros(size, size, dtype=dtype, device=rank.device) for _ in range(3)
-    )
-    fill_normal(generator, left, right)
-    step = partial(torch.mm, left, right, out=product)
-
-    def verify(call: Call) -> None:
-        check_product(call, left, right, product, generator)
-
-    flops = 2.0 * size**3
+    kind = matmul_here(dtype_name, rank.device)
+    product = SquareProduct(kind, config.matmul_size, rank.seed + rank.index)
     return Case(
-        step=step,
-        labels={names.TEST: names.MATMUL, names.DTYPE: dtype_name},
-        verify=verify,
-        work=Work(useful_flops=flops * rank.world_size),
+        step=product.step,
+        labels={TEST: MATMUL, DTYPE: dtype_name},
+        verify=product.verify,
+        work=Work(useful_flops=product.flops * rank.world_size),
         fill_seconds=FILL_S,
-        details=lambda: {names.FLOPS: flops},
+        details=lambda: {FLOPS: product.flops},
     )
 
 
@@ -181,15 +167,14 @@ class Values:
 
 
 def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
-    """Yield a copy on the device, or between the device and pinned memory of the host."""
-    if test != names.COPY and rank.device.type != "cuda":
-        yield Case(labels={names.TEST: test}, unavailable="ranks here compute on the host itself")
+    if test != COPY and rank.device.type != "cuda":
+        yield Case(labels={TEST: test}, unavailable="ranks here compute on the host itself")
         return
     length = max(1, num_bytes // ITEM.itemsize)
     host = partial(torch.empty, length, dtype=ITEM, pin_memory=True)
     there = partial(torch.empty, length, dtype=ITEM, device=rank.device)
-    source = host() if test == names.TO_DEVICE else there()
-    target = host() if test == names.FROM_DEVICE else there()
+    source = host() if test == TO_DEVICE else there()
+    target = host() if test == FROM_DEVICE else there()
     draw = Values(rank, length)
     step = partial(target.copy_, source, non_blocking=True)
 
@@ -201,8 +186,8 @@ def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
             torch.cuda.synchronize(rank.device)
         verification.require_tiled(target, values.to(target.device))
 
-    moved = (2 if test == names.COPY else 1) * length * ITEM.itemsize
-    yield case_of(test, step, verify, **{names.MOVED_BYTES: moved})
+    moved = (2 if test == COPY else 1) * length * ITEM.itemsize
+    yield case_of(test, step, verify, **{MOVED_BYTES: moved})
 
 
 def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
@@ -219,11 +204,10 @@ def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
         call(lambda: total.fill_(float("nan")))
         verification.require_tiled(total, first + SCALE * second)
 
-    yield case_of(names.TRIAD, step, verify, **{names.MOVED_BYTES: 3 * length * ITEM.itemsize})
+    yield case_of(TRIAD, step, verify, **{MOVED_BYTES: 3 * length * ITEM.itemsize})
 
 
 def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
-    """Yield the writing or the reading of a file in the output folder."""
     length = max(1, round(config.disk_size * 2**20))
     generator = torch.Generator().manual_seed(rank.seed + rank.index)
     content = torch.randint(256, (length,), dtype=torch.uint8, generator=generator)
@@ -232,14 +216,14 @@ def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
         file = Disk(rank.folder, name, content.numpy().tobytes())
     except OSError as error:
         reason = f"{rank.folder}: {error.strerror}"
-        yield Case(labels={names.TEST: test}, unavailable=reason)
+        yield Case(labels={TEST: test}, unavailable=reason)
         return
-    reads = test == names.DISK_READ
+    reads = test == DISK_READ
     yield Case(
         step=file.read if reads else file.write,
-        labels={names.TEST: test},
+        labels={TEST: test},
         reset=file.drop_cache if reads else noop,
         verify=file.check_read if reads else file.check_write,
-        details=lambda: {names.MOVED_BYTES: length, names.CACHE: DROPPED if reads else SYNCED},
+        details=lambda: {MOVED_BYTES: length, CACHE: DROPPED if reads else SYNCED},
         on_host=True,
     )

@@ -1,12 +1,11 @@
 """A decoder-only language model on a split sequence, for inference: prefill and decode.
 
 A norm precedes each part, positions are rotary, the feed-forward layer is gated (SwiGLU, Shazeer,
-2002.05202), and the head is not tied to the embedding. There are no biases.
+2002.05202), and the head is not tied to the embedding. There are no biases. In decode, each rank
+computes the new token through all layers, but attends only over its own part of the cache. The
+parts are merged by their log-sum-exp, as in flash decoding (Dao et al., 2023).
 
 Shapes: L tokens on this rank; model width E, feed-forward width F, V rows of the vocabulary.
-
-Each rank computes the new token through all layers, but attends only over its own part of the
-cache. The parts are merged by their log-sum-exp, as in flash decoding (Dao et al., 2023).
 """
 
 from collections.abc import Sequence
@@ -33,40 +32,28 @@ NORM_EPS = 1e-5
 
 @dataclass(frozen=True)
 class DecoderLayer:
-    """The weights of a layer.
-
-    Attributes:
-        attention: the attention layer.
-        norms: weights of the norms before attention and before the feed-forward layer [2, E].
-        gate_up: weights [E, 2F].
-        down: weights [F, E].
-    """
+    """The weights of a layer: norms [2, E], gate_up [E, 2F], down [F, E]."""
 
     attention: Layer
     norms: Tensor
     gate_up: Tensor
     down: Tensor
 
+    def in_float64(self) -> "DecoderLayer":
+        rest = (self.norms.double(), self.gate_up.double(), self.down.double())
+        return DecoderLayer(self.attention.in_float64(), *rest)
+
     def to_attention(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Project the tokens [L, E] of the residual stream as Layer.project does."""
         return self.attention.project(normed(x, self.norms[0]), positions)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Add the feed-forward layer to tokens [L, E]."""
         gate, up = (normed(x, self.norms[1]) @ self.gate_up).chunk(2, -1)
         return x + (F.silu(gate) * up) @ self.down
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """The weights of a model.
-
-    Attributes:
-        embedding: weights [V, E].
-        layers: from the first to the last.
-        norm: weights of the last norm [E].
-        head: weights [E, V].
-    """
+    """The weights of a model: embedding [V, E], last norm [E], head [E, V]."""
 
     embedding: Tensor
     layers: tuple[DecoderLayer, ...]
@@ -79,9 +66,7 @@ class Decoder:
     ) -> "Decoder":
         """Draw the same model on every rank: on the CPU, with weights of variance 1 / rows.
 
-        Args:
-            length: number of positions that tokens can have.
-            seed: determines the weights; layer i has seed + 1 + i for its attention.
+        `length` positions can have tokens. Layer i has `seed` + 1 + i for its attention.
         """
         width, inner = model.d_model, model.d_ff
         generator = torch.Generator().manual_seed(seed)
@@ -105,52 +90,12 @@ class Decoder:
         return Decoder(embedding, tuple(layers), layers[0].norms[0], head)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Apply the last norm and the head: [L, E] -> [L, V]."""
         return normed(x, self.norm) @ self.head
 
 
 def normed(x: Tensor, weight: Tensor) -> Tensor:
     """Apply RMSNorm (Zhang and Sennrich, 1910.07467) to [L, E]."""
     return F.rms_norm(x, weight.shape, weight, NORM_EPS)
-
-
-ROWS_AT_ONCE = 256
-"""Queries whose scores over all keys are in memory at the same time."""
-
-
-def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
-    """Compute the last layer's output [N, E] of tokens [N], one layer in float64 at a time."""
-    x = decoder.embedding[ids].double()
-    positions = torch.arange(len(ids), device=ids.device)
-    for each in decoder.layers:
-        layer = in_float64(each)
-        query, key_value = layer.to_attention(x, positions)
-        key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
-        rows = positions.split(ROWS_AT_ONCE)
-        attended = [attend_rows(by_head(query), key, value, some) for some in rows]
-        x = layer.feed_forward(x + layer.attention.finish(torch.cat(attended, dim=2)))
-    return x
-
-
-def attend_rows(query: Tensor, key: Tensor, value: Tensor, rows: Tensor) -> Tensor:
-    """Compute causal attention [1, H, R, D] of some rows, with all their scores in memory."""
-    scores = query[:, :, rows] @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
-    later = torch.arange(key.shape[2], device=key.device) > rows.unsqueeze(-1)
-    return scores.masked_fill_(later, float("-inf")).softmax(-1) @ value
-
-
-def logits(decoder: Decoder, x: Tensor) -> Tensor:
-    """Apply the last norm and the head in float64: [R, E] -> [R, V]."""
-    head, norm = decoder.head.double(), decoder.norm.double()
-    return replace(decoder, head=head, norm=norm).logits(x)
-
-
-def in_float64(layer: DecoderLayer) -> DecoderLayer:
-    old = layer.attention
-    weights = (old.query.double(), old.key_value.double(), old.out.double())
-    attention = Layer(*weights, old.rotations.to(torch.complex128), old.head_dim)
-    rest = (layer.norms.double(), layer.gate_up.double(), layer.down.double())
-    return DecoderLayer(attention, *rest)
 
 
 FEED_FORWARD = "feed_forward"
@@ -162,14 +107,12 @@ class Prefill:
     """One rank's part of a prompt.
 
     Attributes:
-        cache: keys and values of this rank's tokens as the last step left them, [L, 2, H, D] of
-            each layer.
-        x: output of the last layer for this rank's tokens [L, E].
+        cache: keys and values [L, 2, H, D] of each layer, as the last step left them.
+        x: output of the last layer [L, E].
         logits: of the last token [1, V], on the rank that owns it; None elsewhere.
     """
 
     def __init__(self, decoder: Decoder, ids: Tensor, attention: RingAttention) -> None:
-        """Select this rank's tokens of the whole prompt [N]."""
         self.decoder = decoder
         self.attention = attention
         self.ids = ids[attention.positions]
@@ -178,7 +121,6 @@ class Prefill:
         self.logits: Tensor | None = None
 
     def take(self, ids: Tensor) -> None:
-        """Take other tokens [N + …] in place of those that it was made for."""
         self.ids.copy_(ids[self.attention.positions])
 
     def step(self) -> Tensor:
@@ -200,7 +142,6 @@ class Prefill:
         return self._first_token()
 
     def _first_token(self) -> Tensor:
-        """Apply the head on the rank that owns the last token, and tell all ranks the result."""
         owner = self.attention.last_owner
         token = self.ids.new_empty(1)
         if self.attention.rank == owner:
@@ -214,10 +155,7 @@ class Prefill:
 
 
 def owners_of_new(tokens: Sequence[int], count: int) -> list[int]:
-    """Return the rank that keeps each of `count` new tokens.
-
-    They keep the proportions of the prompt's tokens per rank, by the method of D'Hondt.
-    """
+    """Return the rank that keeps each new token, in the prompt's proportions (D'Hondt's method)."""
     held = list(tokens)
     owners: list[int] = []
     for _ in range(count):
@@ -229,22 +167,16 @@ def owners_of_new(tokens: Sequence[int], count: int) -> list[int]:
 
 
 class Decode:
-    """One rank's part of the decoding of some tokens.
-
-    Attributes:
-        logits: after each of the new tokens, as the last step left them [T, V].
-    """
+    """One rank's part of the decoding of T tokens; a step leaves the logits after each [T, V]."""
 
     def __init__(
         self, decoder: Decoder, ids: Tensor, cache: list[Tensor], tokens: Sequence[int], rank: int
     ) -> None:
         """Copy the cache of a prompt into one that has room for the new tokens.
 
-        Args:
-            ids: tokens of the prompt and the new ones [N + T]. The new tokens are given, so that
-                all cases decode the same ones.
-            cache: keys and values of this rank's tokens of the prompt [L, 2, H, D], of each layer.
-            tokens: number of the prompt's tokens of each rank, N in all.
+        All cases decode the same tokens `ids` [N + T], the prompt and the new ones. The cache has
+        the keys and values of this rank's part of the prompt [L, 2, H, D], of each layer; `tokens`
+        is how many each rank has.
         """
         self.decoder = decoder
         self.rank = rank
@@ -260,13 +192,11 @@ class Decode:
         self.take(ids, cache)
 
     def take(self, ids: Tensor, cache: Sequence[Tensor]) -> None:
-        """Take other tokens and the cache of their prompt; the arguments are as above."""
         self.ids.copy_(ids[self.first :])
         for larger, each in zip(self.cache, cache, strict=True):
             larger[: self.num_cached] = each
 
     def forget(self) -> None:
-        """Poison what a step writes: the logits, and the keys of the new tokens."""
         for each in self.cache:
             each[self.num_cached :] = float("nan")
         for each in self.logits:
@@ -308,11 +238,7 @@ class Decode:
         return x
 
     def _merged(self, part: Tensor) -> Tensor:
-        """Merge the parts of all ranks, each as `attended` returns it.
-
-        One all-gather takes the place of an all-reduce of the largest log-sum-exp and another of
-        the weighted sums.
-        """
+        """Merge the parts of all ranks, by one all-gather in place of two all-reduces."""
         parts = [torch.empty_like(part) for _ in range(self.world_size)]
         with region(WAIT):
             dist.all_gather(parts, part)
@@ -323,14 +249,11 @@ class Decode:
 
 
 def attended(query: Tensor, key_value: Tensor) -> Tensor:
-    """Compute attention of one query over a rank's part of the keys.
-
-    Args:
-        query: [1, H, 1, D].
-        key_value: [L, 2, H, D]; without keys the log-sum-exp is the least finite number.
+    """Compute attention of one query [1, H, 1, D] over a rank's part of the keys [L, 2, H, D].
 
     Returns:
-        The output, and the log-sum-exp in the last column [H, D + 1].
+        The output, and the log-sum-exp in the last column [H, D + 1]; without keys that is the
+        least finite number.
     """
     if not len(key_value):
         wide = torch.promote_types(query.dtype, torch.float32)

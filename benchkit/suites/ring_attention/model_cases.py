@@ -1,21 +1,30 @@
 """Prefill and decode as cases: under a split, checked against the dense model in float64."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchkit.api.case import Call, Case, Rank
-from benchkit.api.details import IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
+from benchkit.api.case import (
+    IDEAL_S,
+    PREDICTED_S,
+    TOKENS_PER_CALL,
+    Call,
+    Case,
+    Details,
+    Rank,
+)
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention import decoder, splits
-from benchkit.suites.ring_attention.cases import NO_TABLE, TOLERANCES, GatheredAttention
-from benchkit.suites.ring_attention.config import RingModelConfig, head_dim, read_table
+from benchkit.suites.ring_attention import splits
+from benchkit.suites.ring_attention.cases import NO_TABLE, GatheredAttention
 from benchkit.suites.ring_attention.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
-from benchkit.suites.ring_attention.names import (
+from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
+from benchkit.suites.ring_attention.reference import compare, hidden_states, logits
+from benchkit.suites.ring_attention.ring import RingAttention, require_kernel
+from benchkit.suites.ring_attention.splits import Split
+from benchkit.suites.ring_attention.suite import (
     ALL_GATHER,
     DECODE,
     EVEN,
@@ -27,22 +36,15 @@ from benchkit.suites.ring_attention.names import (
     STRATEGY,
     TOKENS,
     WHOLE,
+    RingModelConfig,
+    head_dim,
+    read_table,
 )
-from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
-from benchkit.suites.ring_attention.ring import RingAttention, require_kernel
-from benchkit.suites.ring_attention.splits import Split
 
 
 @dataclass
 class ModelJob:
-    """What the cases of one job have in common.
-
-    Attributes:
-        planner: makes the splits of the prompt; its costs are those of one layer.
-        decode_tokens: number of tokens after the prompt.
-        seed: of the tokens.
-        doubts: about the table of strategy lut.
-    """
+    """What the cases of one job have in common; the planner knows the costs of one layer."""
 
     rank: int
     world_size: int
@@ -64,22 +66,17 @@ class ModelJob:
     def expected(self, turn: int) -> Tensor:
         """Return the dense model's hidden states of a turn; cases take the same turns."""
         if self._checked is None or self._checked[0] != turn:
-            self._checked = turn, decoder.hidden_states(self.decoder, self.ids(turn))
+            self._checked = turn, hidden_states(self.decoder, self.ids(turn))
         return self._checked[1]
 
     def split(self, implementation: str, strategy: str) -> Split:
-        """Return the split of a case, of which SINGLE has one rank."""
         if implementation == SINGLE:
             return Split(WHOLE, splits.contiguous([0, self.planner.seq_len]))
         return self.planner.split(strategy)
 
 
 class PrefillCase:
-    """Prefill with one implementation and split on one rank.
-
-    Attributes:
-        takes_part: whether this rank computes anything.
-    """
+    """Prefill with one implementation and split on one rank, which may take no part."""
 
     def __init__(self, job: ModelJob, implementation: str, strategy: str) -> None:
         self._job = job
@@ -91,11 +88,9 @@ class PrefillCase:
             self._build(job.ids(0))
 
     def _build(self, ids: Tensor) -> None:
-        """Build what this rank times, for tokens [N + T]."""
         self._prefill = self._prefill_of(ids)
 
     def _prefill_of(self, ids: Tensor) -> Prefill:
-        """Return the prefill of this rank for the prompt of tokens [N + T]."""
         job = self._job
         kind = GatheredAttention if self._implementation == ALL_GATHER else RingAttention
         attention = kind(self._split, job.rank, True, ids.device)
@@ -105,13 +100,11 @@ class PrefillCase:
         return self._prefill.step() if self.takes_part else None
 
     def verify(self, call: Call) -> None:
-        """Compare what this rank computes for new tokens with the dense model."""
         self._turn += 1
         if self.takes_part:
             self._compare(self._job.ids(self._turn), self._job.expected(self._turn), call)
 
     def _compare(self, ids: Tensor, expected: Tensor, call: Call) -> None:
-        """Compare all hidden states of this rank, and the last token's logits."""
         prefill = self._prefill
         prefill.take(ids)
 
@@ -125,29 +118,27 @@ class PrefillCase:
         compare(prefill.x, expected[positions], "hidden state of token", positions.tolist())
         if prefill.logits is not None:
             last = self._job.planner.seq_len - 1
-            rows = decoder.logits(self._job.decoder, expected[last : last + 1])
+            rows = logits(self._job.decoder, expected[last : last + 1])
             compare(prefill.logits, rows, "logits after token", [last])
 
-    def details(self) -> Mapping[str, Any]:
+    def details(self) -> Details:
         """Return the split for the record, and for a ring the predicted time of all layers.
 
         The prediction leaves out the embedding and the head.
         """
         planner, num_layers = self._job.planner, len(self._job.decoder.layers)
-        found: dict[str, Any] = {**self._split_details(), TOKENS_PER_CALL: planner.seq_len}
-        if self._implementation == RING:
-            found[PREDICTED_S] = num_layers * planner.step_s(self._split)
-            found[IDEAL_S] = num_layers * planner.ideal_s()
-        return found
+        found = {**self._split_details(), TOKENS_PER_CALL: planner.seq_len}
+        if self._implementation != RING:
+            return found
+        predicted_s, ideal_s = planner.step_s(self._split), planner.ideal_s()
+        return {**found, PREDICTED_S: num_layers * predicted_s, IDEAL_S: num_layers * ideal_s}
 
-    def _split_details(self) -> dict[str, Any]:
+    def _split_details(self) -> Details:
         idle = [0] * (self._job.world_size - len(self._split.pieces))
         return {TOKENS: self._split.tokens + idle, "speed": list(self._job.planner.speeds)}
 
 
 class DecodeCase(PrefillCase):
-    """Decode with the cache that prefill left, which is copied once."""
-
     def _build(self, ids: Tensor) -> None:
         prefill = self._prefill_of(ids)
         prefill.step()
@@ -158,7 +149,6 @@ class DecodeCase(PrefillCase):
         return self._decode.step() if self.takes_part else None
 
     def _compare(self, ids: Tensor, expected: Tensor, call: Call) -> None:
-        """Compare the logits after each new token."""
         prefill, decode = self._prefill_of(ids), self._decode
         prefill.step()
         decode.take(ids, prefill.cache)
@@ -166,37 +156,19 @@ class DecodeCase(PrefillCase):
         first = self._job.planner.seq_len
         if len(decode.logits) != len(expected) - first:
             raise InvalidResult(f"{len(decode.logits)} of {len(expected) - first} tokens decoded")
-        rows = decoder.logits(self._job.decoder, expected[first:])
+        rows = logits(self._job.decoder, expected[first:])
         names = list(range(first, len(expected)))
         compare(torch.cat(decode.logits), rows, "logits after token", names)
 
-    def details(self) -> Mapping[str, Any]:
-        """Return the split of the prompt and the number of new tokens, for the record."""
+    def details(self) -> Details:
         return {**self._split_details(), TOKENS_PER_CALL: self._job.decode_tokens}
 
 
-def compare(found: Tensor, expected: Tensor, what: str, names: list[int]) -> None:
-    """Raise InvalidResult where rows differ by more than rounding.
-
-    Both are [R, K], `expected` in float64; `names` has the number of each row.
-    """
-    error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)
-    wrong = ~(error <= TOLERANCES[found.dtype])
-    wait_for_device(found)
-    if wrong.any():
-        first = int(wrong.nonzero()[0])
-        raise InvalidResult(
-            f"{what} {names[first]} is off by {float(error[first]):.2g} of its size"
-        )
-
-
 Choice = tuple[str, str, str]
-"""Phase, implementation and strategy of a case."""
 BASELINE = (RING, EVEN)
 
 
-def build(config: RingModelConfig, rank: Rank) -> list[Case]:
-    """Build the cases of a job, with the even ring as baseline of its phase."""
+def cases_of(config: RingModelConfig, rank: Rank) -> list[Case]:
     choices = list(choices_of(config))
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(labels=labels_of(choice), skip=shortage) for choice in choices]
@@ -221,12 +193,10 @@ def choices_of(config: RingModelConfig) -> Iterator[Choice]:
 
 
 def labels_of(choice: Choice) -> dict[str, str | int | float]:
-    """Return the labels of a case."""
     return dict(zip((PHASE, IMPLEMENTATION, STRATEGY), choice, strict=True))
 
 
 def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
-    """Draw the model and measure what its splits need, which all ranks do together."""
     model = config.known_model()
     dtype = getattr(torch, config.dtype)
     require_kernel(rank.device, dtype, head_dim(model))
@@ -243,7 +213,6 @@ def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
 
 
 def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
-    """Build one case."""
     phase, implementation, strategy = choice
     if strategy == LUT and not job.planner.table:
         return Case(labels=labels_of(choice), skip=NO_TABLE)

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api.case import Rank, noop
+from benchkit.api.case import Rank, SecondsOf, noop
 from benchkit.api.lut import Table
 from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE
 from benchkit.suites.ring_attention import splits
-from benchkit.suites.ring_attention.names import (
+from benchkit.suites.ring_attention.ring import PROJECT, Layer, Ring, attend, by_head, merge
+from benchkit.suites.ring_attention.splits import CostModel, Split
+from benchkit.suites.ring_attention.suite import (
     BALANCED,
     EVEN,
     FORMULA,
@@ -23,8 +24,6 @@ from benchkit.suites.ring_attention.names import (
     UNEVEN,
     ZIGZAG,
 )
-from benchkit.suites.ring_attention.ring import PROJECT, Layer, Ring, attend, by_head, merge
-from benchkit.suites.ring_attention.splits import CostModel, Split
 
 PROBE_QUERIES, LONGEST_PROBE = 512, 8192
 
@@ -44,10 +43,7 @@ def block_probe(layer: Layer, x: Tensor) -> tuple[Callable[[], None], Tensor, in
 
 
 def passing_on(block: Tensor) -> Callable[[], None]:
-    """Return a call that sends a block to the next rank and receives one from the rank before.
-
-    On one rank the call does nothing.
-    """
+    """Return a call that sends a block to the next rank and receives one from the rank before."""
     rank, size = dist.get_rank(), dist.get_world_size()
     after, before = (rank + 1) % size, (rank - 1) % size
     incoming = torch.empty_like(block)
@@ -61,19 +57,12 @@ def passing_on(block: Tensor) -> Callable[[], None]:
     return step
 
 
-SecondsOf = Callable[..., list[list[float]]]
-TURNS: Mapping[str, Any] = {"turn": 0.05, "turns": 21}
-"""Each call gets all of `measure.probe_seconds`.
-
-With a third of it, the cost of a pair varied by 22 % (std).
-"""
+TURN, TURNS = 0.05, 21
+"""Each call gets all of `measure.probe_seconds`: with a third, a pair's cost varied by 22 %."""
 WORTH_MOVING = 0.05
 """A split moves only if its slowest rank gains more than this, since measured times have noise."""
 ALIKE = 0.05
-"""Ranks whose times differ by less count as equally fast.
-
-A split that follows the noise of a probe is slower than an even one.
-"""
+"""Ranks whose times differ by less are equally fast: a split by noise is slower than even."""
 LEAST_TRUST = 0.2
 """Least weight of the last step in the estimate of a rank's speed; the first steps are averaged."""
 
@@ -85,19 +74,11 @@ def fit_cost(
     seconds_of: SecondsOf,
     then: Callable[[Tensor], object] = noop,
 ) -> tuple[CostModel, list[float]]:
-    """Measure the cost model of a layer and the relative speed of each rank.
+    """Measure the cost model of a layer on the fastest rank, and every rank's speed relative to it.
 
     There are three probes: the whole layer over a short sequence, the attention of some queries
-    over many keys, and keys and values passed on round the ring.
-
-    Args:
-        x: all tokens [N, E].
-        causal: whether a query sees only the positions before it.
-        seconds_of: times calls on each rank, as `Rank.seconds_of` does.
-        then: what follows the layer's output, token by token, such as a feed-forward layer.
-
-    Returns:
-        The cost per pair and per token on the fastest rank, and every rank's speed relative to it.
+    over many keys, and keys and values passed on round the ring. `x` has all tokens [N, E]. `then`
+    follows the layer's output, token by token, such as a feed-forward layer.
     """
     length = min(len(x), 2048)
     alone = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)
@@ -107,7 +88,9 @@ def fit_cost(
     def whole_layer() -> None:
         then(alone.step())
 
-    layer_s, block_s, pass_s = seconds_of(whole_layer, attend_block, passing_on(passed), **TURNS)
+    layer_s, block_s, pass_s = seconds_of(
+        whole_layer, attend_block, passing_on(passed), turn=TURN, turns=TURNS
+    )
     fastest_s = min(layer_s)
     pair_s = block_s[layer_s.index(fastest_s)] / block_pairs
     pairs = CostModel(causal=causal).pairs((0, length), length)
@@ -118,7 +101,6 @@ def fit_cost(
 
 
 def doubts_of(table: Table, rank: Rank) -> tuple[str, ...]:
-    """Return warnings about the table of strategy lut and these ranks."""
     threads = torch.get_num_threads() if rank.device.type == "cpu" else None
     return tuple(f"strategy lut: {doubt}" for doubt in table.doubts(rank.shares, threads))
 
@@ -127,11 +109,8 @@ def doubts_of(table: Table, rank: Rank) -> tuple[str, ...]:
 class Planner:
     """What is known before a split is made.
 
-    Attributes:
-        align: boundaries are multiples of this number of tokens.
-        shares: of a device per rank, in percent.
-        table: performance by compute share in percent, for the strategy lut.
-        speeds: the measured speeds, relative to the fastest rank.
+    Shares are of a device in percent, speeds relative to the fastest rank. The table has
+    performance by share. Boundaries are multiples of `align` tokens.
     """
 
     seq_len: int
@@ -159,15 +138,12 @@ class Planner:
         return splits.predict(split, self.speeds, self.cost)
 
     def step_s(self, split: Split) -> float:
-        """Predict the seconds of a step, waiting included."""
         return max(splits.ring_s(split, self.speeds, self.cost))
 
     def at_full_speed(self) -> "Planner":
-        """Return the planner of ranks without slowdown: all are as fast as the fastest."""
         return replace(self, speeds=[1.0] * len(self.speeds))
 
     def ideal_s(self) -> float:
-        """Return all the work divided by the total speed."""
         return splits.ideal_s(self.seq_len, self.speeds, self.cost)
 
 

@@ -1,7 +1,7 @@
 """What the suite ring_attention asks."""
 
 from benchkit.api.question import TIME, Contest, Merit, Question
-from benchkit.suites.ring_attention.names import (
+from benchkit.suites.ring_attention.suite import (
     ALL_GATHER,
     EVEN,
     IMPLEMENTATION,

@@ -1,9 +1,7 @@
 """Ring attention (Liu et al., 2310.01889) over any split of the sequence.
 
-Shapes: one sequence of N tokens, L of them on this rank; H heads of width D; model width
-E = H x D; no biases.
-
-Keys and values go round the ring while blocks are computed.
+Keys and values go round the ring while blocks are computed. Shapes: one sequence of N tokens, L of
+them on this rank; H heads of width D; model width E = H x D; no biases.
 """
 
 from dataclasses import dataclass
@@ -20,25 +18,16 @@ from benchkit.errors import Unavailable
 from benchkit.suites.ring_attention.splits import Piece, Split
 
 Partial = tuple[Tensor, Tensor]
-"""Attention over some of the keys, in float32 or wider.
-
-The output [1, H, L, D], and the log-sum-exp of the scores [1, H, L].
-"""
+"""Attention over some keys, in float32 or wider: output [1, H, L, D], log-sum-exp [1, H, L]."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The weights of a layer and its rotary positions.
+    """The weights of a layer, query [E, E], key_value [E, 2E] and out [E, E], and its rotary
+    positions.
 
-    Rotary positions follow Su et al., RoFormer, 2104.09864, with neighbouring components paired
-    as there.
-
-    Attributes:
-        query: weights [E, E].
-        key_value: weights [E, 2E].
-        out: weights [E, E].
-        rotations: of each position, complex [N, 1, D / 2].
-        head_dim: width D of a head.
+    Rotations are complex [N, 1, D / 2]. Neighbouring components are paired as in RoFormer (Su et
+    al., 2104.09864).
     """
 
     query: Tensor
@@ -74,16 +63,16 @@ class Layer:
             rotations = rotations.to(torch.complex64)
         return Layer(query, key_value, out, rotations, head_dim)
 
-    def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Project tokens to queries, keys and values.
+    def in_float64(self) -> "Layer":
+        weights = (self.query.double(), self.key_value.double(), self.out.double())
+        return Layer(*weights, self.rotations.to(torch.complex128), self.head_dim)
 
-        Args:
-            x: tokens [L, E].
-            positions: of these tokens in the sequence [L].
+    def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Project tokens [L, E] at some positions [L] to queries, keys and values.
 
         Returns:
-            The rotated queries [L, H, D], and the block to send: rotated keys and values
-            [L, 2, H, D], contiguous.
+            The rotated queries [L, H, D], and the block to send: rotated keys and values [L, 2, H,
+            D], contiguous.
         """
         query = (x @ self.query).unflatten(-1, (-1, self.head_dim))
         key_value = (x @ self.key_value).unflatten(-1, (2, -1, self.head_dim))
@@ -93,12 +82,11 @@ class Layer:
         return query, key_value
 
     def finish(self, attended: Tensor) -> Tensor:
-        """Apply the output projection to attention [1, H, L, D]; return [L, E]."""
+        """Apply the output projection: [1, H, L, D] -> [L, E]."""
         return attended[0].transpose(0, 1).flatten(1).to(self.out.dtype) @ self.out
 
 
 def rotate(x: Tensor, rotations: Tensor) -> None:
-    """Rotate neighbouring components of [L, H, D] in place; float32 and float64 need no copy."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     torch.view_as_complex(wide.unflatten(-1, (-1, 2))).mul_(rotations)
     if wide is not x:
@@ -106,7 +94,7 @@ def rotate(x: Tensor, rotations: Tensor) -> None:
 
 
 def by_head(x: Tensor) -> Tensor:
-    """Views [L, H, D] as the kernels expect it: [1, H, L, D]."""
+    """View [L, H, D] as the kernels expect it: [1, H, L, D]."""
     return x.transpose(0, 1).unsqueeze(0)
 
 
@@ -117,55 +105,16 @@ def require_kernel(device: torch.device, dtype: torch.dtype, head_dim: int) -> N
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Partial:
-    """Compute attention by the device's fused kernel, with work in proportion to visible keys."""
     out, lse, *_ = fused_attention(query, key, value, causal)
     return out.to(torch.promote_types(out.dtype, torch.float32)), lse
 
 
 def merge(into: Partial, other: Partial) -> None:
-    """Add attention over further keys to `into`, in place.
-
-    This is the online softmax of Milakov and Gimelshein, 1805.02867.
-    """
+    """Add attention over further keys to `into`, in place (Milakov and Gimelshein, 1805.02867)."""
     out, lse = into
     weight = torch.sigmoid(other[1] - lse).unsqueeze(-1)
     out.lerp_(other[0], weight.to(out.dtype))
     torch.logaddexp(lse, other[1], out=lse)
-
-
-class Exact:
-    """The layer by its definition in float64, to check single rows of an output.
-
-    Keys and values are computed only once.
-    """
-
-    def __init__(self, layer: Layer, x: Tensor, causal: bool) -> None:
-        weights = (layer.query.double(), layer.key_value.double(), layer.out.double())
-        self._layer = Layer(*weights, layer.rotations.to(torch.complex128), layer.head_dim)
-        self._x = x.double()
-        self._causal = causal
-        self._positions = torch.arange(len(x), device=x.device)
-        _, self._key_value = self._layer.project(self._x, self._positions)
-
-    def rows(self, positions: Tensor, signs: Tensor) -> Tensor:
-        """Compute the output at some positions, for tokens that are multiplied by signs.
-
-        Args:
-            positions: of the rows to compute [R].
-            signs: +1 or -1 for every token [N].
-
-        Returns:
-            The output [R, E].
-        """
-        signed = signs.double()
-        x = self._x[positions] * signed[positions].unsqueeze(-1)
-        query = by_head(self._layer.project(x, positions)[0])
-        key_value = self._key_value * signed[:, None, None, None]  # both are linear in x
-        key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
-        scores = query @ key.transpose(-1, -2) / self._layer.head_dim**0.5
-        if self._causal:
-            scores.masked_fill_(self._positions > positions.unsqueeze(-1), float("-inf"))
-        return self._layer.finish(scores.softmax(-1) @ value)
 
 
 PROJECT = "projections"
@@ -174,13 +123,7 @@ REGIONS = (PROJECT, COMPUTE, WAIT)
 
 @dataclass(frozen=True)
 class Block:
-    """Some of a rank's queries with the keys that they see.
-
-    Attributes:
-        queries: range of rows in the rank's tokens.
-        keys: range of rows in the tokens of the rank that owns the keys.
-        causal: whether a query sees only the keys before it, as among a rank's own tokens.
-    """
+    """Rows of queries with the rows of keys that they see; only the earlier ones if causal."""
 
     queries: Piece
     keys: Piece
@@ -242,14 +185,9 @@ class RingAttention:
         return 0
 
     def attend(self, query: Tensor, own: Tensor) -> Tensor:
-        """Compute attention over all keys that the queries see.
+        """Compute attention [1, H, L, D] over all keys that the queries see, in float32 or wider.
 
-        Args:
-            query: of this rank's tokens [1, H, L, D].
-            own: keys and values of the same tokens [L, 2, H, D], contiguous.
-
-        Returns:
-            The output [1, H, L, D], in float32 or wider.
+        `own` has the keys and values of the same tokens [L, 2, H, D], contiguous.
         """
         held: Tensor | None = own
         sent: list[Transfer] = []
@@ -271,7 +209,6 @@ class RingAttention:
     def _pass_on(
         self, held: Tensor | None, own: Tensor, turn: int
     ) -> tuple[Tensor | None, list[Transfer], list[Transfer]]:
-        """Start to pass keys on while a rank needs them; return the next block, sends, receives."""
         size = self.world_size
         owner, next_owner = (self.rank - turn) % size, (self.rank - turn - 1) % size
         sends: list[tuple[Tensor, int]] = []
@@ -299,16 +236,12 @@ class RingAttention:
 
 
 class Ring(RingAttention):
-    """One rank's part of the layer under one split."""
-
     def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
-        """Select this rank's tokens of all tokens `x` [N, E], as RingAttention does."""
         super().__init__(split, rank, causal, x.device)
         self.layer = layer
         self.x = x[self.positions]
 
     def step(self) -> Tensor:
-        """Return the output of this rank's tokens [L, E]."""
         with region(PROJECT):
             rotated, own = self.layer.project(self.x, self.positions)
         attended = self.attend(by_head(rotated), own)

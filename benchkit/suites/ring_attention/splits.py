@@ -2,8 +2,6 @@
 
 In causal attention a rank's work is its queries times the keys that they see, so equal numbers of
 tokens are unequal work: of two equal ranks, the one with the later half does three times as much.
-
-All positions count from 0. This module is pure arithmetic.
 """
 
 import math
@@ -11,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from benchkit.suites.ring_attention.names import BALANCED, EVEN, FORMULA, LUT, UNEVEN, ZIGZAG
+from benchkit.suites.ring_attention.suite import BALANCED, EVEN, FORMULA, LUT, UNEVEN, ZIGZAG
 
 Piece = tuple[int, int]
 """Positions [start, end) of the sequence."""
@@ -19,8 +17,6 @@ Piece = tuple[int, int]
 
 @dataclass(frozen=True)
 class Split:
-    """The positions that each rank owns: one piece in a contiguous split, two in a zigzag one."""
-
     strategy: str
     pieces: tuple[tuple[Piece, ...], ...]
 
@@ -42,8 +38,7 @@ class CostModel:
         pair_s: seconds per query-key pair.
         token_s: seconds per token, for all work that is linear in the tokens.
         causal: a query sees itself and the positions before it; otherwise it sees all.
-        skips: tiles in the future are not computed; otherwise a piece's own block is computed as a
-            full square.
+        skips: tiles in the future are not computed; otherwise a piece's own block is a full square.
         pass_s: seconds per token to pass keys and values on to the next rank at any speed.
     """
 
@@ -62,8 +57,6 @@ class CostModel:
         return (end * (end + 1) - start * (start + 1)) / 2
 
     def seconds(self, pieces: Sequence[Piece], seq_len: int) -> float:
-        """Return the time of one rank's pieces at speed 1."""
-
         def piece_s(piece: Piece) -> float:
             num_tokens = piece[1] - piece[0]
             return self.pair_s * self.pairs(piece, seq_len) + self.token_s * num_tokens
@@ -84,31 +77,22 @@ def ideal_s(seq_len: int, speeds: Sequence[float], cost: CostModel) -> float:
 
 
 def even(seq_len: int, speeds: Sequence[float]) -> Split:
-    """Give every rank the same number of tokens, to one token."""
     return Split(EVEN, proportional(seq_len, [1.0] * len(speeds)))
 
 
 def uneven(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
-    """Give tokens in proportion to speed, which is right if work is proportional to tokens."""
     return Split(UNEVEN, proportional(seq_len, speeds, align))
 
 
 def looked_up(
     seq_len: int, shares: Sequence[float], table: Mapping[float, float], align: int = 1
 ) -> Split:
-    """Give tokens in proportion to the performance that a table has for each rank's share.
-
-    Args:
-        shares: compute share of each rank, in percent.
-        table: performance in any unit, by compute share in percent.
-        align: inner boundaries are multiples of this number of tokens.
-    """
+    """Give tokens in proportion to a table's performance at each rank's share in percent."""
     weights = [interpolate(table, share) for share in shares]
     return Split(LUT, proportional(seq_len, weights, align))
 
 
 def interpolate(table: Mapping[float, float], share: float) -> float:
-    """Interpolate a table linearly at a share; beyond an end, return the value at that end."""
     points = sorted(table.items())
     if share <= points[0][0]:
         return points[0][1]
@@ -121,9 +105,8 @@ def interpolate(table: Mapping[float, float], share: float) -> float:
 def formula(seq_len: int, shares: Sequence[float], align: int = 1) -> Split:
     """Give tokens in proportion to a polynomial that estimates performance from compute share.
 
-    The polynomial was fitted to matmuls of an L40 (hpml_testing, Columbia, 2025; R^2 = 0.92) for
-    sizes 1024 to 16384 and shares of 10 to 100 percent. Sizes and shares beyond these are clamped.
-    The estimate is at least 1 percent where the polynomial would become negative.
+    It was fitted to matmuls of an L40 (hpml_testing, Columbia, 2025; R^2 = 0.92) for sizes 1024 to
+    16384 and shares of 10 to 100 percent; beyond these it is clamped, and to at least 1 percent.
     """
     size = math.log10(min(max(seq_len, 1024), 16384))
     weights = []
@@ -163,8 +146,7 @@ def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
     """Give each rank two pieces, equally far from both ends, in proportion to speed.
 
     A piece of l tokens at p and one at N - p - l together see l(p + l/2) + l(N - p - l/2) = l N
-    keys for any p. So work is in proportion to tokens, and giving tokens in proportion to speed
-    balances it. This is the idea of zigzag ring attention.
+    keys for any p. So work is in proportion to tokens.
     """
     half = seq_len // 2
     fronts = [rank[0] for rank in proportional(half, speeds, align)]
@@ -176,10 +158,7 @@ def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
 def measured_speeds(
     split: Split, busy_s: Sequence[float], cost: CostModel, before: Sequence[float]
 ) -> list[float]:
-    """Return each rank's speed by its busy time in one step.
-
-    A rank that had no tokens keeps its speed of `before`.
-    """
+    """Return each rank's speed by its busy time in one step; without tokens, that of `before`."""
     at_speed_1 = predict(split, [1.0] * len(split.pieces), cost)
     speeds = []
     for work_s, seconds, old in zip(at_speed_1, busy_s, before, strict=True):
@@ -188,20 +167,13 @@ def measured_speeds(
 
 
 EXPOSED = 0.01
-"""Relative time by which waiting may prolong the ring beyond its busiest rank.
-
-If it prolongs the ring by more, `balanced` searches for a better split.
-"""
+"""Waiting may prolong the ring by so much before `balanced` moves boundaries."""
 MOST_TRIES = 2000
 PRECISION = 1e-9
-"""Times are equal if their relative difference is smaller than this."""
 
 
 def visible_pairs(queries: Piece, keys: Piece, cost: CostModel) -> float:
-    """Return how many query-key pairs are computed for two pieces.
-
-    The pieces are the same or do not overlap.
-    """
+    """Return how many query-key pairs are computed for two pieces, equal or without overlap."""
     height, width = queries[1] - queries[0], keys[1] - keys[0]
     if not cost.causal or keys[0] < queries[0]:
         return float(height * width)
@@ -249,10 +221,9 @@ def ring_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float
 def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int = 1) -> Split:
     """Find the contiguous split whose slowest rank finishes first.
 
-    By busy time the search is exact. For a given time, each rank in turn takes as many tokens as
-    it can process. A rank that starts later also ends later, so if any split covers the sequence
-    in that time, this one does. Bisection finds the least such time. A rank too slow for a single
-    tile gets nothing.
+    By busy time the search is exact: bisection finds the least time in which ranks, each taking in
+    turn all it can do, cover the sequence. A rank that starts later also ends later, so if any
+    split covers it in that time, this one does. A rank too slow for a single tile gets nothing.
 
     Where ranks would still wait for keys, boundaries are moved as long as that makes the ring
     faster, which gives a local optimum.
@@ -284,7 +255,6 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
 def moved(
     boundaries: Sequence[int], seconds: Callable[[Sequence[int]], float], align: int
 ) -> list[int]:
-    """Move boundaries one at a time, by fewer and fewer tiles, while that is faster."""
     best, best_s = list(boundaries), seconds(boundaries)
     tries = 0
     stride = align * max(1, best[-1] // (4 * align * (len(best) - 1)))
@@ -323,7 +293,6 @@ def boundaries_within(
 
 
 def largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to `limit` that fits, or 0; all smaller ones must fit too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

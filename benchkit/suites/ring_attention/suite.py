@@ -1,89 +1,188 @@
 """The suites ring_attention and ring_model: a layer, or a decoder, over ranks of unequal speed."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import ClassVar
 
+from benchkit.api import lut
 from benchkit.api.case import Case, Rank
-from benchkit.api.registry import suite
-from benchkit.suites.ring_attention.config import (
-    BASELINE,
-    RingAttentionConfig,
-    RingModelConfig,
-    model_head_dim,
-    model_heads,
-    read_table,
+from benchkit.api.keys import (
+    ModelConfig,
+    RunConfig,
+    check_model_heads,
+    check_said_once,
+    key,
+    layer_parameters,
+    parameters,
 )
-from benchkit.suites.ring_attention.names import LUT, REFERENCE, STRATEGY, TORCH
+from benchkit.api.registry import cases_in, suite
+from benchkit.api.sizes import ITEM_BYTES
+from benchkit.errors import ConfigError
 
-if TYPE_CHECKING:
-    from benchkit.suites.ring_attention.cases import RingJob
+STRATEGY = "strategy"
+"""Label of a case: how the sequence is split."""
+REFERENCE, EVEN, UNEVEN, LUT, FORMULA = "reference", "even", "uneven", "lut", "formula"
+BALANCED, ZIGZAG, ONLINE, TORCH = "balanced", "zigzag", "online", "torch"
+STRATEGIES = (REFERENCE, EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG, ONLINE, TORCH)
+"""Values of STRATEGY. REFERENCE is an even split on ranks without slowdown, TORCH torch's own."""
+TOKENS = "tokens"
+PHASE, IMPLEMENTATION = "phase", "implementation"
+"""Labels of a case of ring_model, beside STRATEGY."""
+PREFILL, DECODE = "prefill", "decode"
+PHASES = (PREFILL, DECODE)
+RING, ALL_GATHER, SINGLE = "ring", "all_gather", "single"
+IMPLEMENTATIONS = (RING, ALL_GATHER, SINGLE)
+"""Values of IMPLEMENTATION. SINGLE is the first rank alone, with the whole sequence."""
+WHOLE = "whole"
+MODEL_STRATEGIES = (EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG)
+"""Values of STRATEGY that ring_model has beside WHOLE."""
 
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+GPU_HEAD_DIMS = {"float16": (8, 256), "bfloat16": (8, 256), "float32": (4, 65536)}
+"""Of torch's attention kernels on GPUs, by dtype: what a head's width must divide by, and the most.
+
+The kernels are flash attention for half precision, else memory-efficient attention."""
+
+
+@dataclass
+class RingAttentionConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
+    seq_len: int = key("tokens of the whole sequence", unit="tokens", at_least=1)
+    num_heads: int = key("attention heads", at_least=1)
+    head_dim: int = key("width of a head; even, for rotary positions", at_least=2)
+    dtype: str = key("of weights, inputs and what is sent", choices=DTYPES)
+    causal: bool = key("whether a query sees only what comes before it")
+    align: int = key("splits are at multiples of so many tokens", unit="tokens", at_least=1)
+    strategies: list[str] = key(
+        "how the sequence is split, each a case of the job", choices=STRATEGIES
+    )
+    lut: str | None = key(
+        "table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies"
+    )
+
+    def most_cases(self) -> int:
+        return len(self.strategies)
+
+    def needed_bytes(self, world_size: int) -> float:
+        """Return what the float64 reference of a rank needs; all else needs less."""
+        width = self.num_heads * self.head_dim
+        return 8.0 * (8 * self.seq_len * width + 4 * width**2)
+
+    def check(self) -> None:
+        super().check()
+        if self.model is not None:
+            check_model_heads(self.model)
+            owner = f"model={self.model.name}"
+            check_said_once("num_heads", self.num_heads, owner, self.model.num_heads)
+            check_said_once("head_dim", self.head_dim, owner, head_dim(self.model))
+        if self.head_dim % 2:
+            raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
+        check_kernels(self.hardware.device, self.dtype, self.head_dim, "head_dim")
+        read_table(self.lut, self.seq_len, self.dtype)
+
+
+def check_kernels(device: str, dtype: str, width: int, name: str) -> None:
+    """Raise ConfigError where no attention kernel of a device has heads of this dtype and width."""
+    if device == "cpu" and dtype == "float16":
+        raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
+    if device != "cuda":
+        return
+    if dtype == "float64":
+        raise ConfigError("dtype=float64: allowed on a GPU are float16, bfloat16 and float32")
+    step, most = GPU_HEAD_DIMS[dtype]
+    if width % step or width > most:
+        raise ConfigError(
+            f"{name}={width}: allowed on a GPU with dtype={dtype} are "
+            f"multiples of {step} up to {most}"
+        )
+
+
+def head_dim(model: ModelConfig) -> int:
+    return model.d_model // max(1, model.num_heads)
+
+
+def model_heads(model: ModelConfig | None, default: int) -> int:
+    return default if model is None else model.num_heads
+
+
+def model_head_dim(model: ModelConfig | None, default: int) -> int:
+    return default if model is None else head_dim(model)
+
+
+def read_table(path: str | None, seq_len: int, dtype: str) -> lut.Table:
+    """Read a table, or return an empty one without a path; raise ConfigError that names the key."""
+    if path is None:
+        return lut.Table({}, seq_len)
+    try:
+        return lut.read(path, seq_len, dtype)
+    except ValueError as error:
+        raise ConfigError(f"lut={path}: {error}") from None
+
+
+SCORES = 3 * 256
+"""Numbers of the float64 reference per token and head: some queries' scores, three times."""
+
+
+@dataclass
+class RingModelConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
+    seq_len: int = key("tokens of the prompt", unit="tokens", at_least=1)
+    decode_tokens: int = key("tokens of a call of decode", unit="tokens", at_least=1)
+    dtype: str = key("of weights, activations and what is sent", choices=DTYPES)
+    align: int = key("splits are at multiples of so many tokens", unit="tokens", at_least=1)
+    phases: list[str] = key("what is timed, each with cases of its own", choices=PHASES)
+    implementations: list[str] = key("how attention gets its keys", choices=IMPLEMENTATIONS)
+    strategies: list[str] = key("how the sequence is split", choices=MODEL_STRATEGIES)
+    lut: str | None = key(
+        "table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies"
+    )
+
+    def known_model(self) -> ModelConfig:
+        if self.model is None:
+            raise ConfigError("model=null: choose a size, such as model=tiny")
+        return self.model
+
+    def most_cases(self) -> int:
+        return len(self.phases) * (2 * len(self.strategies) + 1)
+
+    def needed_bytes(self, world_size: int) -> float:
+        """Return the bytes of weights, a whole cache for each case, and the reference."""
+        model = self.known_model()
+        length = self.seq_len + self.decode_tokens
+        cache = 2.0 * model.num_layers * length * model.d_model
+        own = ITEM_BYTES[self.dtype] * (parameters(model) + self.most_cases() * cache)
+        per_token = 12 * model.d_model + 4 * model.d_ff + SCORES * model.num_heads
+        tables = layer_parameters(model) + model.vocab_size * model.d_model
+        return own + 8.0 * (length * per_token + tables)
+
+    def check(self) -> None:
+        super().check()
+        model = self.known_model()
+        check_model_heads(model)
+        read_table(self.lut, self.seq_len, self.dtype)
+        width = f"model.num_heads={model.num_heads}, head_dim"
+        check_kernels(self.hardware.device, self.dtype, head_dim(model), width)
+        if isinstance(self.world_size, int) and self.seq_len < self.world_size:
+            raise ConfigError(
+                f"seq_len={self.seq_len}: allowed is at least a token for each of "
+                f"world_size={self.world_size} ranks"
+            )
+
+
+CASES = "benchkit.suites.ring_attention.cases"
+MODEL_CASES = "benchkit.suites.ring_attention.model_cases"
+PRELOAD = (CASES, "torch.distributed.tensor")
 RESOLVERS = {"model_heads": model_heads, "model_head_dim": model_head_dim}
-PRELOAD = ("benchkit.suites.ring_attention.cases", "torch.distributed.tensor")
 
 
 @suite
 def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     """Time of a ring-attention layer over ranks of unequal speed, by how the sequence is split."""
-    import torch
-
-    from benchkit.suites.ring_attention.cases import RingJob
-    from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
-    from benchkit.suites.ring_attention.ring import Exact, Layer, require_kernel
-
-    width = config.num_heads * config.head_dim
-    dtype = getattr(torch, config.dtype)
-    if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
-        return [Case(labels={STRATEGY: name}, skip=shortage) for name in config.strategies]
-    require_kernel(rank.device, dtype, config.head_dim)
-    generator = torch.Generator().manual_seed(rank.seed)
-    x = torch.randn(config.seq_len, width, generator=generator).to(rank.device, dtype)
-    shape = (config.seq_len, config.num_heads, config.head_dim)
-    layer = Layer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
-    cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)
-    table = read_table(config.lut, config.seq_len, config.dtype)
-    planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
-    exact = Exact(layer, x, config.causal)
-    doubts = doubts_of(table, rank)
-    shared = RingJob(rank.index, layer, x, config.causal, planner, exact, doubts)
-    return cases_of(shared, config.strategies)
+    return cases_in(CASES, config, rank)
 
 
 @suite
 def ring_model(config: RingModelConfig, rank: Rank) -> list[Case]:
     """Time to the first token and per token of a decoder whose sequence is split over the ranks."""
-    from benchkit.suites.ring_attention import model_cases
-
-    return model_cases.build(config, rank)
-
-
-def cases_of(shared: "RingJob", strategies: Sequence[str]) -> list[Case]:
-    """Build the case of each strategy, with the even split as baseline if the job has it."""
-    cases: dict[str, Case] = {}
-    for strategy in sorted(strategies, key=lambda name: name != BASELINE):  # the baseline first
-        cases[strategy] = case_of(shared, strategy, cases.get(BASELINE))
-    return [cases[strategy] for strategy in strategies]
-
-
-def case_of(shared: "RingJob", strategy: str, baseline: Case | None) -> Case:
-    """Build the case of one strategy."""
-    from benchkit.suites.ring_attention.cases import RingCase
-    from benchkit.suites.ring_attention.ring import REGIONS
-
-    labels = {STRATEGY: strategy}
-    if lack := shared.lacking(strategy):
-        return Case(labels=labels, unavailable=lack)
-    if why := shared.obstacle(strategy):
-        return Case(labels=labels, skip=why)
-    running = RingCase(shared, strategy)
-    return Case(
-        step=running.step,
-        labels=labels,
-        verify=running.verify,
-        regions=REGIONS[:-1] if strategy == TORCH else REGIONS,  # torch's waiting is in COMPUTE
-        observe=running.observe,
-        details=running.details,
-        baseline=baseline,
-        unslowed=strategy == REFERENCE,
-        warnings=shared.doubts if strategy == LUT else (),
-    )
+    return cases_in(MODEL_CASES, config, rank)

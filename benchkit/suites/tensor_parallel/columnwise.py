@@ -1,12 +1,10 @@
 """The columnwise product: each rank has rows of A, and all ranks have B and need all of C.
 
-Ranks gather A and multiply, or multiply and gather C. The implementations in this module do one
-after the other; those in `columnwise_pipelines` overlap them.
+Ranks gather A and multiply, or multiply and gather C, one after the other or overlapped.
 """
 
-import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -16,38 +14,37 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import torch_internals, verification
-from benchkit.api.case import Call, Work, noop
+from benchkit.api.case import Call, Case, Details, Rank, Work, noop
 from benchkit.api.p2p import InFlight, first_reason, sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.errors import Unavailable, is_out_of_memory
-from benchkit.suites.tensor_parallel.config import ORDERS, Options, columnwise_bytes
-from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, P2P_COMM_ONLY, PYTORCH
 from benchkit.suites.tensor_parallel.operands import Scratch
 from benchkit.suites.tensor_parallel.primitive import (
     NAN_BYTE,
     Buffers,
-    Details,
     Handle,
     Implementation,
     Primitive,
+    Probe,
     Step,
-    choose,
     chunks_of,
     in_turns,
-    measure_costs,
     overlapping,
+)
+from benchkit.suites.tensor_parallel.suite import (
+    ORDERS,
+    P2P_COMM_ONLY,
+    PYTORCH,
+    Options,
+    TensorParallelConfig,
+    columnwise_bytes,
+    expand,
 )
 
 
 @dataclass(frozen=True)
 class Columnwise(Buffers):
-    """One rank's buffers.
-
-    Attributes:
-        a: its rows of A, padded to [most, k].
-        b: B [k, n].
-        c: C [m, n].
-    """
+    """One rank's buffers: its rows of A padded to [most, k], B [k, n] and C [m, n]."""
 
     def place(self, rank: int, first: int = 0, count: int | None = None) -> Tensor:
         """Return the rows of C that a rank's rows [first, first + count) give, without padding."""
@@ -56,28 +53,20 @@ class Columnwise(Buffers):
         return self.c[start + min(first, size) : start + stop]
 
     def multiply(self, source: Tensor, rank: int, first: int = 0) -> None:
-        """Multiply rows of a rank's A by B and write the product to its place in C.
-
-        Args:
-            source: rows [first, first + len(source)) of the rank's A, padding included.
-        """
         target = self.place(rank, first, len(source))
         if len(target):
             self.matmul(source[: len(target)], self.b, target)
 
     def start_gather(self, into: Tensor, part: Tensor) -> Handle:
-        """Start to gather all ranks' parts in order of rank, and return the handle."""
         into, part = sendable(into), sendable(part)
         work: Handle = dist.all_gather_into_tensor(into, part, group=self.group, async_op=True)
         return work
 
     def gather(self, into: Tensor, part: Tensor) -> None:
-        """Gather all ranks' parts in order of rank."""
         with region(WAIT):
             dist.all_gather_into_tensor(sendable(into), sendable(part), group=self.group)
 
     def new(self, rows: int, like: Tensor) -> Tensor:
-        """Allocate scratch memory as wide as another buffer, and of its dtype."""
         return self.scratch.new(rows, like.shape[1], like.dtype)
 
 
@@ -119,10 +108,7 @@ def multiply_then_gather(job: Columnwise) -> Step:
 
 
 def gather_in_chunks(job: Columnwise, chunks: int) -> Step:
-    """AG_before with one chunk of every shard at a time.
-
-    The next chunk is gathered while one is multiplied.
-    """
+    """AG_before with one chunk of every shard at a time; the next is gathered meanwhile."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size, job.a) for piece in pieces]
@@ -143,10 +129,7 @@ def gather_in_chunks(job: Columnwise, chunks: int) -> Step:
 
 
 def multiply_in_chunks(job: Columnwise, chunks: int) -> Step:
-    """AG_after with one chunk of the own rows at a time.
-
-    One chunk of the product is gathered while the next is multiplied.
-    """
+    """AG_after with one chunk of the own rows at a time; the last product is gathered meanwhile."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size, job.c) for piece in pieces]
@@ -179,10 +162,7 @@ def shards_round_the_ring(
     """AG_before, peer to peer: shards of A go round the ring in chunks.
 
     Each rank multiplies its own shard first, and then the shards in the order of their arrival.
-
-    Args:
-        chunks: pieces of a shard that are sent separately.
-        multiply: called instead of the product with rows of A, their owner and the first row.
+    `multiply` takes the place of the product, with rows of A, their owner and the first row.
     """
     size, rank = job.rows.world_size, job.rank
     pieces = chunks_of(job.rows.most, chunks)
@@ -212,11 +192,8 @@ def rows_to_all_peers(
 ) -> Step:
     """AG_after, peer to peer: each rank sends its rows of C straight to their place on all peers.
 
-    One chunk is sent while the next is computed.
-
-    Args:
-        chunks: pieces of the own rows that are sent separately.
-        multiply: called instead of the product with rows of A and their place in C.
+    One chunk is sent while the next is computed. `multiply` takes the place of the product, with
+    rows of A and their place in C.
     """
 
     def product(rows: Tensor, own: Tensor) -> None:
@@ -248,7 +225,6 @@ def rows_to_all_peers(
 
 
 def obstacle(job: Columnwise) -> str:
-    """Return why the fused product cannot run here; "" if it can."""
     if job.a.device.type != "cuda":
         return "symmetric memory needs GPUs that reach each other's memory"
     if not job.rows.even:
@@ -261,11 +237,9 @@ def obstacle(job: Columnwise) -> str:
 def place(job: Columnwise) -> Tensor:
     """Allocate memory for rows of A that all ranks can read, and try the fused product once.
 
-    GPUs may lack peer access or be shared by ranks, and torch chooses a kernel by what one GPU
-    can do, which the GPUs together may refuse, such as multicast without NVSwitch.
-
-    Raises:
-        Unavailable: on all ranks, if one of them is refused.
+    GPUs may lack peer access or be shared by ranks, and torch chooses a kernel by what one GPU can
+    do, which the GPUs together may refuse, such as multicast without NVSwitch. Then it is
+    Unavailable on all ranks.
     """
     shard, reason = job.a, ""
     try:
@@ -281,7 +255,6 @@ def place(job: Columnwise) -> Tensor:
 
 
 def name_of(job: Columnwise) -> str:
-    """Return torch's name of the group of a job."""
     group = job.group or dist.group.WORLD
     return str(group.group_name)
 
@@ -289,11 +262,7 @@ def name_of(job: Columnwise) -> str:
 def all_gather_matmul(
     job: Columnwise, work: Work, parts: tuple[Options, Options] | None
 ) -> Implementation:
-    """Build the fused product, whose shard is a copy of A's that is made outside the clock.
-
-    Raises:
-        Unavailable: where this machine or this build cannot run it.
-    """
+    """Build the fused product, whose shard is a copy of A's that is made outside the clock."""
     if why := obstacle(job):
         raise Unavailable(why)
     name = name_of(job)
@@ -308,9 +277,7 @@ def all_gather_matmul(
     return Implementation(step, work, lambda: product[0], parts=parts, prepare=prepare)
 
 
-class ColumnwiseCases(Primitive):
-    """One rank's part of a job of tp_columnwise."""
-
+class ColumnwiseCases(Primitive[Columnwise]):
     baseline: ClassVar[Options] = {"implementation": PYTORCH, "order": "AG_before"}
 
     def allocate(self) -> None:
@@ -319,56 +286,39 @@ class ColumnwiseCases(Primitive):
         self.b = self.matmul.right(k, n)
         self.c = self.matmul.product(m, n)
         if self.needs_whole:
-            self.whole_a = self.matmul.left(m, k)
+            self.whole = self.matmul.left(m, k), self.b, self.c
 
     def nbytes(self) -> tuple[int, int]:
         return columnwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
 
     def load(self, a: Tensor, b: Tensor) -> None:
-        """Copy this rank's rows of A, and B."""
         own = a[self.rows.of(self.rank.index)]
         self.a[: len(own)].copy_(own)
         self.b.copy_(b)
         if self.needs_whole:
-            self.whole_a.copy_(a)
+            self.whole[0].copy_(a)
 
-    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        """Build one implementation, whose output is all of C, except for the bounds."""
-        scratch = Scratch(self.scratch_memory)
-        buffers = self.a, self.b, self.c, scratch
-        job = Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
-        kind = options["implementation"]
-        if kind == COMPUTE_ONLY:
-            return self.computation(job, str(options["size"]))
-        if kind in BOUNDS:
-            return self.communication(job, kind == P2P_COMM_ONLY, str(options["order"]))
-        if kind == "symmetric_memory":
+    def job(self, group: dist.ProcessGroup | None) -> Columnwise:
+        buffers = self.a, self.b, self.c, Scratch(self.scratch_memory)
+        return Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
+
+    def product(self, job: Columnwise, options: Options, details: Details) -> Implementation:
+        if options["implementation"] == "symmetric_memory":
             gathers_a: Options = {"order": "AG_before", **options, "backend": "default"}
             return all_gather_matmul(job, self.work("AG_before"), parts(gathers_a))
-        details: Details = {}
-        if kind == AUTO:
-            options, details = self.choose(job, str(options["backend"]))
-        step = self.step(options, job)
-        work = self.work(str(options["order"]))
+        step, work = self.step(options, job), self.work(str(options["order"]))
         return Implementation(step, work, lambda: self.c, parts=parts(options), details=details)
 
-    def computation(self, job: Columnwise, size: str) -> Implementation:
-        """Build the matmul alone: own rows of A times B if `size` is sharded, else A times B."""
-        world_size = self.rows.world_size
-        if size == "unsharded":
-            step: Step = functools.partial(job.matmul, self.whole_a, self.b, self.c)
-            work = Work(useful_flops=self.flops, executed_flops=self.flops * world_size)
-            return Implementation(step, work, lambda: self.c)
+    def part(self, job: Columnwise, work: Work) -> Implementation:
         own = self.rows.of(job.rank)
         return Implementation(
             step=compute_sharded(job),
-            work=Work(useful_flops=self.flops / world_size, executed_flops=self.flops),
+            work=work,
             output=lambda: job.place(job.rank),
             factors=lambda a, b: (a[own], b, own.start),
         )
 
     def step(self, options: Options, job: Columnwise) -> Step:
-        """Build the step of an implementation with fixed options."""
         gathers_a = options["order"] == "AG_before"
         chunks = int(options.get("chunks", 1))
         if options["implementation"] == "p2p_pipeline":
@@ -384,12 +334,10 @@ class ColumnwiseCases(Primitive):
         return multiply_then_gather(job)
 
     def gathered_bytes(self, order: str) -> int:
-        """Return the size of the buffer of an order's all-gather, padding included."""
         like = self.a if order == "AG_before" else self.c
         return int(self.rows.most * self.rows.world_size * like.shape[1] * like.dtype.itemsize)
 
     def work(self, order: str) -> Work:
-        """Return the operations of all ranks, and the bytes that each rank must send at least."""
         size = self.rows.world_size
         return Work(
             useful_flops=self.flops,
@@ -397,8 +345,9 @@ class ColumnwiseCases(Primitive):
             wire_bytes=self.gathered_bytes(order) * (size - 1) // size,
         )
 
-    def communication(self, job: Columnwise, by_peers: bool, order: str) -> Implementation:
+    def communication(self, job: Columnwise, options: Options) -> Implementation:
         """Build the communication of an order alone: the all-gather, or the peers in one chunk."""
+        by_peers, order = options["implementation"] == P2P_COMM_ONLY, str(options["order"])
         size, most = self.rows.world_size, self.rows.most
         like = job.a if order == "AG_before" else job.c
         step: Step
@@ -417,16 +366,9 @@ class ColumnwiseCases(Primitive):
         else:
             part, whole = job.new(most, like), job.new(most * size, like)
             arriving = dict(enumerate(whole.chunk(size)))
-            step = functools.partial(job.gather, whole, part)
+            step = partial(job.gather, whole, part)
         sent = sendable(part)
-        draw = functools.partial(
-            verification.pattern,
-            seed=self.rank.seed,
-            world_size=size,
-            dtype=sent.dtype,
-            op="max",
-            length=most * like.shape[1],
-        )
+        draw = partial(verification.pattern, **self.drawn("max", sent.dtype, like.shape[1]))
 
         def verify(turn: int, call: Call) -> None:
             drawn = [draw(turn=turn, rank=rank).to(sent.device, sent.dtype) for rank in range(size)]
@@ -444,27 +386,29 @@ class ColumnwiseCases(Primitive):
         work = Work(wire_bytes=self.work(order).wire_bytes)
         return Implementation(step, work, verify=verify)
 
-    def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
-        """Choose the options that should be fastest, with details for the record."""
+    def probes(self, job: Columnwise) -> tuple[Probe, Probe, Probe]:
         size, most = self.rows.world_size, self.rows.most
         gathers_more_a = self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after")
         wider = job.a if gathers_more_a else job.c
         trial = in_turns(job)
         part, whole = trial.new(most, wider), trial.new(most * size, wider)
 
-        def gather(rows: int) -> tuple[int, Step]:
+        def gather(rows: int) -> Probe:
             into = whole[: rows * size]
-            return into.nbytes, functools.partial(job.gather, into, part[:rows])
+            return into.nbytes, partial(job.gather, into, part[:rows])
 
-        local = (self.flops / size, compute_sharded(job))
-        costs = measure_costs(self.rank.seconds_of, gather(1), gather(most), local)
-        kinds: list[tuple[Options, float]] = []
+        return gather(1), gather(most), (self.flops / size, compute_sharded(job))
+
+    def kinds(self) -> Iterator[tuple[Options, float, float]]:
         for order, (name, chunked) in itertools.product(ORDERS, [(PYTORCH, {}), *overlapping()]):
-            flops = self.flops if order == "AG_before" else self.flops / size
+            flops = self.flops if order == "AG_before" else self.flops / self.rows.world_size
             num_bytes = 0 if name == "p2p_pipeline" else self.gathered_bytes(order)
-            options = {"implementation": name, "order": order, **chunked, "backend": backend}
-            kinds.append((options, costs.limit_s(flops, num_bytes)))
-        return choose(costs, kinds, functools.partial(self.timed_s, job=job))
+            yield {"implementation": name, "order": order, **chunked}, flops, num_bytes
+
+
+def cases_of(config: TensorParallelConfig, rank: Rank) -> list[Case]:
+    chosen = expand(config.implementations, config.allowed)
+    return ColumnwiseCases(config, rank, chosen).cases()
 
 
 def parts(options: Options) -> tuple[Options, Options]:

@@ -13,23 +13,14 @@ VECTORS = 2
 """Random vectors of a check; each misses a wrong row with a probability of at most 1 in 2000."""
 WEIGHTS = 1000
 REAL = 1
-"""Separates the seed of real numbers from that of a turn's integers.
-
-It is a number, since each process hashes strings differently.
-"""
+"""Sets the seed of real numbers apart; a number, since each process hashes strings differently."""
 NONZEROS = 64
-"""Nonzero elements in a row of A of exact inputs.
-
-Sums of this many ±1 are exact in every dtype, in any order and on any rank.
-"""
+"""Nonzero elements in a row of A of exact inputs: sums of so many ±1 are exact in every dtype."""
 
 
 @dataclass(frozen=True)
 class Shards:
-    """Divides `total` rows (or columns) over ranks as evenly as possible.
-
-    The first ranks have one more than the others.
-    """
+    """Divides rows or columns over ranks; the first ranks have one more than the others."""
 
     total: int
     world_size: int
@@ -67,7 +58,6 @@ class Scratch:
     memory: Tensor
 
     def new(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-        """Allocate the next [rows, columns]."""
         size = rows * columns * dtype.itemsize
         assert size <= len(self.memory), "scratch memory is too small for an implementation"
         buffer, self.memory = self.memory[:size], self.memory[size:]
@@ -76,10 +66,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Factory:
-    """Draws the same whole matrices on every rank, of which each rank keeps its part.
-
-    The matrices are on the CPU, and exact ones are small integers.
-    """
+    """Draws the same whole matrices on every rank, on the CPU."""
 
     m: int
     n: int
@@ -87,7 +74,7 @@ class Factory:
     seed: int
 
     def exact(self, turn: int) -> tuple[Tensor, Tensor]:
-        """Draw A [m, k] with at most NONZEROS of ±1 in a row, and B [k, n] of -1, 0, 1: int8."""
+        """Draw int8: A [m, k] with at most NONZEROS of ±1 in a row, and B [k, n] of -1, 0, 1."""
         generator = torch.Generator().manual_seed(hash((self.seed, turn)) % 2**63)
         a = torch.zeros(self.m, self.k, dtype=torch.int8)
         columns = torch.randint(self.k, (self.m, min(self.k, NONZEROS)), generator=generator)
@@ -102,7 +89,6 @@ class Factory:
         return a, torch.rand(self.k, self.n, generator=generator) * 2 - 1
 
     def rounded(self, turn: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Draw real A and B and round them to a dtype; in float32."""
         a, b = self.real(turn)
         return a.to(dtype).to(a.dtype), b.to(dtype).to(b.dtype)
 
@@ -136,11 +122,9 @@ def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
 def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:
     """Raise InvalidResult where sampled rows differ from float64 by more than rounding explains.
 
-    The error of k products of values up to 1, added in any order and sent in the output's dtype,
-    is about sqrt(k) eps (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8).
-    Eight times that is accepted.
-
-    The output is [rows, n], a [rows, k] and b [k, n]; errors count rows of C from `first_row`.
+    The error of k products of values up to 1, added in any order and sent in the output's dtype, is
+    about sqrt(k) eps (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8). Eight
+    times that is accepted. Shapes are those of `require_exact`.
     """
     wait_for_device(output)
     generator = torch.Generator().manual_seed(seed)

@@ -1,38 +1,94 @@
-"""What both tensor-parallel products share: buffers, checks, bounds, and the choice `auto`.
+"""What both tensor-parallel products share: buffers, checks, bounds, and the choice `auto`."""
 
-Each kind is timed, a cost model predicts more chunks, and the best are timed again.
-"""
-
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from itertools import count
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import torch_internals
-from benchkit.api.case import Call, CapturableStep, Case, Components, Rank, Work, noop
-from benchkit.api.details import PREDICTED_S
+from benchkit.api.case import (
+    PREDICTED_S,
+    Call,
+    CapturableStep,
+    Case,
+    Components,
+    Details,
+    Rank,
+    SecondsOf,
+    Work,
+    noop,
+)
 from benchkit.api.p2p import first_reason
 from benchkit.api.products import matmul_of, multiply
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.api.sizes import FLOAT8_STEP
 from benchkit.errors import Unavailable
-from benchkit.suites.tensor_parallel import config as layouts
 from benchkit.suites.tensor_parallel import operands
-from benchkit.suites.tensor_parallel.config import WHOLE, Options, TensorParallelConfig, labels_of
-from benchkit.suites.tensor_parallel.names import BOUNDS, CHOSEN, CHUNKS, COMPUTE_ONLY, DEFAULT
 from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
+from benchkit.suites.tensor_parallel.suite import (
+    AUTO,
+    BOUNDS,
+    CHOSEN,
+    CHUNKS,
+    COMM_BACKEND,
+    COMPUTE_ONLY,
+    DEFAULT,
+    WHOLE,
+    Options,
+    TensorParallelConfig,
+    checking_bytes,
+    drawn_bytes,
+)
 
-Details = Mapping[str, Any]
+Labels = Mapping[str, str | int | float]
+
+
+def over(labels: Labels, job_backend: str) -> Labels:
+    return {**labels, COMM_BACKEND: job_backend} if labels.get(COMM_BACKEND) == DEFAULT else labels
+
+
+def counterpart(wanted: Labels, there: Sequence[Case], job_backend: str) -> Case | None:
+    """Return the case of these labels, an exact match first; `default` is the job's backend."""
+    resolved = over(wanted, job_backend)
+    same = [case for case in there if over(case.labels, job_backend) == resolved]
+    return min(same, key=lambda case: case.labels != wanted, default=None)
+
+
+def baseline_of(
+    labels: Labels, baseline: Options, there: Sequence[Case], job_backend: str
+) -> Case | None:
+    """Return the baseline of an implementation on its own backend, else the first baseline there.
+
+    None for a baseline itself. `baseline` has its options without the backend.
+    """
+    if is_on_a_backend(labels, baseline):
+        return None
+    on_backends = [case for case in there if is_on_a_backend(case.labels, baseline)]
+    wanted = {**baseline, COMM_BACKEND: labels.get(COMM_BACKEND, DEFAULT)}
+    return counterpart(wanted, on_backends, job_backend) or next(iter(on_backends), None)
+
+
+def is_on_a_backend(labels: Labels, baseline: Options) -> bool:
+    return {name: value for name, value in labels.items() if name != COMM_BACKEND} == baseline
+
+
+def labels_of(options: Options) -> Options:
+    return {COMM_BACKEND if name == "backend" else name: value for name, value in options.items()}
+
+
+Step = Callable[[], object]
+Handle = Any
+Probe = tuple[float, Step]
+"""Bytes or operations of a call, and the call."""
 Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
 
 
 def whole_factors(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Return A and B themselves, whose product begins with row 0 of C."""
     return a, b, 0
 
 
@@ -41,7 +97,7 @@ class Implementation:
     """One implementation, ready to run.
 
     Attributes:
-        output: returns the tensor that is checked, where `step` leaves it.
+        output: returns the tensor that is checked.
         factors: returns, for whole A and B, the two matrices whose product the output is, and the
             first of its rows in C.
         parts: the options of its bounds, computation and communication.
@@ -50,7 +106,7 @@ class Implementation:
         prepare: called after new operands were loaded.
     """
 
-    step: Callable[[], object]
+    step: Step
     work: Work
     output: Callable[[], Tensor] | None = None
     factors: Factors = whole_factors
@@ -60,15 +116,8 @@ class Implementation:
     prepare: Callable[[], object] = noop
 
 
-Step = Callable[[], object]
-Handle = Any
-"""The handle of an asynchronous call of torch.distributed."""
-
-
 @dataclass(frozen=True)
 class Buffers:
-    """One rank's buffers and its product; each primitive defines what a, b and c are."""
-
     rows: Shards
     rank: int
     group: dist.ProcessGroup | None
@@ -101,15 +150,15 @@ NAN_BYTE = 0xFF
 """A floating-point number all of whose bytes are this one is NaN in every dtype."""
 
 
-class Primitive:
+class Primitive(Generic[AnyBuffers]):
     """One rank's part of a job.
 
-    Every rank draws the same whole matrices and keeps its parts of them. A primitive defines what
-    it allocates, how much that is, what it loads, and how it builds an implementation.
+    Every rank draws the same whole matrices and keeps its parts of them.
     """
 
     baseline: ClassVar[Options] = {}
     """Options of the implementation that the others are compared with, on any backend."""
+    whole: tuple[Tensor, Tensor, Tensor]
 
     def __init__(self, config: TensorParallelConfig, rank: Rank, chosen: Sequence[Options]) -> None:
         self.rank = rank
@@ -126,38 +175,92 @@ class Primitive:
         self.turns = count()
 
     def allocate(self) -> None:
+        """Allocate what all implementations read and write, and `whole` where it is needed."""
         raise NotImplementedError
 
     def nbytes(self) -> tuple[int, int]:
-        """Return the bytes of the operands and of scratch memory."""
         raise NotImplementedError
 
     def load(self, a: Tensor, b: Tensor) -> None:
         """Copy this rank's parts of whole A and B to where all implementations read them."""
         raise NotImplementedError
 
+    def job(self, group: dist.ProcessGroup | None) -> AnyBuffers:
+        raise NotImplementedError
+
+    def part(self, job: AnyBuffers, work: Work) -> Implementation:
+        raise NotImplementedError
+
+    def communication(self, job: AnyBuffers, options: Options) -> Implementation:
+        raise NotImplementedError
+
+    def product(self, job: AnyBuffers, options: Options, details: Details) -> Implementation:
+        raise NotImplementedError
+
+    def step(self, options: Options, job: AnyBuffers) -> Step:
+        raise NotImplementedError
+
+    def probes(self, job: AnyBuffers) -> tuple[Probe, Probe, Probe]:
+        """Return a small and a large collective with their bytes, and the part of a rank with its
+        operations.
+        """
+        raise NotImplementedError
+
+    def kinds(self) -> Iterator[tuple[Options, float, float]]:
+        """Yield the options that `auto` tries, each with its operations and collective bytes."""
+        raise NotImplementedError
+
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        """Build one implementation, or raise Unavailable where it cannot run."""
-        raise NotImplementedError
+        job, kind = self.job(group), options["implementation"]
+        if kind == COMPUTE_ONLY:
+            return self.computation(job, str(options["size"]))
+        if kind in BOUNDS:
+            return self.communication(job, options)
+        details: Details = {}
+        if kind == AUTO:
+            options, details = self.choose(job, str(options["backend"]))
+        return self.product(job, options, details)
 
-    def step(self, options: Options, job: Any) -> Callable[[], object]:
-        raise NotImplementedError
+    def computation(self, job: AnyBuffers, size: str) -> Implementation:
+        """Build the matmul alone: A times B if `size` is unsharded, else this rank's part of it."""
+        ranks = self.rank.world_size
+        if size != "unsharded":
+            work = Work(useful_flops=self.flops / ranks, executed_flops=self.flops)
+            return self.part(job, work)
+        a, b, c = self.whole
+        work = Work(useful_flops=self.flops, executed_flops=self.flops * ranks)
+        return Implementation(partial(job.matmul, a, b, c), work, lambda: c)
 
-    def timed_s(self, choices: Sequence[Options], job: Any) -> list[float]:
-        """Return the seconds of each choice on the slowest rank.
+    def drawn(self, op: str, dtype: torch.dtype, columns: int) -> dict[str, Any]:
+        """Return what `verification.pattern` draws a rank's padded rows by, but turn and rank."""
+        return {
+            "seed": self.rank.seed,
+            "world_size": self.rank.world_size,
+            "dtype": dtype,
+            "op": op,
+            "length": self.rows.most * columns,
+        }
 
-        The choices take turns and use the same scratch memory.
+    def choose(self, job: AnyBuffers, backend: str) -> tuple[Options, Details]:
+        costs = measure_costs(self.rank.seconds_of, *self.probes(job))
+        kinds: list[tuple[Options, float]] = []
+        for options, flops, num_bytes in self.kinds():
+            kinds.append(({**options, "backend": backend}, costs.limit_s(flops, num_bytes)))
+        return choose(costs, kinds, partial(self.timed_s, job=job))
+
+    def timed_s(self, choices: Sequence[Options], job: AnyBuffers) -> list[float]:
+        """Return the seconds of each choice on the slowest rank; they take turns in one scratch
+        memory.
         """
         steps = [self.step(options, in_turns(job)) for options in choices]
         return list(map(max, self.rank.seconds_of(*steps)))
 
     def cases(self) -> list[Case]:
-        """Return a case for each choice; all are skipped if memory is short."""
         if lacking := self.lacking():
             return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
         operand_bytes, scratch_bytes = self.nbytes()
-        needed_bytes = operand_bytes + scratch_bytes + layouts.checking_bytes(self.shape)
-        if shortage := self.rank.memory_shortage(needed_bytes, layouts.drawn_bytes(self.shape)):
+        needed_bytes = operand_bytes + scratch_bytes + checking_bytes(self.shape)
+        if shortage := self.rank.memory_shortage(needed_bytes, drawn_bytes(self.shape)):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
         self.scratch_memory = torch.zeros(scratch_bytes, dtype=torch.uint8, device=self.rank.device)
@@ -171,11 +274,9 @@ class Primitive:
 
     @property
     def inner(self) -> slice:
-        """This rank's columns of A, and rows of B."""
         return slice(0, self.shape[2])
 
     def lacking(self) -> str:
-        """Return why a rank cannot multiply matrices of this dtype; "" if all can."""
         if not self.matmul.is_float8:
             return ""
         width = self.inner.stop - self.inner.start
@@ -185,13 +286,11 @@ class Primitive:
         return first_reason(reason)
 
     def order(self, options: Options) -> int:
-        """Return 0 for a bound and 1 for a baseline: cases are built after those they refer to."""
         if options["implementation"] in BOUNDS:
             return 0
-        return 1 if layouts.is_on_a_backend(labels_of(options), self.baseline) else 2
+        return 1 if is_on_a_backend(labels_of(options), self.baseline) else 2
 
     def attempt(self, options: Options) -> Implementation | str:
-        """Build one implementation, or return why it cannot run here."""
         backend = str(options.get("backend", DEFAULT))
         try:
             built = self.build(options, self.rank.group(backend))
@@ -202,11 +301,9 @@ class Primitive:
         return replace(built, step=CapturableStep(built.step, over))
 
     def case(self, options: Options, built: Implementation | str, there: Sequence[Case]) -> Case:
-        """Build the case of one implementation.
+        """Build the case of one implementation, or of why it cannot run here.
 
-        Args:
-            built: the implementation, or why it cannot run here.
-            there: the cases built before that can run here, no baseline among them for a bound.
+        `there` are the cases built before that can run, no baseline among them for a bound.
         """
         labels = labels_of(options)
         if isinstance(built, str):
@@ -214,13 +311,13 @@ class Primitive:
         return Case(
             step=built.step,
             labels=labels,
-            verify=functools.partial(self.verify, built),
+            verify=partial(self.verify, built),
             work=built.work,
             regions=(COMPUTE, WAIT),
             details=lambda: {**self.matmul.details, **built.details},
             components=self.components(built, there),
             is_component=options["implementation"] in BOUNDS,
-            baseline=layouts.baseline_of(labels, self.baseline, there, self.backend),
+            baseline=baseline_of(labels, self.baseline, there, self.backend),
         )
 
     def components(self, built: Implementation, there: Sequence[Case]) -> Components:
@@ -228,13 +325,10 @@ class Primitive:
         if built.parts is None or self.rank.world_size == 1:
             return Components()
         wanted = map(labels_of, built.parts)
-        return Components(*(layouts.counterpart(part, there, self.backend) for part in wanted))
+        return Components(*(counterpart(part, there, self.backend) for part in wanted))
 
     def verify(self, built: Implementation, call: Call) -> None:
-        """Run on new matrices and check the output.
-
-        With exact inputs every element is checked, and with real numbers sampled rows.
-        """
+        """Run on new matrices; check all rows of exact inputs, sampled ones of real numbers."""
         turn = next(self.turns)
 
         def on_poisoned_scratch(prepare: Callable[[], object]) -> Any:
@@ -261,14 +355,12 @@ class Primitive:
             built.prepare()
         return None
 
-    @functools.cached_property
+    @cached_property
     def timed(self) -> tuple[Tensor, Tensor]:
         """The timed matrices: real numbers in either mode, since a GPU multiplies zeros faster."""
         return self.factory.real(TIMED)
 
 
-SecondsOf = Callable[..., list[list[float]]]
-Choice = Mapping[str, str | int]
 MEASURED, EXTRAPOLATED = (1, 2), (4, 8)
 """Numbers of chunks that are timed, and those that the model predicts from them."""
 MOST_FINALISTS, NEAR = 5, 1.15
@@ -277,21 +369,12 @@ MOST_FINALISTS, NEAR = 5, 1.15
 
 @dataclass(frozen=True)
 class Trial:
-    """One kind of implementation, timed on all ranks together.
-
-    Attributes:
-        options: what was timed.
-        seconds: time of the slowest rank.
-        limit_s: time of its longest part alone.
-    """
-
-    options: Choice
+    options: Options
     seconds: float
     limit_s: float
 
 
-def overlapping() -> Iterator[tuple[str, Choice]]:
-    """Yield every implementation that overlaps its parts, with each number of chunks to time."""
+def overlapping() -> Iterator[tuple[str, Options]]:
     for name in ("pipeline", "p2p_pipeline"):
         for chunks in MEASURED:
             yield name, {"chunks": chunks}
@@ -299,10 +382,9 @@ def overlapping() -> Iterator[tuple[str, Choice]]:
 
 @dataclass(frozen=True)
 class Costs:
-    """A cost model of collectives and matmuls.
+    """A cost model on the slowest rank.
 
-    A collective takes latency_s + byte_s x bytes (Hockney, 1994), and a matmul takes
-    flop_s x operations.
+    A collective takes latency_s + byte_s x bytes (Hockney, 1994), a matmul flop_s x operations.
     """
 
     latency_s: float
@@ -310,15 +392,14 @@ class Costs:
     flop_s: float
 
     def limit_s(self, flops: float, num_bytes: float) -> float:
-        """Return the longer time of a computation and a collective, the limit of any overlap."""
         return max(self.flop_s * flops, self.latency_s + self.byte_s * num_bytes)
 
-    def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Choice]]:
+    def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Options]]:
         """Return the seconds and options of all trials and of more chunks, the fastest first.
 
         With c chunks, an implementation takes A + latency c + E / c, where E is exposed until the
-        first chunk is complete. The times of one chunk and of two give A and E. The limit holds
-        for any number of chunks.
+        first chunk is complete. The times of one chunk and of two give A and E. It takes no less
+        than its longest part alone.
         """
         found = [(trial.seconds, trial.options) for trial in trials]
         by_options = {tuple(trial.options.items()): trial for trial in trials}
@@ -334,11 +415,8 @@ class Costs:
                 found.append((max(seconds, two.limit_s), {**one.options, "chunks": chunks}))
         return sorted(found, key=lambda prediction: prediction[0])
 
-    def finalists(self, trials: Sequence[Trial]) -> list[Choice]:
-        """Return the options that may be the best by the model.
-
-        One or two trials are too few to distinguish options with similar times.
-        """
+    def finalists(self, trials: Sequence[Trial]) -> list[Options]:
+        """Return the options that may be the best: few trials do not tell similar times apart."""
         predicted = self.predicted(trials)
         best_s, _ = predicted[0]
         near = [options for seconds, options in predicted if seconds <= NEAR * best_s]
@@ -347,18 +425,14 @@ class Costs:
 
 def choose(
     costs: Costs,
-    kinds: Sequence[tuple[Choice, float]],
-    timed: Callable[[Sequence[Choice]], list[float]],
-) -> tuple[Choice, dict[str, object]]:
+    kinds: Sequence[tuple[Options, float]],
+    timed: Callable[[Sequence[Options]], list[float]],
+) -> tuple[Options, dict[str, object]]:
     """Choose the fastest of the finalists.
 
-    Args:
-        kinds: options to try, each with its limit in seconds.
-        timed: returns the seconds of each of some options, which take turns; equal on all ranks.
-
-    Returns:
-        The options chosen, and the details for the record: their name, such as
-        "pipeline AG_after 4 chunks", their time and the costs.
+    `kinds` are the options to try, each with its limit in seconds. `timed` returns the seconds of
+    each of some options, equal on all ranks. The details are the name of the choice, such as
+    "pipeline AG_after 4 chunks", its time and the costs.
     """
     measured_s = timed([options for options, _ in kinds])
     trials = []
@@ -374,18 +448,10 @@ def choose(
 
 def measure_costs(
     seconds_of: SecondsOf,
-    small: tuple[int, Callable[[], object]],
-    large: tuple[int, Callable[[], object]],
-    compute: tuple[float, Callable[[], object]],
+    small: Probe,
+    large: Probe,
+    compute: Probe,
 ) -> Costs:
-    """Measure the cost model on the slowest rank.
-
-    Args:
-        seconds_of: times calls on each rank, as `Rank.seconds_of` does.
-        small: bytes and call of a small collective.
-        large: bytes and call of a large collective.
-        compute: operations and call of a computation.
-    """
     small_bytes, call_small = small
     large_bytes, call_large = large
     flops, call_compute = compute

@@ -1,7 +1,7 @@
 """What the suite tensor_parallel asks."""
 
 from benchkit.api.question import TFLOP_PER_S, TIME, Cells, Contest, Merit, Question
-from benchkit.suites.tensor_parallel.names import (
+from benchkit.suites.tensor_parallel.suite import (
     CHUNKS,
     COLLECTIVE,
     COMM_BACKEND,

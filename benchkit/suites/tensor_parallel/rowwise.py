@@ -3,33 +3,38 @@
 A rank's product is one summand of C, and ranks sum their summands.
 """
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import verification
-from benchkit.api.case import Call, Work, noop
+from benchkit.api.case import Call, Case, Details, Rank, Work, noop
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE, WAIT, region
-from benchkit.suites.tensor_parallel.config import COLLECTIVES, Options, rowwise_bytes
-from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, PYTORCH
 from benchkit.suites.tensor_parallel.operands import Scratch, Shards
 from benchkit.suites.tensor_parallel.primitive import (
     Buffers,
-    Details,
     Handle,
     Implementation,
     Primitive,
+    Probe,
     Step,
-    choose,
     chunks_of,
     in_turns,
-    measure_costs,
     overlapping,
+)
+from benchkit.suites.tensor_parallel.suite import (
+    COLLECTIVES,
+    P2P_COMM_ONLY,
+    PYTORCH,
+    Options,
+    TensorParallelConfig,
+    expand,
+    rowwise_bytes,
 )
 
 
@@ -37,15 +42,11 @@ from benchkit.suites.tensor_parallel.primitive import (
 class Rowwise(Buffers):
     """One rank's buffers.
 
-    Attributes:
-        a: its columns of A [world_size x most, k_r], with the rows that each rank needs padded to
-            the most.
-        b: its rows of B [k_r, n].
-        c: its rows of C [most, n], padding last.
+    These are its columns of A [world_size x most, k_r], each rank's rows padded to the most, its
+    rows of B [k_r, n], and its rows of C [most, n], padding last.
     """
 
     def block(self, rank: int, piece: slice | None = None) -> Tensor:
-        """Return the rows of A that a rank needs, or a piece of them."""
         most = self.rows.most
         piece = piece or slice(0, most)
         return self.a[rank * most + piece.start : rank * most + piece.stop]
@@ -59,12 +60,10 @@ class Rowwise(Buffers):
         return work
 
     def scatter(self, into: Tensor, summands: Tensor) -> None:
-        """Sum [world_size x rows, n] over ranks, each of which gets its rows."""
         with region(WAIT):
             dist.reduce_scatter_tensor(into, summands, group=self.group)
 
     def reduce(self, summands: Tensor) -> None:
-        """Sum over ranks, on all of them."""
         with region(WAIT):
             dist.all_reduce(summands, group=self.group)
 
@@ -81,7 +80,6 @@ def multiply_then_scatter(job: Rowwise) -> Step:
 
 
 def multiply_then_all_reduce(job: Rowwise) -> Step:
-    """Every rank gets all of C and keeps its rows."""
     summand = job.new(len(job.a))
     most = job.rows.most
 
@@ -95,7 +93,6 @@ def multiply_then_all_reduce(job: Rowwise) -> Step:
 
 
 def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
-    """Multiply a chunk of every rank's rows at a time, and sum it during the next chunk."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size) for piece in pieces]
@@ -117,11 +114,7 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
 
 
 def ring_sum(held: Sequence[Sequence[Tensor]], rank: int) -> Tensor:
-    """Return the last sum of a rank by `sums_round_the_ring`, if no product renews its memory.
-
-    Args:
-        held: of each rank what its two sums and its rows of C hold before.
-    """
+    """Return the last sum of a rank by `sums_round_the_ring`, of what memory holds before."""
     size = len(held)
     sums = [list(each) for each in held]
     arriving: list[Tensor] = []
@@ -139,11 +132,8 @@ def sums_round_the_ring(
     """Peer to peer: sums go round the ring in chunks, and each rank adds its summand.
 
     In turn t a rank multiplies the rows of rank - 1 - t, which the rank before it multiplied in
-    turn t - 1. The rank's own rows come last and are complete.
-
-    Args:
-        chunks: pieces of a sum that are sent separately.
-        multiply: called instead of the product with rows of A, its memory and the rank it is for.
+    turn t - 1. Its own rows come last and are complete. `multiply` takes the place of the product,
+    with rows of A, its memory and the rank it is for.
     """
 
     def product(rows: Tensor, into: Tensor, owner: int) -> None:
@@ -174,13 +164,7 @@ def sums_round_the_ring(
     return step
 
 
-PEERS = "p2p"
-"""Stands for sums that go round the ring, in place of a collective."""
-
-
-class RowwiseCases(Primitive):
-    """One rank's part of a job of tp_rowwise."""
-
+class RowwiseCases(Primitive[Rowwise]):
     baseline: ClassVar[Options] = {"implementation": PYTORCH, "collective": "reduce_scatter"}
 
     @property
@@ -200,7 +184,6 @@ class RowwiseCases(Primitive):
         return rowwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
 
     def load(self, a: Tensor, b: Tensor) -> None:
-        """Copy this rank's columns of A, each rank's rows padded to the most, and rows of B."""
         for rank in range(self.rank.world_size):
             rows = a[self.rows.of(rank), self.inner]
             start = rank * self.rows.most
@@ -210,19 +193,11 @@ class RowwiseCases(Primitive):
             self.whole[0].copy_(a)
             self.whole[1].copy_(b)
 
-    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        """Build one implementation; except for the bounds, its output is this rank's rows of C."""
-        scratch = Scratch(self.scratch_memory)
-        buffers = self.a, self.b, self.c, scratch
-        job = Rowwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
-        kind = options["implementation"]
-        if kind == COMPUTE_ONLY:
-            return self.computation(job, str(options["size"]))
-        if kind in BOUNDS:
-            return self.communication(job, str(options.get("collective", PEERS)))
-        details: Details = {}
-        if kind == AUTO:
-            options, details = self.choose(job, str(options["backend"]))
+    def job(self, group: dist.ProcessGroup | None) -> Rowwise:
+        buffers = self.a, self.b, self.c, Scratch(self.scratch_memory)
+        return Rowwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
+
+    def product(self, job: Rowwise, options: Options, details: Details) -> Implementation:
         own = self.rows.of(job.rank)
         return Implementation(
             step=self.step(options, job),
@@ -233,23 +208,16 @@ class RowwiseCases(Primitive):
             details=details,
         )
 
-    def computation(self, job: Rowwise, size: str) -> Implementation:
-        """Build the matmul alone: the own summand if `size` is sharded, else whole A times B."""
-        world_size = self.rank.world_size
-        if size == "unsharded":
-            step = functools.partial(job.matmul, *self.whole)
-            work = Work(useful_flops=self.flops, executed_flops=self.flops * world_size)
-            return Implementation(step, work, lambda: self.whole[2])
+    def part(self, job: Rowwise, work: Work) -> Implementation:
         summand = job.new(len(self.a))
         return Implementation(
-            step=functools.partial(job.matmul, self.a, self.b, summand),
-            work=Work(useful_flops=self.flops / world_size, executed_flops=self.flops),
+            step=partial(job.matmul, self.a, self.b, summand),
+            work=work,
             output=lambda: summand[self.rows.unpadded],
             factors=lambda a, b: (a[:, self.inner], b[self.inner], 0),
         )
 
     def step(self, options: Options, job: Rowwise) -> Step:
-        """Build the step of an implementation with fixed options."""
         if options["implementation"] == "p2p_pipeline":
             return sums_round_the_ring(job, int(options["chunks"]))
         if options["implementation"] == "pipeline":
@@ -259,7 +227,6 @@ class RowwiseCases(Primitive):
         return multiply_then_all_reduce(job)
 
     def work(self, collective: str) -> Work:
-        """Return the operations of all ranks, and the bytes that each rank must send at least."""
         size = self.rank.world_size
         num_bytes = self.summand_bytes * (size - 1) // size
         if collective == "all_reduce":
@@ -268,31 +235,25 @@ class RowwiseCases(Primitive):
 
     @property
     def summand_bytes(self) -> int:
-        """Size of the summand of every rank, padding included."""
         return int(self.rows.most * self.rank.world_size * self.shape[1] * self.c.dtype.itemsize)
 
-    def communication(self, job: Rowwise, collective: str) -> Implementation:
+    def communication(self, job: Rowwise, options: Options) -> Implementation:
         """Build the sum over ranks alone, by a collective or by the ring of peers.
 
-        Each rank checks all that it gets. The timed sums are of arbitrary memory contents and of
-        earlier sums; they overflow, which takes no longer.
+        The timed sums are of arbitrary memory contents and of earlier sums; they overflow, which
+        takes no longer.
         """
-        if collective == PEERS:
+        if options["implementation"] == P2P_COMM_ONLY:
             return self.ring(job)
+        collective = str(options["collective"])
         size, rank = self.rank.world_size, self.rank.index
         summand = job.new(len(self.a))
         blocks, results = summand.chunk(size), {rank: job.c}
-        step: Step = functools.partial(job.scatter, job.c, summand)
+        step: Step = partial(job.scatter, job.c, summand)
         if collective == "all_reduce":
-            step = functools.partial(job.reduce, summand)
+            step = partial(job.reduce, summand)
             results = dict(enumerate(blocks))
-        draw: dict[str, Any] = {
-            "seed": self.rank.seed,
-            "world_size": size,
-            "dtype": self.c.dtype,
-            "op": "sum",
-            "length": self.rows.most * self.shape[1],
-        }
+        draw = self.drawn("sum", self.c.dtype, self.shape[1])
 
         def verify(turn: int, call: Call) -> None:
             values = [
@@ -320,14 +281,7 @@ class RowwiseCases(Primitive):
         step = sums_round_the_ring(in_turns(job), 1, noop)
         trial = in_turns(job)
         held = [trial.new(most), trial.new(most), job.c]  # two sums in turns, and the last one
-        draw = functools.partial(
-            verification.pattern,
-            seed=self.rank.seed,
-            world_size=size,
-            dtype=self.c.dtype,
-            op="sum",
-            length=most * self.shape[1],
-        )
+        draw = partial(verification.pattern, **self.drawn("sum", self.c.dtype, self.shape[1]))
 
         def verify(turn: int, call: Call) -> None:
             values = [
@@ -346,25 +300,27 @@ class RowwiseCases(Primitive):
         work = Work(wire_bytes=self.work("reduce_scatter").wire_bytes)
         return Implementation(step, work, verify=verify)
 
-    def choose(self, job: Rowwise, backend: str) -> tuple[Options, Details]:
-        """Choose the options that should be fastest, with details for the record."""
+    def probes(self, job: Rowwise) -> tuple[Probe, Probe, Probe]:
         size = self.rank.world_size
         summand = in_turns(job).new(len(self.a))
 
-        def scatter(rows: int) -> tuple[int, Step]:
+        def scatter(rows: int) -> Probe:
             part = summand[: rows * size]
-            return part.nbytes, functools.partial(job.scatter, job.c[:rows], part)
+            return part.nbytes, partial(job.scatter, job.c[:rows], part)
 
-        flops = self.flops / size
-        local = (flops, functools.partial(job.matmul, self.a, self.b, summand))
-        costs = measure_costs(self.rank.seconds_of, scatter(1), scatter(self.rows.most), local)
+        local = (self.flops / size, partial(job.matmul, self.a, self.b, summand))
+        return scatter(1), scatter(self.rows.most), local
+
+    def kinds(self) -> Iterator[tuple[Options, float, float]]:
         plain = [(PYTORCH, {"collective": collective}) for collective in COLLECTIVES]
-        kinds: list[tuple[Options, float]] = []
         for name, specific in (*plain, *overlapping()):
             num_bytes = 0 if name == "p2p_pipeline" else self.summand_bytes
-            options = {"implementation": name, **specific, "backend": backend}
-            kinds.append((options, costs.limit_s(flops, num_bytes)))
-        return choose(costs, kinds, functools.partial(self.timed_s, job=job))
+            yield {"implementation": name, **specific}, self.flops / self.rank.world_size, num_bytes
+
+
+def cases_of(config: TensorParallelConfig, rank: Rank) -> list[Case]:
+    chosen = expand(config.implementations, config.allowed)
+    return RowwiseCases(config, rank, chosen).cases()
 
 
 def parts(options: Options) -> tuple[Options, Options]:

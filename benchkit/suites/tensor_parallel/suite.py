@@ -5,36 +5,303 @@ and matmul in either order. Rowwise, the columns of A and the rows of B are shar
 needs its rows of C: matmul and reduce-scatter or all-reduce.
 """
 
-from benchkit.api.case import Case, Rank
-from benchkit.api.registry import suite
-from benchkit.suites.tensor_parallel.config import (
-    TpColumnwiseConfig,
-    TpRowwiseConfig,
-    expand,
-    layer_columns,
-    layer_rows,
-)
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-RESOLVERS = {"layer_rows": layer_rows, "layer_columns": layer_columns}
-PRELOAD = (
-    "benchkit.suites.tensor_parallel.columnwise",
-    "benchkit.suites.tensor_parallel.rowwise",
+from benchkit.api.case import Case, Rank
+from benchkit.api.keys import (
+    LAYERS,
+    ModelConfig,
+    RunConfig,
+    as_list,
+    check_said_once,
+    key,
+    layer_shape,
 )
+from benchkit.api.registry import cases_in, suite
+from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
+from benchkit.errors import ConfigError
+
+IMPLEMENTATION, SIZE, ORDER = "implementation", "size", "order"
+COLLECTIVE, CHUNKS, COMM_BACKEND = "collective", "chunks", "comm_backend"
+"""Labels of a case: how the product is computed, and the options of that."""
+COMPUTE_ONLY, COMM_ONLY, P2P_COMM_ONLY = "compute_only", "comm_only", "p2p_comm_only"
+BOUNDS = (COMPUTE_ONLY, COMM_ONLY, P2P_COMM_ONLY)
+PYTORCH, AUTO = "pytorch", "auto"
+"""Values of IMPLEMENTATION: one component after the other, and what a cost model chooses."""
+DEFAULT = "default"
+CHOSEN = "chosen"
+"""Detail of AUTO: the implementation that it chose, in words."""
+
+
+Values = tuple[str, ...] | type[int]
+Allowed = Mapping[str, Mapping[str, Values]]
+"""Values of each option of each implementation, the default first; `int` is any number from 1."""
+DEFAULT_INT = 4
+
+
+def expand(given: Mapping[str, Any], allowed: Allowed) -> list[dict[str, str | int]]:
+    """Return every implementation with every combination of its options, each once.
+
+    `given` has by implementation a dictionary of options, or a list of these; None removes one.
+    Raises ConfigError for names and values that do not exist.
+    """
+    found: list[dict[str, str | int]] = []
+    for name, groups in given.items():
+        if name not in allowed:
+            known = ", ".join(allowed)
+            raise ConfigError(
+                f"implementations.{name}: no such implementation; allowed are {known}"
+            )
+        for group in groups_of(groups):
+            expanded = combinations(name, group, allowed[name])
+            found += [options for options in expanded if options not in found]
+    if not found:
+        raise ConfigError(f"implementations: none is left; allowed are {', '.join(allowed)}")
+    return found
+
+
+def groups_of(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def combinations(
+    name: str, group: Any, options: Mapping[str, Values]
+) -> Iterator[dict[str, str | int]]:
+    if not isinstance(group, Mapping):
+        raise ConfigError(
+            f"implementations.{name}={group}: allowed is "
+            "{option: value or list of values}, or null"
+        )
+    if unknown := set(group) - set(options):
+        known = f"allowed are {', '.join(options)}" if options else "it has none"
+        raise ConfigError(f"implementations.{name}.{min(unknown)}: no such option; {known}")
+    values = []
+    for option, choices in options.items():
+        default = choices[0] if isinstance(choices, tuple) else DEFAULT_INT
+        wanted = as_list(group.get(option, default))
+        values.append([checked(f"{name}.{option}", value, choices) for value in wanted])
+    for chosen in itertools.product(*values):
+        yield {IMPLEMENTATION: name, **dict(zip(options, chosen, strict=True))}
+
+
+def checked(name: str, value: Any, choices: Values) -> str | int:
+    if isinstance(choices, tuple):
+        if value not in choices:
+            raise ConfigError(f"implementations.{name}={value}: allowed are {', '.join(choices)}")
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"implementations.{name}={value}: allowed are whole numbers >= 1")
+    return value
+
+
+Shape = tuple[int, int, int]
+"""(m, n, k) of the product of A [m, k] and B [k, n]."""
+Options = Mapping[str, str | int]
+"""An implementation with its options, among them `backend` if it communicates."""
+
+
+def columnwise_bytes(
+    shape: Shape, dtype: str, world_size: int, needs_whole: bool
+) -> tuple[int, int]:
+    """Return the bytes of the operands and of scratch memory, with the rows of A sharded."""
+    m, n, k = shape
+    most = -(-m // world_size)
+    factors = most * k + k * n + (m * k if needs_whole else 0)
+    gathered_a, gathered_c = (world_size + 3) * most * k, (world_size + 1) * most * n
+    scratch = max(product_bytes(dtype, gathered_a, 0), product_bytes(dtype, 0, gathered_c))
+    return product_bytes(dtype, factors, m * n), scratch
+
+
+def rowwise_bytes(shape: Shape, dtype: str, world_size: int, needs_whole: bool) -> tuple[int, int]:
+    """Return the same with the columns of A and the rows of B sharded."""
+    m, n, k = shape
+    most, width = -(-m // world_size), -(-k // world_size)
+    factors, products = world_size * most * width + width * n, most * n
+    if needs_whole:
+        factors, products = factors + m * k + k * n, products + m * n
+    scratch = product_bytes(dtype, 0, (world_size + 4) * most * n)
+    return product_bytes(dtype, factors, products), scratch
+
+
+def checking_bytes(shape: Shape) -> int:
+    m, n, k = shape
+    return 8 * (m * k + k * n + m * n)
+
+
+def drawn_bytes(shape: Shape) -> int:
+    """Return the bytes of host memory to draw factors: per element 4 to time and 1 to check."""
+    m, n, k = shape
+    return 5 * (m * k + k * n)
+
+
+BACKENDS = (DEFAULT, "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
+"""Backends of a single case; DEFAULT is the job's."""
+ORDERS = ("AG_before", "AG_after")
+COLLECTIVES = ("reduce_scatter", "all_reduce")
+WHOLE = {IMPLEMENTATION: COMPUTE_ONLY, SIZE: "unsharded"}
+
+
+@dataclass
+class TensorParallelConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
+    m: int = key("rows of A and C", at_least=1)
+    n: int = key("columns of B and C", at_least=1)
+    k: int = key("columns of A and rows of B", at_least=1)
+    layer: str | None = key(
+        "product of model=NAME that n and k are of, in tp_columnwise with the columns of one rank; "
+        "m is its tokens, context length x batch",
+        choices=LAYERS,
+        identity=False,  # n and k say the same
+    )
+    dtype: str = key(
+        "element type; products of float8 are bfloat16",
+        choices=("float16", "bfloat16", "float32", "float64", FLOAT8),
+    )
+    inputs: str = key(
+        "how results are checked: exact integers to the bit, real numbers to rounding",
+        choices=("exact", "real"),
+    )
+    implementations: dict[str, Any] = key(
+        "each with its options; lists multiply out, null takes one out"
+    )
+
+    allowed: ClassVar[Allowed] = {}
+
+    @classmethod
+    def unknown(cls, name: str, rest: str) -> str:
+        implementation, _, option = rest.partition(".")
+        if name != "implementations" or option in cls.allowed.get(implementation, {}):
+            return ""
+        try:
+            expand({implementation: {option: None} if option else {}}, cls.allowed)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    def check(self) -> None:
+        super().check()
+        self.check_layer()
+        expand(self.implementations, self.allowed)
+        for name in ("n", "k"):
+            value = getattr(self, name)
+            if self.dtype == FLOAT8 and value % FLOAT8_STEP:
+                allowed = f"allowed with dtype={FLOAT8} are multiples of {FLOAT8_STEP}"
+                raise ConfigError(f"{name}={value}: {allowed}")
+
+    @property
+    def shape(self) -> Shape:
+        return self.m, self.n, self.k
+
+    def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
+        raise NotImplementedError
+
+    def most_cases(self) -> int:
+        return len(expand(self.implementations, self.allowed))
+
+    def needed_bytes(self, world_size: int) -> float:
+        needs_whole = WHOLE in expand(self.implementations, self.allowed)
+        operands = sum(self.operand_bytes(world_size, needs_whole))
+        return operands + checking_bytes(self.shape)
+
+    def host_bytes(self, world_size: int) -> float:
+        return drawn_bytes(self.shape)
+
+    def check_layer(self) -> None:
+        if self.model is None:
+            if self.layer is not None:
+                raise ConfigError(f"layer={self.layer}: needs a model, such as model=small")
+            return
+        if self.layer is None:
+            chosen = f"model={self.model.name}"
+            raise ConfigError(f"{chosen}: choose layer={'|'.join(LAYERS)}, or leave it out")
+        shape = self.product_of(self.model, self.layer)
+        for name, expected in zip(("k", "n"), shape, strict=True):
+            owner = f"layer={self.layer} of model={self.model.name}"
+            check_said_once(name, getattr(self, name), owner, expected)
+
+    def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
+        return layer_shape(model, layer)
+
+
+def layer_rows(model: ModelConfig | None, layer: str | None, default: int) -> int:
+    if model is None or layer not in LAYERS:
+        return default
+    return layer_shape(model, layer)[0]
+
+
+def layer_columns(
+    model: ModelConfig | None, layer: str | None, default: int, ranks: int | str = 1
+) -> int:
+    if model is None or layer not in LAYERS:
+        return default
+    return layer_shape(model, layer)[1] // (max(1, ranks) if isinstance(ranks, int) else 1)
+
+
+@dataclass
+class TpColumnwiseConfig(TensorParallelConfig):
+    allowed: ClassVar[Allowed] = {
+        COMPUTE_ONLY: {SIZE: ("sharded", "unsharded")},
+        COMM_ONLY: {ORDER: ORDERS, "backend": BACKENDS},
+        P2P_COMM_ONLY: {ORDER: ORDERS, "backend": BACKENDS},
+        PYTORCH: {ORDER: ORDERS, "backend": BACKENDS},
+        "pipeline": {ORDER: ORDERS, CHUNKS: int, "backend": BACKENDS},
+        "p2p_pipeline": {ORDER: ORDERS, CHUNKS: int, "backend": BACKENDS},
+        "symmetric_memory": {},
+        AUTO: {"backend": BACKENDS},
+    }
+
+    def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
+        """Return k and n of a column-parallel layer, whose columns are shared out."""
+        rows, columns = layer_shape(model, layer)
+        given = f"world_size={self.world_size}: layer={layer} of model={model.name}"
+        if not isinstance(self.world_size, int):
+            allowed = "allowed is a number, such as world_size=2"
+            raise ConfigError(f"{given} shares its columns out; {allowed}")
+        if columns % self.world_size:
+            raise ConfigError(
+                f"{given} has {columns} columns; allowed are numbers that divide them"
+            )
+        return rows, columns // self.world_size
+
+    def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
+        return columnwise_bytes(self.shape, self.dtype, world_size, needs_whole)
+
+
+@dataclass
+class TpRowwiseConfig(TensorParallelConfig):
+    allowed: ClassVar[Allowed] = {
+        COMPUTE_ONLY: {SIZE: ("sharded", "unsharded")},
+        COMM_ONLY: {COLLECTIVE: COLLECTIVES, "backend": BACKENDS},
+        P2P_COMM_ONLY: {"backend": BACKENDS},
+        PYTORCH: {COLLECTIVE: COLLECTIVES, "backend": BACKENDS},
+        "pipeline": {CHUNKS: int, "backend": BACKENDS},
+        "p2p_pipeline": {CHUNKS: int, "backend": BACKENDS},
+        AUTO: {"backend": BACKENDS},
+    }
+
+    def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
+        return rowwise_bytes(self.shape, self.dtype, world_size, needs_whole)
+
+
+COLUMNWISE = "benchkit.suites.tensor_parallel.columnwise"
+ROWWISE = "benchkit.suites.tensor_parallel.rowwise"
+PRELOAD = (COLUMNWISE, ROWWISE)
+RESOLVERS = {"layer_rows": layer_rows, "layer_columns": layer_columns}
 
 
 @suite
 def tp_columnwise(config: TpColumnwiseConfig, rank: Rank) -> list[Case]:
     """All-gather and matmul with A's rows sharded: orders, overlap, and the gap to the limit."""
-    from benchkit.suites.tensor_parallel.columnwise import ColumnwiseCases
-
-    chosen = expand(config.implementations, config.allowed)
-    return ColumnwiseCases(config, rank, chosen).cases()
+    return cases_in(COLUMNWISE, config, rank)
 
 
 @suite
 def tp_rowwise(config: TpRowwiseConfig, rank: Rank) -> list[Case]:
     """Matmul and reduce-scatter with A's columns sharded: overlap, and the gap to the limit."""
-    from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
-
-    chosen = expand(config.implementations, config.allowed)
-    return RowwiseCases(config, rank, chosen).cases()
+    return cases_in(ROWWISE, config, rank)

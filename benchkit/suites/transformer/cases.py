@@ -2,43 +2,52 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
-from benchkit.api import details, p2p, verification
-from benchkit.api.case import Call, Case, Components, Rank
+from benchkit.api import p2p, verification
+from benchkit.api.case import (
+    CAUSAL_FLOPS,
+    PEAK_FROM,
+    PEAK_TFLOP_PER_S,
+    TOKENS_PER_CALL,
+    Call,
+    Case,
+    Components,
+    Details,
+    Rank,
+)
 from benchkit.api.keys import parameters
 from benchkit.api.p2p import first_reason
-from benchkit.suites.transformer import model, names, peak_flops
+from benchkit.suites.transformer import model, peak_flops
 from benchkit.suites.transformer.checks import Checks, mask_targets
-from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.model import Network, build, sharding, wrapped
-from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PEAK_BYTES, TRAIN_STEP
 from benchkit.suites.transformer.passes import REGIONS, Communication, Steps, Workload
+from benchkit.suites.transformer.suite import (
+    COMMUNICATION,
+    FORWARD,
+    FORWARD_BACKWARD,
+    OUTSIDE_BYTES,
+    PARAMETERS,
+    PART,
+    PASS,
+    PEAK_BYTES,
+    RANKS,
+    RESERVED_BYTES,
+    TRAIN_STEP,
+    WHOLE,
+    TransformerConfig,
+)
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
-class Job(Protocol):
-    """What a pass needs of its job."""
-
-    config: TransformerConfig
-    rank: Rank
-    shared: bool
-
-    def models(self) -> list[Steps]: ...
-    def batches(self) -> Batches: ...
-    def sent_bytes(self) -> int: ...
-
-
 class PassCase:
-    """The callables of one case."""
-
     def __init__(
-        self, job: Job, name: str, steps: Steps, alone: bool, details: dict[str, Any]
+        self, job: "TransformerJob", name: str, steps: Steps, alone: bool, details: Details
     ) -> None:
         self._name = name
         self._steps = steps
@@ -46,7 +55,7 @@ class PassCase:
         self._models = job.models
         self._sent_bytes = job.sent_bytes
         self._batches = job.batches()
-        self.details = details
+        self.details = dict(details)
         self._rows = job.config.batch_size if job.config.compile != "none" else 1
         averaged = job.shared and not alone and job.config.parallel != "tp"
         mean = model.averaged_over_ranks if averaged else lambda value: value
@@ -76,13 +85,14 @@ class PassCase:
         if self._name != TRAIN_STEP:
             unused += self._steps.state_bytes()
         self.details[PEAK_BYTES] = self._memory.peak_bytes() - unused
-        self.details |= self._memory.beside_peak()
+        if beside := self._memory.beside_peak():
+            self.details |= zip((RESERVED_BYTES, OUTSIDE_BYTES), beside, strict=True)
 
     def verify(self, call: Call) -> None:
         """Check what the pass computes of the first sequence of a fresh batch.
 
-        One is enough, since a pass treats all sequences alike. The weights do not move in a timed
-        training step: its update is checked by a step of its own.
+        The weights do not move in a timed training step: its update is checked by a step of its
+        own.
         """
         self._batches.draw()
         inputs, targets = self._batches.inputs.clone(), self._batches.targets.clone()
@@ -110,16 +120,9 @@ def assemble(
     rank: Rank,
     mesh: "DeviceMesh | None",
 ) -> Steps:
-    """Build a model and return the passes over it.
-
-    Args:
-        kind: how the ranks share the work, as the key `parallel`; "none": a whole model here.
-        mesh: the mesh of all ranks; None where `kind` is "none".
-    """
-    assert config.model is not None
     device = rank.device
     naive = config.attention == "naive"
-    blank = partial(Network, config.model, naive, config.activation_checkpointing)
+    blank = partial(Network, config.known_model(), naive, config.activation_checkpointing)
     network = build(blank, weight, device, rank.seed, sharding(kind, mesh))
     if config.compile != "none":
         network.compile(mode=None if config.compile == "default" else config.compile)
@@ -140,23 +143,19 @@ class TransformerJob:
     """The cases of one job.
 
     All ranks make the job together, and then its cases in the same order. Models are built when a
-    case that fits needs them.
-
-    Attributes:
-        lacking: what the machine of any rank lacks, alike on all ranks; "" if nothing.
-        peak: the peak rate; None where no pass can run, or where it is not known.
+    case that fits needs them. `lacking` is alike on all ranks. `peak` is None where no pass can
+    run, or where the rate is not known.
     """
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:
-        assert config.model is not None
         self.config = config
         self.rank = rank
-        self.model = config.model
+        self.model = config.known_model()
         self.shared = config.parallel != "none" and rank.world_size > 1
-        self.workload = Workload(config, config.model, rank.world_size)
+        self.workload = Workload(config, self.model, rank.world_size)
         self.messages = Communication(
             kind=config.parallel,
-            model=config.model,
+            model=self.model,
             tokens=self.workload.tokens,
             world_size=rank.world_size,
             bucket_mib=config.bucket_mib,
@@ -175,8 +174,8 @@ class TransformerJob:
         head_dim = self.model.d_model // self.model.num_heads
         compiled = config.compile != "none"
         mine = model.attention_missing(config.attention, config.dtype, head_dim, compiled, device)
-        if self.shared:
-            mine = mine or model.parallelism_missing(config.parallel, device)
+        if self.shared and config.parallel in ("fsdp", "tp"):  # the check of FSDP2 gathers, too
+            mine = mine or p2p.dtensor_missing(device)
         self.lacking = first_reason(mine)
         self.peak: peak_flops.Peak | None = None
         if not all(self.why_not(name) for name in config.passes):
@@ -185,14 +184,7 @@ class TransformerJob:
     def case(
         self, name: str, ranks: int, baseline: Case | None = None, communication: Case | None = None
     ) -> Case:
-        """Return the case of a pass on all ranks, or on the first rank alone.
-
-        Args:
-            ranks: the number of ranks that take part: all, or 1.
-            baseline: the case of the pass on one rank alone, if this one is compared with it.
-            communication: the case of the pass's communication alone, if there is one.
-        """
-        labels: Labels = {names.PASS: name, names.RANKS: ranks, names.PART: names.WHOLE}
+        labels: Labels = {PASS: name, RANKS: ranks, PART: WHOLE}
         alone = self.shared and ranks == 1
         if self.lacking:
             return Case(labels=labels, unavailable=self.lacking)
@@ -215,24 +207,21 @@ class TransformerJob:
             ranks=ranks,
             components=Components(communication=communication),
             launches_count=True,
-            unchecked=UPDATE if name == names.TRAIN_STEP else "",
+            unchecked=UPDATE if name == TRAIN_STEP else "",
         )
 
     def communication(self, name: str) -> Case | None:
-        """Return the case of a pass's communication alone; None where the pass sends nothing."""
         ranks = self.rank.world_size
-        labels: Labels = {names.PASS: name, names.RANKS: ranks, names.PART: names.COMMUNICATION}
+        labels: Labels = {PASS: name, RANKS: ranks, PART: COMMUNICATION}
         if self.why_not(name):
             return None
         step = self.messages.of(name)
         return None if step is None else Case(step=step, labels=labels, is_component=True)
 
     def why_not(self, name: str) -> str:
-        """Return why a pass cannot run on all ranks; "" where it can."""
         return self.lacking or self.obstacle() or self.shortage(name, alone=False)
 
     def obstacle(self) -> str:
-        """Return why the ranks cannot share this model in this way; "" where they can."""
         size = self.rank.world_size
         heads, d_ff = self.model.num_heads, self.model.d_ff
         if self.shared and self.config.parallel == "tp" and (heads % size or d_ff % size):
@@ -251,21 +240,17 @@ class TransformerJob:
             needed += self.config.footprint("none", 1).of(name)
         return self.rank.memory_shortage(needed)
 
-    def details_of(self, name: str, ranks: int) -> dict[str, Any]:
+    def details_of(self, name: str, ranks: int) -> Details:
         return {
-            details.TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
-            names.PARAMETERS: parameters(self.model),
-            details.CAUSAL_FLOPS: self.workload.flops(name, ranks, causal=True),
-            details.PEAK_TFLOP_PER_S: self.peak.of(ranks) / 1e12 if self.peak else None,
-            details.PEAK_FROM: self.peak.source if self.peak else None,
+            TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
+            PARAMETERS: parameters(self.model),
+            CAUSAL_FLOPS: self.workload.flops(name, ranks, causal=True),
+            PEAK_TFLOP_PER_S: self.peak.of(ranks) / 1e12 if self.peak else None,
+            PEAK_FROM: self.peak.source if self.peak else None,
         }
 
     def batches(self) -> Batches:
-        """Return new batches for one case.
-
-        Each case has its own, since some cases run on one rank alone. Each copy of the model has
-        its own, too.
-        """
+        """Return new batches, for each case and each copy of the model its own."""
         copy = 0 if self.config.parallel == "tp" else self.rank.index
         return Batches(
             self.config.batch_size,
@@ -277,7 +262,6 @@ class TransformerJob:
         )
 
     def sent_bytes(self) -> int:
-        """Return the bytes of the buffers that communication alone uses."""
         return self.messages.allocated() if self.shared else 0
 
     def models(self) -> list[Steps]:
@@ -295,3 +279,20 @@ class TransformerJob:
             weight = self.workload.weight
             self._models[kind] = assemble(kind, self.config, weight, self.rank, mesh)
         return self._models[kind]
+
+
+def cases_of(config: TransformerConfig, rank: Rank) -> list[Case]:
+    job = TransformerJob(config, rank)
+    return [case for name in config.passes for case in cases_of_pass(job, name)]
+
+
+def cases_of_pass(training: TransformerJob, name: str) -> list[Case]:
+    """Return a pass on all ranks and, where they share its work, on one rank and its communication.
+
+    These two are built first, since the pass on all ranks refers to them.
+    """
+    alone = communication = None
+    if training.shared:
+        alone, communication = training.case(name, 1), training.communication(name)
+    together = training.case(name, training.rank.world_size, alone, communication)
+    return [case for case in (together, alone, communication) if case is not None]

@@ -1,6 +1,12 @@
-"""Checks what a pass computed: logits, loss and gradients by the definition, updates by AdamW."""
+"""Checks what a pass computed: logits, loss and gradients by the definition, updates by AdamW.
 
-from collections.abc import Callable, Iterator
+The definition is in float64 and written independently of the network. In a causal model the first
+tokens depend on nothing after them. So logits are checked on the first tokens of one sequence, and
+gradients by a loss of these tokens alone, regardless of the size of the batch. Only one layer's
+weights at a time are in memory in float64.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,19 +15,118 @@ from torch.distributed.tensor import DTensor
 
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
-from benchkit.suites.transformer import reference
+from benchkit.suites.transformer.model import NORM_EPS, ROTARY_BASE, Layer, Network
 from benchkit.suites.transformer.passes import IGNORED, Steps, local
-from benchkit.suites.transformer.reference import full_float64
+
+Function = Callable[..., Tensor]
+Stage = tuple[Function, list[nn.Parameter]]
+"""A part of the model: a function of its input and its weights, and these weights."""
+
+
+def full_float64(tensor: Tensor) -> Tensor:
+    """Return a whole tensor in float64; where it is sharded, all ranks call this together."""
+    values = tensor.detach()
+    if isinstance(values, DTensor):
+        values = values.full_tensor()
+    return values.double()
+
+
+def stages_of(network: Network) -> list[Stage]:
+    """Return embedding, layers, and head: from tokens [n] to logits [n, V]."""
+    found: list[Stage] = [(embed, [network.embedding.weight])]
+    for layer in network.layers:
+        assert isinstance(layer, Layer)
+        first, second = layer.attention, layer.feed_forward
+        projections = (layer.attention_norm, first.query, first.key, first.value, first.out)
+        found.append((attention(first.head_dim), [part.weight for part in projections]))
+        matrices = (layer.feed_forward_norm, second.gate, second.up, second.down)
+        found.append((feed_forward, [part.weight for part in matrices]))
+    found.append((predict, [network.norm.weight, network.head.weight]))
+    return found
+
+
+def inputs_of(network: Network, tokens: Tensor) -> list[Tensor]:
+    """Return the input of each stage for tokens [n], and last the logits [n, V]."""
+    found = [tokens]
+    with torch.no_grad():
+        for function, weights in stages_of(network):
+            found.append(function(found[-1], *map(full_float64, weights)))
+    return found
+
+
+def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
+    right = logits.gather(1, targets.unsqueeze(1)).squeeze(1)
+    return (logits.logsumexp(1) - right).mean()
+
+
+def gradients_of(
+    network: Network, inputs: Sequence[Tensor], targets: Tensor
+) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """Yield each weight with the gradient of the loss of one sequence, last stage first."""
+    logits = inputs[-1].requires_grad_()
+    [upstream] = torch.autograd.grad(loss_of(logits, targets), [logits])
+    for stage, entered in zip(reversed(stages_of(network)), reversed(inputs[:-1]), strict=True):
+        function, weights = stage
+        copies = [full_float64(weight).requires_grad_() for weight in weights]
+        x = entered.requires_grad_() if entered.is_floating_point() else entered
+        variables = [*copies, x] if x.requires_grad else copies
+        found = torch.autograd.grad(function(x, *copies), variables, upstream)
+        yield from zip(weights, found, strict=False)
+        upstream = found[-1]
+
+
+def embed(tokens: Tensor, table: Tensor) -> Tensor:
+    return table[tokens]
+
+
+def predict(x: Tensor, scale: Tensor, head: Tensor) -> Tensor:
+    return norm(x, scale) @ head.T
+
+
+def norm(x: Tensor, weight: Tensor) -> Tensor:
+    """Divide x by the root of its mean square (1910.07467)."""
+    return weight * x / (x.square().mean(-1, keepdim=True) + NORM_EPS).sqrt()
+
+
+def attention(head_dim: int) -> Function:
+    """Return the first half of a layer, a function of [n, d]; positions are complex rotations."""
+
+    def function(x: Tensor, scale: Tensor, *projections: Tensor) -> Tensor:
+        entered = norm(x, scale)
+        heads = [(entered @ matrix.T).unflatten(-1, (-1, head_dim)) for matrix in projections[:3]]
+        query, key, value = (head.transpose(0, 1) for head in heads)
+        scores = torch.einsum("hid,hjd->hij", rotated(query), rotated(key)) / head_dim**0.5
+        position = torch.arange(len(x), device=x.device)
+        scores = scores.masked_fill(position.unsqueeze(1) < position, float("-inf"))
+        attended = (scores.softmax(-1) @ value).transpose(0, 1).flatten(1)
+        return x + attended @ projections[3].T
+
+    return function
+
+
+def rotated(x: Tensor) -> Tensor:
+    """Rotate [H, n, D] by position x frequency; i + D / 2 is the imaginary part of i."""
+    half = x.shape[-1] // 2
+    frequency = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
+    position = torch.arange(x.shape[1], dtype=torch.float64, device=x.device)
+    angle = position.unsqueeze(1) * frequency
+    rotation = torch.polar(torch.ones_like(angle), angle)
+    turned = torch.complex(x[..., :half], x[..., half:]) * rotation
+    return torch.cat((turned.real, turned.imag), -1)
+
+
+def feed_forward(x: Tensor, scale: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    entered = norm(x, scale)
+    gated = entered @ gate.T
+    return x + (gated * gated.sigmoid() * (entered @ up.T)) @ down.T
+
 
 TOKENS = 64
 """How many tokens are checked, the first of a sequence."""
 TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 6e-2, "autocast": 6e-2}
 """Relative error allowed of a row of logits, and of the loss, by dtype."""
 GRADIENT_TOLERANCE = {"float32": 1e-3, "tf32": 5e-2, "bfloat16": 0.2, "autocast": 0.2}
-"""Relative error allowed of the gradient by a whole weight, by dtype.
-
-The gradients of queries and keys are small differences of large numbers.
-"""
+"""The same of the gradient by a weight: those of queries and keys are small differences."""
 VERIFYING_RATE = 1e-4
 WATCHED = 64
 """Elements of a weight whose update is computed again."""
@@ -31,12 +136,8 @@ WATCHED = 64
 class Checks:
     """Checks passes on one batch.
 
-    Every rank completes a check before it reports an error, since others may wait for its part.
-    A failed check raises InvalidResult.
-
-    Attributes:
-        mean: averages a gradient over the ranks that have other batches and average their
-            gradients.
+    Every rank completes a check before it raises InvalidResult, since others may wait for its part.
+    `mean` averages a gradient over the ranks that have other batches.
     """
 
     steps: Steps
@@ -44,9 +145,8 @@ class Checks:
     mean: Callable[[Tensor], Tensor]
 
     def forward(self, logits: Tensor, inputs: Tensor) -> None:
-        """Compare rows of the logits [B, s, V] of inputs [B, s] with the definition."""
         found = logits[0, :TOKENS].double()
-        expected = reference.inputs_of(self.steps.network, inputs[0, :TOKENS])[-1]
+        expected = inputs_of(self.steps.network, inputs[0, :TOKENS])[-1]
         errors = ((found - expected).norm(dim=1) / expected.norm(dim=1)).nan_to_num(torch.inf)
         wait_for_device(errors)
         worst = int(errors.argmax())
@@ -54,18 +154,15 @@ class Checks:
         require(float(errors[worst]), TOLERANCE[self.dtype], what)
 
     def gradients(self, loss: Tensor, inputs: Tensor, targets: Tensor) -> None:
-        """Compare a loss, and the gradient by each weight, with the definition.
-
-        Targets are masked as `mask_targets` does.
-        """
+        """Compare a loss of masked targets, and all gradients, with the definition."""
         network = self.steps.network
         checked_targets = targets[0, :TOKENS]
         found = loss.double()
-        stages = reference.inputs_of(network, inputs[0, :TOKENS])
-        expected = reference.loss(stages[-1], checked_targets)
+        stages = inputs_of(network, inputs[0, :TOKENS])
+        expected = loss_of(stages[-1], checked_targets)
         names = {weight: name for name, weight in network.named_parameters()}
         errors = {}
-        for weight, exact in reference.gradients(network, stages, checked_targets):
+        for weight, exact in gradients_of(network, stages, checked_targets):
             exact = self.mean(exact)
             missed = exact if weight.grad is None else full_float64(weight.grad) - exact
             wait_for_device(missed)
@@ -75,7 +172,6 @@ class Checks:
         require(errors[worst], GRADIENT_TOLERANCE[self.dtype], f"the gradient by {worst}")
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """Compare how a training step moves the weights with AdamW's rule."""
         with self.steps.learning(VERIFYING_RATE):
             update = Update(self.steps.network.named_parameters(), self.steps.optimizer)
             self.steps.train_step(inputs, targets)
@@ -97,7 +193,6 @@ class Update:
         self._before = [(name, weight, *self._now(weight)) for name, weight in weights]
 
     def _now(self, weight: nn.Parameter) -> tuple[Tensor, Tensor, Tensor, float]:
-        """Return the weight, its first and second moment, and the number of steps taken."""
         state = self._optimizer.state.get(weight, {})
         value = sample_elements(weight)
         zeros = torch.zeros_like(value)
@@ -130,10 +225,7 @@ class Update:
 
 
 def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
-    """Shard a gradient as its weight is.
-
-    In tensor parallelism every rank has the whole gradient by the embedding.
-    """
+    """Shard a gradient as its weight is; tensor parallelism has a whole one by the embedding."""
     assert gradient is not None
     if isinstance(gradient, DTensor) and isinstance(weight, DTensor):
         return gradient.redistribute(placements=weight.placements)
@@ -141,7 +233,6 @@ def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
 
 
 def sample_elements(tensor: Tensor) -> Tensor:
-    """Return the first elements of this rank's part of a tensor, in float64."""
     return local(tensor.detach()).flatten()[:WATCHED].double()
 
 

@@ -27,12 +27,7 @@ def open_ids(path: str) -> Any:
 
 
 def check_ids(path: str, context_length: int, vocab_size: int) -> None:
-    """Check a file of ids before anything runs.
-
-    Raises:
-        ConfigError: the file is missing, is too short, is no file of ids, or has ids beyond the
-            vocabulary.
-    """
+    """Raise ConfigError where ids are missing, too few, or beyond the vocabulary."""
     try:
         ids = open_ids(path)
     except (OSError, ValueError) as error:
@@ -51,11 +46,7 @@ def check_ids(path: str, context_length: int, vocab_size: int) -> None:
 
 @functools.cache
 def extremes(path: str, modified: int) -> tuple[int, int]:
-    """Return the lowest and the highest id of a file; cached, since every point of a sweep asks.
-
-    Args:
-        modified: when it was last modified, in ns; a modified file is read again.
-    """
+    """Return the lowest and the highest id of a file; cached, since every point of a sweep asks."""
     ids = open_ids(path)
     chunks = [ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE)]
     lowest = min(int(chunk.min()) for chunk in chunks)
@@ -64,12 +55,7 @@ def extremes(path: str, modified: int) -> tuple[int, int]:
 
 
 class Batches:
-    """A batch of sequences, renewed in place.
-
-    Attributes:
-        inputs: token ids [batch_size, context_length].
-        targets: the token that follows each of them, of the same shape.
-    """
+    """Token ids [batch_size, context_length] and their successors, renewed in place."""
 
     def __init__(
         self,
@@ -93,7 +79,6 @@ class Batches:
         self.draw()
 
     def draw(self) -> None:
-        """Write the next batch into `inputs` and `targets`."""
         drawn = self._random() if self._ids is None else self._cut(self._ids)
         self.inputs.copy_(drawn[:, :-1])
         self.targets.copy_(drawn[:, 1:])

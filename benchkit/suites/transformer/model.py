@@ -1,9 +1,8 @@
 """The network: a Llama with RMSNorm, rotary positions, causal attention, SwiGLU and no biases.
 
-A norm precedes each part; the head is untied from the embedding.
+A norm precedes each part; the head is untied from the embedding. Sources: Llama (2302.13971),
+RoFormer (2104.09864) for positions, GLU variants (2002.05202) for SwiGLU.
 Shapes: tokens [B, s] in, logits [B, s, V] out; H heads of D = d_model / H.
-Sources: Llama (2302.13971) for the whole, RoFormer (2104.09864) for positions, GLU variants
-(2002.05202) for SwiGLU.
 """
 
 import importlib.util
@@ -30,7 +29,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from benchkit.api import p2p
 from benchkit.api.keys import ModelConfig
 from benchkit.errors import is_out_of_memory
 
@@ -40,10 +38,7 @@ INIT_STD = 0.02
 
 
 class Attention(nn.Module):
-    """Causal self-attention of [B, s, d].
-
-    Where its projections are sharded, it has only some of the heads.
-    """
+    """Causal self-attention of [B, s, d]; where projections are sharded, of some of the heads."""
 
     def __init__(self, d_model: int, num_heads: int, naive: bool) -> None:
         super().__init__()
@@ -72,27 +67,18 @@ class Attention(nn.Module):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply rotary positions, where component i is paired with component i + D / 2.
-
-    Args:
-        x: queries or keys [B, H, s, D].
-        cos: cosines [s, D / 2].
-        sin: sines [s, D / 2].
-    """
+    """Rotate component i of [B, H, s, D] with i + D / 2, by cos and sin [s, D / 2]."""
     first, second = x.chunk(2, -1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
 
 def attend_naively(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Compute attention step by step, with all scores [B, H, s, s] in memory."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
     return scores.masked_fill(later, float("-inf")).softmax(-1) @ value
 
 
 class FeedForward(nn.Module):
-    """SwiGLU of [B, s, d]: down(silu(gate x) * up x)."""
-
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()
         self.gate = nn.Linear(d_model, d_ff, bias=False)
@@ -104,8 +90,6 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """One decoder layer of [B, s, d]."""
-
     def __init__(self, model: ModelConfig, naive: bool) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(model.d_model, eps=NORM_EPS)
@@ -119,13 +103,7 @@ class Layer(nn.Module):
 
 
 class Network(nn.Module):
-    """The whole model.
-
-    Args:
-        model: its sizes, as in conf/model.
-        naive: whether attention is computed step by step.
-        checkpointing: whether only each layer's input is kept for backward.
-    """
+    """The whole model; with `checkpointing` only each layer's input is kept for backward."""
 
     def __init__(
         self, model: ModelConfig, naive: bool = False, checkpointing: bool = False
@@ -150,7 +128,6 @@ class Network(nn.Module):
         return self.head(self.norm(x))
 
     def parts(self) -> Iterator[nn.Module]:
-        """Yield the modules that together hold all weights, in order."""
         yield from (self.embedding, *self.layers, self.norm, self.head)
 
 
@@ -170,11 +147,8 @@ def build(
 ) -> Network:
     """Build a network with random weights, part by part.
 
-    Args:
-        network: makes the network, without memory for its weights.
-        device: where the weights are.
-        shard: called with each part as soon as it has weights. Where ranks share the weights, no
-            rank ever holds the whole network.
+    `network` makes it without memory for its weights. `shard` is called with each part as soon as
+    it has weights, so that no rank ever holds the whole network where ranks share the weights.
     """
     generator = torch.Generator(device).manual_seed(seed)
     with torch.device("meta"):
@@ -192,10 +166,7 @@ def build(
 
 
 def plan() -> dict[str, ParallelStyle]:
-    """Return the tensor-parallel styles of the modules of a layer (Megatron, 1909.08053).
-
-    Heads and inner features are sharded. One all-reduce follows each half of the layer.
-    """
+    """Return the tensor-parallel styles of the modules of a layer (Megatron, 1909.08053)."""
     # The input of each half is prepared once for all projections that it enters, so that backward
     # adds up their gradients before it sends them.
     whole = Replicate()
@@ -216,13 +187,6 @@ def plan() -> dict[str, ParallelStyle]:
 
 
 def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object]:
-    """Return a function that shards a part of a network, called as soon as it has weights.
-
-    Args:
-        kind: the kind of parallelism; all but fsdp and tp leave the parts as they are.
-        mesh: the mesh of all ranks; None where the ranks share nothing.
-    """
-
     def by_fsdp(part: nn.Module) -> object:
         if isinstance(part, Layer | nn.Embedding):
             return fully_shard(part, mesh=mesh)
@@ -240,22 +204,7 @@ def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object
     return {"fsdp": by_fsdp, "tp": by_tp}.get(kind, lambda part: None)
 
 
-def parallelism_missing(kind: str, device: torch.device) -> str:
-    """Return why ranks cannot share a model by a kind of parallelism here; "" if they can.
-
-    Tensor parallelism changes the layout of DTensors, and the check of FSDP2 gathers its gradients.
-    """
-    return p2p.dtensor_missing(device) if kind in ("fsdp", "tp") else ""
-
-
 def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: float) -> nn.Module:
-    """Return the module to call in place of the network.
-
-    Args:
-        kind: the kind of parallelism; all but ddp and fsdp return the network itself.
-        mesh: the mesh of all ranks; None where the ranks share nothing.
-        bucket_mib: size of ddp's buckets of gradients, in MiB.
-    """
     if kind == "ddp":
         return DistributedDataParallel(
             network, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True, broadcast_buffers=False
@@ -264,7 +213,6 @@ def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: fl
 
 
 def averaged_over_ranks(value: Tensor) -> Tensor:
-    """Average over all ranks, which call this together."""
     result = value.clone()
     dist.all_reduce(result)
     return result / dist.get_world_size()
@@ -278,21 +226,15 @@ BACKENDS = {
 }
 COMPILERS = {"cpu": ("g++", "clang++"), "cuda": ("gcc", "clang", "cc")}
 TF32_FROM = (8, 0)
-"""The compute capability from which GPUs have TF32: Ampere."""
 
 
 def chosen(attention: str) -> AbstractContextManager[object]:
-    """Return a context in which attention runs by the kernel of this name."""
     return sdpa_kernel([BACKENDS[attention]]) if attention in BACKENDS else nullcontext()
 
 
 def attention_missing(
     attention: str, dtype: str, head_dim: int, compiled: bool, device: torch.device
 ) -> str:
-    """Describe what the machine lacks for a configuration; "" where it has everything.
-
-    The kernel and the dtype are named as in the suite.
-    """
     on_gpu = device.type == "cuda"
     if dtype == "tf32" and on_gpu and torch.cuda.get_device_capability(device) < TF32_FROM:
         return f"no TF32 on {torch.cuda.get_device_name(device)}"
@@ -310,7 +252,7 @@ def attention_missing(
 
 
 def can_attend(attention: str, dtype: str, head_dim: int, device: torch.device) -> bool:
-    """Whether a kernel supports these heads forward and backward; some support fewer backward."""
+    """Return whether a kernel supports these heads forward and backward; some only forward."""
     real = torch.bfloat16 if dtype in ("bfloat16", "autocast") else torch.float32
     example = torch.zeros(1, 1, 16, head_dim, dtype=real, device=device, requires_grad=True)
     try:

@@ -15,15 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 from benchkit.api.case import Work
 from benchkit.api.keys import ModelConfig, parameters
 from benchkit.api.regions import region
-from benchkit.suites.transformer.config import (
-    TransformerConfig,
-    forward_flops,
-    fsdp_groups,
-    pass_flops,
-    recomputed_flops,
-)
 from benchkit.suites.transformer.model import Network
-from benchkit.suites.transformer.names import (
+from benchkit.suites.transformer.suite import (
     BACKWARD,
     FORWARD,
     FORWARD_BACKWARD,
@@ -31,6 +24,11 @@ from benchkit.suites.transformer.names import (
     OPTIMIZER,
     PHASES,
     TRAIN_STEP,
+    TransformerConfig,
+    forward_flops,
+    fsdp_groups,
+    pass_flops,
+    recomputed_flops,
 )
 
 REGIONS = {FORWARD: PHASES[:1], FORWARD_BACKWARD: PHASES[:3], TRAIN_STEP: PHASES}
@@ -43,13 +41,9 @@ Context = Callable[[], AbstractContextManager[object]]
 class Steps:
     """The passes over one model.
 
-    Args:
-        network: holds the weights.
-        model: the module that is called, the network or its wrapper.
-        kernel: makes the context of every pass; backward is in it, too, since it may compute
-            forward again.
-        precision: makes the context of the forward computation, e.g. autocast.
-        no_graph: makes the context of the pass `forward`, which needs no graph.
+    `model` is the network or its wrapper. The others make contexts: `kernel` of every pass, of
+    backward, too, which may compute forward again; `precision` of the forward computation;
+    `no_graph` of the pass `forward`.
     """
 
     def __init__(
@@ -87,7 +81,6 @@ class Steps:
 
     @contextmanager
     def learning(self, rate: float) -> Iterator[None]:
-        """Return a context in which training steps move the weights."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         try:
@@ -102,10 +95,7 @@ class Steps:
         return sum(local(value).nbytes for value in values if isinstance(value, Tensor))
 
     def held_bytes(self) -> int:
-        """Return the bytes that this rank keeps between passes: AdamW's state, weights, gradients.
-
-        DDP keeps memory for gradients at all times.
-        """
+        """Return the bytes kept between passes; DDP keeps gradients at all times."""
         reserved = isinstance(self._model, DistributedDataParallel)
         total = self.state_bytes()
         for weight in self.network.parameters():
@@ -118,7 +108,6 @@ class Steps:
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return logits [B, s, V], without a graph."""
         with self._no_graph(), self._kernel(), self._precision(), region(FORWARD):
             logits: Tensor = self._model(inputs)
             if isinstance(self._model, FSDPModule):
@@ -128,7 +117,6 @@ class Steps:
         return logits
 
     def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute the gradients of the mean cross-entropy and return the latter."""
         self.forget_gradients()
         with self._kernel():
             with self._precision(), region(FORWARD):
@@ -159,15 +147,7 @@ FIRST_BUCKET_BYTES = 2**20
 
 @dataclass
 class Communication:
-    """Sends the messages of a pass one after another, from buffers that all passes share.
-
-    Attributes:
-        kind: ddp, fsdp or tp.
-        tokens: of one batch.
-        bucket_mib: size of ddp's buckets of gradients.
-        weight: dtype of the weights, and so of the gradients.
-        checkpointing: whether backward computes each layer's forward again.
-    """
+    """Sends the messages of a pass one after another, from buffers that all passes share."""
 
     kind: str
     model: ModelConfig
@@ -181,7 +161,6 @@ class Communication:
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
     def of(self, name: str) -> Callable[[], object] | None:
-        """Return a call that does the communication of a pass; None where it has none."""
         forward = name == FORWARD
         if self.kind == "ddp":
             return None if forward else self.gradients()
@@ -197,7 +176,7 @@ class Communication:
         return self.buffers[name]
 
     def gradients(self) -> Callable[[], object]:
-        """DDP: all-reduces every bucket of gradients, all buckets at once."""
+        """DDP: all-reduce every bucket of gradients, all buckets at once."""
         buffer = self.buffer("gradients", parameters(self.model), self.weight)
         size = int(self.bucket_mib * 2**20) // self.weight.itemsize
         first = min(FIRST_BUCKET_BYTES // self.weight.itemsize, size)
@@ -211,7 +190,7 @@ class Communication:
         return step
 
     def weights(self, forward: bool) -> Callable[[], object]:
-        """FSDP: gathers each group of weights and reduce-scatters their gradients.
+        """FSDP: gather each group of weights and reduce-scatter their gradients.
 
         Backward gathers all groups but the root once more.
         """
@@ -234,18 +213,17 @@ class Communication:
         return step
 
     def all_reduces(self, forward: bool) -> int:
-        """Tensor parallel: counts the all-reduces of a pass.
+        """Tensor parallel: count the all-reduces of a pass.
 
-        Forward has one at the embedding and one after each half layer. Backward has one before
-        each half layer and one at the head. With checkpointing, backward computes the first half
-        of each layer again, with its all-reduce.
+        Forward has one at the embedding and one after each half layer. Backward has one before each
+        half layer and one at the head; with checkpointing it repeats the first half of each layer.
         """
         layers = self.model.num_layers
         once = 2 * layers + 1
         return once if forward else 2 * once + (layers if self.checkpointing else 0)
 
     def activations(self, forward: bool) -> Callable[[], object]:
-        """Tensor parallel: all-reduces activations [T, d] and gathers the logits."""
+        """Tensor parallel: all-reduce activations [T, d] and gather the logits."""
         stream = self.buffer("stream", self.tokens * self.model.d_model, self.activation)
         share = -(-self.model.vocab_size // self.world_size)
         part = self.buffer("part", self.tokens * share, self.activation)
@@ -261,8 +239,6 @@ class Communication:
 
 @dataclass(frozen=True)
 class Workload:
-    """What the passes of one job compute and hold."""
-
     config: TransformerConfig
     model: ModelConfig
     world_size: int
@@ -277,7 +253,6 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """Tokens of one batch."""
         return self.config.batch_size * self.config.context_length
 
     def copies(self, ranks: int) -> int:
@@ -288,7 +263,6 @@ class Workload:
         """Count the floating-point operations of a pass on these ranks together.
 
         Args:
-            name: the pass, one of `names.PASSES`.
             causal: count only the pairs of tokens that see each other.
             executed: count also what activation checkpointing computes again.
         """
@@ -299,6 +273,5 @@ class Workload:
         return self.copies(ranks) * pass_flops(name, forward_flops(*sizes), recomputed)
 
     def work(self, name: str, ranks: int) -> Work:
-        """Return the operations of a pass as its case states them."""
         executed_flops = self.flops(name, ranks, executed=True)
         return Work(useful_flops=self.flops(name, ranks), executed_flops=executed_flops)

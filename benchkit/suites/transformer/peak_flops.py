@@ -1,7 +1,4 @@
-"""The peak rate that utilisation refers to: of the data sheet, or measured.
-
-The data sheet counts where conf/hardware has an entry for the GPU.
-"""
+"""The peak rate that utilisation refers to: of the data sheet in conf/hardware, else measured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,25 +6,17 @@ from typing import Any
 
 import torch
 
-from benchkit.api.case import Rank
-from benchkit.api.details import MEASURED_PEAK
+from benchkit.api.case import MEASURED_PEAK, Rank
 from benchkit.api.keys import COLD, ModelConfig
 from benchkit.api.lut import entry_of
 from benchkit.api.p2p import gather_json
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
-"""Rows and columns of the square product that is measured, by type of device."""
 
 
 @dataclass(frozen=True)
 class Peak:
-    """The peak rates of the ranks.
-
-    Attributes:
-        flop_per_s: FLOP/s of each rank while all compute.
-        alone: FLOP/s of the first rank while it computes alone.
-        source: where the rates are from, in words.
-    """
+    """The peak rates of the ranks while all compute, and of the first while it computes alone."""
 
     flop_per_s: list[float]
     alone: float
@@ -63,10 +52,7 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
 
 
 def best_matmul(dtype: str, model: ModelConfig, tokens: int, rank: Rank) -> list[float]:
-    """Measure matrix products on all ranks at once and return each rank's best FLOP/s.
-
-    The products are two of the model's own and a square one.
-    """
+    """Measure matrix products on all ranks at once and return each rank's best FLOP/s."""
     real = torch.bfloat16 if dtype in ("bfloat16", "autocast") else torch.float32
     size = SQUARE[rank.device.type]
     shapes = {

@@ -1,7 +1,7 @@
 """What the suite transformer asks."""
 
 from benchkit.api.question import FIRST, LEAST, TIME, Contest, Merit, Question
-from benchkit.suites.transformer.names import FORWARD_BACKWARD, PASS, RANKS, TRAIN_STEP
+from benchkit.suites.transformer.suite import FORWARD_BACKWARD, PASS, RANKS, TRAIN_STEP
 
 QUESTION = Question(
     work=("model", "context_length", "batch_size", "dtype", PASS),

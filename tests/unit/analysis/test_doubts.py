@@ -2,7 +2,7 @@
 
 import pytest
 from analysis.records.doubts import doubt_of
-from benchkit.api.details import MEASURED_PEAK
+from benchkit.api.case import MEASURED_PEAK
 
 from tests.support.entries.report import describe
 from tests.support.records import grid, make_record, tabulate_records

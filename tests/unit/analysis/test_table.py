@@ -8,8 +8,9 @@ from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.repetitions import over_runs
 from analysis.table import for_print, identity_columns, own_columns
 from analysis.terminal import as_text
-from benchkit.api.details import MEASURED_PEAK, QUEUEING
+from benchkit.api.case import MEASURED_PEAK
 from benchkit.api.keys import ModelConfig, RunConfig
+from benchkit.api.regions import QUEUEING
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 from tests.support.records import having, make_record, make_rich_record, tabulate_records

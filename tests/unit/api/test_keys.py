@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 import torch
 from benchkit.api.case import Rank
-from benchkit.api.details import StrEnum
 from benchkit.api.keys import Key, RunConfig, check_ranges
 from benchkit.api.registry import suite
 from benchkit.errors import ConfigError
@@ -76,11 +74,3 @@ def test_host_and_gpu_memory_are_apart(device, needed_bytes, said):
     memory = {"sharers": 2, "available_bytes": 8e9, "host_sharers": 4, "host_available_bytes": 20e9}
     shortage = Rank(**unused, **memory, device=torch.device(device)).memory_shortage(*needed_bytes)
     assert shortage.removeprefix("needs ") == said
-
-
-def test_member_of_an_enumeration_is_its_text():
-    class Colour(StrEnum):
-        RED = "red"
-
-    assert [str(Colour.RED), f"{Colour.RED}", "|".join(Colour)] == ["red"] * 3
-    assert msgspec.json.encode({Colour.RED: Colour.RED}) == b'{"red":"red"}'

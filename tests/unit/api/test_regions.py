@@ -1,6 +1,5 @@
 from benchkit.api.case import Case
-from benchkit.api.details import QUEUEING
-from benchkit.api.regions import marked_by, region
+from benchkit.api.regions import QUEUEING, marked_by, region
 from benchkit.measure.clocks import HostClock
 from benchkit.measure.timer import measure
 

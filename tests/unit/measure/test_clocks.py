@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from benchkit.api.case import Case
-from benchkit.api.details import QUEUEING
+from benchkit.api.regions import QUEUEING
 
 from tests.support.entries.measure import LONGEST_S, MARGIN, SLACK_S, HostClock, Lead, measure
 from tests.support.entries.measure import clocks as module

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from benchkit.api.case import Case
-from benchkit.api.details import QUEUEING
+from benchkit.api.regions import QUEUEING
 from benchkit.record.record import SlowdownReport
 
 from tests.support.configs import config

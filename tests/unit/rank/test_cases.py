@@ -10,7 +10,7 @@ from benchkit.api.case import CapturableStep, Case, Components, Work
 from benchkit.api.regions import marked_by, region
 from benchkit.errors import ConfigError, InvalidResult
 from benchkit.record.record import CaseRecord, ComponentPositions
-from benchkit.suites.transformer.config import TransformerConfig
+from benchkit.suites.transformer.suite import TransformerConfig
 
 from tests.support import configs, fakes
 from tests.support.entries import rank

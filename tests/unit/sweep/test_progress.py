@@ -14,7 +14,7 @@ from benchkit.point.point import Point
 from benchkit.record.naming import readable_time
 from benchkit.record.record import ErrorReport
 from benchkit.statistics.intervals import Modes
-from benchkit.suites.pair_matrix.config import PairMatrixConfig
+from benchkit.suites.pair_matrix.suite import PairMatrixConfig
 from benchkit.sweep import progress as progress_module
 from benchkit.sweep.progress import Progress, point_line, time_text
 from benchkit.sweep.tally import Prospect, Tally, prospects

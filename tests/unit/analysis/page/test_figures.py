@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from analysis.page import content, figures
 from analysis.page.figures import sample_specs
-from benchkit.suites.transformer.names import PASSES
+from benchkit.suites.transformer.suite import PASSES
 
 from tests.support.entries.report import PAGE_ROW, chart, draw
 from tests.support.records import grid, make_rich_record, tabulate_records

@@ -1,0 +1,82 @@
+"""The definition of a layer and of a decoder in float64, and how far results may be off."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from benchkit.api.memory import wait_for_device
+from benchkit.errors import InvalidResult
+from benchkit.suites.ring_attention.decoder import Decoder
+from benchkit.suites.ring_attention.ring import Layer, by_head
+
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 0.03, torch.bfloat16: 0.2}
+"""Largest error as a share of the row's largest value, well above the rounding observed."""
+
+
+def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) -> None:
+    """Raise InvalidResult where rows [R, K] of these positions differ by more than rounding."""
+    error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)
+    wrong = ~(error <= TOLERANCES[found.dtype])
+    wait_for_device(found)
+    if wrong.any():
+        first = int(wrong.nonzero()[0])
+        raise InvalidResult(
+            f"{what} {positions[first]} is off by {float(error[first]):.2g} of its size"
+        )
+
+
+class Exact:
+    """A layer whose single rows are computed; keys and values only once."""
+
+    def __init__(self, layer: Layer, x: Tensor, causal: bool) -> None:
+        self._layer = layer.in_float64()
+        self._x = x.double()
+        self._causal = causal
+        _, self._key_value = self._layer.project(self._x, torch.arange(len(x), device=x.device))
+
+    def rows(self, positions: Tensor, signs: Tensor) -> Tensor:
+        """Compute the output [R, E] at positions [R], for tokens multiplied by signs [N]."""
+        signed = signs.double()
+        x = self._x[positions] * signed[positions].unsqueeze(-1)
+        query = by_head(self._layer.project(x, positions)[0])
+        key_value = self._key_value * signed[:, None, None, None]  # both are linear in x
+        key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
+        seen = positions if self._causal else None
+        return self._layer.finish(attend_rows(query, key, value, seen))
+
+
+ROWS_AT_ONCE = 256
+"""Queries whose scores over all keys are in memory at the same time."""
+
+
+def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
+    """Compute the last layer's output [N, E] of tokens [N], one layer in float64 at a time."""
+    x = decoder.embedding[ids].double()
+    positions = torch.arange(len(ids), device=ids.device)
+    for each in decoder.layers:
+        layer = each.in_float64()
+        query, key_value = layer.to_attention(x, positions)
+        key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
+        rows = positions.split(ROWS_AT_ONCE)
+        attended = [attend_rows(by_head(query[some]), key, value, some) for some in rows]
+        x = layer.feed_forward(x + layer.attention.finish(torch.cat(attended, dim=2)))
+    return x
+
+
+def attend_rows(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None) -> Tensor:
+    """Compute attention [1, H, R, D] with all scores in memory.
+
+    `seen` is the last position that each query sees [R]; None where all see everything.
+    """
+    scores = query @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
+    if seen is not None:
+        later = torch.arange(key.shape[2], device=key.device) > seen.unsqueeze(-1)
+        scores.masked_fill_(later, float("-inf"))
+    return scores.softmax(-1) @ value
+
+
+def logits(decoder: Decoder, x: Tensor) -> Tensor:
+    """Apply the last norm and the head in float64: [R, E] -> [R, V]."""
+    head, norm = decoder.head.double(), decoder.norm.double()
+    return replace(decoder, head=head, norm=norm).logits(x)
