@@ -6,13 +6,14 @@ no data for them. A chart is drawn for the files of the report and for the page;
 function that returns a figure, is for what no chart can show. A suite of your own
 (BENCHKIT_SUITES) has them in modules `table`, `charts` and `plot` beside it.
 
-The module `question` beside a suite has QUESTION: what it asks, or a dictionary by suite. A module
+The module of a suite has QUESTION: what it asks, or a dictionary by suite. A module
 `conclusion` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for all
 of their records together.
 
 Each part of a report may fail without affecting the others.
 """
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -103,13 +104,14 @@ def foreign_modules(parts: Sequence[str] = PARTS) -> list[str]:
 
 
 def questions() -> dict[str, Question]:
-    """Return what each suite asks, by its name; a suite may have none."""
+    """Return what each suite asks, by its name; a suite may have none, or not be installed."""
     folders = pkgutil.iter_modules(importlib.import_module("benchkit.suites").__path__)
-    names = (f"benchkit.suites.{folder.name}.question" for folder in folders)
+    own = [f"benchkit.suites.{folder.name}.suite" for folder in folders]
     found: dict[str, Question] = {}
-    for name in [*filter(importlib.util.find_spec, names), *foreign_modules(("question",))]:
-        asked = importlib.import_module(name).QUESTION
-        found |= asked if isinstance(asked, dict) else {name.split(".")[-2]: asked}
+    for name in [*own, *filter(None, os.environ.get(EXTRA_SUITES, "").split(","))]:
+        with contextlib.suppress(ImportError):
+            asked = getattr(importlib.import_module(name), "QUESTION", {})
+            found |= asked if isinstance(asked, dict) else {name.split(".")[-2]: asked}
     return found
 
 

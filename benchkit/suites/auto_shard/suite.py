@@ -5,6 +5,7 @@ from typing import Any
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import RunConfig, as_list, key
+from benchkit.api.question import LEAST, TFLOP_PER_S, TIME, Contest, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES
 from benchkit.errors import ConfigError
@@ -111,6 +112,29 @@ class AutoShardConfig(RunConfig):
 
 CASES = "benchkit.suites.auto_shard.cases"
 PRELOAD = (CASES,)
+
+
+QUESTION = Question(
+    work=(SCOPE, "workload", "scaling", "dtype"),
+    contests=(
+        Contest(
+            by=(RANKS, SHARDING),
+            over={RANKS: LEAST},
+            main={SHARDING: AUTO},
+            bounds={SHARDING: INDEPENDENT},
+        ),
+    ),
+    merits=(TIME, TFLOP_PER_S),
+    scale=("workload",),
+    free=("world_size", "engine", "planner"),
+    words={
+        RANKS: "{} devices",
+        f"{RANKS}=1": "1 device",
+        f"{SHARDING}={UNSHARDED}": "",
+        f"{SCOPE}={END_TO_END}": "end to end",
+    },
+    further="Why not more: analysis/auto_shard.md",
+)
 
 
 @suite

@@ -1,13 +1,15 @@
 """The suite collective: the collectives of torch.distributed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import ModelConfig, RunConfig, as_list, key, parameters
+from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Contest, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES, mebibytes
 from benchkit.errors import ConfigError
+from benchkit.statistics.estimators import BACK_TO_BACK, LATENCY
 
 TIMING = "timing"
 """Label of a case: LATENCY or BACK_TO_BACK of benchkit.statistics.estimators."""
@@ -180,6 +182,30 @@ def gradient_mib(model: ModelConfig | None, dtype: str) -> float:
 CASES = "benchkit.suites.collective.cases"
 PRELOAD = (CASES,)
 RESOLVERS = {"gradient_mib": gradient_mib}
+
+
+QUESTION = Question(
+    work=("collective", "data_size", "world_size", "dtype", "reduce_op", "ragged", TIMING),
+    contests=(
+        Contest(("backend",), over={"backend": "gloo"}),
+        Contest(("backend_env",), over={"backend_env": FIRST}),
+        Contest(("async_op",), over={"async_op": False}),
+    ),
+    merits=(
+        replace(TIME, at=LEAST, only={TIMING: LATENCY}),
+        replace(BUSBW, only={TIMING: BACK_TO_BACK}),
+    ),
+    scale=("data_size", "world_size"),
+    across=TIMING,
+    words={
+        "world_size": "{} ranks",
+        f"{TIMING}={LATENCY}": "alone",
+        f"{TIMING}={BACK_TO_BACK}": "back to back",
+        "async_op=True": "async",
+        "async_op=False": "blocking",
+    },
+    further="More ranks: world_size=2,4",
+)
 
 
 @suite

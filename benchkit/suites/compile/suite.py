@@ -6,6 +6,7 @@ from typing import ClassVar, Union
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import COLD as FIRST_CALLS
 from benchkit.api.keys import ModelConfig, RunConfig, check_model_heads, check_said_once, key
+from benchkit.api.question import Contest, Merit, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.errors import ConfigError
 
@@ -109,6 +110,22 @@ RESOLVERS = {"model_width": model_width}
 CASES = "benchkit.suites.compile.cases"
 PRELOAD = (CASES,)
 """It imports no compiler: loading that is a part of the first call."""
+
+
+QUESTION = Question(
+    work=("workload", "batch_sizes", "width", "depth", "context_length", "backward", "dtype"),
+    contests=(
+        Contest((COMPILER, CACHE, DYNAMIC), over={COMPILER: EAGER}),
+        Contest((CACHE,), over={CACHE: "cold"}),
+    ),
+    merits=(
+        Merit("warm_s", "", "ms", 1e3, rises=False),
+        Merit("first_call_s", "first call", "ms", 1e3, rises=False),
+    ),
+    scale=("batch_sizes",),
+    words={"batch_sizes": "batch {}"},
+    further="After how many calls it pays: measure=cold_curve, then analysis/compile.md",
+)
 
 
 @suite

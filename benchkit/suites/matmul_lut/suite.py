@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import RunConfig, key
+from benchkit.api.lut import SIZE
+from benchkit.api.question import TFLOP_PER_S, TIME, Contest, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
 from benchkit.errors import ConfigError
@@ -59,6 +61,17 @@ def matmul_sizes(device: str) -> list[int]:
 CASES = "benchkit.suites.matmul_lut.cases"
 PRELOAD = (CASES,)
 RESOLVERS = {"matmul_sizes": matmul_sizes}
+
+
+QUESTION = Question(
+    work=(SIZE, "dtype", "bg_streams"),
+    contests=(Contest(("slowdown",), over={"slowdown": "1"}),),
+    merits=(TIME, TFLOP_PER_S),
+    scale=(SIZE,),
+    free=("world_size",),
+    words={"slowdown": "slowdown {}", "world_size": "{} ranks"},
+    further="Use the table: +suite=ring_attention lut=FILE",
+)
 
 
 @suite

@@ -14,6 +14,7 @@ from benchkit.api.keys import (
     layer_parameters,
     parameters,
 )
+from benchkit.api.question import TIME, Contest, Merit, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES
 from benchkit.errors import ConfigError
@@ -174,6 +175,29 @@ CASES = "benchkit.suites.ring_attention.cases"
 MODEL_CASES = "benchkit.suites.ring_attention.model_cases"
 PRELOAD = (CASES, "torch.distributed.tensor")
 RESOLVERS = {"model_heads": model_heads, "model_head_dim": model_head_dim}
+
+
+OF_IDEAL = Merit("efficiency", "of ideal", "%", 100)
+WORDS = {"seq_len": "{} tokens", "slowdown": "slowdown {}", "world_size": "{} ranks"}
+RING_ATTENTION = Question(
+    work=("slowdown", "seq_len", "num_heads", "head_dim", "dtype", "causal", "world_size"),
+    contests=(
+        Contest((STRATEGY,), over={STRATEGY: EVEN}, bounds={STRATEGY: REFERENCE}),
+        Contest(("align",), over={"align": 32}),
+    ),
+    merits=(TIME, OF_IDEAL),
+    scale=("slowdown", "seq_len"),
+    words=WORDS,
+    further="Intervals of each time: measure=adaptive; of fresh ranks: repeat=6",
+)
+RING_MODEL = Question(
+    work=(PHASE, "slowdown", "seq_len", "model", "dtype", "world_size"),
+    contests=(Contest((IMPLEMENTATION, STRATEGY), over={STRATEGY: EVEN, IMPLEMENTATION: "ring"}),),
+    merits=(TIME, Merit("tokens_per_second", "", "tokens/s")),
+    scale=("slowdown", "seq_len"),
+    words={**WORDS, f"{IMPLEMENTATION}={ALL_GATHER}": "all-gather"},
+)
+QUESTION = {"ring_attention": RING_ATTENTION, "ring_model": RING_MODEL}
 
 
 @suite

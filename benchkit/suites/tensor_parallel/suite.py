@@ -20,6 +20,7 @@ from benchkit.api.keys import (
     key,
     layer_shape,
 )
+from benchkit.api.question import TFLOP_PER_S, TIME, Cells, Contest, Merit, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
 from benchkit.errors import ConfigError
@@ -293,6 +294,31 @@ COLUMNWISE = "benchkit.suites.tensor_parallel.columnwise"
 ROWWISE = "benchkit.suites.tensor_parallel.rowwise"
 PRELOAD = (COLUMNWISE, ROWWISE)
 RESOLVERS = {"layer_rows": layer_rows, "layer_columns": layer_columns}
+
+
+OF_LIMIT = Merit("limit_share", "of limit", "%", 100)
+
+
+def question(over: Cells) -> Question:
+    by = (IMPLEMENTATION, SIZE, ORDER, COLLECTIVE, CHUNKS, COMM_BACKEND)
+    return Question(
+        work=("m", "n", "k", "dtype", "inputs", "world_size"),
+        contests=(Contest(by, over={IMPLEMENTATION: PYTORCH, **over}),),
+        merits=(TIME, OF_LIMIT, TFLOP_PER_S),
+        scale=("m", "n", "k"),
+        words={
+            CHUNKS: "{} chunks",
+            f"{CHUNKS}=1": "1 chunk",
+            f"{COMM_BACKEND}={DEFAULT}": "",
+            "world_size": "{} ranks",
+        },
+    )
+
+
+QUESTION = {
+    "tp_columnwise": question({ORDER: "AG_before"}),
+    "tp_rowwise": question({COLLECTIVE: "reduce_scatter"}),
+}
 
 
 @suite

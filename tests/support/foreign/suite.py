@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from benchkit.api.case import Call, Case, Rank, Work
 from benchkit.api.keys import RunConfig, key
+from benchkit.api.question import LEAST, Contest, Question
 from benchkit.api.registry import suite
 from benchkit.errors import InvalidResult
 
@@ -22,6 +23,13 @@ class VectorSumConfig(RunConfig):
 
     def title(self) -> str:
         return "vector sums"
+
+
+QUESTION = {
+    "vector_sum": Question(
+        work=("length",), contests=(Contest(("world_size",), {"world_size": LEAST}),), scale=("length",)
+    )
+}
 
 
 @suite
