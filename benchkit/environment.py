@@ -16,12 +16,11 @@ from typing import Any
 
 import msgspec
 
-from benchkit import gpus
+from benchkit import child, gpus
 from benchkit.api.memory import host_available_bytes
 from benchkit.record.naming import printable
 from benchkit.record.record import VERSIONS, AgentReport, Environment, HostReport
 from benchkit.version import __version__
-from launch.module_path import path_options
 from launch.topology import (
     available_cores,
     cpu_quota,
@@ -245,19 +244,15 @@ def visible_gpus() -> VisibleGpus:
 
 def ask_child() -> VisibleGpus:
     """Return what a process of this module prints."""
-    command = [sys.executable, *path_options(), "-m", "benchkit.environment"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, check=False
-        )
+        printed = child.captured(child.module("benchkit.environment", ()), LIMIT_S)
     except subprocess.TimeoutExpired:
         return VisibleGpus(lack=f"the start of CUDA took longer than {LIMIT_S:g} s")
-    last = (done.stdout.strip().splitlines() or [""])[-1]  # torch may print, too
+    last = child.last_line(printed.out.strip())  # torch may print, too
     try:
         return msgspec.json.decode(last, type=VisibleGpus)
     except msgspec.DecodeError:
-        said = done.stderr.strip().splitlines()
-        why = said[-1] if said else f"exit code {done.returncode}"
+        why = child.last_line(printed.errors.strip()) or f"exit code {printed.code}"
         return VisibleGpus(lack=f"the start of CUDA failed: {why}")
 
 

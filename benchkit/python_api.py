@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchkit import child
 from benchkit.config.command_line import override
 from benchkit.errors import ConfigError, SweepStopped
 from benchkit.sweep import manifest
-from benchkit.sweep.folder import STARTER, stop
 from benchkit.sweep.resume import settled_status
 
 if TYPE_CHECKING:
@@ -112,30 +112,17 @@ def new_folder() -> Path:
 def perform(arguments: Sequence[str], progress: bool) -> tuple[int, str]:
     """Run the command line to its end, and stop it where this thread is interrupted.
 
-    Its session is its own, so that Ctrl-C reaches this process alone, which then stops the sweep.
-
     Returns:
         The exit code, and what the command line complains of.
     """
     search_path = json.dumps([str(each) for each in sys.path])
-    program = [sys.executable, "-c", WITH_PATH_OF_PARENT, search_path]
+    command = [sys.executable, "-c", WITH_PATH_OF_PARENT, search_path, *arguments]
+    lines = subprocess.PIPE if progress else subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
-        with subprocess.Popen(
-            [*STARTER, *program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if progress else subprocess.DEVNULL,
-            stderr=errors,
-            start_new_session=True,
-        ) as child:
-            try:
-                for line in child.stdout or ():
-                    print(line.decode(errors="replace"), end="", flush=True)
-                code = child.wait()
-            except BaseException:
-                if child.stdout:
-                    child.stdout.close()  # the rest is not read: nothing may wait for that
-                stop(child)
-                raise
+        with child.running(child.Program(command), lines, errors) as sweep:
+            for line in sweep.stdout or ():
+                print(line.decode(errors="replace"), end="", flush=True)
+            code = sweep.wait()
         errors.seek(0)
         return code, complaint_in(errors.read().decode(errors="replace"))
 

@@ -2,11 +2,8 @@
 
 import datetime
 import difflib
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,18 +11,16 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from benchkit import child
+from benchkit.child import ANALYSIS, BENCHKIT
 from benchkit.errors import ConfigError
 from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.sweep import manifest, resume
-from benchkit.sweep.folder import STARTER, beside_package, remember_latest, stop
+from benchkit.sweep.folder import remember_latest
 from benchkit.sweep.resume import RETRY, Parser, Resume, found_again
-from launch import signals
-from launch.module_path import path_options
 from launch.topology import detect_launcher, require_launcher
 
-BENCHKIT, ANALYSIS = "benchkit", "analysis"
-"""The modules that a step may run."""
 OUT = "out"
 """The parameter that stands for the study's folder."""
 PLACEHOLDER = re.compile(r"(?<!\$)\{(\w+)\}")
@@ -241,30 +236,8 @@ def run_step(
 
 
 def run_module(module: str, arguments: Sequence[str]) -> int:
-    """Run one of our modules in a process that ends with this one; return its exit code.
-
-    Its session is its own, so that Ctrl-C reaches this process alone, which then stops it.
-    """
-    options: list[str] = []
-    where: Path | None = None
-    environment = dict(os.environ)
-    if module == ANALYSIS:
-        where, environment = beside_package()
-    else:
-        options = path_options()
-    child = subprocess.Popen(
-        [*STARTER, sys.executable, *options, "-m", module, *arguments],
-        cwd=where,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return child.wait()
-    except KeyboardInterrupt:
-        signals.ignore_signals()
-        stop(child)
-        raise
+    """Run one of our modules in a process that ends with this one; return its exit code."""
+    return child.run(child.module(module, arguments))
 
 
 def in_folder(asked: Resume) -> list[str]:

@@ -9,7 +9,6 @@ and a digest of it.
 
 import contextlib
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from typing import IO, Annotated
 import msgspec
 from msgspec import Meta
 
+from benchkit import child
 from benchkit.compare import arms, command, report
 from benchkit.compare.arms import Arm
 from benchkit.compare.command import Plan, Request, Turn, turns_of
@@ -35,10 +35,9 @@ from benchkit.record.record import HARMLESS
 from benchkit.statistics.compare import auto_plan, fixed_plan
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
-from benchkit.sweep.folder import STARTER, stop
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.version import __version__
-from launch import signals, topology
+from launch import topology
 from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import END_S, EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host import LOCK_VARIABLE
@@ -118,23 +117,13 @@ def perform(plan: Plan, turn: Turn, folder: Path, is_first: bool) -> tuple[int, 
         StopRequested: after the run has ended.
     """
     with log_of(folder, is_first) as log:
-        child = start(plan, turn, folder, log)
-        try:
-            code = child.wait()
-        except KeyboardInterrupt:
-            signals.ignore_signals()
-            stop(child)
-            raise
-        log.seek(0)
-        lines = log.read().decode(errors="replace").strip().splitlines()
-    return code, lines[-1] if lines else ""
+        return child.run_into(log, program_of(plan, turn, folder))
 
 
-def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    """Start a run.
+def program_of(plan: Plan, turn: Turn, folder: Path) -> child.Program:
+    """Return the command of a run.
 
-    Its session is its own, so that Ctrl-C reaches this process alone, which then stops the run. Its
-    points do not wait for the host's lock, which this process holds for the whole comparison.
+    Its points do not wait for the host's lock, which this process holds for the whole comparison.
     """
     arm = plan.arms[turn.arm]
     own = {
@@ -142,15 +131,10 @@ def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.P
         COMPARISON_VARIABLE: msgspec.json.encode(turn.described(plan)).decode(),
     }
     python = [arm.python, *(path_options() if arm.is_here else ())]
-    arguments = arguments_of(arm, plan.overrides, turn, folder)
-    return subprocess.Popen(
-        [*STARTER, *python, "-m", "benchkit", *arguments],
-        cwd=arm.folder or (plan.started_in if os.path.isdir(plan.started_in) else None),
-        env=arm.variables() | own,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
+    return child.Program(
+        [*python, "-m", "benchkit", *arguments_of(arm, plan.overrides, turn, folder)],
+        arm.folder or (plan.started_in if os.path.isdir(plan.started_in) else None),
+        arm.variables() | own,
     )
 
 

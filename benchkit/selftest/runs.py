@@ -8,7 +8,6 @@ import argparse
 import datetime
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchkit import child
 from benchkit.measure.disturbance import COUNTERS, read_counters
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
@@ -41,7 +41,6 @@ from benchkit.statistics.estimators import BACK_TO_BACK, LATENCY
 from benchkit.statistics.intervals import Array, find_modes
 from benchkit.statistics.summary import iteration_times
 from launch.agents.host import HostLock, HostTaken
-from launch.module_path import path_options
 from launch.topology import LaunchError, allocation_remark, require_launcher, usable_cores
 
 MATRIX = 512
@@ -132,22 +131,11 @@ def sweep(
         SelftestFailed: a point was not measured.
     """
     folder = setting.folder / name
-    benchkit = [sys.executable, *path_options(), "-m", "benchkit"]
-    with (setting.folder / f"{name}.log").open("w+", errors="replace") as log:
-        process = subprocess.Popen(
-            [*benchkit, "-m", *points, *setting.overrides(), f"hydra.sweep.dir={folder}"],
-            env={**os.environ, **(variables or {})},
-            stdout=log,
-            stderr=log,
-        )
-        try:
-            code = process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-        log.seek(0)
-        lines = [line for line in log.read().splitlines() if line.strip()]
+    arguments = ["-m", *points, *setting.overrides(), f"hydra.sweep.dir={folder}"]
+    command = child.module(child.BENCHKIT, arguments).command
+    program = child.Program(command, environment={**os.environ, **(variables or {})})
+    with (setting.folder / f"{name}.log").open("wb+") as log:
+        code, line = child.run_into(log, program)
     paths = sorted(folder.glob(f"*/{files.FILE_NAME}"), key=lambda path: int(path.parent.name))
     records = [files.read(path) for path in paths]
     for record in records:
@@ -155,7 +143,7 @@ def sweep(
             reason = record.error.message.splitlines()[0] if record.error else ""
             raise SelftestFailed(f"{record.title}: {record.status}: {reason}")
     if code or not records:
-        raise SelftestFailed(lines[-1] if lines else f"exit code {code}")
+        raise SelftestFailed(line or f"exit code {code}")
     return records
 
 

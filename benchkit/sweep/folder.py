@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from benchkit import child
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import HARMLESS
@@ -160,7 +162,7 @@ def write_page(folder: Path) -> None:
         if not page.parent.is_symlink():  # else analysis refuses to write there
             page.unlink(missing_ok=True)  # that of an earlier part of a resumed sweep
     try:
-        complaint = last_line(run_analysis(str(folder.absolute()), "--html").stderr)
+        complaint = run_analysis(str(folder.absolute()), "--html").complaint
     except (OSError, subprocess.TimeoutExpired) as error:
         complaint = str(error)
     if page.exists() and not page.parent.is_symlink():
@@ -176,67 +178,15 @@ def print_verdict(folder: Path) -> bool:
     except (OSError, subprocess.TimeoutExpired) as error:
         log.warning("report=verdict: %s", error)
         return False
-    if done.stdout.strip():
-        print(f"\n{done.stdout.strip()}", flush=True)
+    if done.out.strip():
+        print(f"\n{done.out.strip()}", flush=True)
     else:
-        log.warning("report=verdict: %s", last_line(done.stderr) or "no verdict was printed")
-    return done.returncode == 0
+        log.warning("report=verdict: %s", done.complaint or "no verdict was printed")
+    return done.code == 0
 
 
-def run_analysis(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run `python -m analysis` to its end.
-
-    Raises:
-        OSError: it cannot be started.
-        subprocess.TimeoutExpired: it took longer than LONGEST_S.
-    """
-    where, environment = beside_package()
-    return subprocess.run(
-        [sys.executable, "-m", "analysis", *arguments],
-        cwd=where,
-        env=environment | {"PYTHONIOENCODING": "utf-8"},
-        timeout=LONGEST_S,
-        capture_output=True,
-        encoding="utf-8",
-        errors="backslashreplace",
-        check=False,
-    )
-
-
-def last_line(text: str) -> str:
-    lines = text.splitlines()
-    return lines[-1] if lines else ""
-
-
-def beside_package() -> tuple[Path, dict[str, str]]:
-    """Return the working directory and the environment in which `python -m analysis` is ours.
-
-    A folder named analysis where the user works would take the name. That place is still searched
-    for modules of suites.
-    """
-    paths = (os.environ.get("PYTHONPATH"), os.getcwd())
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    return Path(__file__).parents[2], environment
-
-
-STOP_S = 30.0
-"""Seconds that a sweep may take to store its records when it is stopped."""
-STARTER = (
-    *(sys.executable, "-I", "-S", "-c"),
-    "import ctypes, os, sys\n"
-    "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
-    "os.execv(sys.argv[1], sys.argv[1:])",
-)
-"""Starts what follows so that it is killed (9) when this process ends (1 is PR_SET_PDEATHSIG)."""
-
-
-def stop(child: "subprocess.Popen[bytes]") -> None:
-    """Stop a sweep and wait for its end; a second Ctrl-C while it stores its records kills it."""
-    child.terminate()
-    try:
-        child.wait(STOP_S)
-    except BaseException as error:
-        child.kill()
-        child.wait()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
+def run_analysis(*arguments: str) -> child.Printed:
+    """Run `python -m analysis` to its end; raise OSError or TimeoutExpired as `captured` does."""
+    program = child.module(child.ANALYSIS, arguments)
+    environment = {**(program.environment or {}), "PYTHONIOENCODING": "utf-8"}
+    return child.captured(replace(program, environment=environment), LONGEST_S)
