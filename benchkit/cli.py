@@ -103,8 +103,8 @@ def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
     return command_line.understood(resume.parse(arguments), help.options_in(folders))
 
 
-def check(arguments: Sequence[str]) -> str:
-    """Return why `main` would refuse a command line, in its words; "" where the points would run.
+def check(arguments: Sequence[str]) -> None:
+    """Raise ConfigError, in the words of `main`, for a command line that `main` would refuse.
 
     The check starts no process and writes no file.
     """
@@ -114,8 +114,7 @@ def check(arguments: Sequence[str]) -> str:
         settings = [*given, "hydra.sweeper.only_check=true"]
         hydra_internals.run(config_folder(), settings)
     except REFUSALS as error:
-        return in_one_line(error, arguments)
-    return ""
+        raise ConfigError(in_one_line(error, arguments)) from None
 
 
 def in_one_line(refusal: Exception, arguments: Sequence[str]) -> str:

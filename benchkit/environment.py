@@ -219,11 +219,11 @@ class VisibleGpus:
     Attributes:
         names: their UUIDs as CUDA_VISIBLE_DEVICES takes them, in the order of their indexes; the
             indexes where torch cannot tell the GPUs apart.
-        lack: why there are none; "" if there are some.
+        lack: why there are none.
     """
 
     names: list[str] = field(default_factory=list)
-    lack: str = ""
+    lack: str | None = None
 
 
 @functools.cache

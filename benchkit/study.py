@@ -347,8 +347,8 @@ def require_same(progress: Progress, name: str, parameters: dict[str, str], fold
             raise ConfigError(f"{key}={value}: the study in {folder} began with {key}={before}")
 
 
-Check = Callable[[Sequence[str]], str]
-"""Returns why a command line of overrides is wrong; "" where it is not."""
+Check = Callable[[Sequence[str]], None]
+"""Raises ConfigError for a command line of overrides that is wrong."""
 
 
 def is_study(arguments: Sequence[str]) -> bool:
@@ -405,8 +405,12 @@ def refuse_wrong_steps(request: Request, check: Check) -> None:
     """Raise ConfigError for the first sweep whose command line is wrong."""
     for step in request.study.steps:
         words = step.arguments(request.values(), only_existing=True)
-        if step.module == BENCHKIT and (problem := check([*request.flags, *words])):
-            raise ConfigError(f"study={request.study.name}, step {step.name}: {problem}")
+        if step.module != BENCHKIT:
+            continue
+        try:
+            check([*request.flags, *words])
+        except ConfigError as error:
+            raise ConfigError(f"study={request.study.name}, step {step.name}: {error}") from None
 
 
 def run(request: Request) -> int:

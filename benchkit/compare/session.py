@@ -197,11 +197,11 @@ DIFFERS = (
 )
 
 
-def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int:
+def main(arguments: Sequence[str], check: Callable[[Sequence[str]], None]) -> int:
     """Run `python -m benchkit compare`.
 
     Args:
-        check: says why a command line of benchkit would be refused; "" where it would run.
+        check: raises ConfigError for a command line of benchkit that would be refused.
 
     Returns:
         The exit code of the comparison (command.HELP).
@@ -229,7 +229,7 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
     with agents.stopping_together(), contextlib.ExitStack() as held:
         made: Plan | None
         if agents.first:
-            made, problem = prepare(agents, wanted, folder, held), ""
+            made, problem = prepare(agents, wanted, folder, held), None
         else:
             made, folder, problem = follow(agents, asked, folder)
         agreed = with_arms(agents, made, problem)
@@ -261,12 +261,15 @@ def last_of(key: str, overrides: Sequence[str]) -> str:
     return values[-1] if values else ""
 
 
-def check_arms(wanted: Plan, check: Callable[[Sequence[str]], str]) -> None:
+def check_arms(wanted: Plan, check: Callable[[Sequence[str]], None]) -> None:
     """Raise ConfigError for a command line that is wrong, of arms that run this code."""
     for arm in wanted.arms:
-        problem = check(arm.arguments(wanted.overrides)) if arm.is_here else ""
-        if problem:
-            raise ConfigError(f"{arm.text}: {problem}" if arm.overrides else problem)
+        if not arm.is_here:
+            continue
+        try:
+            check(arm.arguments(wanted.overrides))
+        except ConfigError as error:
+            raise ConfigError(f"{arm.text}: {error}" if arm.overrides else str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -274,12 +277,12 @@ class Told:
     """What agent 0 tells of the plan.
 
     Attributes:
-        problem: why there is none; "" where there is one.
+        problem: why there is none.
         name: of the comparison's folder, in the parent that each agent knows by itself.
         digest: of the plan, which the other agents' plans must have.
     """
 
-    problem: str = ""
+    problem: str | None = None
     id: Annotated[str, Meta(pattern=r"\A[0-9a-f]{0,32}\Z")] = ""
     seed: int = 0
     name: Name = "compare"
@@ -307,19 +310,21 @@ def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.
     except (ConfigError, OSError) as error:
         agents.exchange(asdict(Told(str(error))), EXCHANGE_TIMEOUT_S)
         raise ConfigError(str(error)) from None
-    told = Told("", found.id, found.seed, folder.name, found.digest())
+    told = Told(None, found.id, found.seed, folder.name, found.digest())
     agents.exchange(asdict(told), EXCHANGE_TIMEOUT_S)
     return found
 
 
-def follow(agents: Agents, asked: Request | Path, folder: Path) -> tuple[Plan | None, Path, str]:
+def follow(
+    agents: Agents, asked: Request | Path, folder: Path
+) -> tuple[Plan | None, Path, str | None]:
     """Make the plan on an agent other than 0, from its own command line and files.
 
     Args:
         folder: of the comparison as this agent would name it.
 
     Returns:
-        The plan, the folder, and why the plan is not that of agent 0; "" where it is.
+        The plan, the folder, and why the plan is not that of agent 0; None where it is.
 
     Raises:
         ConfigError: agent 0 has no plan.
@@ -336,10 +341,10 @@ def follow(agents: Agents, asked: Request | Path, folder: Path) -> tuple[Plan | 
     except ConfigError as error:
         return None, folder, str(error)
     same = found.digest() == told.digest
-    return found, folder, "" if same else f"{command.FILE_NAME}: {DIFFERS}"
+    return found, folder, None if same else f"{command.FILE_NAME}: {DIFFERS}"
 
 
-def with_arms(agents: Agents, made: Plan | None, problem: str) -> Plan:
+def with_arms(agents: Agents, made: Plan | None, problem: str | None) -> Plan:
     """Return the plan where all agents can follow it.
 
     Raises:
@@ -348,8 +353,8 @@ def with_arms(agents: Agents, made: Plan | None, problem: str) -> Plan:
     planned = made.arms if made else []
     needed = [(arm.text, path) for arm in planned for path in (arm.python, arm.folder) if path]
     missing = (f"{text}: {path} is not there" for text, path in needed if not Path(path).exists())
-    own = problem or next(missing, "")
-    problems = heard(agents.exchange(own, EXCHANGE_TIMEOUT_S), list[str])
+    own = problem or next(missing, None)
+    problems = heard(agents.exchange(own, EXCHANGE_TIMEOUT_S), list[str | None])
     for member, problem in zip(agents.members, problems, strict=True):
         if problem:
             raise ConfigError(f"{problem} on {member.host}; all hosts must see it")
@@ -395,13 +400,13 @@ def run_together(plan: Plan, turn: Turn, folder: Path, agents: Agents) -> tuple[
     Raises:
         ConfigError, RunFailed: on all agents, if the run does not end as runs do on one of them.
     """
-    problem = ""
+    problem = None
     if agents.first:
         try:
             set_aside(folder)
         except (ConfigError, OSError) as error:
             problem = str(error)
-    if told := heard(agents.exchange(problem, EXCHANGE_TIMEOUT_S)[0], str):
+    if told := heard(agents.exchange(problem, EXCHANGE_TIMEOUT_S), list[str | None])[0]:
         raise ConfigError(told)
     began_s = time.perf_counter()
     own = [*perform(plan, turn, folder, agents.first)]

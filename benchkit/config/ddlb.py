@@ -94,8 +94,8 @@ def primitives() -> list[str]:
     return [name for name, found in implementations.items() if found and found[1] == dict[str, Any]]
 
 
-Check = Callable[[list[str]], str]
-"""Returns why a command line would be refused; "" where its points would run."""
+Check = Callable[[list[str]], None]
+"""Raises ConfigError for a command line that would be refused."""
 
 
 def main(arguments: list[str], check: Check) -> int:
@@ -117,7 +117,10 @@ def main(arguments: list[str], check: Check) -> int:
     problems = [*problems_of(settings, check)]
     if not problems:
         command = command_of(settings)
-        problems = [*filter(None, [check(command)])]
+        try:
+            check(command)
+        except ConfigError as error:
+            problems = [str(error)]
     for line in (*lines, *problems):
         print(f"benchkit: {path}: {line}", file=sys.stderr)
     if problems:
@@ -154,8 +157,10 @@ def problems_of(settings: Mapping[str, Any], check: Check) -> Iterator[str]:
             yield f"primitive={primitive}: allowed are {', '.join(primitives())}"
             continue
         for name, groups in settings[IMPLEMENTATIONS].items():
-            alone = [f"+suite={primitive}", *only({name: groups})]
-            yield from filter(None, [check(alone)])
+            try:
+                check([f"+suite={primitive}", *only({name: groups})])
+            except ConfigError as error:
+                yield str(error)
 
 
 def command_of(settings: Mapping[str, Any]) -> list[str]:

@@ -209,10 +209,10 @@ def floor_of(record: Record) -> NoiseFloor | None:
     return NoiseFloor(id=found.id, age_s=found.age_s(), sigma_run=size.sigma_run, at=size.what)
 
 
-def problem() -> str:
-    """Return why the file of floors is ignored, in one line; "" where it is readable or absent."""
+def problem() -> str | None:
+    """Return why the file of floors is ignored, in one line; None where it is none or readable."""
     try:
         read(state_folder())
     except ValueError as error:
         return str(error)
-    return ""
+    return None

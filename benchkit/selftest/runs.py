@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchkit import child
+from benchkit.errors import ConfigError
 from benchkit.measure.disturbance import COUNTERS, read_counters
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
@@ -387,8 +388,10 @@ def main(arguments: list[str]) -> int:
     """Run the selftest; return 0, 1 where a part failed, 2 where an argument is wrong."""
     options = parser().parse_args(arguments)
     folder = options.dir or state_folder()
-    if problem := refusal(options.ranks, options.seconds, folder):
-        say(problem)
+    try:
+        require_startable(options.ranks, options.seconds, folder)
+    except (ConfigError, LaunchError) as error:
+        say(str(error))
         return EXIT_USAGE
     if remark := allocation_remark():
         say(remark)
@@ -424,25 +427,23 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def refusal(ranks: int, seconds: float, folder: Path) -> str:
-    """Return why the selftest cannot begin, in one line; "" if it can."""
-    try:
-        started = require_launcher()
-    except LaunchError as error:
-        return str(error)
+def require_startable(ranks: int, seconds: float, folder: Path) -> None:
+    """Raise ConfigError or LaunchError where the selftest cannot begin."""
+    started = require_launcher()
     if started.count > 1:
-        return (
+        raise ConfigError(
             f"{started.by} started {started.count} processes; allowed is one, it starts the ranks"
         )
     if ranks < 1:
-        return f"--ranks {ranks}: allowed is >= 1"
+        raise ConfigError(f"--ranks {ranks}: allowed is >= 1")
     if not (math.isfinite(seconds) and seconds > 0):
-        return f"--seconds {seconds}: allowed is > 0"
+        raise ConfigError(f"--seconds {seconds}: allowed is > 0")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        return f"{folder}: {error.strerror}; choose another by --dir"
-    return "" if os.access(folder, os.W_OK) else f"{folder}: not writable; choose another by --dir"
+        raise ConfigError(f"{folder}: {error.strerror}; choose another by --dir") from None
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"{folder}: not writable; choose another by --dir")
 
 
 def measured(setting: Setting) -> Findings:

@@ -110,7 +110,7 @@ def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -
     }
     try:
         done = subprocess.run(["sh", "-c", command], env=environment, timeout=ON_END_S, check=False)
-        problem = f"exit code {done.returncode}" if done.returncode else ""
+        problem = f"exit code {done.returncode}" if done.returncode else None
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = str(error)
     if problem:

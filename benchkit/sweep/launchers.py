@@ -21,11 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point, Report, run_points
-from benchkit.record import files
+from benchkit.point.recording import make_folder
 from benchkit.record.record import FINAL
 from benchkit.sweep import manifest
 from benchkit.sweep.slurm import Job
-from launch.agents.channel import SweepEnds
 from launch.agents.group import Agents
 from launch.module_path import path_options
 from launch.topology import LaunchContext
@@ -134,8 +133,7 @@ class Submitting(Launcher):
         from benchkit.sweep.slurm import Local, Slurm, follow, record_signature
 
         executor = self.executor()  # refuses wrong parameters before anything is touched
-        if problem := files.shortage(folder):
-            raise SweepEnds(problem)
+        make_folder(folder)
         queue_of = Slurm if self.cluster == "slurm" else Local
         sweep = manifest.read(folder)
         queued = queue_of.still_there(sweep.jobs)

@@ -78,7 +78,7 @@ class Meeting:
         world_sizes = self.world_sizes(agents)
         folder = Path(self.hydra_config.hydra.sweep.dir)
         parent = parent_of(folder, naming)
-        agenda, problem = None, ""
+        agenda, problem = None, None
         if agents.first:
             try:
                 agenda = prepared(folder, wanted, world_sizes, self.asked, held)
@@ -91,7 +91,7 @@ class Meeting:
             told = agents.exchange(own, EXCHANGE_TIMEOUT_S)[0]
         except Lost as lost:
             raise JoinError(f"{lost} before the first point") from None
-        content, problem = heard(told, tuple[dict[str, Any] | None, str])
+        content, problem = heard(told, tuple[dict[str, Any] | None, str | None])
         if problem:
             raise ConfigError(problem)
         return agents, agenda or Agenda.heard(content, folder, parent, len(self.entries))

@@ -430,10 +430,12 @@ class Slurm:
 
     def states(self) -> list[State]:
         """Return the state of every job; the last known one while Slurm does not answer."""
-        answer, problem = self._ask()
-        if problem:  # slurmctld restarts, or is busy, which does not affect the jobs
+        try:
+            answer = self._ask()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            # slurmctld restarts, or is busy, which does not affect the jobs
             if not self._silent:
-                log.warning("Slurm does not answer: %s", problem)
+                log.warning("Slurm does not answer: %s", error)
             self._silent = True
             return self._states
         self._silent = False
@@ -450,19 +452,16 @@ class Slurm:
     def output(self, number: int) -> Path:
         return Path(self._jobs[number].output)
 
-    def _ask(self) -> tuple[str, str]:
-        """Return squeue's answer about all jobs, and why there is none, or ""."""
+    def _ask(self) -> str:
+        """Return squeue's answer about all jobs; raise OSError or TimeoutExpired without one."""
         command = ["squeue", "--noheader", "--array", "--states=all"]
         command += [f"--jobs={','.join(self._ids)}", "--format=%i|%T|%r|%N"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, errors="replace", check=False, timeout=ANSWER_S
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return "", str(error)
+        done = subprocess.run(
+            command, capture_output=True, errors="replace", check=False, timeout=ANSWER_S
+        )
         if done.returncode == 0 or "Invalid job id" in done.stderr:
-            return done.stdout, ""
-        return "", done.stderr.strip() or f"squeue ended with {done.returncode}"
+            return done.stdout
+        raise OSError(done.stderr.strip() or f"squeue ended with {done.returncode}")
 
 
 def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
