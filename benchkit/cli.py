@@ -34,9 +34,9 @@ REFUSALS = (
 def main() -> int:
     """Run the points that the command line describes.
 
-    Returns:
-        The exit code: 0 for success, 1 where a point failed or none was measured, 2 for a wrong
-        configuration, and 128 + N where signal N ended the run.
+    Return 0 for success, 1 where a point failed or none was measured, 2 for a wrong configuration,
+    and
+    128 + N where signal N ended the run.
     """
     handle((signal.SIGTERM, signal.SIGHUP), terminate)
     try:
@@ -93,11 +93,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 
 def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Return a command line as Hydra is given it.
-
-    Raises:
-        ConfigError: an argument is neither an override nor a flag, or torch is not installed.
-    """
+    """Return a command line as Hydra is given it; raise ConfigError where it is none."""
     if not questions.has_torch():
         raise ConfigError("torch is not installed; pip install 'benchkit[torch]', or a build of it")
     return command_line.understood(resume.parse(arguments), help.options_in(folders))

@@ -35,12 +35,8 @@ def checkout() -> dict[str, Any]:
     """Return the commit of benchkit's own checkout and what differs from it.
 
     It is read once, because what runs is the code that was there when this process began.
-
-    Returns:
-        `git_commit`, the hash of the commit; `git_dirty`, whether tracked files differ from it; and
-        `git_diff_hash`, 12 hexadecimal digits of the hash of the difference, or None without one.
-        All three are None where git does not track this file: a package that is installed below
-        somebody's repository is not part of that repository.
+    `git_diff_hash` has 12 hexadecimal digits. All are None where git does not track this file: a
+    package that is installed below somebody's repository is not part of that repository.
     """
     commit = git("rev-parse", "HEAD") if git("ls-files", "--", Path(__file__).name) else ""
     if not commit:
@@ -51,7 +47,6 @@ def checkout() -> dict[str, Any]:
 
 
 def git(*arguments: str) -> str:
-    """Return what git prints about the checkout of this file; "" outside a checkout."""
     return output("git", "-C", str(Path(__file__).parent), *arguments)
 
 
@@ -73,11 +68,9 @@ PREFIXES = (
 SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 """A variable with one of these words in its name is left out."""
 MOST_LETTERS = 200
-"""Of a value; the rest is cut."""
 
 
 def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables with one of PREFIXES, by name in order."""
     return {
         name: printable(value)[:MOST_LETTERS]
         for name, value in sorted(environment.items())
@@ -141,7 +134,7 @@ def version_differences(agents: Sequence[AgentReport]) -> list[str]:
 
 
 def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
-    """Return which hosts have which version: "n0 has torch 2.13.0, n1 has 2.12.0"."""
+    """Return such as "n0 has torch 2.13.0, n1 has 2.12.0"."""
     clauses: list[str] = []
     for version, hosts in hosts_by_version.items():
         unique = list(dict.fromkeys(hosts))
@@ -155,8 +148,7 @@ def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
 def torch_build() -> dict[str, Any]:
     """Return what torch/version.py defines, such as `__version__`, `cuda` and `hip`.
 
-    The file is run by itself, because an import of torch takes seconds; once per process, which has
-    one torch.
+    The file is run by itself, because an import of torch takes seconds.
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
@@ -178,7 +170,6 @@ def nccl_version() -> str | None:
 
 
 def cpu_model() -> str:
-    """Return the processor's name, from /proc/cpuinfo where that file exists."""
     for line in read_text("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -186,7 +177,7 @@ def cpu_model() -> str:
 
 
 def driver_version(gpus: Sequence[Mapping[str, str]]) -> str | None:
-    """Return the version of the GPUs' driver: as nvidia-smi lists it, or of the kernel's module.
+    """Return the version of the GPUs' driver by nvidia-smi, or of the kernel's module.
 
     Drivers that Linux itself brings have none.
     """
@@ -214,12 +205,10 @@ log = logging.getLogger("benchkit")
 
 @dataclass(frozen=True)
 class VisibleGpus:
-    """The GPUs that CUDA or HIP shows to this process.
+    """The GPUs that CUDA or HIP shows to this process, or why there are none.
 
-    Attributes:
-        names: their UUIDs as CUDA_VISIBLE_DEVICES takes them, in the order of their indexes; the
-            indexes where torch cannot tell the GPUs apart.
-        lack: why there are none.
+    `names` are UUIDs as CUDA_VISIBLE_DEVICES takes them, in the order of their indexes; the indexes
+    where torch cannot tell the GPUs apart.
     """
 
     names: list[str] = field(default_factory=list)
@@ -243,7 +232,6 @@ def visible_gpus() -> VisibleGpus:
 
 
 def ask_child() -> VisibleGpus:
-    """Return what a process of this module prints."""
     try:
         printed = child.captured(child.module("benchkit.environment", ()), LIMIT_S)
     except subprocess.TimeoutExpired:

@@ -72,26 +72,16 @@ def run(
 
 
 def overrides(settings: Mapping[str, Any]) -> list[str]:
-    """Write settings as overrides of the command line.
-
-    Raises:
-        ConfigError: a setting cannot be written.
-    """
+    """Write settings as overrides; raise ConfigError for one that cannot be written."""
     if SWEEP_DIR in settings:
         raise ConfigError(f"{SWEEP_DIR}: give the folder as out=…")
     return [override(key, value) for key, value in settings.items()]
 
 
 def complete(folder: Path, arguments: Sequence[str], progress: bool) -> None:
-    """Run a sweep to the end of its last point.
+    """Run a sweep to the end of its last point; `progress` prints its lines.
 
-    Args:
-        progress: whether to print its lines.
-
-    Raises:
-        ConfigError: the command line is refused.
-        SweepStopped: the sweep ended early.
-        KeyboardInterrupt: with what is left to measure.
+    Raise ConfigError, SweepStopped or KeyboardInterrupt as `run` does.
     """
     try:
         code, complaint = perform(arguments, progress)
@@ -110,11 +100,7 @@ def new_folder() -> Path:
 
 
 def perform(arguments: Sequence[str], progress: bool) -> tuple[int, str]:
-    """Run the command line to its end, and stop it where this thread is interrupted.
-
-    Returns:
-        The exit code, and what the command line complains of.
-    """
+    """Run the command line to its end; return its exit code and what it complains of."""
     search_path = json.dumps([str(each) for each in sys.path])
     command = [sys.executable, "-c", WITH_PATH_OF_PARENT, search_path, *arguments]
     lines = subprocess.PIPE if progress else subprocess.DEVNULL
@@ -128,7 +114,6 @@ def perform(arguments: Sequence[str], progress: bool) -> tuple[int, str]:
 
 
 def complaint_in(errors: str) -> str:
-    """Return the message of the command line in what it wrote to standard error."""
     *_, last = re.split(r"^benchkit: ", errors, flags=re.MULTILINE)
     is_message = last != errors
     return last.strip() if is_message else "".join(errors.strip().splitlines()[-1:])
@@ -144,7 +129,6 @@ def num_left(folder: Path) -> int | None:
 
 
 def what_is_left(folder: Path) -> str:
-    """Say how many points of a sweep are left, and how to go on."""
     left = num_left(folder)
     if left is None:
         return "no point was measured"

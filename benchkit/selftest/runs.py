@@ -45,23 +45,16 @@ from launch.agents.host import HostLock, HostTaken
 from launch.topology import LaunchError, allocation_remark, require_launcher, usable_cores
 
 MATRIX = 512
-"""Rows of the matrices, for suites with such sizes."""
 ALL_REDUCE = ("+suite=allreduce", "data_size=1KiB,1MiB")
 MATRIX_PRODUCT = ("+suite=matmul_lut", f"sizes=[{MATRIX}]", "hardware.slowdown=1")
 
 
-class SelftestFailed(Exception):
-    """A part of the selftest could not be measured; the message is one line."""
+class SelftestFailed(Exception): ...
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the selftest is of, and how long it takes.
-
-    Attributes:
-        seconds: for all parts together, on an idle machine.
-        folder: where the records of the sweeps go.
-    """
+    """What the selftest is of; `seconds` are for all parts together, on an idle machine."""
 
     backend: str
     ranks: int
@@ -91,7 +84,6 @@ class Runs:
     """Identical runs of one size, in order of time.
 
     Attributes:
-        what: names the size.
         medians_s: median time of a call of each run; NaN where a run lacks it.
         slow_shares: of each run with two modes, the share of the slower one.
     """
@@ -126,11 +118,7 @@ def repeat(setting: Setting) -> list[Record]:
 def sweep(
     setting: Setting, name: str, points: Sequence[str], variables: dict[str, str] | None = None
 ) -> list[Record]:
-    """Run a sweep as a user does, in a process of its own; return the records of its points.
-
-    Raises:
-        SelftestFailed: a point was not measured.
-    """
+    """Run a sweep as a user does; raise SelftestFailed unless all of its points are measured."""
     folder = setting.folder / name
     arguments = ["-m", *points, *setting.overrides(), f"hydra.sweep.dir={folder}"]
     command = child.module(child.BENCHKIT, arguments).command
@@ -181,17 +169,15 @@ UNDISTURBED = 0.1
 LONGER = 1.1
 """A quantum that takes longer than this multiple of an undisturbed one was disturbed."""
 KERNEL_TELLS = ("steal_s", "throttled_s", "pressure_s")
-"""Counters that are reported beside."""
 
 
 @dataclass(frozen=True)
 class CoreNoise:
     """What a core lost.
 
-    Attributes:
-        longer_share: share of quanta that were disturbed.
-        lost_share: share of the time that was lost, beyond undisturbed quanta.
-        longest_s: the longest quantum.
+    `longer_share` of its quanta were disturbed, and `lost_share` of the time was lost beyond
+    undisturbed
+    quanta.
     """
 
     core: int
@@ -232,11 +218,7 @@ def measure_cores(
     now: Callable[[], float] = time.perf_counter,
     bind: Callable[[set[int]], None] = lambda cores: os.sched_setaffinity(0, cores),
 ) -> Noise:
-    """Time quanta on each usable core in turn.
-
-    Args:
-        seconds: for all cores together.
-    """
+    """Time quanta on each usable core in turn, for `seconds` together."""
     cores = usable_cores()
     before, began = read_counters(), now()
     found = []
@@ -254,7 +236,6 @@ def measure_cores(
 
 
 def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
-    """Return what quanta of these seconds tell of a core."""
     quanta = np.asarray(times, dtype=np.float64)
     undisturbed = np.quantile(quanta, UNDISTURBED)
     lost = np.maximum(quanta - undisturbed, 0).sum()
@@ -269,14 +250,11 @@ def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
 LOST_SHARE = 0.01
 """A core that loses a larger share of its time is called noisy."""
 MOST_CORES = 4
-"""Cores that are listed, those that lost most."""
 ALPHA = 0.05
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What all parts of a selftest found."""
-
     found_on: Fingerprint
     noise: Noise
     runs: Sequence[Runs]
@@ -322,7 +300,6 @@ def of_core(core: CoreNoise) -> str:
 
 
 def spread(runs: Sequence[Runs]) -> Iterator[str]:
-    """Yield how much identical runs differ, by size."""
     floors = [each.floor() for each in runs]
     widths = [difference_of_runs(floor.sigma_run) for floor in floors]
     yield (
@@ -337,7 +314,6 @@ def spread(runs: Sequence[Runs]) -> Iterator[str]:
 
 
 def modes(runs: Sequence[Runs]) -> Iterator[str]:
-    """Yield where times are of two kinds."""
     found = [each for each in runs if each.slow_shares]
     yield f"Modes: {'TWO' if found else 'ONE'}" + (
         ", a single median hides them: look at p25 and p95" if found else " in every run"
@@ -447,7 +423,6 @@ def require_startable(ranks: int, seconds: float, folder: Path) -> None:
 
 
 def measured(setting: Setting) -> Findings:
-    """Run all parts, one after another; each has the host to itself."""
     lock = HostLock()
     lock.acquire(lambda holder: say(f"waits for {holder}"), limit=lambda holder: HOST_WAIT_S)
     try:
@@ -461,7 +436,6 @@ def measured(setting: Setting) -> Findings:
 
 
 def found_on(record: Record) -> Fingerprint:
-    """Return the fingerprint of a record's machine and settings."""
     settings = record.settings
     return fingerprint(
         record.environment,
