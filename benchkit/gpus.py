@@ -48,7 +48,7 @@ class Gpu:
     whole: Any
 
     def reading(self) -> list[float]:
-        """Return READINGS and the reasons for the clocks (record/gpu_state.py), 0 for unknown."""
+        """Return GPU_READINGS and the reasons for the clocks (record/record.py), 0 for unknown."""
         nvml, ask, gpu = self.nvml, self.ask, self.whole
         values = (
             ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),

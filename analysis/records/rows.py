@@ -11,8 +11,8 @@ from analysis.records.doubts import doubt_of, held_bytes
 from analysis.records.figures import DETAILS, NAMES, CaseFigures, plain_cells
 from analysis.records.metrics import region_medians
 from benchkit.record.record import AgentReport, CaseRecord, Record
+from benchkit.statistics import SLOWEST_RANK
 from benchkit.statistics.compare import difference_of_runs, percent
-from benchkit.statistics.estimators import SLOWEST_RANK
 from benchkit.statistics.intervals import Array, median
 from benchkit.statistics.summary import iteration_times, slowest_rank, summarize
 

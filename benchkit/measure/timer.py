@@ -21,7 +21,7 @@ from benchkit.errors import oom_reason
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, Lead, Sampler
-from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.statistics import SLOWEST_RANK
 from benchkit.statistics.intervals import FEWEST_SAMPLES, Array, series_interval
 from benchkit.statistics.summary import iteration_times, relative_half_width, slowest_rank
 

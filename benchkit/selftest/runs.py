@@ -31,6 +31,7 @@ from benchkit.selftest.floor import (
     state_folder,
     store,
 )
+from benchkit.statistics import BACK_TO_BACK, LATENCY
 from benchkit.statistics.compare import (
     SignedRank,
     difference_of_runs,
@@ -38,7 +39,6 @@ from benchkit.statistics.compare import (
     percent,
     standard_deviation,
 )
-from benchkit.statistics.estimators import BACK_TO_BACK, LATENCY
 from benchkit.statistics.intervals import Array, find_modes
 from benchkit.statistics.summary import iteration_times
 from launch.agents.host import HostLock, HostTaken

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchkit.statistics.estimators import LAST_ARRIVAL, SLOWEST_RANK
+from benchkit.statistics import LAST_ARRIVAL, SLOWEST_RANK
 from benchkit.statistics.intervals import (
     FEWEST_ROUNDS,
     FEWEST_SAMPLES,

@@ -20,7 +20,7 @@ from analysis.repetitions import alike
 from analysis.suites.collective.imported import Row
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
-from benchkit.statistics.estimators import LATENCY
+from benchkit.statistics import LATENCY
 from benchkit.suites.collective.names import ALL_REDUCE, TIMING, bus_factor
 
 MEAN, SIZE = "avg_time_s", "data_size_mb"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from analysis.records.foreign import Timing, ours
-from benchkit.statistics.estimators import LAST_ARRIVAL
+from benchkit.statistics import LAST_ARRIVAL
 from benchkit.suites.collective import names
 
 IN_PLACE = {

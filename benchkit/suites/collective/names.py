@@ -4,7 +4,7 @@ from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
 
 TIMING = "timing"
-"""Label of a case: LATENCY or BACK_TO_BACK of benchkit.statistics.estimators."""
+"""Label of a case: LATENCY or BACK_TO_BACK of benchkit.statistics."""
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_scatter"
 BROADCAST, REDUCE, GATHER, SCATTER = "broadcast", "reduce", "gather", "scatter"
 ALL_TO_ALL, SEND_RECV, BARRIER = "all_to_all", "send_recv", "barrier"

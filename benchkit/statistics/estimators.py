@@ -1,9 +1,0 @@
-"""Names the estimators of a time, which cases carry and analysis reads."""
-
-SLOWEST_RANK, LAST_ARRIVAL = "slowest_rank", "last_arrival_to_last_exit"
-"""Estimators of the time of one iteration from the times of its ranks, see
-`statistics.summary.iteration_times`."""
-LATENCY, BACK_TO_BACK = "latency", "back_to_back"
-"""Two questions about a short call. LATENCY: how long one call takes that all ranks begin together.
-BACK_TO_BACK: how long each of many calls takes that follow one another, from which bandwidths are
-computed, as in nccl-tests."""
