@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -30,14 +30,21 @@ from launch.topology import (
 )
 
 
-@functools.cache
-def checkout() -> dict[str, Any]:
-    """Return the commit of benchkit's own checkout and what differs from it.
+class Checkout(TypedDict):
+    """The commit of benchkit's own checkout, and what differs from it, as 12 hexadecimal digits.
 
-    It is read once, because what runs is the code that was there when this process began.
-    `git_diff_hash` has 12 hexadecimal digits. All are None where git does not track this file: a
-    package that is installed below somebody's repository is not part of that repository.
+    All are None where git does not track this file: a package that is installed below somebody's
+    repository is not part of that repository.
     """
+
+    git_commit: str | None
+    git_dirty: bool | None
+    git_diff_hash: str | None
+
+
+@functools.cache
+def checkout() -> Checkout:
+    """Read it once, because what runs is the code that was there when this process began."""
     commit = git("rev-parse", "HEAD") if git("ls-files", "--", Path(__file__).name) else ""
     if not commit:
         return {"git_commit": None, "git_dirty": None, "git_diff_hash": None}

@@ -265,7 +265,7 @@ def measured(
         cells: that say what the case is and how it went.
     """
     samples, starts = case.samples_taking_part, starts_of(case, record)
-    summary = summarize(samples, starts, case.estimator)
+    summary: dict[str, Any] = {**summarize(samples, starts, case.estimator)}
     times = iteration_times(samples, starts, case.estimator)
     summary |= metrics.comparison_metrics(case, record.cases, rivals_s) | doubts.noise_metrics(
         samples, times

@@ -284,9 +284,9 @@ class GpuWatch:
     def end(self, cases: Sequence[Case], exchange: Exchange) -> list[dict[str, list[float]]]:
         """End the last turn; all ranks call this together.
 
-        Returns:
-            For each case GPU_FIELDS with one number per rank, 0 where it is not known; {} where no rank
-            has any.
+        Return for each case GPU_FIELDS with one number per rank, 0 where it is not known; {} where
+        no
+        rank has any.
         """
         self.turn_to(None)
         all_ranks = exchange_named(

@@ -8,14 +8,14 @@ long the sweep will take.
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from benchkit.record.naming import named, printable, readable_time, time_unit
 from benchkit.record.record import CaseRecord, ErrorReport, Record
 from benchkit.statistics.intervals import Modes, find_modes
 from benchkit.statistics.summary import (
+    Summary,
     algorithm_bandwidth,
     bus_bandwidth,
     iteration_times,
@@ -87,7 +87,7 @@ def case_line(case: CaseRecord) -> str:
     return text.strip()
 
 
-def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
+def time_text(summary: Summary, modes: Modes | None) -> str:
     """Return the median with its interval, or both modes with their shares; always the mean.
 
     "1.2 ms [1.1, 1.4]  mean 1.6 ms" or "0.6 ms (70 %) and 5.1 ms (30 %)  mean 1.9 ms".
@@ -108,7 +108,7 @@ def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
         text = f"{median} {unit} (too few independent samples for an interval)"
     if factor * summary["p95_s"] >= LARGE:
         unit, factor = time_unit(summary["p95_s"])
-    mean, quartile, p95 = (scaled(summary[name]) for name in ("mean_s", "p25_s", "p95_s"))
+    mean, quartile, p95 = map(scaled, (summary["mean_s"], summary["p25_s"], summary["p95_s"]))
     return f"{text}  mean {mean}  p25 {quartile}  p95 {p95} {unit}"
 
 

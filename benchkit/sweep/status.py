@@ -36,6 +36,12 @@ class Brief(msgspec.Struct):
         return lines[0] if lines else "no reason given"
 
 
+class TimeLeft(msgspec.Struct):
+    """The part of progress.json that says how long the rest will take."""
+
+    seconds_left: float
+
+
 def main(arguments: list[str]) -> int:
     """Print how far a sweep is; return 1 if a point has failed, else 0.
 
@@ -107,9 +113,8 @@ def at_work(folder: Path, owner: Owner | None, queued: str) -> list[str]:
         return [f"no process works on it; `python -m benchkit --resume {folder}` measures the rest"]
     lines = [queued] if queued else []
     try:
-        progress = files.read_json(folder / PROGRESS_FILE, dict[str, Any])
-        left_s = float(progress["seconds_left"])
-    except (OSError, ValueError, TypeError, KeyError):
+        left_s = files.read_json(folder / PROGRESS_FILE, TimeLeft).seconds_left
+    except (OSError, ValueError):
         return [f"{owner} works on it", *lines]
     end = datetime.datetime.now() + datetime.timedelta(seconds=left_s)
     left = datetime.timedelta(seconds=round(left_s))
