@@ -50,15 +50,12 @@ RUN_FILE = "run.json"
 
 @dataclass(frozen=True)
 class Ended:
-    """The content of RUN_FILE."""
-
     arm: str
     num_points: int
     seconds: float
 
 
 def read_end(folder: Path) -> Ended | None:
-    """Return what the file of a run says; None for a run that does not count."""
     try:
         return files.read_json(folder / RUN_FILE, Ended)
     except (OSError, ValueError):
@@ -69,8 +66,7 @@ ENDED = (0, 1)
 """Exit codes of a sweep that went through its points; 1 where some failed."""
 
 
-class RunFailed(Exception):
-    """A run did not end as runs do; the message names it."""
+class RunFailed(Exception): ...
 
 
 class RunCutOff(RunFailed):
@@ -78,11 +74,8 @@ class RunCutOff(RunFailed):
 
 
 def set_aside(folder: Path) -> None:
-    """Rename the folder of a run that does not count, if there is one.
-
-    Raises:
-        ConfigError: a process still works in it.
-        OSError: it is a link, or the folder of all runs is, or cannot be made.
+    """Rename the folder of a run that does not count; raise ConfigError if in use, OSError for
+    links.
     """
     files.make_own(folder.parent)
     files.refuse_link(folder)
@@ -105,17 +98,7 @@ def arguments_of(arm: Arm, common: Sequence[str], turn: Turn, folder: Path) -> l
 
 
 def perform(plan: Plan, turn: Turn, folder: Path, is_first: bool) -> tuple[int, str]:
-    """Run one run of this agent to its end.
-
-    Args:
-        is_first: whether this is agent 0, which keeps what the run prints.
-
-    Returns:
-        The exit code, and the last line that the run printed.
-
-    Raises:
-        StopRequested: after the run has ended.
-    """
+    """Run one run of this agent to its end; return its exit code and its last line."""
     with log_of(folder, is_first) as log:
         return child.run_into(log, program_of(plan, turn, folder))
 
@@ -151,12 +134,7 @@ def log_path(folder: Path) -> Path:
 
 
 def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
-    """Raise an exception for the exit code of a run that did not go through its points.
-
-    Raises:
-        ConfigError: its command line is wrong.
-        RunFailed: anything else.
-    """
+    """Raise ConfigError or RunFailed where a run did not go through its points."""
     if code == 2:
         raise ConfigError(f"{arm.text}: {line.removeprefix('benchkit: ')}")
     if code not in ENDED:
@@ -198,17 +176,7 @@ DIFFERS = (
 
 
 def main(arguments: Sequence[str], check: Callable[[Sequence[str]], None]) -> int:
-    """Run `python -m benchkit compare`.
-
-    Args:
-        check: raises ConfigError for a command line of benchkit that would be refused.
-
-    Returns:
-        The exit code of the comparison (command.HELP).
-
-    Raises:
-        ConfigError, JoinError, LaunchError: the comparison is refused.
-    """
+    """Run `python -m benchkit compare`; return its exit code (command.HELP)."""
     if {"--help", "-h"} & set(arguments):
         print(command.HELP)
         return 0
@@ -256,13 +224,11 @@ def number_of(key: str, overrides: Sequence[str], default: float) -> float:
 
 
 def last_of(key: str, overrides: Sequence[str]) -> str:
-    """Return the text that overrides set a key to, the last one; "" where they do not."""
     values = [text.partition("=")[2] for text in overrides if arms.key_of(text) == key]
     return values[-1] if values else ""
 
 
 def check_arms(wanted: Plan, check: Callable[[Sequence[str]], None]) -> None:
-    """Raise ConfigError for a command line that is wrong, of arms that run this code."""
     for arm in wanted.arms:
         if not arm.is_here:
             continue
@@ -274,12 +240,9 @@ def check_arms(wanted: Plan, check: Callable[[Sequence[str]], None]) -> None:
 
 @dataclass(frozen=True)
 class Told:
-    """What agent 0 tells of the plan.
+    """What agent 0 tells of the plan, or why there is none (`problem`).
 
-    Attributes:
-        problem: why there is none.
-        name: of the comparison's folder, in the parent that each agent knows by itself.
-        digest: of the plan, which the other agents' plans must have.
+    `name` is that of the folder, in the parent that each agent knows; all must have its `digest`.
     """
 
     problem: str | None = None
@@ -290,14 +253,9 @@ class Told:
 
 
 def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.ExitStack) -> Plan:
-    """Take the folder on agent 0, and tell the others of the plan.
+    """Take the folder on agent 0, and tell the others of the plan; make one where none is `wanted`.
 
-    Args:
-        wanted: the plan of a fresh comparison; None for one that goes on.
-        held: takes over the claim on the folder.
-
-    Raises:
-        ConfigError: on all agents, if agent 0 cannot use the folder, or make the arms.
+    Raise ConfigError on all agents where agent 0 cannot use the folder, or make the arms.
     """
     try:
         if wanted:
@@ -320,14 +278,8 @@ def follow(
 ) -> tuple[Plan | None, Path, str | None]:
     """Make the plan on an agent other than 0, from its own command line and files.
 
-    Args:
-        folder: of the comparison as this agent would name it.
-
-    Returns:
-        The plan, the folder, and why the plan is not that of agent 0; None where it is.
-
-    Raises:
-        ConfigError: agent 0 has no plan.
+    Return the plan, the folder, and why the plan is not that of agent 0. Raise ConfigError where
+    agent 0 has none.
     """
     told = heard(agents.exchange(None, EXCHANGE_TIMEOUT_S)[0], Told)
     if told.problem:
@@ -345,11 +297,7 @@ def follow(
 
 
 def with_arms(agents: Agents, made: Plan | None, problem: str | None) -> Plan:
-    """Return the plan where all agents can follow it.
-
-    Raises:
-        ConfigError: on all agents, if one has no plan, or its host lacks what an arm needs.
-    """
+    """Return the plan; raise ConfigError on all agents where one has none, or lacks an arm."""
     planned = made.arms if made else []
     needed = [(arm.text, path) for arm in planned for path in (arm.python, arm.folder) if path]
     missing = (f"{text}: {path} is not there" for text, path in needed if not Path(path).exists())
@@ -397,8 +345,7 @@ def run_all(agreed: Plan, folder: Path, agents: Agents) -> int:
 def run_together(plan: Plan, turn: Turn, folder: Path, agents: Agents) -> tuple[float, str]:
     """Make one run on all agents; return how many seconds it took, and its last line.
 
-    Raises:
-        ConfigError, RunFailed: on all agents, if the run does not end as runs do on one of them.
+    Raise ConfigError or RunFailed on all agents where it does not end as runs do on one of them.
     """
     problem = None
     if agents.first:
@@ -480,11 +427,7 @@ class Progress:
         return result.exit_code
 
     def _read(self, turn: Turn) -> bool:
-        """Read a run that counts; return False for one that does not.
-
-        Raises:
-            ConfigError: the run has another number of points than the others.
-        """
+        """Read a run that counts; return False for one that does not."""
         folder = self._folder / "runs" / turn.name
         ended = read_end(folder)
         if ended is None:

@@ -29,8 +29,7 @@ class Forecast:
 
     Attributes:
         needed: the memory that its ranks need, in words; "" where only they will know.
-        status: ok; unavailable or skipped if it could not run.
-        problem: why it could not run, if that is known.
+        status: ok; unavailable or skipped if it could not run, for the reason `problem`.
         seconds: how long the same point took in an earlier sweep.
         per_case_s: the most that a case is timed, with its warm-up, in seconds.
         most_s: the most that all cases are timed, in seconds; None if their number is not known.
@@ -63,8 +62,7 @@ class Forecast:
 def agenda(folder: Path, points: Sequence[Entry], asked: Resume | None) -> Agenda:
     """Return which points of a command line are still to be measured; write nothing.
 
-    Raises:
-        ConfigError: the folder holds no sweep to go on with, or records of another one.
+    Raise ConfigError where the folder holds no sweep to go on with, or records of another one.
     """
     if asked is None:
         require_unused(folder, [entry.folder for entry in points])
@@ -78,9 +76,7 @@ def forecasts(
 ) -> list[Forecast]:
     """Forecast points without starting ranks or writing files.
 
-    Args:
-        outputs: folder with the folders of earlier sweeps.
-        runs_here: whether the points would run on this host, whose devices and memory then count.
+    `outputs` holds the folders of earlier sweeps. Devices and memory count if the points run here.
     """
     earlier = earlier_seconds(set(keys), outputs)
     agents = alone()
@@ -125,10 +121,7 @@ def obstacle(
 ) -> tuple[str, str | None]:
     """Return the status that a point would end with, and why it is not ok.
 
-    Args:
-        plan: where its ranks would run.
-        needed_bytes: of each rank; None if it is not known.
-        free_bytes: of this host; None if the point runs elsewhere.
+    `needed_bytes` is that of each rank, None if unknown; `free_bytes` None if it runs elsewhere.
     """
     runs_here = free_bytes is not None
     config = point.config
@@ -149,7 +142,6 @@ def obstacle(
 
 
 def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
-    """Return a line per point and one about all of them."""
     width = len(str(len(found)))
     lines = [f"[{i:>{width}}/{len(found)}] {point}" for i, point in enumerate(found, 1)]
     counts = Counter(point.status for point in found)

@@ -18,7 +18,6 @@ from benchkit.sweep import manifest, resume
 
 LOG_FILE = "benchkit.log"
 ON_END_S = 600.0
-"""Seconds that the command of on_end may take."""
 log = logging.getLogger("benchkit")
 
 
@@ -28,7 +27,6 @@ class LogFile(logging.FileHandler):
     _has_failed = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Warn of the first line that cannot be written; logging calls this."""
         if not self._has_failed:
             self._has_failed = True
             log.warning("%s: %s", self.baseFilename, sys.exc_info()[1])
@@ -101,7 +99,6 @@ def log_table(folder: Path) -> None:
 
 
 def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -> None:
-    """Run the command of `on_end`; its environment says how the sweep ended."""
     failed = sum(status not in HARMLESS for status in statuses)
     environment = os.environ | {
         "BENCHKIT_SWEEP": str(folder.absolute()),
@@ -118,7 +115,6 @@ def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -
 
 
 def require_unused(folder: Path, subfolders: list[str]) -> None:
-    """Raise ConfigError if the records of a fresh sweep would overwrite others."""
     if (folder / manifest.FILE_NAME).exists():
         points = manifest.read(folder).points
         num_open = sum(not resume.settled_status(folder / point.folder) for point in points)
@@ -139,13 +135,11 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
 
 
 PAGE, VERDICT = "html", "verdict"
-"""Values of the key `report`."""
 PAGE_FILE = "analysis/report.html"
 """Below the sweep's folder; `python -m analysis --html` names it so."""
 OUT_OF_LINE = "out_of_line"
 """What a verdict adds to the statuses of the points, for the exit code."""
 LONGEST_S = 1800.0
-"""Seconds that analysis may take."""
 
 
 def report_on(folder: Path, kind: str | None) -> list[str]:

@@ -155,7 +155,6 @@ class StatusLine:
         return self._console is not None
 
     def show(self, text: str) -> None:
-        """Replace the line, cut to the width of the terminal."""
         self.erase()
         self._text = text
         if self._console:
@@ -181,8 +180,6 @@ class StatusLine:
 
 
 class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes a log line above the status line, if there is one."""
-
     status: StatusLine | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -194,8 +191,6 @@ class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 class Listener(logging.Handler):
-    """Takes the notes of ranks for a Progress."""
-
     def __init__(self, progress: "Progress") -> None:
         super().__init__()
         self._progress = progress
@@ -210,10 +205,7 @@ class Listener(logging.Handler):
 class Progress:
     """Counts the points of a sweep and prints a line for each as it ends.
 
-    Args:
-        total: points of the sweep; a point's line has a number only if there are several.
-        done: those of them that are measured already.
-        names: of the others, in the order in which they run in this process.
+    `done` of the `total` points are measured already; `names` are those of the others.
     """
 
     def __init__(self, total: int = 1, done: int = 0, names: Sequence[str] = ()) -> None:
@@ -235,7 +227,6 @@ class Progress:
         log.info(self.line(record))
 
     def line(self, record: Record) -> str:
-        """Count one more point and return its line."""
         self.done += 1
         line = printable(point_line(record))
         if self.total <= 1:

@@ -20,7 +20,6 @@ from launch.topology import node_name
 
 LATEST = Path("outputs") / "latest"
 SHOWN = 20
-"""Points of a kind that are listed at most."""
 
 
 class Brief(msgspec.Struct):
@@ -43,11 +42,7 @@ class TimeLeft(msgspec.Struct):
 
 
 def main(arguments: list[str]) -> int:
-    """Print how far a sweep is; return 1 if a point has failed, else 0.
-
-    Raises:
-        ConfigError: the folder holds no sweep.
-    """
+    """Print how far a sweep is; return 1 if a point has failed, else 0."""
     if len(arguments) > 1 or any(each.startswith("-") for each in arguments):
         raise ConfigError(f"status {' '.join(arguments)}: allowed is one folder, or none: {LATEST}")
     folder = Path(arguments[0]) if arguments else LATEST
@@ -82,11 +77,7 @@ def brief(folder: Path) -> Brief | None:
 def describe(
     folder: Path, points: list[Entry], briefs: list[Brief | None], queued: str = ""
 ) -> list[str]:
-    """Return the lines about a sweep: counts, who works on it, what is left, what failed.
-
-    Args:
-        queued: how its submitted jobs stand; "" if none waits or runs.
-    """
+    """Return the lines about a sweep: counts, who works on it, what is left, what failed."""
     statuses = Counter(each.status for each in briefs if each)
     num_ended = sum(count for name, count in statuses.items() if name not in UNFINISHED)
     counts = ", ".join(f"{count} {name}" for name, count in statuses.most_common())
