@@ -34,9 +34,9 @@ REFUSALS = (
 def main() -> int:
     """Run the points that the command line describes.
 
-    Returns:
-        The exit code: 0 for success, 1 where a point failed or none was measured, 2 for a wrong
-        configuration, and 128 + N where signal N ended the run.
+    Return 0 for success, 1 where a point failed or none was measured, 2 for a wrong configuration,
+    and
+    128 + N where signal N ended the run.
     """
     handle((signal.SIGTERM, signal.SIGHUP), terminate)
     try:
@@ -93,18 +93,14 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 
 def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Return a command line as Hydra is given it.
-
-    Raises:
-        ConfigError: an argument is neither an override nor a flag, or torch is not installed.
-    """
+    """Return a command line as Hydra is given it; raise ConfigError where it is none."""
     if not questions.has_torch():
         raise ConfigError("torch is not installed; pip install 'benchkit[torch]', or a build of it")
     return command_line.understood(resume.parse(arguments), help.options_in(folders))
 
 
-def check(arguments: Sequence[str]) -> str:
-    """Return why `main` would refuse a command line, in its words; "" where the points would run.
+def check(arguments: Sequence[str]) -> None:
+    """Raise ConfigError, in the words of `main`, for a command line that `main` would refuse.
 
     The check starts no process and writes no file.
     """
@@ -114,8 +110,7 @@ def check(arguments: Sequence[str]) -> str:
         settings = [*given, "hydra.sweeper.only_check=true"]
         hydra_internals.run(config_folder(), settings)
     except REFUSALS as error:
-        return in_one_line(error, arguments)
-    return ""
+        raise ConfigError(in_one_line(error, arguments)) from None
 
 
 def in_one_line(refusal: Exception, arguments: Sequence[str]) -> str:

@@ -12,16 +12,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
-from benchkit import gpus
+from benchkit import child, gpus
 from benchkit.api.memory import host_available_bytes
 from benchkit.record.naming import printable
 from benchkit.record.record import VERSIONS, AgentReport, Environment, HostReport
 from benchkit.version import __version__
-from launch.module_path import path_options
 from launch.topology import (
     available_cores,
     cpu_quota,
@@ -31,18 +30,21 @@ from launch.topology import (
 )
 
 
-@functools.cache
-def checkout() -> dict[str, Any]:
-    """Return the commit of benchkit's own checkout and what differs from it.
+class Checkout(TypedDict):
+    """The commit of benchkit's own checkout, and what differs from it, as 12 hexadecimal digits.
 
-    It is read once, because what runs is the code that was there when this process began.
-
-    Returns:
-        `git_commit`, the hash of the commit; `git_dirty`, whether tracked files differ from it; and
-        `git_diff_hash`, 12 hexadecimal digits of the hash of the difference, or None without one.
-        All three are None where git does not track this file: a package that is installed below
-        somebody's repository is not part of that repository.
+    All are None where git does not track this file: a package that is installed below somebody's
+    repository is not part of that repository.
     """
+
+    git_commit: str | None
+    git_dirty: bool | None
+    git_diff_hash: str | None
+
+
+@functools.cache
+def checkout() -> Checkout:
+    """Read it once, because what runs is the code that was there when this process began."""
     commit = git("rev-parse", "HEAD") if git("ls-files", "--", Path(__file__).name) else ""
     if not commit:
         return {"git_commit": None, "git_dirty": None, "git_diff_hash": None}
@@ -52,7 +54,6 @@ def checkout() -> dict[str, Any]:
 
 
 def git(*arguments: str) -> str:
-    """Return what git prints about the checkout of this file; "" outside a checkout."""
     return output("git", "-C", str(Path(__file__).parent), *arguments)
 
 
@@ -74,11 +75,9 @@ PREFIXES = (
 SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 """A variable with one of these words in its name is left out."""
 MOST_LETTERS = 200
-"""Of a value; the rest is cut."""
 
 
 def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables with one of PREFIXES, by name in order."""
     return {
         name: printable(value)[:MOST_LETTERS]
         for name, value in sorted(environment.items())
@@ -142,7 +141,7 @@ def version_differences(agents: Sequence[AgentReport]) -> list[str]:
 
 
 def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
-    """Return which hosts have which version: "n0 has torch 2.13.0, n1 has 2.12.0"."""
+    """Return such as "n0 has torch 2.13.0, n1 has 2.12.0"."""
     clauses: list[str] = []
     for version, hosts in hosts_by_version.items():
         unique = list(dict.fromkeys(hosts))
@@ -156,8 +155,7 @@ def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
 def torch_build() -> dict[str, Any]:
     """Return what torch/version.py defines, such as `__version__`, `cuda` and `hip`.
 
-    The file is run by itself, because an import of torch takes seconds; once per process, which has
-    one torch.
+    The file is run by itself, because an import of torch takes seconds.
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
@@ -179,7 +177,6 @@ def nccl_version() -> str | None:
 
 
 def cpu_model() -> str:
-    """Return the processor's name, from /proc/cpuinfo where that file exists."""
     for line in read_text("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -187,7 +184,7 @@ def cpu_model() -> str:
 
 
 def driver_version(gpus: Sequence[Mapping[str, str]]) -> str | None:
-    """Return the version of the GPUs' driver: as nvidia-smi lists it, or of the kernel's module.
+    """Return the version of the GPUs' driver by nvidia-smi, or of the kernel's module.
 
     Drivers that Linux itself brings have none.
     """
@@ -215,16 +212,14 @@ log = logging.getLogger("benchkit")
 
 @dataclass(frozen=True)
 class VisibleGpus:
-    """The GPUs that CUDA or HIP shows to this process.
+    """The GPUs that CUDA or HIP shows to this process, or why there are none.
 
-    Attributes:
-        names: their UUIDs as CUDA_VISIBLE_DEVICES takes them, in the order of their indexes; the
-            indexes where torch cannot tell the GPUs apart.
-        lack: why there are none; "" if there are some.
+    `names` are UUIDs as CUDA_VISIBLE_DEVICES takes them, in the order of their indexes; the indexes
+    where torch cannot tell the GPUs apart.
     """
 
     names: list[str] = field(default_factory=list)
-    lack: str = ""
+    lack: str | None = None
 
 
 @functools.cache
@@ -244,20 +239,15 @@ def visible_gpus() -> VisibleGpus:
 
 
 def ask_child() -> VisibleGpus:
-    """Return what a process of this module prints."""
-    command = [sys.executable, *path_options(), "-m", "benchkit.environment"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, check=False
-        )
+        printed = child.captured(child.module("benchkit.environment", ()), LIMIT_S)
     except subprocess.TimeoutExpired:
         return VisibleGpus(lack=f"the start of CUDA took longer than {LIMIT_S:g} s")
-    last = (done.stdout.strip().splitlines() or [""])[-1]  # torch may print, too
+    last = child.last_line(printed.out.strip())  # torch may print, too
     try:
         return msgspec.json.decode(last, type=VisibleGpus)
     except msgspec.DecodeError:
-        said = done.stderr.strip().splitlines()
-        why = said[-1] if said else f"exit code {done.returncode}"
+        why = child.last_line(printed.errors.strip()) or f"exit code {printed.code}"
         return VisibleGpus(lack=f"the start of CUDA failed: {why}")
 
 

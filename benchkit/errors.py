@@ -57,7 +57,7 @@ def is_out_of_memory(type_name: str, message: str) -> bool:
     return type_name in OUT_OF_MEMORY or any(text in message for text in OUT_OF_MEMORY_TEXTS)
 
 
-def oom_reason(error: Exception) -> str:
-    """Return the first line of an exception that reports a lack of memory; "" for any other."""
+def oom_reason(error: Exception) -> str | None:
+    """Return the first line of an exception that reports a lack of memory; None for any other."""
     name, text = type(error).__name__, str(error)
-    return (text.split("\n")[0] or name) if is_out_of_memory(name, text) else ""
+    return (text.split("\n")[0] or name) if is_out_of_memory(name, text) else None

@@ -17,18 +17,13 @@ NODES = Path("/sys/devices/system/node")
 
 
 def node_of_pci(address: str) -> int | None:
-    """Return the NUMA node of a PCI device; None where it is not known.
-
-    Args:
-        address: such as "0000:17:00.0"; NVIDIA writes the domain with eight digits.
-    """
+    """Return the NUMA node of a PCI device such as "0000:17:00.0"; None if unknown."""
     domain, _, rest = address.lower().partition(":")
     text = read_text(str(PCI_DEVICES / f"{domain[-4:]}:{rest}" / "numa_node"))
     return int(text) if text.isdecimal() else None  # -1 on a host without NUMA
 
 
 def nodes_of_cores(cores: Collection[int]) -> list[int]:
-    """Return the NUMA nodes that some of these cores belong to, in order."""
     found = []
     for path in NODES.glob("node[0-9]*"):
         if not cores_in(read_text(str(path / "cpulist"))).isdisjoint(cores):
@@ -43,11 +38,8 @@ MPS_SERVER = "nvidia-cuda-mps-server"
 class Gpu:
     """One GPU as NVML sees it.
 
-    Attributes:
-        nvml: the module pynvml.
-        uuid: of the GPU, or of the MIG instance.
-        instance: handle of the same.
-        whole: handle of the physical GPU, which has clocks, power and temperature.
+    `instance` is the handle of what `uuid` names, which may be a MIG instance; `whole` that of the
+    physical GPU, which has clocks, power and temperature.
     """
 
     nvml: Any
@@ -56,7 +48,7 @@ class Gpu:
     whole: Any
 
     def reading(self) -> list[float]:
-        """Return READINGS and the reasons for the clocks (record/gpu_state.py), 0 for unknown."""
+        """Return GPU_READINGS and the reasons for the clocks (record/record.py), 0 for unknown."""
         nvml, ask, gpu = self.nvml, self.ask, self.whole
         values = (
             ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
@@ -70,7 +62,6 @@ class Gpu:
         return [float(value) for value in values]
 
     def pci(self) -> str | None:
-        """Return its address, such as "00000000:17:00.0"; None where it is not known."""
         address = getattr(self.ask("nvmlDeviceGetPciInfo", self.whole), "busId", None)
         return address.decode() if isinstance(address, bytes) else address
 
@@ -78,11 +69,7 @@ class Gpu:
         """Return how many processes compute on it beside the ranks and their MPS server.
 
         In a container NVML may count processes by the numbers that they have outside. Then neither
-        numbers nor names are known, and all beyond the number of ours are strangers.
-
-        Args:
-            ours: process ids of all ranks.
-            num_ours: our processes on this GPU, with the MPS server that they share.
+        numbers nor names are known, and all beyond `num_ours` are strangers.
         """
         running = self.ask("nvmlDeviceGetComputeRunningProcesses", self.instance) or []
         others = [each.pid for each in running if each.pid not in ours]
@@ -91,7 +78,6 @@ class Gpu:
         return sum(MPS_SERVER not in self.process_name(pid) for pid in others)
 
     def process_name(self, pid: int) -> str:
-        """Return the command of a process; "" where it is not known."""
         name = self.ask("nvmlSystemGetProcessName", pid) or ""
         return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
@@ -104,10 +90,7 @@ class Gpu:
 
 
 def open_gpu(uuid: str) -> Gpu | None:
-    """Return a GPU by its UUID, which CUDA tells without the prefix GPU- or MIG-.
-
-    None without the package, without NVML, and where NVML does not know the GPU.
-    """
+    """Return a GPU by its UUID without the prefix GPU- or MIG-; None where NVML has none."""
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
@@ -126,7 +109,6 @@ def open_gpu(uuid: str) -> Gpu | None:
 
 
 def physical(nvml: Any, handle: Any) -> Any:
-    """Return the handle of the physical GPU of a MIG instance; of any other GPU its own."""
     try:
         return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     except nvml.NVMLError:
@@ -152,10 +134,7 @@ log = logging.getLogger("benchkit")
 
 
 def listing() -> list[dict[str, str]]:
-    """Return what nvidia-smi tells of each GPU by nvidia-smi's names, and its `numa_node`.
-
-    The list is empty without nvidia-smi.
-    """
+    """Return what nvidia-smi tells of each GPU, by its names, and `numa_node`; [] without it."""
     for keys in ((*BASIC, *MODES), BASIC):
         text = answer(f"--query-gpu={','.join(keys)}", "--format=csv,noheader")
         if text is None:
@@ -167,7 +146,6 @@ def listing() -> list[dict[str, str]]:
 
 
 def numa_node(gpu: dict[str, str]) -> dict[str, str]:
-    """Return the NUMA node of a GPU by its name in a listing; {} where it is not known."""
     node = node_of_pci(gpu.get("pci.bus_id", ""))
     return {} if node is None else {"numa_node": str(node)}
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchkit import child
 from benchkit.config.command_line import override
 from benchkit.errors import ConfigError, SweepStopped
 from benchkit.sweep import manifest
-from benchkit.sweep.folder import STARTER, stop
 from benchkit.sweep.resume import settled_status
 
 if TYPE_CHECKING:
@@ -72,26 +72,16 @@ def run(
 
 
 def overrides(settings: Mapping[str, Any]) -> list[str]:
-    """Write settings as overrides of the command line.
-
-    Raises:
-        ConfigError: a setting cannot be written.
-    """
+    """Write settings as overrides; raise ConfigError for one that cannot be written."""
     if SWEEP_DIR in settings:
         raise ConfigError(f"{SWEEP_DIR}: give the folder as out=…")
     return [override(key, value) for key, value in settings.items()]
 
 
 def complete(folder: Path, arguments: Sequence[str], progress: bool) -> None:
-    """Run a sweep to the end of its last point.
+    """Run a sweep to the end of its last point; `progress` prints its lines.
 
-    Args:
-        progress: whether to print its lines.
-
-    Raises:
-        ConfigError: the command line is refused.
-        SweepStopped: the sweep ended early.
-        KeyboardInterrupt: with what is left to measure.
+    Raise ConfigError, SweepStopped or KeyboardInterrupt as `run` does.
     """
     try:
         code, complaint = perform(arguments, progress)
@@ -110,38 +100,20 @@ def new_folder() -> Path:
 
 
 def perform(arguments: Sequence[str], progress: bool) -> tuple[int, str]:
-    """Run the command line to its end, and stop it where this thread is interrupted.
-
-    Its session is its own, so that Ctrl-C reaches this process alone, which then stops the sweep.
-
-    Returns:
-        The exit code, and what the command line complains of.
-    """
+    """Run the command line to its end; return its exit code and what it complains of."""
     search_path = json.dumps([str(each) for each in sys.path])
-    program = [sys.executable, "-c", WITH_PATH_OF_PARENT, search_path]
+    command = [sys.executable, "-c", WITH_PATH_OF_PARENT, search_path, *arguments]
+    lines = subprocess.PIPE if progress else subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
-        with subprocess.Popen(
-            [*STARTER, *program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if progress else subprocess.DEVNULL,
-            stderr=errors,
-            start_new_session=True,
-        ) as child:
-            try:
-                for line in child.stdout or ():
-                    print(line.decode(errors="replace"), end="", flush=True)
-                code = child.wait()
-            except BaseException:
-                if child.stdout:
-                    child.stdout.close()  # the rest is not read: nothing may wait for that
-                stop(child)
-                raise
+        with child.running(child.Program(command), lines, errors) as sweep:
+            for line in sweep.stdout or ():
+                print(line.decode(errors="replace"), end="", flush=True)
+            code = sweep.wait()
         errors.seek(0)
         return code, complaint_in(errors.read().decode(errors="replace"))
 
 
 def complaint_in(errors: str) -> str:
-    """Return the message of the command line in what it wrote to standard error."""
     *_, last = re.split(r"^benchkit: ", errors, flags=re.MULTILINE)
     is_message = last != errors
     return last.strip() if is_message else "".join(errors.strip().splitlines()[-1:])
@@ -157,7 +129,6 @@ def num_left(folder: Path) -> int | None:
 
 
 def what_is_left(folder: Path) -> str:
-    """Say how many points of a sweep are left, and how to go on."""
     left = num_left(folder)
     if left is None:
         return "no point was measured"

@@ -29,7 +29,6 @@ folder, the one in outputs/latest. Exit code: 1 if a point has failed.""",
 }
 """The help of commands that do not have their own."""
 OTHERS = tuple(each for each in COMMANDS if each not in HELP)
-"""The commands that are not questions."""
 WITH_VALUES = (*TAKING_VALUES, "--resume", "--retry")
 Options = Mapping[str, Sequence[Path]]
 
@@ -37,8 +36,7 @@ Options = Mapping[str, Sequence[Path]]
 def answer(arguments: Sequence[str], folders: Sequence[Path]) -> str:
     """Return the text that a command line asks for instead of a sweep; "" if for none.
 
-    Raises:
-        ConfigError: it asks for help on something that does not exist.
+    Raise ConfigError where it asks for help on something that does not exist.
     """
     first = arguments[0] if arguments else ""
     if first in OTHERS:
@@ -64,12 +62,10 @@ def asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def has_torch() -> bool:
-    """Return whether torch is installed; analysis works without it."""
     return find_spec("torch") is not None
 
 
 def list_options(arguments: Sequence[str]) -> int:
-    """Run `python -m benchkit list`; raise ConfigError where there is no such group."""
     options = help.options_in(config_folders(arguments))
     groups = topics(arguments, options)
     for group in groups:
@@ -95,14 +91,7 @@ def topics(arguments: Sequence[str], options: Options) -> list[str]:
 
 
 def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
-    """Return the help on a word: an option, a group or a key.
-
-    Args:
-        word: such as "allreduce", "suite=allreduce", "sweep" or "data_size".
-
-    Raises:
-        ConfigError: there is no such thing.
-    """
+    """Return the help on an option, a group or a key; raise ConfigError without such a thing."""
     group, is_set, names = word.partition("=")
     if not is_set and word in options:
         return help.listed({word: options[word]})

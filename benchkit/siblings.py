@@ -14,20 +14,14 @@ NAMES = ("launch", "analysis")
 
 def require_ours() -> None:
     """End the process, with one line that says why, if benchkit cannot run from this folder."""
-    if problem := refusal():
-        print(f"benchkit: {problem}", file=sys.stderr)
-        sys.exit(EXIT_CONFIG)
-
-
-def refusal() -> str:
-    """Return which folder of the user would be imported, in one line; "" if none would."""
     ours = Path(__file__).resolve().parents[1]
     for name in NAMES:
         spec = find_spec(name)
         found = Path(spec.origin).resolve() if spec and spec.origin else ours
         if not found.is_relative_to(ours / name):
-            return (
-                f"{found}: Python imports it instead of benchkit's package {name}; type `benchkit` "
-                "in place of `python -m benchkit`, or work in another folder"
+            print(
+                f"benchkit: {found}: Python imports it instead of benchkit's package {name}; type "
+                "`benchkit` in place of `python -m benchkit`, or work in another folder",
+                file=sys.stderr,
             )
-    return ""
+            sys.exit(EXIT_CONFIG)

@@ -13,7 +13,7 @@ from launch.ranks.fork_server import start_fork_server
 
 PREFIX = "+suite="
 ELSEWHERE = ("-", "launcher=", "hydra.mode=", "hydra.sweeper.")
-"""What measures in processes of its own, or not at all, if an argument begins with it."""
+"""How arguments begin that measure in processes of their own, or not at all."""
 
 
 def main() -> int:
@@ -26,8 +26,8 @@ def main() -> int:
 def load_torch(arguments: Sequence[str]) -> None:
     """Start the fork server, which imports torch while the caller continues.
 
-    Only a line of overrides that names its suites is certain to need it. For others the sweeper
-    starts it.
+    Only a line of overrides that names its suites is certain to need it; else the sweeper starts
+    it.
     """
     if not all("=" in each or each in ("-m", "--multirun") for each in arguments):
         return

@@ -12,21 +12,16 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 NAMES = {1: "standard output", 2: "standard error"}
-"""By descriptor."""
 SUBSTITUTES = {"µ": "u", "×": "x", "±": "+-", "─": "-", "…": "...", "–": "-", "├": "|", "└": "`"}
-"""For letters that a locale lacks; other letters become escapes."""
 ERRORS = "benchkit.substitutes"
-"""How a stream encodes letters that its locale lacks, as codecs has it."""
 
 
 def protect_streams(program: str = "") -> None:
     """Let this process print whatever becomes of its standard streams.
 
-    What cannot be written is left out; the other stream says so once, except where the reader has
-    left, as `head` does. Streams that something else has replaced stay as they are.
-
-    Args:
-        program: that says so; "" for none.
+    What cannot be written is left out; the other stream says so once, in the name of `program`,
+    except
+    where the reader has left, as `head` does. Streams that something else has replaced stay.
     """
     codecs.register_error(ERRORS, substituted)
     for descriptor in (0, 1, 2):
@@ -40,12 +35,7 @@ def protect_streams(program: str = "") -> None:
 
 
 def protected(stream: TextIO | None, descriptor: int, program: str) -> TextIO:
-    """Return the stream on a descriptor whose writes succeed, in place of Python's own.
-
-    Args:
-        stream: None where the descriptor was closed.
-        program: as for `protect_streams`.
-    """
+    """Return the stream on a descriptor whose writes succeed, in place of Python's own."""
     encoding, by_line = "utf-8", True
     if stream is not None:
         with suppress(OSError, ValueError):  # io.UnsupportedOperation is both
@@ -59,21 +49,19 @@ def protected(stream: TextIO | None, descriptor: int, program: str) -> TextIO:
 
 
 def descriptor_of(stream: TextIO) -> int | None:
-    """Return the descriptor that a stream writes to; None if to none."""
     with suppress(OSError, ValueError):
         return stream.fileno()
     return None
 
 
 class Output(io.FileIO):
-    """What a stream writes to: it takes all bytes, and drops those that its descriptor refuses."""
+    """Takes all bytes, and drops those that its descriptor refuses."""
 
     def __init__(self, descriptor: int, program: str) -> None:
         super().__init__(descriptor, "w", closefd=False)
         self._program = program
 
     def write(self, content: Any, /) -> int:
-        """Return how many bytes were written or dropped."""
         try:
             while (count := super().write(content)) is None:  # full, and set not to block
                 select.select([], [self], [])

@@ -2,11 +2,8 @@
 
 import datetime
 import difflib
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,18 +11,16 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from benchkit import child
+from benchkit.child import ANALYSIS, BENCHKIT
 from benchkit.errors import ConfigError
 from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.sweep import manifest, resume
-from benchkit.sweep.folder import STARTER, beside_package, remember_latest, stop
+from benchkit.sweep.folder import remember_latest
 from benchkit.sweep.resume import RETRY, Parser, Resume, found_again
-from launch import signals
-from launch.module_path import path_options
 from launch.topology import detect_launcher, require_launcher
 
-BENCHKIT, ANALYSIS = "benchkit", "analysis"
-"""The modules that a step may run."""
 OUT = "out"
 """The parameter that stands for the study's folder."""
 PLACEHOLDER = re.compile(r"(?<!\$)\{(\w+)\}")
@@ -35,12 +30,8 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class Step:
-    """One command of a study.
-
-    Attributes:
-        name: of the step, and of its folder below the study's.
-        module: BENCHKIT or ANALYSIS.
-        words: of the command behind the module, with placeholders.
+    """One command of a study: `words` behind `module`, with placeholders; `name` is its folder's,
+    too.
     """
 
     name: str
@@ -48,12 +39,9 @@ class Step:
     words: tuple[str, ...]
 
     def arguments(self, values: Mapping[str, str], only_existing: bool = False) -> list[str]:
-        """Return the words with the parameters' values.
+        """Return the words with the parameters' values, OUT among them.
 
-        Args:
-            values: of all parameters, OUT among them.
-            only_existing: leaves out overrides with files below the study's folder that an earlier
-                step has not written yet.
+        `only_existing` leaves out overrides with files that no earlier step has written yet.
         """
         found = []
         for word in self.words:
@@ -66,7 +54,6 @@ class Step:
         return found
 
     def missing(self, values: Mapping[str, str]) -> list[str]:
-        """Return the paths of overrides below the study's folder that no step has written yet."""
         paths = [self.input_of(word, values) for word in self.words]
         return [path for path in paths if path and not Path(path).exists()]
 
@@ -80,12 +67,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Study:
-    """A study as its file of YAML describes it.
-
-    Attributes:
-        parameters: values by name, "" where there is none by default.
-        steps: in the order in which they run.
-    """
+    """A study as its file of YAML describes it; a parameter without a default is ""."""
 
     name: str
     parameters: dict[str, str]
@@ -105,11 +87,7 @@ class Study:
 
 
 def read_study(name: str, files: Sequence[Path]) -> Study:
-    """Read the study of a name from the files of all studies.
-
-    Raises:
-        ConfigError: there is no such study, or its file is wrong; the message says where.
-    """
+    """Read the study of a name; raise ConfigError where there is none, or its file is wrong."""
     paths = {path.stem: path for path in files}
     if name not in paths:
         near = difflib.get_close_matches(name, paths, n=1)
@@ -135,7 +113,6 @@ def read_study(name: str, files: Sequence[Path]) -> Study:
 
 
 def step_of(path: Path, name: str, command: str) -> Step:
-    """Return a step; raise ConfigError where its name or its command is wrong."""
     try:
         module, *words = shlex.split(command)
     except ValueError as error:
@@ -150,12 +127,10 @@ def step_of(path: Path, name: str, command: str) -> Step:
 
 
 def filled_in(word: str, values: Mapping[str, str]) -> str:
-    """Return a word with the parameters' values in place of their names."""
     return PLACEHOLDER.sub(lambda match: values[match[1]], word)
 
 
 def require_known(path: Path, step: Step, names: set[str]) -> None:
-    """Raise ConfigError for a placeholder that stands for no parameter."""
     used = {match[1] for word in step.words for match in PLACEHOLDER.finditer(word)}
     if unknown := sorted(used - names):
         raise ConfigError(
@@ -190,12 +165,7 @@ FILE_NAME = "study.json"
 
 @dataclass
 class Progress:
-    """How far a study is.
-
-    Attributes:
-        finished: the names of the steps that have ended.
-        config_dir: of --config-dir; "" without.
-    """
+    """How far a study is: the names of its finished steps; `config_dir` is that of --config-dir."""
 
     study: str
     parameters: dict[str, str]
@@ -208,7 +178,6 @@ class Progress:
 
 
 def read_progress(folder: Path) -> Progress:
-    """Read how far a study is; raise ConfigError where its folder holds none that is readable."""
     path = folder / FILE_NAME
     if not path.exists():
         raise ConfigError(f"--resume {folder}: holds no study; allowed is the folder of one")
@@ -222,15 +191,9 @@ def read_progress(folder: Path) -> Progress:
 def run_step(
     step: Step, values: Mapping[str, str], folder: Path, flags: Sequence[str], asked: Resume
 ) -> int:
-    """Run a step to its end; return the exit code of its process.
+    """Run a step to its end; return its exit code. A sweep in its folder is continued.
 
-    Args:
-        folder: of the step; a sweep that it holds already is continued.
-        flags: of the study's command line, for sweeps.
-        asked: what --retry and --force ask for.
-
-    Raises:
-        OSError: the folder is a link.
+    Raise OSError where the folder is a link.
     """
     arguments = step.arguments(values)
     if step.module == BENCHKIT:
@@ -241,30 +204,7 @@ def run_step(
 
 
 def run_module(module: str, arguments: Sequence[str]) -> int:
-    """Run one of our modules in a process that ends with this one; return its exit code.
-
-    Its session is its own, so that Ctrl-C reaches this process alone, which then stops it.
-    """
-    options: list[str] = []
-    where: Path | None = None
-    environment = dict(os.environ)
-    if module == ANALYSIS:
-        where, environment = beside_package()
-    else:
-        options = path_options()
-    child = subprocess.Popen(
-        [*STARTER, sys.executable, *options, "-m", module, *arguments],
-        cwd=where,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return child.wait()
-    except KeyboardInterrupt:
-        signals.ignore_signals()
-        stop(child)
-        raise
+    return child.run(child.module(module, arguments))
 
 
 def in_folder(asked: Resume) -> list[str]:
@@ -276,7 +216,7 @@ def in_folder(asked: Resume) -> list[str]:
 
 
 def statuses_of(step: Step, folder: Path) -> list[str]:
-    """Return how the points of a sweep's step have ended, "" for those that are to be measured."""
+    """Return how the points of a sweep's step ended; "" for one that is to be measured."""
     if step.module == ANALYSIS or not (folder / manifest.FILE_NAME).exists():
         return []
     points = manifest.read(folder).points
@@ -296,13 +236,7 @@ PREFIX = "study="
 
 @dataclass(frozen=True)
 class Request:
-    """What a command line asks for.
-
-    Attributes:
-        config_dir: of --config-dir, for every sweep; "" without.
-        asked: what of finished sweeps is to be measured again.
-        progress: None for a fresh study.
-    """
+    """What a command line asks for; `progress` is None for a fresh study."""
 
     study: Study
     parameters: dict[str, str]
@@ -314,25 +248,17 @@ class Request:
 
     @property
     def flags(self) -> list[str]:
-        """For every sweep."""
         return ["--config-dir", self.config_dir] if self.config_dir else []
 
     def values(self) -> dict[str, str]:
-        """Return what the placeholders of commands stand for."""
         return self.parameters | {OUT: str(self.folder)}
 
     def folder_of(self, step: Step) -> Path:
-        """Return the folder that the sweep of a step writes into."""
         return self.folder / step.name
 
 
 def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
-    """Read the command line of a study.
-
-    Raises:
-        ConfigError: it is wrong; the message says what is allowed.
-        LaunchError: other processes may have been started beside this one.
-    """
+    """Read the command line of a study; raise ConfigError or LaunchError where it cannot run."""
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--retry", choices=RETRY)
@@ -366,7 +292,6 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
 
 
 def require_same(progress: Progress, name: str, parameters: dict[str, str], folder: Path) -> None:
-    """Raise ConfigError where a study would be continued as another one."""
     if name != progress.study:
         raise ConfigError(f"study={name}: {folder} holds study={progress.study}")
     for key, value in parameters.items():
@@ -374,8 +299,8 @@ def require_same(progress: Progress, name: str, parameters: dict[str, str], fold
             raise ConfigError(f"{key}={value}: the study in {folder} began with {key}={before}")
 
 
-Check = Callable[[Sequence[str]], str]
-"""Returns why a command line of overrides is wrong; "" where it is not."""
+Check = Callable[[Sequence[str]], None]
+"""Raises ConfigError for a command line of overrides that is wrong."""
 
 
 def is_study(arguments: Sequence[str]) -> bool:
@@ -397,16 +322,11 @@ def main(
     check: Check,
     exit_code: Callable[[list[str]], int],
 ) -> int:
-    """Run a study.
+    """Run a study from the files of all studies; `exit_code` is that of all points' statuses.
 
-    Args:
-        files: of all studies.
-        check: checks the command line of a sweep.
-        exit_code: of the statuses of all points.
-
-    Returns:
-        The exit code: that of the step that keeps the next ones from running; else as for a sweep
-        of all points.
+    Return the exit code of the step that keeps the next ones from running; else as for a sweep of
+    all
+    points.
 
     Raises:
         ConfigError: there is no such study or parameter, or a step's command is wrong.
@@ -429,11 +349,14 @@ def main(
 
 
 def refuse_wrong_steps(request: Request, check: Check) -> None:
-    """Raise ConfigError for the first sweep whose command line is wrong."""
     for step in request.study.steps:
         words = step.arguments(request.values(), only_existing=True)
-        if step.module == BENCHKIT and (problem := check([*request.flags, *words])):
-            raise ConfigError(f"study={request.study.name}, step {step.name}: {problem}")
+        if step.module != BENCHKIT:
+            continue
+        try:
+            check([*request.flags, *words])
+        except ConfigError as error:
+            raise ConfigError(f"study={request.study.name}, step {step.name}: {error}") from None
 
 
 def run(request: Request) -> int:
@@ -469,8 +392,7 @@ def run(request: Request) -> int:
 def show(request: Request) -> int:
     """Print the steps with a forecast of each sweep, which needs no files of earlier steps.
 
-    Returns:
-        The highest exit code of the forecasts: a sweep that could not run hides no later step.
+    Return the highest exit code: a sweep that could not run hides no later step.
     """
     codes = [0]
     for number, step in enumerate(request.study.steps, 1):
@@ -486,12 +408,10 @@ def headline(request: Request, number: int, step: Step) -> str:
 
 
 def command_of(request: Request, step: Step) -> str:
-    """Return the command of a step as one would type it."""
     return f"python -m {step.module} {shlex.join(step.arguments(request.values()))}"
 
 
 def left(request: Request, step: Step) -> str:
-    """Say how to go on after a step that has not ended."""
     return (
         f"study {request.study.name}: step {step.name} has not ended; what was measured is kept; "
         f"to go on: python -m benchkit study={request.study.name} --resume {request.folder}"
@@ -499,7 +419,6 @@ def left(request: Request, step: Step) -> str:
 
 
 def unwritten(request: Request, step: Step, path: str) -> str:
-    """Say that earlier steps have not written a file of a step, and how to go on."""
     return (
         f"study {request.study.name}: step {step.name} needs "
         f"{Path(path).relative_to(request.folder)}, which no step before it has written (see their "

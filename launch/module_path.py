@@ -11,10 +11,7 @@ from contextlib import contextmanager
 
 
 def path_options() -> list[str]:
-    """Return options of `python -m` that keep the working directory out where it is out here.
-
-    Python 3.10 has no such option.
-    """
+    """Return options of `python -m` that keep the working directory out where it is out here."""
     is_searched = bool({"", os.getcwd()} & set(sys.path))
     return [] if is_searched or sys.version_info < (3, 11) else ["-P"]
 

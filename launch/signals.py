@@ -26,7 +26,6 @@ class StopRequested(KeyboardInterrupt):
 
 
 def to_stop_request(error: KeyboardInterrupt) -> StopRequested:
-    """Return a KeyboardInterrupt, such as Python's own from Ctrl-C, as a StopRequested."""
     if isinstance(error, StopRequested):
         return error
     return StopRequested(signal.SIGINT, why="stopped by Ctrl-C")
@@ -35,8 +34,8 @@ def to_stop_request(error: KeyboardInterrupt) -> StopRequested:
 def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
     """Install a handler for signals, except for those that are ignored.
 
-    `nohup` makes a process ignore SIGHUP. A shell without job control makes the processes that it
-    starts in the background ignore SIGINT. Such a process must go on.
+    `nohup` makes a process ignore SIGHUP, and a shell without job control SIGINT in the background.
+    Such a process must go on.
     """
     for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -44,10 +43,7 @@ def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
 
 
 def ignore_signals() -> None:
-    """Ignore further signals to stop from now on.
-
-    Launchers send several, and the first one is being recorded.
-    """
+    """Ignore further signals: launchers send several, and the first one is being recorded."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 
@@ -98,7 +94,7 @@ def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]
 
 @functools.cache
 def arrivals() -> int:
-    """Return the descriptor of a pipe that has bytes when a signal with a Python handler arrives.
+    """Return a descriptor that is readable when a signal with a Python handler has arrived.
 
     It is process-wide because Python writes to one wake-up descriptor per process.
     """

@@ -22,12 +22,10 @@ class LaunchError(Exception):
 
 @dataclass(frozen=True)
 class LaunchContext:
-    """The launcher that started this process, and this process's number.
+    """What started this process, and its number.
 
-    Attributes:
-        job: what the processes of one start share and no other start has; "" if the launcher
-            provides nothing of this kind.
-        local: whether the launcher says that all processes are on this host.
+    `job` is what the processes of one start share and no other start has; "" if the launcher
+    provides none. `local`: the launcher says that all processes are on this host.
     """
 
     by: str
@@ -50,11 +48,7 @@ class Numbering:
     count: str
 
     def read(self, environment: Mapping[str, str]) -> tuple[int | None, int | None]:
-        """Return index and count, None where the environment does not say.
-
-        Raises:
-            LaunchError: they are no index and count.
-        """
+        """Return index and count, None where not given; raise LaunchError where they are none."""
         index, count = (
             whole_number(environment, name) if name in environment else None
             for name in (self.index, self.count)
@@ -72,10 +66,8 @@ class Numbering:
 class LauncherEnv(Numbering):
     """The environment variables of a launcher whose processes join.
 
-    Attributes:
-        job: together they name the start.
-        local: holds the number of processes on this host; Slurm's is "2" on one node, but "1(x2)"
-            on two.
+    `job` together name the start. `local` holds the number of processes on this host; Slurm's is
+    "2" on one node, but "1(x2)" on two.
     """
 
     sign: str
@@ -120,7 +112,7 @@ UNJOINED = (
 
 
 def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
-    """Detect from the environment what started this process; `plain` if no launcher did.
+    """Return what started this process by its environment; `plain` without a launcher.
 
     It never fails; what is about to measure calls require_launcher() first.
     """
@@ -144,13 +136,10 @@ def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContex
 
 
 def require_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
-    """Return what started this process, as detect_launcher() does, if there is no doubt about it.
+    """Return what started this process; raise LaunchError where that is in doubt.
 
     The innermost launcher counts. Without this check, each process of a launcher that benchkit
     does not join would measure on its own, as if it were the only one.
-
-    Raises:
-        LaunchError: there may be other processes, and they would not join this one.
     """
     alone = environment.get(ALONE_VARIABLE, "")
     if alone not in ("", "0", "1"):
@@ -194,7 +183,6 @@ def refuse_doubts(environment: Mapping[str, str]) -> None:
 
 
 def whole_number(environment: Mapping[str, str], name: str) -> int:
-    """Return an environment variable's whole number."""
     value = environment[name]
     if not re.fullmatch("[0-9]{1,9}", value):
         raise LaunchError(f"{name}={value!r}: allowed is a whole number; set it, or unset it")
@@ -202,7 +190,7 @@ def whole_number(environment: Mapping[str, str], name: str) -> int:
 
 
 def allocation_remark(environment: Mapping[str, str] = os.environ) -> str:
-    """Return a line for the one process of a shell or batch script in a Slurm allocation, or ""."""
+    """Return a line for a lone process of a shell or script in a Slurm allocation, else ""."""
     job = environment.get("SLURM_JOB_ID")
     if not job or detect_launcher(environment).by != "plain":
         return ""
@@ -210,12 +198,10 @@ def allocation_remark(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def node_name() -> str:
-    """Return the name that the cluster gives this node, else the host's name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def boot_id() -> str:
-    """Return an identifier of this boot of this host; the host's name if the kernel has none."""
     return read_text("/proc/sys/kernel/random/boot_id") or socket.gethostname()
 
 

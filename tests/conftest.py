@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from benchkit import cli as app
+from benchkit.errors import ConfigError
 from launch.agents.host import LOCK_VARIABLE
 from syrupy.assertion import SnapshotAssertion
 
@@ -91,7 +92,15 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]
     """Why `python -m benchkit` would refuse some arguments, in an empty folder; "" where it would run."""
     monkeypatch.setenv("BENCHKIT_SUITES", SUITES)
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: app.check(["--config-dir", str(ROOT / "tests" / "conf"), *arguments])
+
+    def found(*arguments):
+        try:
+            app.check(["--config-dir", str(ROOT / "tests" / "conf"), *arguments])
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    return found
 
 
 @pytest.fixture

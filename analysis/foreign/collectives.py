@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.foreign.timings import Timing, samples_of
-from benchkit.statistics.estimators import LAST_ARRIVAL
+from benchkit.statistics import LAST_ARRIVAL
 from benchkit.suites.collective import suite as names
 
 IN_PLACE = {

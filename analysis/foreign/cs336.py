@@ -16,7 +16,7 @@ from analysis.repetitions import alike
 from analysis.suites.transformer import rows as transformer
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
-from benchkit.statistics.estimators import LATENCY
+from benchkit.statistics import LATENCY
 from benchkit.statistics.summary import slowest_rank
 from benchkit.suites.collective.suite import ALL_REDUCE, TIMING
 from benchkit.suites.transformer.suite import FORWARD, FORWARD_BACKWARD, PASS, TRAIN_STEP

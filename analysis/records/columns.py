@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Any
 
 from analysis.records.metrics import (
+    CaseMetrics,
     Formula,
-    Summary,
     backward_over_forward,
     bandwidth,
     efficiency,
@@ -54,7 +54,7 @@ class Column:
     is_rate: bool = False
     is_printed: bool = False
 
-    def value(self, case: CaseRecord, summary: Summary) -> Any:
+    def value(self, case: CaseRecord, summary: CaseMetrics) -> Any:
         return self.formula(case, summary) if self.formula else summary.get(self.name)
 
     @property

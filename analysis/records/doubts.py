@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM
-from benchkit.record.gpu_state import CLOCK_REASONS, HOLDS_BACK
-from benchkit.record.record import FIRST_CALLS, CaseRecord, Record
+from benchkit.record.record import CLOCK_REASONS, FIRST_CALLS, HOLDS_BACK, CaseRecord, Record
 from benchkit.statistics.intervals import Array, find_modes, median, medians
 from benchkit.statistics.summary import iteration_times
 

@@ -95,8 +95,9 @@ def median_of(case: CaseRecord) -> float:
     return median(case.times)
 
 
-Summary = Mapping[str, Any]
-Formula = Callable[[CaseRecord, Summary], float | int | None]
+CaseMetrics = Mapping[str, Any]
+"""The summary of a case, and what is computed of it so far, by name."""
+Formula = Callable[[CaseRecord, CaseMetrics], float | int | None]
 """Computes a figure from a case and its summary; None where it does not apply."""
 
 
@@ -108,12 +109,12 @@ def from_details(name: str) -> Formula:
     return lambda case, summary: case.details.get(name)
 
 
-def osu_mean(case: CaseRecord, summary: Summary) -> float | None:
+def osu_mean(case: CaseRecord, summary: CaseMetrics) -> float | None:
     """Return the mean over iterations and ranks of calls after a barrier, as OSU reports it."""
     return summary["osu_mean_s"] if case.calls_per_sample == 1 else None
 
 
-def efficiency(case: CaseRecord, summary: Summary) -> float | None:
+def efficiency(case: CaseRecord, summary: CaseMetrics) -> float | None:
     """Return the ideal time, with all work spread over all speed, as a share of the median."""
     ideal_s = case.details.get(IDEAL_S)
     median_s = summary["median_s"]
@@ -123,7 +124,7 @@ def efficiency(case: CaseRecord, summary: Summary) -> float | None:
 def per_second(name: str) -> Formula:
     """Make the formula of a rate: what `details` counts per call, over the median."""
 
-    def formula(case: CaseRecord, summary: Summary) -> float | None:
+    def formula(case: CaseRecord, summary: CaseMetrics) -> float | None:
         count = from_details(name)(case, summary)
         median_s = summary["median_s"]
         return count / median_s if count and median_s else None
@@ -143,7 +144,7 @@ def bandwidth(formula: Callable[..., float | None]) -> Formula:
 def utilisation(flops: Formula) -> Formula:
     """Make the formula of operations per second over the peak rate that the case reports."""
 
-    def formula(case: CaseRecord, summary: Summary) -> float | None:
+    def formula(case: CaseRecord, summary: CaseMetrics) -> float | None:
         count = flops(case, summary)
         peak = from_details(PEAK_TFLOP_PER_S)(case, summary)
         median_s = summary["median_s"]
@@ -152,7 +153,7 @@ def utilisation(flops: Formula) -> Formula:
     return formula
 
 
-def backward_over_forward(case: CaseRecord, summary: Summary) -> float | None:
+def backward_over_forward(case: CaseRecord, summary: CaseMetrics) -> float | None:
     spent = region_medians(case)
     forward_s, backward_s = spent.get(f"{FORWARD}_s"), spent.get(f"{BACKWARD}_s")
     return backward_s / forward_s if forward_s and backward_s is not None else None
@@ -166,7 +167,7 @@ longer time of queueing tells.
 """
 
 
-def host_bound(case: CaseRecord, summary: Summary) -> float | None:
+def host_bound(case: CaseRecord, summary: CaseMetrics) -> float | None:
     """Return the time of queueing on the host, over that of the call, where the host sets it."""
     queueing_s = region_medians(case).get(f"{QUEUEING}_s")
     median_s = summary["median_s"]

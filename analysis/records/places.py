@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from analysis.records.figures import Cell, plain
-from benchkit.record.gpu_state import READINGS
-from benchkit.record.record import CaseRecord, RankDevice, Record
+from benchkit.record.record import GPU_READINGS, CaseRecord, RankDevice, Record
 
 MOST_LISTED = 8
 
@@ -67,7 +66,7 @@ PLACE = (
     "gpu_bytes", "rank_nccl",
 )  # fmt: skip
 """Columns that say where a rank ran."""
-STATE = tuple(f"gpu_{name}" for name in READINGS)
+STATE = tuple(f"gpu_{name}" for name in GPU_READINGS)
 """Columns with the state of its GPU after a case; among a case's disturbances with `_after`."""
 
 

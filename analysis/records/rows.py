@@ -11,8 +11,8 @@ from analysis.records.doubts import doubt_of, held_bytes
 from analysis.records.figures import DETAILS, NAMES, CaseFigures, plain_cells
 from analysis.records.metrics import region_medians
 from benchkit.record.record import AgentReport, CaseRecord, Record
+from benchkit.statistics import SLOWEST_RANK
 from benchkit.statistics.compare import difference_of_runs, percent
-from benchkit.statistics.estimators import SLOWEST_RANK
 from benchkit.statistics.intervals import Array, median
 from benchkit.statistics.summary import iteration_times, slowest_rank, summarize
 
@@ -249,7 +249,7 @@ def measured(
         rivals_s: medians in seconds of all measured cases of the same contest.
     """
     samples, starts = case.samples_taking_part, starts_of(case, record)
-    summary = summarize(samples, starts, case.estimator)
+    summary: dict[str, Any] = {**summarize(samples, starts, case.estimator)}
     times = iteration_times(samples, starts, case.estimator)
     summary |= metrics.comparison_metrics(case, record.cases, rivals_s) | doubts.noise_metrics(
         samples, times

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.statistics import SLOWEST_RANK
 
 if TYPE_CHECKING:
     import torch

@@ -35,9 +35,7 @@ class Arm:
     """What is compared with the others.
 
     Attributes:
-        text: as it was typed.
-        folder: the working directory, which modules are imported from first; "" for that of the
-            comparison.
+        folder: working directory, which modules are imported from first; "": the comparison's.
         worktree: of a `git:` arm, the root of its checkout.
         overrides: that it adds to the command line, or replaces there.
     """
@@ -56,7 +54,6 @@ class Arm:
         return not self.folder and self.python == sys.executable
 
     def arguments(self, common: Sequence[str]) -> list[str]:
-        """Return the common command line with this arm's overrides in place of those it has."""
         own = {key_of(override): override for override in self.overrides}
         return [own.pop(key_of(argument), argument) for argument in common] + list(own.values())
 
@@ -78,7 +75,6 @@ def key_of(argument: str) -> str:
 
 
 def refuse_key(override: str) -> None:
-    """Raise ConfigError for an override of what compare sets itself."""
     key = key_of(override)
     if key in OF_COMPARE and override != "launcher=local":
         raise ConfigError(f"{override}: not with compare: {OF_COMPARE[key]}")
@@ -90,13 +86,9 @@ def is_arm(argument: str) -> bool:
 
 
 def parse_arm(text: str, trees: Path) -> Arm:
-    """Parse an arm; nothing is written yet.
+    """Parse an arm and write nothing; raise ConfigError where there is none of this name.
 
-    Args:
-        trees: folder for the checkouts of `git:` arms.
-
-    Raises:
-        ConfigError: there is no such kind of arm, or what it names does not exist.
+    `trees` holds the checkouts of `git:` arms.
     """
     kind, _, value = text.partition(":")
     if text == "plain":
@@ -142,11 +134,7 @@ def git_arm(text: str, revision: str, trees: Path) -> Arm:
 
 
 def check_out(arm: Arm) -> None:
-    """Make the checkout of a `git:` arm, unless it is there.
-
-    Raises:
-        ConfigError: git cannot make it, or it lacks the folder that the comparison works in.
-    """
+    """Make the checkout of a `git:` arm, unless it is there; raise ConfigError where git cannot."""
     if arm.worktree and not Path(arm.worktree).exists():
         # --force: git may still know a checkout there that has been removed by hand.
         options = ("--quiet", "--force", "--detach")
@@ -156,7 +144,6 @@ def check_out(arm: Arm) -> None:
 
 
 def git(text: str, *arguments: str) -> str:
-    """Return what git prints about the working directory; raise ConfigError where it fails."""
     try:
         command = ["git", *arguments]
         done = subprocess.run(command, capture_output=True, errors="surrogateescape", check=False)

@@ -53,14 +53,7 @@ host cannot be used; 128 + N ended by signal N (130: Ctrl-C)."""
 
 @dataclass(frozen=True)
 class Options:
-    """How arms are compared.
-
-    Attributes:
-        pairs: number of pairs; None for as many as it takes.
-        max_pairs: the limit where pairs is None.
-        fail_on: the least change that matters, as a share.
-        statistic: one of STATISTICS.
-    """
+    """How arms are compared: in `pairs`, or (None) up to `max_pairs`; `fail_on` is a share."""
 
     pairs: int | None
     max_pairs: int
@@ -70,13 +63,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Request:
-    """What was typed; see HELP.
-
-    Attributes:
-        seed: None for a random one.
-        floor: file with the noise floor.
-        folder: of a fresh comparison.
-    """
+    """What was typed, see HELP; `seed` is None for a random one, `folder` of a fresh comparison."""
 
     arms: list[str]
     overrides: list[str]
@@ -87,13 +74,9 @@ class Request:
 
 
 def parse(arguments: Sequence[str]) -> Request | Path:
-    """Parse the words after `compare`.
+    """Parse the words after `compare`; raise ConfigError where they make no sense.
 
-    Returns:
-        What to compare, or the folder of a comparison to go on with.
-
-    Raises:
-        ConfigError: the words make no sense; the message says what is allowed.
+    Return what to compare, or the folder of a comparison to go on with.
     """
     parser = flag_parser()
     flags, others = parser.parse_known_args([word for word in arguments if word != "--"])
@@ -125,7 +108,6 @@ def flag_parser() -> Parser:
 
 
 def refuse_wrong_words(overrides: Sequence[str]) -> None:
-    """Raise ConfigError for a word that is no override, no flag and no flag's value."""
     before = ""
     for word in overrides:
         is_value = before.startswith("-") and before not in ("-m", "--multirun")
@@ -135,7 +117,6 @@ def refuse_wrong_words(overrides: Sequence[str]) -> None:
 
 
 def pairs(text: str) -> int:
-    """Return a number of pairs that has intervals."""
     found = int(text) if re.fullmatch(r"[0-9]{1,5}", text) else 0
     if not FEWEST_PAIRS <= found <= MOST_PAIRS:
         allowed = f"allowed are {FEWEST_PAIRS} (fewer have no interval) to {MOST_PAIRS}"
@@ -167,7 +148,6 @@ class Plan:
     """All that decides what a comparison runs, and when it ends.
 
     Attributes:
-        id: the records of the comparison name it.
         arms: the first one is the baseline.
         seed: decides the order of runs and the seeds of pairs.
         floor: noise floor of points as a share, by their names.
@@ -197,12 +177,9 @@ class Plan:
 class Turn:
     """One run in the order of a comparison.
 
-    Attributes:
-        number: of its round, from 1.
-        role: see `Round`.
-        arm: index in the plan's arms.
-        position: in the round, from 0.
-        is_control: whether the round is an A/A pair.
+    `number` is that of its round, from 1, `role` see `Round`, `position` in the round, from 0;
+    `arm`
+    is an index in the plan's arms. A control is an A/A pair.
     """
 
     number: int
@@ -214,7 +191,6 @@ class Turn:
 
     @property
     def name(self) -> str:
-        """Of its folder below `runs`."""
         return f"{self.number:03d}-{self.role}"
 
     def described(self, plan: Plan) -> Comparison:
@@ -233,13 +209,9 @@ def turns_of(number: int, played: Round) -> list[Turn]:
 
 
 def new_plan(request: Request, folder: Path, id: str = "") -> Plan:
-    """Return the plan of a fresh comparison; nothing is written.
+    """Return the plan of a fresh comparison, of a new id where it is ""; nothing is written.
 
-    Args:
-        id: of the comparison; "" for a new one.
-
-    Raises:
-        ConfigError: an arm is none, or there is no noise floor in the file of --floor.
+    Raise ConfigError where an arm is none, or there is no noise floor in the file of --floor.
     """
     seed = request.seed if request.seed is not None else random.SystemRandom().getrandbits(31)
     pairs = request.options.pairs or request.options.max_pairs
@@ -261,11 +233,7 @@ def new_folder() -> Path:
 
 
 def read_plan(folder: Path) -> Plan:
-    """Read the plan of a comparison.
-
-    Raises:
-        ConfigError: the folder holds none, or one that another user may have written: it is run.
-    """
+    """Read a plan; raise ConfigError for none, or one another user may have written: it is run."""
     path = folder / FILE_NAME
     try:
         require_ours(path)
@@ -275,7 +243,6 @@ def read_plan(folder: Path) -> Plan:
 
 
 def parse_plan(content: bytes) -> Plan:
-    """Parse a plan; raise ValueError where it is none."""
     plan = decoded(content, Plan)
     if plan.version != VERSION or len(plan.arms) < 2:
         raise ValueError("another version")
@@ -283,24 +250,16 @@ def parse_plan(content: bytes) -> Plan:
 
 
 class FloorOfPoint(msgspec.Struct):
-    """What `read_floor` reads of a point."""
-
     name: str
     floor_of_pairs: float | None
 
 
 class FloorFile(msgspec.Struct):
-    """What `read_floor` reads of compare_result.json."""
-
     points: Sequence[FloorOfPoint]
 
 
 def read_floor(path: Path) -> dict[str, float | None]:
-    """Read the noise floor of each point from compare_result.json of identical arms.
-
-    Raises:
-        ConfigError: the file is not readable, or something else.
-    """
+    """Read each point's noise floor from compare_result.json; raise ConfigError if unreadable."""
     try:
         found = files.read_json(path.resolve(), FloorFile)
     except (OSError, ValueError) as error:

@@ -52,10 +52,9 @@ class Point:
 class Lack:
     """Why a point has no times in a run.
 
-    Attributes:
-        reason: of the case, or of the point of the sweep.
-        is_harmless: whether nothing failed, as where a backend is not here.
-        is_left_out: whether the suite left out the case for the time that it takes.
+    `is_harmless`: nothing failed, as where a backend is not here. `is_left_out`: the suite left out
+    the
+    case for the time that it takes.
     """
 
     reason: str
@@ -71,10 +70,8 @@ class RunFigures:
         times: seconds per call, [iteration] by point.
         reasons: why a point, or a whole point of the sweep by its number, has no times.
         harmless: those of the reasons that are no failure, such as a backend that is not here.
-        overrides: of each point of the sweep.
-        title: of the first point.
-        identical_runs: of points of the sweep by number, what two identical runs differ by, as a
-            share: the noise floor of a selftest.
+        identical_runs: by number of the point, what two identical runs differ by, as a share: the
+            noise floor of a selftest.
     """
 
     times: dict[Point, Array] = field(default_factory=dict)
@@ -140,12 +137,7 @@ def add(found: RunFigures, number: int, record: Record) -> None:
 
 
 def statistic_of(name: str, times: Array | None) -> float:
-    """Return a figure of a run from its times, in seconds; NaN without times.
-
-    Args:
-        name: mean, median, or a percentile such as p25.
-        times: [iteration]; None for a run without.
-    """
+    """Return the mean, median or percentile of times, in seconds; NaN without times."""
     if times is None:
         return float("nan")
     if name == "mean":

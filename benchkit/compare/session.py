@@ -9,7 +9,6 @@ and a digest of it.
 
 import contextlib
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from typing import IO, Annotated
 import msgspec
 from msgspec import Meta
 
+from benchkit import child
 from benchkit.compare import arms, command, report
 from benchkit.compare.arms import Arm
 from benchkit.compare.command import Plan, Request, Turn, turns_of
@@ -35,10 +35,9 @@ from benchkit.record.record import HARMLESS
 from benchkit.statistics.compare import auto_plan, fixed_plan
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
-from benchkit.sweep.folder import STARTER, stop
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.version import __version__
-from launch import signals, topology
+from launch import topology
 from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import END_S, EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host import LOCK_VARIABLE
@@ -51,15 +50,12 @@ RUN_FILE = "run.json"
 
 @dataclass(frozen=True)
 class Ended:
-    """The content of RUN_FILE."""
-
     arm: str
     num_points: int
     seconds: float
 
 
 def read_end(folder: Path) -> Ended | None:
-    """Return what the file of a run says; None for a run that does not count."""
     try:
         return files.read_json(folder / RUN_FILE, Ended)
     except (OSError, ValueError):
@@ -70,8 +66,7 @@ ENDED = (0, 1)
 """Exit codes of a sweep that went through its points; 1 where some failed."""
 
 
-class RunFailed(Exception):
-    """A run did not end as runs do; the message names it."""
+class RunFailed(Exception): ...
 
 
 class RunCutOff(RunFailed):
@@ -79,11 +74,8 @@ class RunCutOff(RunFailed):
 
 
 def set_aside(folder: Path) -> None:
-    """Rename the folder of a run that does not count, if there is one.
-
-    Raises:
-        ConfigError: a process still works in it.
-        OSError: it is a link, or the folder of all runs is, or cannot be made.
+    """Rename the folder of a run that does not count; raise ConfigError if in use, OSError for
+    links.
     """
     files.make_own(folder.parent)
     files.refuse_link(folder)
@@ -106,35 +98,15 @@ def arguments_of(arm: Arm, common: Sequence[str], turn: Turn, folder: Path) -> l
 
 
 def perform(plan: Plan, turn: Turn, folder: Path, is_first: bool) -> tuple[int, str]:
-    """Run one run of this agent to its end.
-
-    Args:
-        is_first: whether this is agent 0, which keeps what the run prints.
-
-    Returns:
-        The exit code, and the last line that the run printed.
-
-    Raises:
-        StopRequested: after the run has ended.
-    """
+    """Run one run of this agent to its end; return its exit code and its last line."""
     with log_of(folder, is_first) as log:
-        child = start(plan, turn, folder, log)
-        try:
-            code = child.wait()
-        except KeyboardInterrupt:
-            signals.ignore_signals()
-            stop(child)
-            raise
-        log.seek(0)
-        lines = log.read().decode(errors="replace").strip().splitlines()
-    return code, lines[-1] if lines else ""
+        return child.run_into(log, program_of(plan, turn, folder))
 
 
-def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    """Start a run.
+def program_of(plan: Plan, turn: Turn, folder: Path) -> child.Program:
+    """Return the command of a run.
 
-    Its session is its own, so that Ctrl-C reaches this process alone, which then stops the run. Its
-    points do not wait for the host's lock, which this process holds for the whole comparison.
+    Its points do not wait for the host's lock, which this process holds for the whole comparison.
     """
     arm = plan.arms[turn.arm]
     own = {
@@ -142,15 +114,10 @@ def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.P
         COMPARISON_VARIABLE: msgspec.json.encode(turn.described(plan)).decode(),
     }
     python = [arm.python, *(path_options() if arm.is_here else ())]
-    arguments = arguments_of(arm, plan.overrides, turn, folder)
-    return subprocess.Popen(
-        [*STARTER, *python, "-m", "benchkit", *arguments],
-        cwd=arm.folder or (plan.started_in if os.path.isdir(plan.started_in) else None),
-        env=arm.variables() | own,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
+    return child.Program(
+        [*python, "-m", "benchkit", *arguments_of(arm, plan.overrides, turn, folder)],
+        arm.folder or (plan.started_in if os.path.isdir(plan.started_in) else None),
+        arm.variables() | own,
     )
 
 
@@ -167,12 +134,7 @@ def log_path(folder: Path) -> Path:
 
 
 def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
-    """Raise an exception for the exit code of a run that did not go through its points.
-
-    Raises:
-        ConfigError: its command line is wrong.
-        RunFailed: anything else.
-    """
+    """Raise ConfigError or RunFailed where a run did not go through its points."""
     if code == 2:
         raise ConfigError(f"{arm.text}: {line.removeprefix('benchkit: ')}")
     if code not in ENDED:
@@ -213,18 +175,8 @@ DIFFERS = (
 )
 
 
-def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int:
-    """Run `python -m benchkit compare`.
-
-    Args:
-        check: says why a command line of benchkit would be refused; "" where it would run.
-
-    Returns:
-        The exit code of the comparison (command.HELP).
-
-    Raises:
-        ConfigError, JoinError, LaunchError: the comparison is refused.
-    """
+def main(arguments: Sequence[str], check: Callable[[Sequence[str]], None]) -> int:
+    """Run `python -m benchkit compare`; return its exit code (command.HELP)."""
     if {"--help", "-h"} & set(arguments):
         print(command.HELP)
         return 0
@@ -245,7 +197,7 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
     with agents.stopping_together(), contextlib.ExitStack() as held:
         made: Plan | None
         if agents.first:
-            made, problem = prepare(agents, wanted, folder, held), ""
+            made, problem = prepare(agents, wanted, folder, held), None
         else:
             made, folder, problem = follow(agents, asked, folder)
         agreed = with_arms(agents, made, problem)
@@ -272,30 +224,28 @@ def number_of(key: str, overrides: Sequence[str], default: float) -> float:
 
 
 def last_of(key: str, overrides: Sequence[str]) -> str:
-    """Return the text that overrides set a key to, the last one; "" where they do not."""
     values = [text.partition("=")[2] for text in overrides if arms.key_of(text) == key]
     return values[-1] if values else ""
 
 
-def check_arms(wanted: Plan, check: Callable[[Sequence[str]], str]) -> None:
-    """Raise ConfigError for a command line that is wrong, of arms that run this code."""
+def check_arms(wanted: Plan, check: Callable[[Sequence[str]], None]) -> None:
     for arm in wanted.arms:
-        problem = check(arm.arguments(wanted.overrides)) if arm.is_here else ""
-        if problem:
-            raise ConfigError(f"{arm.text}: {problem}" if arm.overrides else problem)
+        if not arm.is_here:
+            continue
+        try:
+            check(arm.arguments(wanted.overrides))
+        except ConfigError as error:
+            raise ConfigError(f"{arm.text}: {error}" if arm.overrides else str(error)) from None
 
 
 @dataclass(frozen=True)
 class Told:
-    """What agent 0 tells of the plan.
+    """What agent 0 tells of the plan, or why there is none (`problem`).
 
-    Attributes:
-        problem: why there is none; "" where there is one.
-        name: of the comparison's folder, in the parent that each agent knows by itself.
-        digest: of the plan, which the other agents' plans must have.
+    `name` is that of the folder, in the parent that each agent knows; all must have its `digest`.
     """
 
-    problem: str = ""
+    problem: str | None = None
     id: Annotated[str, Meta(pattern=r"\A[0-9a-f]{0,32}\Z")] = ""
     seed: int = 0
     name: Name = "compare"
@@ -303,14 +253,9 @@ class Told:
 
 
 def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.ExitStack) -> Plan:
-    """Take the folder on agent 0, and tell the others of the plan.
+    """Take the folder on agent 0, and tell the others of the plan; make one where none is `wanted`.
 
-    Args:
-        wanted: the plan of a fresh comparison; None for one that goes on.
-        held: takes over the claim on the folder.
-
-    Raises:
-        ConfigError: on all agents, if agent 0 cannot use the folder, or make the arms.
+    Raise ConfigError on all agents where agent 0 cannot use the folder, or make the arms.
     """
     try:
         if wanted:
@@ -323,22 +268,18 @@ def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.
     except (ConfigError, OSError) as error:
         agents.exchange(asdict(Told(str(error))), EXCHANGE_TIMEOUT_S)
         raise ConfigError(str(error)) from None
-    told = Told("", found.id, found.seed, folder.name, found.digest())
+    told = Told(None, found.id, found.seed, folder.name, found.digest())
     agents.exchange(asdict(told), EXCHANGE_TIMEOUT_S)
     return found
 
 
-def follow(agents: Agents, asked: Request | Path, folder: Path) -> tuple[Plan | None, Path, str]:
+def follow(
+    agents: Agents, asked: Request | Path, folder: Path
+) -> tuple[Plan | None, Path, str | None]:
     """Make the plan on an agent other than 0, from its own command line and files.
 
-    Args:
-        folder: of the comparison as this agent would name it.
-
-    Returns:
-        The plan, the folder, and why the plan is not that of agent 0; "" where it is.
-
-    Raises:
-        ConfigError: agent 0 has no plan.
+    Return the plan, the folder, and why the plan is not that of agent 0. Raise ConfigError where
+    agent 0 has none.
     """
     told = heard(agents.exchange(None, EXCHANGE_TIMEOUT_S)[0], Told)
     if told.problem:
@@ -352,20 +293,16 @@ def follow(agents: Agents, asked: Request | Path, folder: Path) -> tuple[Plan | 
     except ConfigError as error:
         return None, folder, str(error)
     same = found.digest() == told.digest
-    return found, folder, "" if same else f"{command.FILE_NAME}: {DIFFERS}"
+    return found, folder, None if same else f"{command.FILE_NAME}: {DIFFERS}"
 
 
-def with_arms(agents: Agents, made: Plan | None, problem: str) -> Plan:
-    """Return the plan where all agents can follow it.
-
-    Raises:
-        ConfigError: on all agents, if one has no plan, or its host lacks what an arm needs.
-    """
+def with_arms(agents: Agents, made: Plan | None, problem: str | None) -> Plan:
+    """Return the plan; raise ConfigError on all agents where one has none, or lacks an arm."""
     planned = made.arms if made else []
     needed = [(arm.text, path) for arm in planned for path in (arm.python, arm.folder) if path]
     missing = (f"{text}: {path} is not there" for text, path in needed if not Path(path).exists())
-    own = problem or next(missing, "")
-    problems = heard(agents.exchange(own, EXCHANGE_TIMEOUT_S), list[str])
+    own = problem or next(missing, None)
+    problems = heard(agents.exchange(own, EXCHANGE_TIMEOUT_S), list[str | None])
     for member, problem in zip(agents.members, problems, strict=True):
         if problem:
             raise ConfigError(f"{problem} on {member.host}; all hosts must see it")
@@ -408,16 +345,15 @@ def run_all(agreed: Plan, folder: Path, agents: Agents) -> int:
 def run_together(plan: Plan, turn: Turn, folder: Path, agents: Agents) -> tuple[float, str]:
     """Make one run on all agents; return how many seconds it took, and its last line.
 
-    Raises:
-        ConfigError, RunFailed: on all agents, if the run does not end as runs do on one of them.
+    Raise ConfigError or RunFailed on all agents where it does not end as runs do on one of them.
     """
-    problem = ""
+    problem = None
     if agents.first:
         try:
             set_aside(folder)
         except (ConfigError, OSError) as error:
             problem = str(error)
-    if told := heard(agents.exchange(problem, EXCHANGE_TIMEOUT_S)[0], str):
+    if told := heard(agents.exchange(problem, EXCHANGE_TIMEOUT_S), list[str | None])[0]:
         raise ConfigError(told)
     began_s = time.perf_counter()
     own = [*perform(plan, turn, folder, agents.first)]
@@ -491,11 +427,7 @@ class Progress:
         return result.exit_code
 
     def _read(self, turn: Turn) -> bool:
-        """Read a run that counts; return False for one that does not.
-
-        Raises:
-            ConfigError: the run has another number of points than the others.
-        """
+        """Read a run that counts; return False for one that does not."""
         folder = self._folder / "runs" / turn.name
         ended = read_end(folder)
         if ended is None:

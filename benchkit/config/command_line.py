@@ -23,7 +23,6 @@ FLAGS = (
     *TAKING_VALUES, "--help", "-h", "--hydra-help", "--resolve", "--run", "-r", "--multirun", "-m",
     "--shell-completion", "-sc", "--experimental-rerun",
 )  # fmt: skip
-"""Flags of Hydra that have a meaning here."""
 LONG_FLAGS = tuple(flag for flag in (*FLAGS, *OWN_FLAGS) if flag.startswith("--"))
 
 
@@ -37,7 +36,6 @@ def all_keys() -> dict[str, str]:
 
 
 def beside_overrides(line: str) -> list[str]:
-    """Return the flags and commands that may complete the last word of a line."""
     _, *before, last = line.split(" ")
     words = LONG_FLAGS if last.startswith("-") else () if before else COMMANDS
     return [word for word in words if word.startswith(last)]
@@ -58,12 +56,7 @@ def nearest(word: str, names: Iterable[str]) -> list[str]:
 def did_you_mean(
     word: str, options: Mapping[str, Sequence[Path]], otherwise: str = "see --help"
 ) -> str:
-    """Return what a lone word may have meant.
-
-    Args:
-        word: as typed, without dashes in front.
-        otherwise: the advice if nothing is like the word.
-    """
+    """Return what a lone word, without dashes in front, may have meant."""
     meant = {key: f"{key}=…" for key in all_keys()}
     meant |= {path.stem: f"{group}={path.stem}" for group in options for path in options[group]}
     meant |= {path.stem: f"+suite={path.stem}" for path in options.get("suite", ())}
@@ -82,8 +75,7 @@ WHOLE = re.compile(r"\d+(?:\.\d+)?[eE]\+?\d+")
 def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) -> list[str]:
     """Return a command line with values as the schema has them: `timeout_s=600` for `10m`.
 
-    Raises:
-        ConfigError: an argument is neither an override nor a flag.
+    Raise ConfigError for an argument that is neither an override nor a flag.
     """
     before = ""
     for argument in arguments:
@@ -94,11 +86,7 @@ def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) 
 
 
 def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path]]) -> None:
-    """Raise ConfigError for an argument that is neither an override nor a flag.
-
-    Args:
-        before: the argument before it; "" if it is the first.
-    """
+    """Raise ConfigError for an argument that is neither an override nor a flag."""
     name, is_set, value = argument.partition("=")
     if argument.startswith("-"):
         if name in FLAGS:
@@ -116,7 +104,6 @@ def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path
 
 
 def advice_on(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> str:
-    """Return what somebody who typed a lone word may have meant."""
     key, is_set, value = before.partition("=")
     if re.fullmatch(r"[\d.]+\w*", word) and is_set:
         return f"several values of a key have commas and no spaces: {key}={value},{word}"
@@ -139,10 +126,7 @@ def spelled_out(argument: str) -> str:
 
 
 def spelled_out_value(key: str, value: str) -> str:
-    """Return a value of a key in the words and units of the schema.
-
-    A range of sizes becomes several, with commas between them.
-    """
+    """Return a value, or several of a range, in the words and units of the schema."""
     text = value.strip()
     unit = all_keys().get(key)
     if key.rpartition(".")[2] in ("dtype", "dtypes") and text in SHORT_NAMES:
@@ -167,15 +151,10 @@ ALLOWED = (
 
 
 def override(key: str, value: Any) -> str:
-    """Write one override.
+    """Write one override; raise ConfigError where the key or the value cannot be written.
 
-    Args:
-        key: such as "data_size", "measure.max_seconds" or "+backend.env.NAME".
-        value: of the key. A list, or anything else that can be iterated over, holds the values of a
-            sweep. A tuple, and a list within a list, is one value with several items.
-
-    Raises:
-        ConfigError: the key or the value cannot be written.
+    A list, or anything else that can be iterated over, holds the values of a sweep. A tuple, and a
+    list within a list, is one value with several items.
     """
     if not KEY.fullmatch(key):
         raise ConfigError(f"{key!r}: allowed are names of keys, such as 'measure.max_seconds'")
@@ -194,15 +173,7 @@ def is_sweep(value: Any) -> bool:
 
 
 def element(key: str, value: Any) -> str:
-    """Write a value that is not swept over.
-
-    Args:
-        key: for messages.
-        value: of a type that ALLOWED names; numbers may be NumPy's.
-
-    Raises:
-        ConfigError: the value is of another type.
-    """
+    """Write a value that is not swept over; raise ConfigError for a type outside ALLOWED."""
     if hasattr(value, "ndim") and value.ndim == 0:
         value = value.item()
     if value is None or isinstance(value, bool):
@@ -227,7 +198,6 @@ def item(key: str, name: Any, value: Any) -> str:
 
 
 def is_word(text: str) -> bool:
-    """Return whether text needs no quotes to be read as itself."""
     if not WORD.fullmatch(text) or text.lower() in LITERALS:
         return False
     try:

@@ -41,15 +41,11 @@ def counts_of_gpus() -> str:
 
 
 def hardware_here() -> str:
-    """Return the option of the group `hardware` for this machine."""
     return "cuda" if visible_gpus().names else "cpu"
 
 
 def backend_for(hardware: str) -> str:
-    """Return the backend that belongs to an option of the group `hardware`.
-
-    NCCL refuses ranks that share a GPU, as those of all other options on GPUs do.
-    """
+    """NCCL refuses ranks that share a GPU, as all other options on GPUs than `cuda` have."""
     chosen = hardware_here() if hardware == "auto" else hardware
     return "nccl" if chosen == "cuda" else "gloo"
 
@@ -74,7 +70,6 @@ def collect_resolvers() -> dict[str, Callable[..., Any]]:
 
 
 def register() -> None:
-    """Store every schema, those of the suites among them, and every resolver."""
     store = ConfigStore.instance()
     store.store(group="schema", name="run", node=RunConfig)
     for suite in load_suites().values():
@@ -84,12 +79,7 @@ def register() -> None:
 
 
 def values_of(option: str, folders: Sequence[Path]) -> dict[str, str]:
-    """Return the values of all keys if only a suite is chosen, as one would type them.
-
-    Args:
-        option: of the group `suite`.
-        folders: of YAML, benchkit's own first.
-    """
+    """Return the values of all keys if only a suite is chosen, as one would type them."""
     register()
     with initialize_config_dir(str(folders[0].resolve()), version_base="1.3"):
         more = ",".join(f"file://{folder.resolve()}" for folder in folders[1:])
@@ -100,16 +90,11 @@ def values_of(option: str, folders: Sequence[Path]) -> dict[str, str]:
 
 
 def without_point(value: Any) -> Any:
-    """Turn 2.0 into 2; return any other value as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def typed(composed: DictConfig) -> RunConfig:
-    """Convert a composed configuration to its suite's dataclass, and check it.
-
-    Raises:
-        ConfigError: no suite is chosen, a key is unknown, or a value is not allowed.
-    """
+    """Convert a composed configuration to its suite's dataclass; raise ConfigError if wrong."""
     refuse_unknown_keys(composed)
     if OmegaConf.is_missing(composed, "suite"):
         raise ConfigError("choose a suite with +suite=NAME:\n" + suite_list())
@@ -123,13 +108,7 @@ def typed(composed: DictConfig) -> RunConfig:
 
 
 def refuse_unknown_keys(node: DictConfig, prefix: str = "") -> None:
-    """Raise ConfigError for a key that no schema has.
-
-    It is needed because `+key=value` adds a key to any node, typed or not.
-
-    Args:
-        prefix: path of the node with a trailing dot, "" at the root.
-    """
+    """Raise ConfigError for a key of no schema: `+key=value` adds one to any node."""
     schema = OmegaConf.get_type(node)
     if schema is None or not dataclasses.is_dataclass(schema):
         return
@@ -142,7 +121,6 @@ def refuse_unknown_keys(node: DictConfig, prefix: str = "") -> None:
 
 
 NAMES = re.compile(r"[A-Za-z_][\w.]*")
-"""The names of keys and resolvers in an interpolation."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +168,7 @@ class Variants:
         return config
 
     def _setting(self, override: Override) -> Setting | None:
-        """Return what an override does; None if it does more than to set a value that is right."""
+        """Return what an override does; None if it does more than to set a right value."""
         key = override.key_or_group
         path = key.split(".")
         if key == "suite" or any(depends_on(name, key) for name in self._needed):
@@ -212,7 +190,6 @@ class Variants:
 
 
 def needed_names(value: Any) -> list[str]:
-    """Return all names in the interpolations of plain data."""
     return [name for text in texts(value) if "${" in text for name in NAMES.findall(text)]
 
 
@@ -236,7 +213,6 @@ def depends_on(name: str, key: str) -> bool:
 
 
 def field_at(schema: type | None, path: Sequence[str]) -> Any:
-    """Return the field of a schema at a path; None where it has none."""
     for position, part in enumerate(path, 1):
         found = next((item for item in fields(schema or object) if item.name == part), None)
         if found is None or position == len(path):
@@ -262,12 +238,11 @@ NUMBERED = "${hydra.job.num}"
 
 @dataclass(frozen=True)
 class Composed:
-    """One point of a sweep.
+    """One point of a sweep; `folder` is relative to the sweep's.
 
-    Attributes:
-        config: checked, without Hydra's own node. Points share what is equal in them.
-        overrides: those that are not for Hydra itself, as a record stores them.
-        folder: relative to the sweep's folder, named by hydra.sweep.subdir.
+    `config` is checked and lacks Hydra's own node; points share what is equal in it. `overrides`
+    lack
+    those for Hydra itself.
     """
 
     config: RunConfig
@@ -279,9 +254,7 @@ class Composed:
 class Base:
     """The configuration of one choice of groups, before any values are set.
 
-    Attributes:
-        whole: with Hydra's own node; `own` lacks it.
-        naming: hydra.sweep.subdir before its interpolations are resolved.
+    `whole` has Hydra's own node, `own` lacks it; `naming` is hydra.sweep.subdir, not interpolated.
     """
 
     whole: DictConfig
@@ -303,11 +276,7 @@ class PointComposer:
         self._are_values: dict[str, bool] = {}
 
     def point(self, overrides: Sequence[Override], number: int) -> Composed:
-        """Compose and check the point of a sweep that has these overrides and this number.
-
-        Raises:
-            ConfigError: a key is unknown, or a value is not allowed.
-        """
+        """Compose and check the point with these overrides; raise ConfigError if wrong."""
         parsed = hydra_internals.sort_overrides(overrides, self._sets_a_value)
         base = self._base(parsed.shape)
         kind = parsed.shape, tuple(override.key_or_group for override in parsed.values)
@@ -337,7 +306,6 @@ class PointComposer:
         return point
 
     def _sets_a_value(self, override: Override) -> bool:
-        """Return whether an override is a plain `key=value`; look for groups once per key."""
         key = override.get_key_element()
         if key not in self._are_values:
             self._are_values[key] = hydra_internals.sets_a_value(self._loader, override)

@@ -21,7 +21,6 @@ DEFAULTS: dict[str, Any] = {
     ITERATIONS: 50, WARMUPS: 5, "output_csv": None, TIMER: "cuda_event", BARRIER: True,
     IMPLEMENTATIONS: {},
 }  # fmt: skip
-"""The keys of DDLB. The primitive and the shape must be there."""
 IN_ANOTHER_WAY = {
     ("validate", False): "results are always checked, outside the timed region",
     (TIMER, "cpu_clock"): "CUDA events time GPUs, and the host's clock times CPUs",
@@ -30,10 +29,7 @@ IN_ANOTHER_WAY = {
 
 
 def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Split settings into those that a command can ask for, and one line for each of the others.
-
-    Values of known keys stay, right or wrong.
-    """
+    """Split settings into those that a command can ask for, and one line for each other."""
     lines = [
         f"left out: {name}: no such key of DDLB; allowed are {', '.join(DEFAULTS)}"
         for name in settings.keys() - DEFAULTS.keys()
@@ -56,18 +52,13 @@ def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 class Implementations:
-    """Sorts implementations and their options into known and unknown ones.
-
-    Attributes:
-        unknown: one line for each that a primitive does not have here.
-    """
+    """Sorts implementations and options into known and unknown ones, a line for each."""
 
     def __init__(self, primitives: Sequence[str]) -> None:
         self.unknown: list[str] = []
         self._suites = [suite for suite in load_suites().values() if suite.name in primitives]
 
     def known(self, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Yield the names of the known ones, with groups of known options."""
         for name, groups in given.items():
             if self._is_known(name):
                 yield name, [self._with_known_options(name, group) for group in as_list(groups)]
@@ -94,21 +85,15 @@ def primitives() -> list[str]:
     return [name for name, found in implementations.items() if found and found[1] == dict[str, Any]]
 
 
-Check = Callable[[list[str]], str]
-"""Returns why a command line would be refused; "" where its points would run."""
+Check = Callable[[list[str]], None]
+"""Raises ConfigError for a command line that would be refused."""
 
 
 def main(arguments: list[str], check: Check) -> int:
     """Print the equivalent command, and a line for each thing that it leaves out or does else.
 
-    Args:
-        check: how `python -m benchkit` checks a command line.
-
-    Returns:
-        0; 2 where the file has a mistake, or nothing else than what is left out.
-
-    Raises:
-        ConfigError: the file holds no configuration of DDLB.
+    Return 2 where the file has a mistake, or nothing else than what is left out; raise ConfigError
+    where it holds no configuration of DDLB.
     """
     if len(arguments) != 1 or arguments[0].startswith("-"):
         raise ConfigError(f"import-config {' '.join(arguments)}: allowed is one JSON file of DDLB")
@@ -117,7 +102,10 @@ def main(arguments: list[str], check: Check) -> int:
     problems = [*problems_of(settings, check)]
     if not problems:
         command = command_of(settings)
-        problems = [*filter(None, [check(command)])]
+        try:
+            check(command)
+        except ConfigError as error:
+            problems = [str(error)]
     for line in (*lines, *problems):
         print(f"benchkit: {path}: {line}", file=sys.stderr)
     if problems:
@@ -127,7 +115,6 @@ def main(arguments: list[str], check: Check) -> int:
 
 
 def read(path: str) -> Mapping[str, Any]:
-    """Read settings, with DDLB's defaults; raise ConfigError where the file is none of DDLB's."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         settings = content["benchmark"]
@@ -154,12 +141,13 @@ def problems_of(settings: Mapping[str, Any], check: Check) -> Iterator[str]:
             yield f"primitive={primitive}: allowed are {', '.join(primitives())}"
             continue
         for name, groups in settings[IMPLEMENTATIONS].items():
-            alone = [f"+suite={primitive}", *only({name: groups})]
-            yield from filter(None, [check(alone)])
+            try:
+                check([f"+suite={primitive}", *only({name: groups})])
+            except ConfigError as error:
+                yield str(error)
 
 
 def command_of(settings: Mapping[str, Any]) -> list[str]:
-    """Return the arguments of `python -m benchkit`; lists of sizes and dtypes multiply out."""
     count, warmups = settings[ITERATIONS], settings[WARMUPS]
     if settings[BARRIER]:
         measure = ["measure=fixed", override("measure.max_iterations", count)]

@@ -14,16 +14,12 @@ def config_folder() -> Path:
 
 
 def config_folders(arguments: Sequence[str]) -> list[Path]:
-    """Return the folder of benchkit's own YAML, and the one that --config-dir adds."""
     _, added = without_config_dir(arguments)
     return [config_folder(), *([Path(added)] if added else [])]
 
 
 def without_config_dir(arguments: Iterable[str]) -> tuple[list[str], str]:
-    """Return a command line without --config-dir, and the folder that it names; "" for none.
-
-    The last one counts, as for Hydra.
-    """
+    """Return a command line without --config-dir, and the last folder named so; "" for none."""
     rest, folder = [], ""
     words = iter(arguments)
     for word in words:
@@ -36,7 +32,7 @@ def without_config_dir(arguments: Iterable[str]) -> tuple[list[str], str]:
 
 
 def suite_of(path: Path) -> str:
-    """Return the suite that an option of the group `suite` configures, such as collective.
+    """Return the suite that an option of the group `suite` configures.
 
     An option such as allreduce names the suite's own option first in its defaults.
     """

@@ -53,7 +53,6 @@ def suite_list() -> str:
 
 
 def own_keys(schema: type[RunConfig]) -> dict[str, Key]:
-    """Return the keys that a suite adds to those of every run."""
     shared = described_keys(RunConfig)
     return {name: key for name, (key, _) in described_keys(schema).items() if name not in shared}
 
@@ -66,11 +65,7 @@ def keys_of_suites() -> set[str]:
 
 
 def key_rows(keys: Mapping[str, Key], values: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return one line per key: its name, what it means, and its allowed values or its unit.
-
-    Args:
-        values: of some of them, which stand behind their names.
-    """
+    """Return a line per key: its name and value, what it means, what is allowed or its unit."""
     lines = []
     for name, key in keys.items():
         head = f"{name}={values[name]}" if name in values else name
@@ -80,11 +75,6 @@ def key_rows(keys: Mapping[str, Key], values: Mapping[str, str] = MappingProxyTy
 
 
 def help_text(folders: Iterable[Path]) -> str:
-    """Return the text of --help.
-
-    Args:
-        folders: with one folder of YAML files per group.
-    """
     suites = [
         f"  +suite={suite.name}   {suite.summary}\n{key_rows(own_keys(suite.config))}"
         for suite in load_suites().values()
@@ -112,18 +102,12 @@ def listed(options: Mapping[str, Sequence[Path]]) -> str:
 
 
 def option_help(group: str, path: Path) -> str:
-    """Return the help on an option of a group: the text of its file of YAML, comments included."""
     text = path.read_text(encoding="utf-8").removeprefix("# @package _global_\n")
     return f"{group}={path.stem}\n\n{text.strip()}"
 
 
 def suite_help(path: Path, values: Mapping[str, str]) -> str:
-    """Return the help on one option of the group `suite`: its YAML's comment, keys and values.
-
-    Args:
-        path: of its file of YAML, which begins with a comment of examples.
-        values: of all keys, where nothing else is typed.
-    """
+    """Return the help on one option of the group `suite`: its YAML's comment, keys and values."""
     lines = path.read_text(encoding="utf-8").splitlines()
     comment = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
     about = [line for line in comment if not line.startswith("@package")]

@@ -32,9 +32,7 @@ ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
 BELOW_NULL = "Unexpected type for root"
 """In the AssertionError of OmegaConf for a key below a group that is null."""
 PROGRAM = "benchkit"
-"""The command that Hydra names in messages, and completes in shells."""
 COMPLETED = "COMP_LINE"
-"""The variable with the line that a shell completes."""
 MULTIRUN = ("-m", "--multirun")
 MODES = {"--cfg", "-c", "--info", "-i", "--run", "-r", "--shell-completion", "-sc", "hydra.mode"}
 """What asks Hydra for something else than a sweep, before the equals sign."""
@@ -42,11 +40,7 @@ MODES = {"--cfg", "-c", "--info", "-i", "--run", "-r", "--shell-completion", "-s
 
 @dataclass
 class SweepTask:
-    """What Hydra is given to run. Hydra hands it to the sweeper, whose own result it discards.
-
-    Attributes:
-        statuses: how the points of the sweep ended, those of earlier attempts among them.
-    """
+    """What Hydra hands to the sweeper, whose own result it discards; all points' statuses."""
 
     statuses: list[str] = field(default_factory=list)
 
@@ -59,10 +53,7 @@ class SweepTask:
 
 
 def run(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Run Hydra on a command line and return the statuses of its points.
-
-    Hydra's errors are raised, where Hydra would print them and exit.
-    """
+    """Run Hydra and return the statuses of the points; raise its errors instead of exiting."""
     task = SweepTask()
     start = hydra.main(config_path=str(folder), config_name="config", version_base="1.3")(task)
     typed, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
@@ -116,12 +107,10 @@ def completable(line: str) -> str:
 
 
 def is_of_folder(words: Sequence[str], number: int) -> bool:
-    """Return whether a word is the flag for a folder of YAML, or that flag's value."""
     return bool(set(words[max(0, number - 1) : number + 1]) & {"--config-dir", "-cd"})
 
 
 def measures(arguments: Sequence[str]) -> bool:
-    """Return whether a command line asks for a sweep, and not for one of MODES."""
     return not {argument.split("=")[0] for argument in arguments} & MODES
 
 
@@ -158,17 +147,13 @@ def schema_of(error: BaseException | None) -> type | None:
 
 
 Override = types.Override
-"""One parsed argument of a command line."""
 
 
 def product(loader: Any, arguments: Sequence[str]) -> Iterator[tuple[Override, ...]]:
     """Yield the overrides of every point: all combinations of the values in the arguments.
 
     They are what parsing BasicSweeper's lines for each point gives. Of one key the last argument
-    counts.
-
-    Raises:
-        HydraException: an argument sweeps over an interval, which has no list of values.
+    counts. Raise HydraException for a sweep over an interval.
     """
     parsed = parse(loader, arguments)
     axes = {override.get_key_element(): values_of(override) for override in parsed}
@@ -207,7 +192,7 @@ class Overrides:
 
     Attributes:
         own: those that are not for Hydra itself.
-        shape: those that shape the point, as given: groups, additions, deletions, Hydra's.
+        shape: as given: groups, additions, deletions, Hydra's.
         values: those that only set values.
     """
 
@@ -216,7 +201,6 @@ class Overrides:
     values: list[Override]
 
     def lines(self) -> list[str]:
-        """Return those that are not for Hydra itself, as given."""
         return [str(override.input_line) for override in self.own]
 
     def set_values(self, loader: Any, config: DictConfig) -> None:
@@ -231,7 +215,6 @@ class Overrides:
 def sort_overrides(
     overrides: Sequence[Override], is_value: Callable[[Override], bool]
 ) -> Overrides:
-    """Sort the overrides of a point, none of which sweeps."""
     own = [override for override in overrides if not override.is_hydra_override()]
     values = [override for override in own if is_value(override)]
     shape = tuple(str(override.input_line) for override in overrides if override not in values)
@@ -239,7 +222,6 @@ def sort_overrides(
 
 
 def set_value(loader: Any, override: Override, config: DictConfig) -> None:
-    """Set one value; raise ConfigError for a key below a group that is null."""
     with groups_required([str(override.input_line)]):
         loader._apply_overrides_to_config([override], config)
 

@@ -12,11 +12,7 @@ from benchkit.api.registry import load_suites
 
 
 def point_id(config: Mapping[str, Any], world_size: int) -> str:
-    """Return the identity of a point: the digest of its resolved configuration.
-
-    Args:
-        world_size: number of ranks, which `config` may leave to `auto`.
-    """
+    """Return the digest of a resolved configuration, with its number of ranks."""
     return digest({**identity_of(config), "world_size": world_size})
 
 

@@ -23,7 +23,6 @@ NOT_IN_SCHEMA = re.compile(r"In '(.+?)': .*?Key '(.+?)' not in")
 MISSING_GROUP = re.compile("has missing mandatory value: (backend|hardware|measure) ")
 KEY = r"[\w.+~/@:-]+"
 """What Hydra's grammar takes for a key, with the signs that may stand before it."""
-ADVICE = re.compile(r" See https://hydra\.cc/\S+ for details$")
 
 
 def explain(error: Exception, arguments: Sequence[str]) -> str:
@@ -52,7 +51,7 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     if found := NOT_IN_SCHEMA.search(text):
         return f"conf {found[1]}: {unknown_key(found[2])}"
     override = getattr(error, "override", None)
-    return unparsed(override, arguments) if override else ADVICE.sub("", text)
+    return unparsed(override, arguments) if override else text
 
 
 def unparsed(override: str, arguments: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from benchkit.errors import oom_reason
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, Lead, Sampler
-from benchkit.statistics.estimators import SLOWEST_RANK, SPAN
+from benchkit.statistics import SLOWEST_RANK, SPAN
 from benchkit.statistics.intervals import Array, series_interval
 from benchkit.statistics.summary import iteration_times, relative_half_width, slowest_rank
 
@@ -57,7 +57,7 @@ class Measurement:
             sets the size of the next block.
         lead: how long a GPU is kept busy before a sample, while the host queues its calls; None
             where the host times the calls.
-        oom_reason: why the case was skipped for lack of memory; "" if it was not.
+        oom_reason: why the case was skipped for lack of memory; None if it was not.
     """
 
     calls_per_sample: int = 1
@@ -75,7 +75,7 @@ class Measurement:
     estimator: str = SLOWEST_RANK
     typical_s: float = 0.0
     lead: Lead | None = field(default_factory=Lead)
-    oom_reason: str = ""
+    oom_reason: str | None = None
 
     @property
     def lead_s(self) -> float | None:

@@ -50,13 +50,13 @@ class AgentFacts:
 
     Attributes:
         visible_gpus: the GPUs that CUDA shows there in its order, by UUID where known.
-        lack_of_gpus: why there are none; "" if there are some.
+        lack_of_gpus: why there are none.
         limits: of the agent's process, which its ranks are to have, too.
     """
 
     report: AgentReport
     visible_gpus: list[str]
-    lack_of_gpus: str = ""
+    lack_of_gpus: str | None = None
     limits: Limits = field(default_factory=Limits)
 
 

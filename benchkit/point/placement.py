@@ -18,10 +18,10 @@ def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
     return set().union(*(group.facts[other.index].visible_gpus for other in here))
 
 
-def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
-    """Return why a point lacks the GPUs that it asks for; "" if it has them or asks for none."""
+def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str | None:
+    """Return why a point lacks the GPUs that it asks for."""
     if config.hardware.device != "cuda":
-        return ""
+        return None
     for member in group.agents.members:
         ranks = share * len(group.on_host_of(member))
         needed = math.ceil(ranks / config.hardware.ranks_per_device)
@@ -30,7 +30,7 @@ def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
             why = lack_of_gpus(group.facts[member.index])
             plural = "" if needed == 1 else "s"
             return f"needs {needed} GPU{plural} on {member.host}, {visible} visible{why}"
-    return ""
+    return None
 
 
 def lack_of_gpus(facts: AgentFacts) -> str:
@@ -54,8 +54,8 @@ class Placement:
         slowdown: how many times slower each rank is to be: [rank].
         places: where the ranks of this agent run; empty if there is a problem.
         agents: what the record says of each agent, with the numbers of its ranks.
-        problem: why the ranks cannot run; "" if they can.
-        crowding: how many ranks share how many cores if their threads are more; "" if not.
+        problem: why the ranks cannot run.
+        crowding: how many ranks share how many cores, where their threads are more.
         warnings: what the record says of the cores.
     """
 
@@ -65,8 +65,8 @@ class Placement:
     slowdown: tuple[float, ...]
     places: list[Place]
     agents: list[AgentReport]
-    problem: str = ""
-    crowding: str = ""
+    problem: str | None = None
+    crowding: str | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -97,6 +97,7 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     world_size = resolve_world_size(config, group)
     share, left_over = divmod(world_size, num_agents)
     slowdown = factors(config, world_size)
+    problem: str | None
     if len(slowdown) != world_size:
         problem = (
             f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, "
@@ -117,18 +118,18 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     threads = max(1, int(cores)) if auto_threads else int(config.threads_per_rank)
     is_crowded = threads > cores and not problem
     each = f", {threads} threads each" if threads > 1 else ""
-    crowding = f"{narrowest}{each}" if is_crowded else ""
+    crowding = f"{narrowest}{each}" if is_crowded else None
     return Placement(
         world_size, threads, cores, slowdown, places, agents, problem, crowding, bindings(hosts)
     )
 
 
-def crowding(configs: Sequence[RunConfig], group: AgentGroup) -> str:
-    """Return the line on points with more threads than cores; "" where there are none."""
+def crowding(configs: Sequence[RunConfig], group: AgentGroup) -> str | None:
+    """Return the line on points with more threads than cores, if there are any."""
     plans = [place_ranks(config, group) for config in configs]
     crowded = [plan for plan in plans if plan.crowding]
     if not crowded:
-        return ""
+        return None
     worst = max(crowded, key=lambda plan: plan.threads / plan.cores_per_rank).crowding
     return f"more threads than cores in {len(crowded)} of {len(plans)} points: {worst}"
 
@@ -143,8 +144,8 @@ def recorded_agents(group: AgentGroup, share: int) -> list[AgentReport]:
     ]
 
 
-def unsuited(config: RunConfig) -> str:
-    """Return why the backend does not fit the devices; "" if it fits.
+def unsuited(config: RunConfig) -> str | None:
+    """Return why the backend does not fit the devices.
 
     Only the ranks check whether torch is built with the backend.
     """
@@ -155,7 +156,7 @@ def unsuited(config: RunConfig) -> str:
         return f"{backend.name} communicates {supported} tensors, not {hardware.device}"
     if backend.name == "nccl" and hardware.ranks_per_device > 1:
         return "nccl refuses ranks that share a GPU; gloo does not"
-    return ""
+    return None
 
 
 def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:

@@ -184,7 +184,7 @@ class PointRun:
     Attributes:
         began_s: by perf_counter.
         num_losses: number of agents lost before.
-        sweep_ends: why the sweep cannot go on after this point; "" if it can.
+        sweep_ends: why the sweep cannot go on after this point.
     """
 
     point: Point
@@ -194,7 +194,7 @@ class PointRun:
     num_losses: int
     record: Record
     phases_s: dict[str, float] = field(default_factory=dict)
-    sweep_ends: str = ""
+    sweep_ends: str | None = None
 
     @property
     def agents(self) -> Agents:
@@ -216,12 +216,12 @@ class PointRun:
             self.fail("error", str(busy))
         except Lost as lost:
             self.fail_by_loss(lost)
-            self.sweep_ends = str(lost) if lost.host_is_silent else ""
+            self.sweep_ends = str(lost) if lost.host_is_silent else None
 
     def announce(self) -> None:
         """Store the record as `running`; raise SweepEnds on all agents if agent 0 cannot."""
-        problems = heard(self.agents.exchange(self.save(), EXCHANGE_TIMEOUT_S), list[str])
-        if problem := next(filter(None, problems), ""):
+        problems = heard(self.agents.exchange(self.save(), EXCHANGE_TIMEOUT_S), list[str | None])
+        if problem := next(filter(None, problems), None):
             raise SweepEnds(problem)
 
     def measure(self, about_hosts: list[str]) -> None:
@@ -354,9 +354,9 @@ class PointRun:
     def fail_by_loss(self, lost: Lost) -> None:
         self.fail("crash", str(lost), lost.members[0].host)
 
-    def save(self) -> str:
-        """Store the record on agent 0; return why that fails, "" if it does not."""
-        return recording.save(self.record, self.point.folder) if self.agents.first else ""
+    def save(self) -> str | None:
+        """Store the record on agent 0; return why that fails."""
+        return recording.save(self.record, self.point.folder) if self.agents.first else None
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -50,13 +50,12 @@ def opened(folder: Path, first: bool) -> Iterator[int]:
 
 
 def make_folder(folder: Path) -> None:
+    """Make a folder for points; raise SweepEnds where the disk is full or not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        problem = files.shortage(folder)
+        files.require_space(folder)
     except OSError as error:
-        problem = f"{folder}: {error.strerror}"
-    if problem:
-        raise SweepEnds(problem)
+        raise SweepEnds(f"{folder}: {error.strerror}") from None
 
 
 def set_aside(folder: Path) -> int:
@@ -75,15 +74,15 @@ def set_aside(folder: Path) -> int:
     return number + 1
 
 
-def save(record: Record, folder: Path) -> str:
-    """Write a record; return "", or why it cannot be written and where it is kept instead."""
+def save(record: Record, folder: Path) -> str | None:
+    """Write a record; return why it cannot be written and where it is kept instead."""
     try:
         store(record, folder)
     except OSError as error:
         kept = keep_elsewhere(record)
         where = f"; it is in {kept}" if kept else ""
         return f"{folder}: record not written: {error.strerror or error}{where}"
-    return ""
+    return None
 
 
 def store(record: Record, folder: Path) -> None:

@@ -16,8 +16,16 @@ from benchkit.api.case import Case
 from benchkit.api.p2p import gather_json
 from benchkit.measure.timer import Exchange, exchange_named
 from benchkit.rank.backends import ControlGroup
-from benchkit.record.gpu_state import BUSY_MHZ, CLOCK_REASONS, FIELDS, HOLDS_BACK, READINGS, SETTING
-from benchkit.record.record import RankDevice, TorchSettings
+from benchkit.record.record import (
+    BUSY_MHZ,
+    CLOCK_REASONS,
+    CLOCK_SETTING,
+    GPU_FIELDS,
+    GPU_READINGS,
+    HOLDS_BACK,
+    RankDevice,
+    TorchSettings,
+)
 
 RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Variables with the length of torch's flight recorder, 0 for none; the first one that is set."""
@@ -148,7 +156,7 @@ class Seen:
     Attributes:
         is_unread: a GPU of NVIDIA whose state nothing tells.
         strangers: number of processes on it that are no ranks.
-        reasons: for its clocks, as bits (benchkit/record/gpu_state.py): [case].
+        reasons: for its clocks, as bits (benchkit/record/record.py): [case].
         sm_mhz: its lowest clock while it worked on each case, 0 where it is not known: [case].
     """
 
@@ -193,7 +201,7 @@ def unlocked(seen: Sequence[Seen]) -> list[str]:
     clocks = {
         rank: [mhz for mhz in own.sm_mhz if mhz]
         for rank, own in enumerate(seen)
-        if any(own.sm_mhz) and not own.has_reason(SETTING)
+        if any(own.sm_mhz) and not own.has_reason(CLOCK_SETTING)
     }
     moved = [rank for rank, mhz in clocks.items() if max(mhz) > STEADY * min(mhz)]
     if not moved:
@@ -215,7 +223,7 @@ STEADY = 1.02
 """Clocks whose highest is within this multiple of their lowest stay where they are."""
 FRESH_S = 0.1
 """A younger reading is used again: NVML renews its values no more often, and a call takes time."""
-SM_MHZ, POWER_W = READINGS.index("sm_mhz"), READINGS.index("power_w")
+SM_MHZ, POWER_W = GPU_READINGS.index("sm_mhz"), GPU_READINGS.index("power_w")
 
 
 @dataclass
@@ -276,9 +284,9 @@ class GpuWatch:
     def end(self, cases: Sequence[Case], exchange: Exchange) -> list[dict[str, list[float]]]:
         """End the last turn; all ranks call this together.
 
-        Returns:
-            For each case FIELDS with one number per rank, 0 where it is not known; {} where no rank
-            has any.
+        Return for each case GPU_FIELDS with one number per rank, 0 where it is not known; {} where
+        no
+        rank has any.
         """
         self.turn_to(None)
         all_ranks = exchange_named(
@@ -302,7 +310,7 @@ class GpuWatch:
         return states
 
     def _values(self, case: Case) -> list[float]:
-        unknown = [0.0] * len(READINGS)
+        unknown = [0.0] * len(GPU_READINGS)
         before, after = (of.get(case, unknown) for of in (self._before, self._after))
         busy = self._busy.get(case, [0.0, 0.0])
         return [*before, *after, *busy, float(self._reasons.get(case, 0))]
@@ -312,4 +320,4 @@ def by_field(table: Sequence[Sequence[float]]) -> dict[str, list[float]]:
     """Return the values [rank][field] of a case as [rank] by name; {} if all are 0."""
     if not any(map(any, table)):
         return {}
-    return dict(zip(FIELDS, map(list, zip(*table, strict=True)), strict=True))
+    return dict(zip(GPU_FIELDS, map(list, zip(*table, strict=True)), strict=True))

@@ -5,6 +5,7 @@ device or endless file is read.
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -162,10 +163,11 @@ def by_number(path: Path | str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def shortage(folder: Path) -> str:
-    """Return why a folder has too little disk space for another point; "" where it has enough."""
+def require_space(folder: Path) -> None:
+    """Raise OSError where a folder has too little disk space for another point."""
     free = shutil.disk_usage(folder).free
-    if free >= FREE_BYTES:
-        return ""
-    needed = f"{FREE_BYTES / 2**20:.0f} MiB"
-    return f"{folder}: {free / 2**20:.1f} MiB of disk are free; a point needs {needed}"
+    if free < FREE_BYTES:
+        needed = f"{FREE_BYTES / 2**20:.0f} MiB"
+        raise OSError(
+            errno.ENOSPC, f"{free / 2**20:.1f} MiB of disk are free; a point needs {needed}"
+        )

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from benchkit.record.naming import printable
-from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.statistics import SLOWEST_RANK
 
 if TYPE_CHECKING:
     from benchkit.statistics.intervals import Array
@@ -168,6 +168,33 @@ def as_array(rows: Rows) -> "Array":
 
 PlainText = Annotated[str, Meta(pattern=r"^[ -~]{1,60}\Z")]
 """Printable ASCII, which no terminal takes for a command."""
+
+
+GPU_READINGS = ("sm_mhz", "mem_mhz", "power_w", "temperature_c")
+"""What one reading of a GPU holds; a case has one before and one after it."""
+BUSY_MHZ, BUSY_W = "gpu_sm_mhz_busy", "gpu_power_w_busy"
+"""The lowest clock and the highest power while the GPU worked on a case."""
+CLOCK_REASONS = "gpu_clock_reasons"
+"""The bits of nvmlClocksEventReasons (nvml.h) that were set during or after any turn of a case."""
+GPU_FIELDS = (
+    *(f"gpu_{name}_before" for name in GPU_READINGS),
+    *(f"gpu_{name}_after" for name in GPU_READINGS),
+    BUSY_MHZ,
+    BUSY_W,
+    CLOCK_REASONS,
+)
+"""Names among the disturbances of a case: [rank]."""
+CLOCK_SETTING = 0x02
+"""The bit for clocks that are limited by a setting: application clocks or locked clocks."""
+HOLDS_BACK = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x10: "sync boost group",
+    0x20: "temperature (driver)",
+    0x40: "temperature (hardware)",
+    0x80: "power brake",
+}
+"""The bits of what else holds clocks back."""
 
 
 @dataclass(frozen=True, kw_only=True)

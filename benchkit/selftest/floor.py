@@ -33,7 +33,6 @@ FILE_NAME = "noise_floor.json"
 VALID_S = 30 * 24 * 3600.0
 """An older floor does not apply."""
 MOST_BYTES = 2**20
-"""A larger file is none of ours."""
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
@@ -41,13 +40,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 class Fingerprint:
     """What the noise between runs depends on, roughly; hosts of one kind share it.
 
-    Attributes:
-        cpu: model of the processor.
-        cores: those that the agent may use.
-        kernel: major and minor version of Linux, such as "6.1".
-        torch: major and minor version.
-        threads: of each rank.
-        device: cpu or cuda.
+    `kernel` and `torch` are major and minor versions, `threads` those of each rank.
     """
 
     cpu: str | None
@@ -62,12 +55,10 @@ class Fingerprint:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeFloor:
-    """How much runs of one size differ.
+    """How much runs of one size, named by `what`, differ.
 
-    Attributes:
-        what: names what ran, such as "all_reduce 1 MiB".
-        median_s: median over the runs of the median time of a call.
-        sigma_run: standard deviation of the logarithms of the runs' medians.
+    `median_s` is the median over the runs of the median time of a call, `sigma_run` the standard
+    deviation of the logarithms of the runs' medians.
     """
 
     what: PlainText
@@ -91,15 +82,12 @@ class MachineFloor:
         return (datetime.datetime.now(datetime.timezone.utc) - written).total_seconds()
 
     def nearest(self, seconds: float) -> SizeFloor:
-        """Return the size whose calls take most nearly so long, by ratio."""
         of_call = max(seconds, 1e-9)  # the clock's resolution
         return min(self.sizes, key=lambda size: abs(math.log(size.median_s / of_call)))
 
 
 @dataclass(frozen=True)
 class Content:
-    """The content of the file: one floor per fingerprint."""
-
     floors: list[MachineFloor] = field(default_factory=list)
 
 
@@ -126,7 +114,6 @@ def major_minor(version: str | None) -> str:
 def machine_floor(
     found_on: Fingerprint, sizes: Sequence[SizeFloor], written_at: str
 ) -> MachineFloor:
-    """Return a floor with the id that follows from it."""
     digest = hashlib.sha256(msgspec.json.encode([found_on, sizes, written_at])).hexdigest()
     return MachineFloor(
         id=digest[:12], written_at=written_at, fingerprint=found_on, sizes=list(sizes)
@@ -144,11 +131,7 @@ def state_folder() -> Path:
 
 
 def read(folder: Path) -> list[MachineFloor]:
-    """Return the floors in a folder's file; [] without one.
-
-    Raises:
-        ValueError: the file is not readable, or holds something else; the message is one line.
-    """
+    """Return the floors in a folder's file; raise ValueError, of one line, if not readable."""
     path = folder / FILE_NAME
     try:
         if not path.exists():
@@ -165,11 +148,7 @@ def read(folder: Path) -> list[MachineFloor]:
 
 
 def store(floor: MachineFloor, folder: Path) -> Path:
-    """Write a floor in place of the one with its fingerprint; return the path of the file.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write a floor in place of the one with its fingerprint; return the path of the file."""
     try:
         others = [each for each in read(folder) if each.fingerprint != floor.fingerprint]
     except ValueError:
@@ -209,10 +188,10 @@ def floor_of(record: Record) -> NoiseFloor | None:
     return NoiseFloor(id=found.id, age_s=found.age_s(), sigma_run=size.sigma_run, at=size.what)
 
 
-def problem() -> str:
-    """Return why the file of floors is ignored, in one line; "" where it is readable or absent."""
+def problem() -> str | None:
+    """Return why the file of floors is ignored, in one line; None where it is none or readable."""
     try:
         read(state_folder())
     except ValueError as error:
         return str(error)
-    return ""
+    return None

@@ -8,7 +8,6 @@ import argparse
 import datetime
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchkit import child
+from benchkit.errors import ConfigError
 from benchkit.measure.disturbance import COUNTERS, read_counters
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
@@ -30,6 +31,7 @@ from benchkit.selftest.floor import (
     state_folder,
     store,
 )
+from benchkit.statistics import BACK_TO_BACK, LATENCY
 from benchkit.statistics.compare import (
     SignedRank,
     difference_of_runs,
@@ -37,31 +39,22 @@ from benchkit.statistics.compare import (
     percent,
     standard_deviation,
 )
-from benchkit.statistics.estimators import BACK_TO_BACK, LATENCY
 from benchkit.statistics.intervals import Array, find_modes
 from benchkit.statistics.summary import iteration_times
 from launch.agents.host import HostLock, HostTaken
-from launch.module_path import path_options
 from launch.topology import LaunchError, allocation_remark, require_launcher, usable_cores
 
 MATRIX = 512
-"""Rows of the matrices, for suites with such sizes."""
 ALL_REDUCE = ("+suite=allreduce", "data_size=1KiB,1MiB")
 MATRIX_PRODUCT = ("+suite=matmul_lut", f"sizes=[{MATRIX}]", "hardware.slowdown=1")
 
 
-class SelftestFailed(Exception):
-    """A part of the selftest could not be measured; the message is one line."""
+class SelftestFailed(Exception): ...
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the selftest is of, and how long it takes.
-
-    Attributes:
-        seconds: for all parts together, on an idle machine.
-        folder: where the records of the sweeps go.
-    """
+    """What the selftest is of; `seconds` are for all parts together, on an idle machine."""
 
     backend: str
     ranks: int
@@ -91,7 +84,6 @@ class Runs:
     """Identical runs of one size, in order of time.
 
     Attributes:
-        what: names the size.
         medians_s: median time of a call of each run; NaN where a run lacks it.
         slow_shares: of each run with two modes, the share of the slower one.
     """
@@ -126,28 +118,13 @@ def repeat(setting: Setting) -> list[Record]:
 def sweep(
     setting: Setting, name: str, points: Sequence[str], variables: dict[str, str] | None = None
 ) -> list[Record]:
-    """Run a sweep as a user does, in a process of its own; return the records of its points.
-
-    Raises:
-        SelftestFailed: a point was not measured.
-    """
+    """Run a sweep as a user does; raise SelftestFailed unless all of its points are measured."""
     folder = setting.folder / name
-    benchkit = [sys.executable, *path_options(), "-m", "benchkit"]
-    with (setting.folder / f"{name}.log").open("w+", errors="replace") as log:
-        process = subprocess.Popen(
-            [*benchkit, "-m", *points, *setting.overrides(), f"hydra.sweep.dir={folder}"],
-            env={**os.environ, **(variables or {})},
-            stdout=log,
-            stderr=log,
-        )
-        try:
-            code = process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-        log.seek(0)
-        lines = [line for line in log.read().splitlines() if line.strip()]
+    arguments = ["-m", *points, *setting.overrides(), f"hydra.sweep.dir={folder}"]
+    command = child.module(child.BENCHKIT, arguments).command
+    program = child.Program(command, environment={**os.environ, **(variables or {})})
+    with (setting.folder / f"{name}.log").open("wb+") as log:
+        code, line = child.run_into(log, program)
     paths = sorted(folder.glob(f"*/{files.FILE_NAME}"), key=lambda path: int(path.parent.name))
     records = [files.read(path) for path in paths]
     for record in records:
@@ -155,7 +132,7 @@ def sweep(
             reason = record.error.message.splitlines()[0] if record.error else ""
             raise SelftestFailed(f"{record.title}: {record.status}: {reason}")
     if code or not records:
-        raise SelftestFailed(lines[-1] if lines else f"exit code {code}")
+        raise SelftestFailed(line or f"exit code {code}")
     return records
 
 
@@ -192,17 +169,15 @@ UNDISTURBED = 0.1
 LONGER = 1.1
 """A quantum that takes longer than this multiple of an undisturbed one was disturbed."""
 KERNEL_TELLS = ("steal_s", "throttled_s", "pressure_s")
-"""Counters that are reported beside."""
 
 
 @dataclass(frozen=True)
 class CoreNoise:
     """What a core lost.
 
-    Attributes:
-        longer_share: share of quanta that were disturbed.
-        lost_share: share of the time that was lost, beyond undisturbed quanta.
-        longest_s: the longest quantum.
+    `longer_share` of its quanta were disturbed, and `lost_share` of the time was lost beyond
+    undisturbed
+    quanta.
     """
 
     core: int
@@ -243,11 +218,7 @@ def measure_cores(
     now: Callable[[], float] = time.perf_counter,
     bind: Callable[[set[int]], None] = lambda cores: os.sched_setaffinity(0, cores),
 ) -> Noise:
-    """Time quanta on each usable core in turn.
-
-    Args:
-        seconds: for all cores together.
-    """
+    """Time quanta on each usable core in turn, for `seconds` together."""
     cores = usable_cores()
     before, began = read_counters(), now()
     found = []
@@ -265,7 +236,6 @@ def measure_cores(
 
 
 def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
-    """Return what quanta of these seconds tell of a core."""
     quanta = np.asarray(times, dtype=np.float64)
     undisturbed = np.quantile(quanta, UNDISTURBED)
     lost = np.maximum(quanta - undisturbed, 0).sum()
@@ -280,14 +250,11 @@ def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
 LOST_SHARE = 0.01
 """A core that loses a larger share of its time is called noisy."""
 MOST_CORES = 4
-"""Cores that are listed, those that lost most."""
 ALPHA = 0.05
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What all parts of a selftest found."""
-
     found_on: Fingerprint
     noise: Noise
     runs: Sequence[Runs]
@@ -333,7 +300,6 @@ def of_core(core: CoreNoise) -> str:
 
 
 def spread(runs: Sequence[Runs]) -> Iterator[str]:
-    """Yield how much identical runs differ, by size."""
     floors = [each.floor() for each in runs]
     widths = [difference_of_runs(floor.sigma_run) for floor in floors]
     yield (
@@ -348,7 +314,6 @@ def spread(runs: Sequence[Runs]) -> Iterator[str]:
 
 
 def modes(runs: Sequence[Runs]) -> Iterator[str]:
-    """Yield where times are of two kinds."""
     found = [each for each in runs if each.slow_shares]
     yield f"Modes: {'TWO' if found else 'ONE'}" + (
         ", a single median hides them: look at p25 and p95" if found else " in every run"
@@ -399,8 +364,10 @@ def main(arguments: list[str]) -> int:
     """Run the selftest; return 0, 1 where a part failed, 2 where an argument is wrong."""
     options = parser().parse_args(arguments)
     folder = options.dir or state_folder()
-    if problem := refusal(options.ranks, options.seconds, folder):
-        say(problem)
+    try:
+        require_startable(options.ranks, options.seconds, folder)
+    except (ConfigError, LaunchError) as error:
+        say(str(error))
         return EXIT_USAGE
     if remark := allocation_remark():
         say(remark)
@@ -436,29 +403,26 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def refusal(ranks: int, seconds: float, folder: Path) -> str:
-    """Return why the selftest cannot begin, in one line; "" if it can."""
-    try:
-        started = require_launcher()
-    except LaunchError as error:
-        return str(error)
+def require_startable(ranks: int, seconds: float, folder: Path) -> None:
+    """Raise ConfigError or LaunchError where the selftest cannot begin."""
+    started = require_launcher()
     if started.count > 1:
-        return (
+        raise ConfigError(
             f"{started.by} started {started.count} processes; allowed is one, it starts the ranks"
         )
     if ranks < 1:
-        return f"--ranks {ranks}: allowed is >= 1"
+        raise ConfigError(f"--ranks {ranks}: allowed is >= 1")
     if not (math.isfinite(seconds) and seconds > 0):
-        return f"--seconds {seconds}: allowed is > 0"
+        raise ConfigError(f"--seconds {seconds}: allowed is > 0")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        return f"{folder}: {error.strerror}; choose another by --dir"
-    return "" if os.access(folder, os.W_OK) else f"{folder}: not writable; choose another by --dir"
+        raise ConfigError(f"{folder}: {error.strerror}; choose another by --dir") from None
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"{folder}: not writable; choose another by --dir")
 
 
 def measured(setting: Setting) -> Findings:
-    """Run all parts, one after another; each has the host to itself."""
     lock = HostLock()
     lock.acquire(lambda holder: say(f"waits for {holder}"), limit=lambda holder: HOST_WAIT_S)
     try:
@@ -472,7 +436,6 @@ def measured(setting: Setting) -> Findings:
 
 
 def found_on(record: Record) -> Fingerprint:
-    """Return the fingerprint of a record's machine and settings."""
     settings = record.settings
     return fingerprint(
         record.environment,

@@ -1,11 +1,11 @@
 """The reported figures of raw samples, as pure functions of arrays; times in seconds."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 
-from benchkit.statistics.estimators import SLOWEST_RANK, SPAN
+from benchkit.statistics import SLOWEST_RANK, SPAN
 from benchkit.statistics.intervals import (
     FEWEST_OF_ROUNDS,
     FEWEST_ROUNDS,
@@ -21,9 +21,41 @@ from benchkit.statistics.intervals import (
     turns_interval,
 )
 
-Summary = dict[str, float | int | None]
-"""Figures of a case by name, in the unit that ends the name; None where a figure does not exist."""
-ARRIVAL_FIGURES = ("start_skew_s", "makespan_s", "straggler_rank", "straggler_share")
+
+class Arrivals(TypedDict):
+    """What starts and ends on one clock tell; None without such starts."""
+
+    start_skew_s: float | None
+    makespan_s: float | None
+    straggler_rank: int | None
+    straggler_share: float | None
+
+
+class Summary(Arrivals):
+    """The times of one case, in the unit that ends the name; None where there is no such number."""
+
+    median_s: float
+    ci_low_s: float | None
+    ci_high_s: float | None
+    rel_ci: float | None
+    range_low_s: float | None
+    range_high_s: float | None
+    min_s: float
+    max_s: float
+    mean_s: float
+    std_s: float | None
+    osu_mean_s: float
+    p25_s: float
+    p75_s: float
+    p95_s: float
+    p99_s: float
+    num_samples: int
+    independent_samples: int
+
+
+NO_ARRIVALS = Arrivals(
+    start_skew_s=None, makespan_s=None, straggler_rank=None, straggler_share=None
+)
 
 
 def slowest_rank(samples: Any) -> Array:
@@ -77,9 +109,7 @@ def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -
     low, high = interval or (None, None)
     range_low, range_high = (None, None) if interval else spread(ordered)
     median_s = quantile(ordered, 0.5)
-    arrivals: Summary = dict.fromkeys(ARRIVAL_FIGURES)
-    if start_offsets is not None:
-        arrivals = arrival_summary(samples, start_offsets)
+    arrivals = NO_ARRIVALS if start_offsets is None else arrival_summary(samples, start_offsets)
     return {
         "median_s": median_s,
         "ci_low_s": low,
@@ -133,8 +163,8 @@ def computing_rate(flops: float | None, median_s: float | None) -> float | None:
     return flops / median_s / 1e12 if flops and median_s else None
 
 
-def arrival_summary(samples: Array, start_offsets: Any) -> Summary:
-    """Return ARRIVAL_FIGURES, which need the starts of all ranks on one clock.
+def arrival_summary(samples: Array, start_offsets: Any) -> Arrivals:
+    """Return the numbers that need the starts of all ranks on one clock.
 
     `start_skew_s` is the median of last minus first start, and `makespan_s` that of last end minus
     last start. `straggler_rank` is the rank that ended last most often, and `straggler_share` how

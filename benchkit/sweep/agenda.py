@@ -23,7 +23,6 @@ from benchkit.sweep.resume import Resume
 from launch.agents.channel import SweepEnds
 
 SHOWN = 20
-"""Folders that a warning lists at most."""
 log = logging.getLogger("benchkit")
 
 
@@ -35,11 +34,7 @@ Below = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}(/|\Z))[^/\0]+(/(?!\.{1,2}(/|\
 
 @dataclass(frozen=True)
 class Told:
-    """What agent 0 tells the other agents of an agenda.
-
-    Attributes:
-        names: trailing parts of the sweep's folder, such as its time stamp.
-    """
+    """What agent 0 tells of an agenda; `names` are trailing parts of the sweep's folder."""
 
     names: list[Name]
     folders: list[Below]
@@ -64,11 +59,7 @@ class Agenda:
     resumed_with: dict[str, list[str]]
 
     def told(self, parent: Path) -> dict[str, Any]:
-        """Return what the other agents need of it, as JSON.
-
-        Args:
-            parent: of the sweep's folder, which each agent knows by itself.
-        """
+        """Return what the other agents need, as JSON; each knows the folder's `parent`."""
         names = self.folder.relative_to(parent).parts
         return {"names": names, "folders": self.folders, "open": self.open}
 
@@ -91,12 +82,9 @@ class Agenda:
     def heard(cls, content: object, folder: Path, parent: Path, num_points: int) -> "Agenda":
         """Return the agenda that agent 0 has told, for another agent's own folder and points.
 
-        Args:
-            folder: of the sweep as this agent's command line names it.
-            parent: of that folder; agent 0 tells the names below it, such as a time stamp.
-
-        Raises:
-            SweepEnds: it is no agenda for so many points.
+        Agent 0 tells the names below `parent`, such as a time stamp. Raise SweepEnds for no agenda
+        of so
+        many points.
         """
         told = agents.heard(content, Told)
         num_names = len(folder.relative_to(parent).parts)
@@ -120,9 +108,7 @@ def prepared(
         world_sizes: per point, the number of ranks that it would have now; None if unknown.
         held: takes over the claim on the folder.
 
-    Raises:
-        ConfigError: the folder is in use, or does not suit the command line.
-        OSError: the folder cannot be written to.
+    Raise ConfigError where the folder is in use, or does not suit the command line.
     """
     if asked:
         held.enter_context(claimed(folder))
@@ -144,12 +130,10 @@ def fresh(folder: Path, wanted: Manifest) -> Agenda:
 def resumed(
     folder: Path, wanted: Manifest, world_sizes: Sequence[int | None], asked: Resume
 ) -> Agenda:
-    """Return what is left to do of an earlier sweep.
+    """Return what is left to do of an earlier sweep, which gets the points it lacks, and loses
+    none.
 
-    Points that the sweep's manifest lacks are added to it; no point is removed from it.
-
-    Raises:
-        ConfigError: software, hosts or launcher differ from the beginning, without --force.
+    Raise ConfigError where software, hosts or launcher differ from the beginning, without --force.
     """
     before = manifest.read(folder)
     differing = resume.differences(before.made_with, wanted.made_with)

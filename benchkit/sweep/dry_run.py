@@ -29,22 +29,21 @@ class Forecast:
 
     Attributes:
         needed: the memory that its ranks need, in words; "" where only they will know.
-        status: ok; unavailable or skipped if it could not run.
-        problem: why it could not run; "" if nothing is known against it.
+        status: ok; unavailable or skipped if it could not run, for the reason `problem`.
         seconds: how long the same point took in an earlier sweep.
         per_case_s: the most that a case is timed, with its warm-up, in seconds.
         most_s: the most that all cases are timed, in seconds; None if their number is not known.
-        crowding: how many ranks share how many cores if their threads are more; "" if not.
+        crowding: how many ranks share how many cores, where their threads are more.
     """
 
     head: str
     needed: str
     status: str
-    problem: str
+    problem: str | None
     seconds: float | None
     per_case_s: float
     most_s: float | None = None
-    crowding: str = ""
+    crowding: str | None = None
 
     def __str__(self) -> str:
         if self.problem:
@@ -63,8 +62,7 @@ class Forecast:
 def agenda(folder: Path, points: Sequence[Entry], asked: Resume | None) -> Agenda:
     """Return which points of a command line are still to be measured; write nothing.
 
-    Raises:
-        ConfigError: the folder holds no sweep to go on with, or records of another one.
+    Raise ConfigError where the folder holds no sweep to go on with, or records of another one.
     """
     if asked is None:
         require_unused(folder, [entry.folder for entry in points])
@@ -78,9 +76,7 @@ def forecasts(
 ) -> list[Forecast]:
     """Forecast points without starting ranks or writing files.
 
-    Args:
-        outputs: folder with the folders of earlier sweeps.
-        runs_here: whether the points would run on this host, whose devices and memory then count.
+    `outputs` holds the folders of earlier sweeps. Devices and memory count if the points run here.
     """
     earlier = earlier_seconds(set(keys), outputs)
     agents = alone()
@@ -122,39 +118,30 @@ def needed_text(world_size: int, needed_bytes: float | None) -> str:
 
 def obstacle(
     point: Point, plan: Placement, needed_bytes: float | None, free_bytes: int | None
-) -> tuple[str, str]:
-    """Return the status that a point would end with and why; ("ok", "") if it could run.
+) -> tuple[str, str | None]:
+    """Return the status that a point would end with, and why it is not ok.
 
-    Args:
-        plan: where its ranks would run.
-        needed_bytes: of each rank; None if it is not known.
-        free_bytes: of this host; None if the point runs elsewhere.
+    `needed_bytes` is that of each rank, None if unknown; `free_bytes` None if it runs elsewhere.
     """
     runs_here = free_bytes is not None
-    lacking = plan.problem or unsuited(point.config) or point.config.unsuited()
-    if lacking := lacking or (not_built(point.config.backend.name) if runs_here else ""):
+    config = point.config
+    lacking = plan.problem or unsuited(config) or config.unsuited()
+    if not lacking and runs_here and config.backend.name != "gloo":  # every torch has gloo
+        from benchkit.rank.backends import require_built  # loads torch, which takes a second
+
+        try:
+            require_built(config.backend.name)
+        except Unavailable as error:
+            lacking = str(error)
+    if lacking:
         return "unavailable", lacking
-    if needed_bytes and free_bytes is not None and point.config.hardware.device == "cpu":
+    if needed_bytes and free_bytes is not None and config.hardware.device == "cpu":
         lack = shortage(needed_bytes, plan.world_size, free_bytes)
-        return ("skipped", lack) if lack else ("ok", "")
-    return "ok", ""
-
-
-def not_built(backend: str) -> str:
-    """Return that torch here lacks a backend; "" if it has it. Every build of torch has gloo."""
-    if backend == "gloo":
-        return ""
-    from benchkit.rank.backends import require_built  # loads torch, which takes a second
-
-    try:
-        require_built(backend)
-    except Unavailable as error:
-        return str(error)
-    return ""
+        return ("skipped", lack) if lack else ("ok", None)
+    return "ok", None
 
 
 def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
-    """Return a line per point and one about all of them."""
     width = len(str(len(found)))
     lines = [f"[{i:>{width}}/{len(found)}] {point}" for i, point in enumerate(found, 1)]
     counts = Counter(point.status for point in found)

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from benchkit import child
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import HARMLESS
@@ -16,7 +18,6 @@ from benchkit.sweep import manifest, resume
 
 LOG_FILE = "benchkit.log"
 ON_END_S = 600.0
-"""Seconds that the command of on_end may take."""
 log = logging.getLogger("benchkit")
 
 
@@ -26,7 +27,6 @@ class LogFile(logging.FileHandler):
     _has_failed = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Warn of the first line that cannot be written; logging calls this."""
         if not self._has_failed:
             self._has_failed = True
             log.warning("%s: %s", self.baseFilename, sys.exc_info()[1])
@@ -90,7 +90,6 @@ def log_table(folder: Path) -> None:
 
 
 def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -> None:
-    """Run the command of `on_end`; its environment says how the sweep ended."""
     failed = sum(status not in HARMLESS for status in statuses)
     environment = os.environ | {
         "BENCHKIT_SWEEP": str(folder.absolute()),
@@ -99,7 +98,7 @@ def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -
     }
     try:
         done = subprocess.run(["sh", "-c", command], env=environment, timeout=ON_END_S, check=False)
-        problem = f"exit code {done.returncode}" if done.returncode else ""
+        problem = f"exit code {done.returncode}" if done.returncode else None
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = str(error)
     if problem:
@@ -107,7 +106,6 @@ def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -
 
 
 def require_unused(folder: Path, subfolders: list[str]) -> None:
-    """Raise ConfigError if the records of a fresh sweep would overwrite others."""
     if (folder / manifest.FILE_NAME).exists():
         points = manifest.read(folder).points
         num_open = sum(not resume.settled_status(folder / point.folder) for point in points)
@@ -128,13 +126,11 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
 
 
 PAGE, VERDICT = "html", "verdict"
-"""Values of the key `report`."""
 PAGE_FILE = "analysis/report.html"
 """Below the sweep's folder; `python -m analysis --html` names it so."""
 OUT_OF_LINE = "out_of_line"
 """What a verdict adds to the statuses of the points, for the exit code."""
 LONGEST_S = 1800.0
-"""Seconds that analysis may take."""
 
 
 def report_on(folder: Path, kind: str | None) -> list[str]:
@@ -151,7 +147,7 @@ def write_page(folder: Path) -> None:
         if not page.parent.is_symlink():  # else analysis refuses to write there
             page.unlink(missing_ok=True)  # that of an earlier part of a resumed sweep
     try:
-        complaint = last_line(run_analysis(str(folder.absolute()), "--html").stderr)
+        complaint = run_analysis(str(folder.absolute()), "--html").complaint
     except (OSError, subprocess.TimeoutExpired) as error:
         complaint = str(error)
     if page.exists() and not page.parent.is_symlink():
@@ -167,67 +163,15 @@ def print_verdict(folder: Path) -> bool:
     except (OSError, subprocess.TimeoutExpired) as error:
         log.warning("report=verdict: %s", error)
         return False
-    if done.stdout.strip():
-        print(f"\n{done.stdout.strip()}", flush=True)
+    if done.out.strip():
+        print(f"\n{done.out.strip()}", flush=True)
     else:
-        log.warning("report=verdict: %s", last_line(done.stderr) or "no verdict was printed")
-    return done.returncode == 0
+        log.warning("report=verdict: %s", done.complaint or "no verdict was printed")
+    return done.code == 0
 
 
-def run_analysis(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run `python -m analysis` to its end.
-
-    Raises:
-        OSError: it cannot be started.
-        subprocess.TimeoutExpired: it took longer than LONGEST_S.
-    """
-    where, environment = beside_package()
-    return subprocess.run(
-        [sys.executable, "-m", "analysis", *arguments],
-        cwd=where,
-        env=environment | {"PYTHONIOENCODING": "utf-8"},
-        timeout=LONGEST_S,
-        capture_output=True,
-        encoding="utf-8",
-        errors="backslashreplace",
-        check=False,
-    )
-
-
-def last_line(text: str) -> str:
-    lines = text.splitlines()
-    return lines[-1] if lines else ""
-
-
-def beside_package() -> tuple[Path, dict[str, str]]:
-    """Return the working directory and the environment in which `python -m analysis` is ours.
-
-    A folder named analysis where the user works would take the name. That place is still searched
-    for modules of suites.
-    """
-    paths = (os.environ.get("PYTHONPATH"), os.getcwd())
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    return Path(__file__).parents[2], environment
-
-
-STOP_S = 30.0
-"""Seconds that a sweep may take to store its records when it is stopped."""
-STARTER = (
-    *(sys.executable, "-I", "-S", "-c"),
-    "import ctypes, os, sys\n"
-    "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
-    "os.execv(sys.argv[1], sys.argv[1:])",
-)
-"""Starts what follows so that it is killed (9) when this process ends (1 is PR_SET_PDEATHSIG)."""
-
-
-def stop(child: "subprocess.Popen[bytes]") -> None:
-    """Stop a sweep and wait for its end; a second Ctrl-C while it stores its records kills it."""
-    child.terminate()
-    try:
-        child.wait(STOP_S)
-    except BaseException as error:
-        child.kill()
-        child.wait()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
+def run_analysis(*arguments: str) -> child.Printed:
+    """Run `python -m analysis` to its end; raise OSError or TimeoutExpired as `captured` does."""
+    program = child.module(child.ANALYSIS, arguments)
+    environment = {**(program.environment or {}), "PYTHONIOENCODING": "utf-8"}
+    return child.captured(replace(program, environment=environment), LONGEST_S)

@@ -21,11 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point, Report, run_points
-from benchkit.record import files
+from benchkit.point.recording import make_folder
 from benchkit.record.record import FINAL
 from benchkit.sweep import manifest
 from benchkit.sweep.slurm import Job
-from launch.agents.channel import SweepEnds
 from launch.agents.group import Agents
 from launch.module_path import path_options
 from launch.topology import LaunchContext
@@ -62,12 +61,7 @@ class Launcher(launcher.Launcher):
     def run(
         self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
     ) -> Iterator[str]:
-        """Run points and yield the status of each as it ends.
-
-        Args:
-            agents: of this start, in whose processes points run where `runs_here`.
-            report: takes the record of each point that has ended.
-        """
+        """Run points, yield the status of each as it ends, and `report` its record."""
 
 
 class InPlace(Launcher):
@@ -90,12 +84,7 @@ SHARED_WITH_LOCAL = (
 
 
 class Submitting(Launcher):
-    """Submits points, waits for them, and reports each as it ends.
-
-    Attributes:
-        cluster: submitit's name of the executor.
-        packed: whether one job runs all points.
-    """
+    """Submits points, waits for them, and reports each; `packed`: one job runs them all."""
 
     cluster: ClassVar[str] = ""
     packed: ClassVar[bool] = False
@@ -111,7 +100,6 @@ class Submitting(Launcher):
         self.num_agents = int(self._params["nodes"] * self._params["tasks_per_node"])
 
     def check(self, config: RunConfig, started: LaunchContext) -> None:
-        """Raise ConfigError if the ranks cannot be divided evenly over the agents of a job."""
         if started.count > 1:
             raise ConfigError(
                 "launcher: what is submitted from several agents is submitted several times; "
@@ -134,8 +122,7 @@ class Submitting(Launcher):
         from benchkit.sweep.slurm import Local, Slurm, follow, record_signature
 
         executor = self.executor()  # refuses wrong parameters before anything is touched
-        if problem := files.shortage(folder):
-            raise SweepEnds(problem)
+        make_folder(folder)
         queue_of = Slurm if self.cluster == "slurm" else Local
         sweep = manifest.read(folder)
         queued = queue_of.still_there(sweep.jobs)
@@ -163,11 +150,7 @@ class Submitting(Launcher):
         )
 
     def executor(self) -> Any:
-        """Return submitit's executor with the parameters of hydra.launcher.
-
-        Raises:
-            ConfigError: a parameter is wrong, or there is no such executor here.
-        """
+        """Return submitit's executor; raise ConfigError for a wrong parameter, or none here."""
         import submitit
 
         folder, params = self._executor_params()

@@ -56,18 +56,11 @@ def entries(
 
 
 def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list[tuple[int, Entry]]:
-    """Return all runs of the points in the order in which they are measured.
+    """Return each run, with the position of its point, in the order in which they are measured.
 
     Every point runs once before any runs again. Each repetition has an order of its own, so that
-    no point always follows the same one. Without repetitions the order is that of the points.
-
-    Args:
-        points: numbered by `entries`.
-        repeats: [point], at least 1.
-
-    Returns:
-        The position of the point and the entry of the run. The first repetition is in the folders
-        of the points; later ones are in folders of their own.
+    no point always follows the same one. Without repetitions the order is that of the points. Later
+    repetitions are in folders of their own.
     """
     same_key = Counter(entry.key for entry in points)
     runs = []
@@ -110,7 +103,6 @@ def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
 
 
 def free_folder(taken: set[str]) -> str:
-    """Return the number after the highest one that is taken."""
     return str(1 + max((int(name) for name in taken if name.isdecimal()), default=-1))
 
 
@@ -119,7 +111,6 @@ def is_below(folder: str) -> bool:
 
 
 def require_folders_of_their_own(entries: Sequence[Entry]) -> None:
-    """Raise ConfigError if two points share a folder, or if one is outside the sweep's folder."""
     seen: dict[Path, Entry] = {}
     for entry in entries:
         if not is_below(entry.folder):
@@ -141,12 +132,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job that was submitted to Slurm.
-
-    Attributes:
-        job_id: as squeue prints it.
-        folders: of its points, relative to the sweep's folder.
-    """
+    """A job that was submitted to Slurm, and the folders of its points within the sweep's."""
 
     job_id: str
     output: str
@@ -157,10 +143,8 @@ class Submitted:
 class Manifest:
     """All points of a sweep, in order, and the conditions that it began under.
 
-    Attributes:
-        arguments: of the command line, as typed.
-        made_with: software, hosts and launcher, by name.
-        started_in: working directory of the command line; "" if not known.
+    `arguments` are as typed in the folder `started_in`; `made_with` are software, hosts and
+    launcher.
     """
 
     arguments: list[str]
@@ -171,17 +155,12 @@ class Manifest:
     version: int = VERSION
 
     def write(self, folder: Path) -> None:
-        """Write the manifest to the sweep's folder; a reader sees the old one or the new one."""
         content = msgspec.json.encode(self)
         files.write_whole(folder / FILE_NAME, msgspec.json.format(content, indent=2))
 
 
 def read(folder: Path) -> Manifest:
-    """Read the manifest of a sweep; make one from the records of an older sweep without it.
-
-    Raises:
-        ConfigError: the folder holds no sweep, or a manifest that is not readable.
-    """
+    """Read the manifest, or make one from records; raise ConfigError where there is no sweep."""
     path = folder / FILE_NAME
     if not path.exists():
         return from_records(folder)

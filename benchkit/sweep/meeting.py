@@ -36,11 +36,8 @@ from launch.topology import LaunchContext
 class Meeting:
     """What one agent brings to the meeting.
 
-    Attributes:
-        hydra_config: the composed configuration, with Hydra's own node.
-        asked: what --resume asks for; None for a fresh sweep.
-        configs: of all points of the command line.
-        entries: of the same points, in the same order.
+    `asked` is None for a fresh sweep; `configs` and `entries` are of all points of the command
+    line.
     """
 
     hydra_config: DictConfig
@@ -52,8 +49,7 @@ class Meeting:
     def meet(self, held: contextlib.ExitStack) -> tuple[Agents, Agenda]:
         """Join the other agents that a launcher started; all take agent 0's folder and agenda.
 
-        Args:
-            held: takes over the claim on the sweep's folder.
+        `held` takes over the claim on the sweep's folder.
 
         Raises:
             JoinError: the agents are about to run different things.
@@ -78,7 +74,7 @@ class Meeting:
         world_sizes = self.world_sizes(agents)
         folder = Path(self.hydra_config.hydra.sweep.dir)
         parent = parent_of(folder, naming)
-        agenda, problem = None, ""
+        agenda, problem = None, None
         if agents.first:
             try:
                 agenda = prepared(folder, wanted, world_sizes, self.asked, held)
@@ -91,7 +87,7 @@ class Meeting:
             told = agents.exchange(own, EXCHANGE_TIMEOUT_S)[0]
         except Lost as lost:
             raise JoinError(f"{lost} before the first point") from None
-        content, problem = heard(told, tuple[dict[str, Any] | None, str])
+        content, problem = heard(told, tuple[dict[str, Any] | None, str | None])
         if problem:
             raise ConfigError(problem)
         return agents, agenda or Agenda.heard(content, folder, parent, len(self.entries))
@@ -127,13 +123,9 @@ def made_with(started: LaunchContext, agents: Agents, launcher: Launcher) -> dic
 
 
 def meeting_folder(naming: str) -> Path:
-    """Return the folder where agents meet.
+    """Return the folder where agents meet: the part of the sweep's without a time stamp.
 
-    It is the leading part of the sweep's folder without a time stamp, which is the same for all
-    agents.
-
-    Args:
-        naming: hydra.sweep.dir before its interpolations such as ${now:…} are resolved.
+    `naming` is hydra.sweep.dir before its interpolations such as ${now:…} are resolved.
     """
     return Path(*itertools.takewhile(lambda part: "${" not in part, Path(naming).parts))
 
@@ -141,11 +133,9 @@ def meeting_folder(naming: str) -> Path:
 def parent_of(folder: Path, naming: str) -> Path:
     """Return the leading parts of the sweep's folder that each agent knows by itself.
 
-    The others begin with the first that is interpolated, unless by the environment or by Hydra's
-    facts.
-
-    Args:
-        naming: the same before its interpolations such as ${now:…} are resolved.
+    The others begin with the first that is interpolated in `naming`, unless by the environment or
+    by
+    Hydra's facts.
     """
     is_known = re.compile(r"(?!.*\$\{(?!oc\.env:|hydra[:.]))")
     num_others = len(list(itertools.dropwhile(is_known.match, Path(naming).parts)))

@@ -8,14 +8,14 @@ long the sweep will take.
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from benchkit.record.naming import named, printable, readable_time, time_unit
 from benchkit.record.record import CaseRecord, ErrorReport, Record
 from benchkit.statistics.intervals import FEWEST_QUARTILES, Modes, find_modes
 from benchkit.statistics.summary import (
+    Summary,
     algorithm_bandwidth,
     bus_bandwidth,
     iteration_times,
@@ -87,7 +87,7 @@ def case_line(case: CaseRecord) -> str:
     return text.strip()
 
 
-def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
+def time_text(summary: Summary, modes: Modes | None) -> str:
     """Return the median with its interval, or both modes with their shares; always the mean.
 
     "1.2 ms [1.1, 1.4]  mean 1.6 ms" or "0.6 ms (70 %) and 5.1 ms (30 %)  mean 1.9 ms". Without an
@@ -105,7 +105,7 @@ def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
     elif low is not None and high is not None:
         text = f"{scaled(summary['median_s'])} {unit} [{scaled(low)}, {scaled(high)}]"
     else:
-        ends = (scaled(summary[end]) for end in ("range_low_s", "range_high_s"))
+        ends = (scaled(end) for end in (summary["range_low_s"], summary["range_high_s"]) if end)
         part = "all" if summary["num_samples"] < FEWEST_QUARTILES else "middle half of"
         spread = f"{' to '.join(ends)}, {part} {summary['num_samples']}"
         text = f"{scaled(summary['median_s'])} {unit} ({spread})"
@@ -158,7 +158,6 @@ class StatusLine:
         return self._console is not None
 
     def show(self, text: str) -> None:
-        """Replace the line, cut to the width of the terminal."""
         self.erase()
         self._text = text
         if self._console:
@@ -184,8 +183,6 @@ class StatusLine:
 
 
 class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes a log line above the status line, if there is one."""
-
     status: StatusLine | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -197,8 +194,6 @@ class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 class Listener(logging.Handler):
-    """Takes the notes of ranks for a Progress."""
-
     def __init__(self, progress: "Progress") -> None:
         super().__init__()
         self._progress = progress
@@ -213,10 +208,7 @@ class Listener(logging.Handler):
 class Progress:
     """Counts the points of a sweep and prints a line for each as it ends.
 
-    Args:
-        total: points of the sweep; a point's line has a number only if there are several.
-        done: those of them that are measured already.
-        names: of the others, in the order in which they run in this process.
+    `done` of the `total` points are measured already; `names` are those of the others.
     """
 
     def __init__(self, total: int = 1, done: int = 0, names: Sequence[str] = ()) -> None:
@@ -238,7 +230,6 @@ class Progress:
         log.info(self.line(record))
 
     def line(self, record: Record) -> str:
-        """Count one more point and return its line."""
         self.done += 1
         line = printable(point_line(record))
         if self.total <= 1:

@@ -29,11 +29,9 @@ OWN_SETTING = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*
 
 @dataclass(frozen=True)
 class Resume:
-    """What --resume and its companions ask for.
+    """What --resume and its companions ask for; `retry` is a key of RETRY.
 
-    Attributes:
-        retry: which finished points are measured again; a key of RETRY.
-        force: accepts other software, hosts or agents than those that the sweep began with.
+    `force` accepts other software, hosts or agents than those that the sweep began with.
     """
 
     folder: Path
@@ -52,8 +50,6 @@ class Resume:
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises ConfigError where argparse would exit."""
-
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 
@@ -62,10 +58,7 @@ def parse(arguments: Sequence[str]) -> list[str]:
     """Turn --resume, its companions and --dry-run into settings of the sweeper.
 
     Without overrides of its own, `--resume DIR` repeats the arguments that the sweep in DIR was
-    started with.
-
-    Raises:
-        ConfigError: the flags make no sense, DIR holds no sweep, or an argument is no text.
+    started with. Raise ConfigError where that makes no sense.
     """
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--resume", metavar="DIR", type=Path)
@@ -94,11 +87,9 @@ def parse(arguments: Sequence[str]) -> list[str]:
 def remembered(folder: Path, given: Sequence[str]) -> list[str]:
     """Return the arguments that a sweep was started with, as they are typed from here.
 
-    Args:
-        given: flags that are typed now; a --config-dir among them replaces that of the sweep.
-
-    Raises:
-        ConfigError: the sweep does not say how it was started, or its folder of YAML is gone.
+    A --config-dir among the flags `given` now replaces that of the sweep. Raise ConfigError where
+    the
+    sweep does not say how it was started, or its folder of YAML is gone.
     """
     before = manifest.read(folder)
     if not before.arguments:
@@ -112,15 +103,7 @@ def remembered(folder: Path, given: Sequence[str]) -> list[str]:
 
 
 def found_again(config_dir: str, started_in: str, folder: Path) -> str:
-    """Return where the folder of a remembered --config-dir is.
-
-    Args:
-        started_in: working directory then; "" for that of now.
-        folder: of what was started with it.
-
-    Raises:
-        ConfigError: it is gone.
-    """
+    """Return where a --config-dir typed in `started_in` is; raise ConfigError if gone."""
     path = Path(started_in, config_dir).resolve()
     if not path.is_dir():
         raise ConfigError(
@@ -140,7 +123,6 @@ def is_override(argument: str) -> bool:
 
 
 def without_settings(arguments: Iterable[str]) -> list[str]:
-    """Return a command line without the overrides that Resume.as_overrides() adds."""
     return [argument for argument in arguments if not OWN_SETTING.match(argument)]
 
 
@@ -160,7 +142,6 @@ def settled_status(folder: Path, retry: str = "none", world_size: int | None = N
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return what differs between the beginning of a sweep and now, as [then, now] by name."""
     return {
         name: [value, now[name]]
         for name, value in before.items()

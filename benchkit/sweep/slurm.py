@@ -51,11 +51,9 @@ SLURM_ENDINGS = {
 
 
 def slurm_says() -> tuple[str, float | None]:
-    """Ask Slurm for the state of this job and the time that is left to it.
+    """Ask Slurm for the state of this job, "" outside of Slurm, and its seconds left, if limited.
 
-    Returns:
-        Slurm's state, "" outside of Slurm; and seconds, None if there is no limit. If Slurm does
-        not answer, the job is taken to be running, with infinite time.
+    If Slurm does not answer, the job is taken to be running, with infinite time.
     """
     job = os.environ.get("SLURM_JOB_ID")
     if not job:
@@ -87,7 +85,6 @@ WHY = {
     "oom": "the job was ended by Slurm",
     "error": "the job was ended by Slurm",
 }
-"""Per status, why a job stops."""
 EARLY_S = 90.0
 """Slurm may warn of a time limit up to a minute earlier than it was told to (sbatch --signal)."""
 log = logging.getLogger("benchkit")
@@ -132,11 +129,7 @@ class Job:
             sys.exit(f"{error}; the sweep ends, what was measured is kept")
 
     def join(self) -> tuple[Agents, list[Point]]:
-        """Join the agents on the job's other nodes; end the process if that fails.
-
-        Returns:
-            The agents, and the points that agent 0 finds open.
-        """
+        """Join the agents on the job's other nodes, or exit; return agent 0's open points."""
         traits = {"benchkit": __version__, "torch": metadata.version("torch")}
         is_open = [not resume.settled_status(point.folder) for point in self.points]
         config = self.points[0].config
@@ -185,11 +178,9 @@ def note_end(
 ) -> Record | None:
     """Write how a point ended into the record that was left unfinished, or never begun.
 
-    Args:
-        current: reads this attempt's record; None if it has begun none.
-
-    Returns:
-        The record; None if a process is at the point, or has finished it meanwhile.
+    Return the record; None if a process is at the point, or has finished it meanwhile. `current`
+    reads
+    this attempt's record.
     """
     point.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -224,10 +215,8 @@ NO_SLURM = "; no Slurm answers here: type this on a node of the cluster, or laun
 class State:
     """The state of one job in its queue.
 
-    Attributes:
-        word: the queue's name for the state.
-        detail: such as why the job is pending, or its nodes.
-        status: of a point that the job left without a result; "" while the job may go on.
+    `detail` is such as why the job is pending, or its nodes; `status` that of a point the job left
+    without a result, "" while it may go on.
     """
 
     word: str
@@ -236,11 +225,7 @@ class State:
 
 
 class Queue(Protocol):
-    """Jobs that were submitted, in the order in which they were given.
-
-    Attributes:
-        name: of the jobs, in log lines and messages.
-    """
+    """Jobs that were submitted, in the order in which they were given."""
 
     name: str
 
@@ -262,11 +247,7 @@ class Queue(Protocol):
 
 
 def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
-    """Hand jobs to submitit, which returns its own in the same order.
-
-    Raises:
-        ConfigError: the scheduler refuses the jobs; the message has the scheduler's own words.
-    """
+    """Hand jobs to submitit; raise ConfigError, in the scheduler's words, where it refuses."""
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     try:
@@ -376,7 +357,6 @@ def conclusion(
 
 
 def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> Record | None:
-    """Return the record of this attempt at a point; None if there is none yet."""
     signature = record_signature(point.folder)
     if signature and signature == stale.get(point.folder):
         return None
@@ -392,7 +372,6 @@ def record_signature(folder: Path) -> Signature | None:
 
 
 ANSWER_S = 30.0
-"""Seconds that squeue may take to answer."""
 
 
 class Slurm:
@@ -425,15 +404,16 @@ class Slurm:
         return "" if all_ended else f"{self.name}: {summary(states)}"
 
     def submitted(self) -> list[Submitted]:
-        """Return the jobs that the manifest is to remember."""
         return self._jobs
 
     def states(self) -> list[State]:
         """Return the state of every job; the last known one while Slurm does not answer."""
-        answer, problem = self._ask()
-        if problem:  # slurmctld restarts, or is busy, which does not affect the jobs
+        try:
+            answer = self._ask()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            # slurmctld restarts, or is busy, which does not affect the jobs
             if not self._silent:
-                log.warning("Slurm does not answer: %s", problem)
+                log.warning("Slurm does not answer: %s", error)
             self._silent = True
             return self._states
         self._silent = False
@@ -444,29 +424,24 @@ class Slurm:
         return self._states
 
     def interrupt(self) -> str:
-        """Leave the jobs alone; return how a person can end them."""
         return f"{self.name} goes on; `scancel {' '.join(self._ids)}` ends it"
 
     def output(self, number: int) -> Path:
         return Path(self._jobs[number].output)
 
-    def _ask(self) -> tuple[str, str]:
-        """Return squeue's answer about all jobs, and why there is none, or ""."""
+    def _ask(self) -> str:
+        """Return squeue's answer about all jobs; raise OSError or TimeoutExpired without one."""
         command = ["squeue", "--noheader", "--array", "--states=all"]
         command += [f"--jobs={','.join(self._ids)}", "--format=%i|%T|%r|%N"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, errors="replace", check=False, timeout=ANSWER_S
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return "", str(error)
+        done = subprocess.run(
+            command, capture_output=True, errors="replace", check=False, timeout=ANSWER_S
+        )
         if done.returncode == 0 or "Invalid job id" in done.stderr:
-            return done.stdout, ""
-        return "", done.stderr.strip() or f"squeue ended with {done.returncode}"
+            return done.stdout
+        raise OSError(done.stderr.strip() or f"squeue ended with {done.returncode}")
 
 
 def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
-    """Return jobs as the manifest stores them."""
     found = []
     for sent, job in zip(submitted, jobs, strict=True):
         folders = [os.path.relpath(point.folder, job.folder) for point in job.points]
@@ -482,7 +457,6 @@ def slurm_state(line: str) -> State:
 
 
 ENDING_S = 20.0
-"""Seconds that a job may take to end after each signal."""
 
 
 class Local:
@@ -504,8 +478,8 @@ class Local:
     def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
         """Return no job.
 
-        A job that outlives the sweep holds the claim on its point, which then is not begun a
-        second time.
+        A job that outlives the sweep holds the claim on its point, which is not begun a second
+        time.
         """
         return []
 

@@ -20,7 +20,6 @@ from launch.topology import node_name
 
 LATEST = Path("outputs") / "latest"
 SHOWN = 20
-"""Points of a kind that are listed at most."""
 
 
 class Brief(msgspec.Struct):
@@ -36,12 +35,14 @@ class Brief(msgspec.Struct):
         return lines[0] if lines else "no reason given"
 
 
-def main(arguments: list[str]) -> int:
-    """Print how far a sweep is; return 1 if a point has failed, else 0.
+class TimeLeft(msgspec.Struct):
+    """The part of progress.json that says how long the rest will take."""
 
-    Raises:
-        ConfigError: the folder holds no sweep.
-    """
+    seconds_left: float
+
+
+def main(arguments: list[str]) -> int:
+    """Print how far a sweep is; return 1 if a point has failed, else 0."""
     if len(arguments) > 1 or any(each.startswith("-") for each in arguments):
         raise ConfigError(f"status {' '.join(arguments)}: allowed is one folder, or none: {LATEST}")
     folder = Path(arguments[0]) if arguments else LATEST
@@ -76,11 +77,7 @@ def brief(folder: Path) -> Brief | None:
 def describe(
     folder: Path, points: list[Entry], briefs: list[Brief | None], queued: str = ""
 ) -> list[str]:
-    """Return the lines about a sweep: counts, who works on it, what is left, what failed.
-
-    Args:
-        queued: how its submitted jobs stand; "" if none waits or runs.
-    """
+    """Return the lines about a sweep: counts, who works on it, what is left, what failed."""
     statuses = Counter(each.status for each in briefs if each)
     num_ended = sum(count for name, count in statuses.items() if name not in UNFINISHED)
     counts = ", ".join(f"{count} {name}" for name, count in statuses.most_common())
@@ -107,9 +104,8 @@ def at_work(folder: Path, owner: Owner | None, queued: str) -> list[str]:
         return [f"no process works on it; `python -m benchkit --resume {folder}` measures the rest"]
     lines = [queued] if queued else []
     try:
-        progress = files.read_json(folder / PROGRESS_FILE, dict[str, Any])
-        left_s = float(progress["seconds_left"])
-    except (OSError, ValueError, TypeError, KeyError):
+        left_s = files.read_json(folder / PROGRESS_FILE, TimeLeft).seconds_left
+    except (OSError, ValueError):
         return [f"{owner} works on it", *lines]
     end = datetime.datetime.now() + datetime.timedelta(seconds=left_s)
     left = datetime.timedelta(seconds=round(left_s))

@@ -118,11 +118,7 @@ class Sweeper(sweeper.Sweeper):
         return []
 
     def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
-        """Compose and check every point; return an item per run, in the order of measuring.
-
-        Raises:
-            ConfigError: the first point that is wrong.
-        """
+        """Compose and check every point; return an item per run, in the order of measuring."""
         loader = self._context.config_loader
         composer = PointComposer(loader, self._config)
         started = topology.detect_launcher()

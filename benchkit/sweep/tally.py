@@ -71,9 +71,7 @@ PROGRESS_FILE = "progress.json"
 class Prospect:
     """What is known of a point before it is measured.
 
-    Attributes:
-        needed_bytes: memory of all its ranks; 0 if it is not known.
-        earlier_s: seconds that the same point took in an earlier sweep; None if in none.
+    `needed_bytes` are those of all ranks, 0 if unknown; `earlier_s` the time in an earlier sweep.
     """
 
     suite: str
@@ -86,12 +84,7 @@ class Prospect:
 
 
 def prospects(points: Sequence[Point], keys: Sequence[str], outputs: Path) -> list[Prospect]:
-    """Return what is known of the points of a sweep.
-
-    Args:
-        points: still to be measured.
-        outputs: folder with the folders of earlier sweeps, which are read for several points only.
-    """
+    """Return what is known of points; earlier sweeps are read only for several."""
     earlier = earlier_seconds(set(keys), outputs) if len(points) > 1 else {}
     found = []
     for point, key in zip(points, keys, strict=True):
@@ -102,11 +95,7 @@ def prospects(points: Sequence[Point], keys: Sequence[str], outputs: Path) -> li
 
 
 class Tally:
-    """Counts the points of a sweep as they end, and keeps progress.json in its folder.
-
-    Attributes:
-        statuses: of all points that have ended, those measured before among them.
-    """
+    """Counts the points of a sweep as they end, and keeps progress.json in its folder."""
 
     def __init__(
         self,
@@ -115,12 +104,6 @@ class Tally:
         points: Sequence[Prospect],
         max_failures: int | None,
     ) -> None:
-        """Begin with the points that are measured already.
-
-        Args:
-            points: still to be measured, in order.
-            max_failures: points that may fail one after another; None: any number.
-        """
         self.statuses = list(statuses_before)
         self._folder = folder
         self._points = points
@@ -153,13 +136,10 @@ class Tally:
             raise SweepEnds(f"{points} failed (max_failures={self._max_failures})")
 
     def seconds_left(self) -> float | None:
-        """Estimate the time for the remaining points.
+        """Estimate the seconds for the remaining points; None before the first has ended.
 
         A point takes as long as in an earlier sweep; without one, as long as those points that have
         ended whose size is nearest, of its suite if there are any.
-
-        Returns:
-            Seconds; None before the first point has ended.
         """
         if not self._taken_s:
             return None

@@ -17,7 +17,7 @@ from launch.signals import wait_for
 from launch.topology import namespace, node_name, usable_cores
 
 MESSAGE_BYTES = 1 << 26
-"""Upper limit for a message, above any outcome with its tracebacks."""
+"""Above any outcome with its tracebacks."""
 WHOLE_S = 10.0
 """Seconds that a message may take to be received once it has begun, or to be sent."""
 KEEPALIVE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
@@ -50,9 +50,7 @@ class Channel:
         """Send one message, or nothing if the peer is lost, which receive() reports.
 
         A peer that does not read for WHOLE_S counts as lost.
-
-        Raises:
-            ValueError: the message is longer than MESSAGE_BYTES, so the peer would refuse it.
+        Raise ValueError for a message longer than MESSAGE_BYTES, which the peer would refuse.
         """
         text = json.dumps([kind, value]).encode()
         if len(text) > MESSAGE_BYTES:
@@ -74,8 +72,7 @@ class Channel:
     def take(self, limit: int = MESSAGE_BYTES) -> tuple[str, Any] | None:
         """Return the kind and value of the next message, or None while it is incomplete.
 
-        Raises:
-            PeerLost: the peer is lost, or it sent something else than our messages (silently).
+        Raise PeerLost, also (silently) where the peer sends something else than our messages.
         """
         try:
             message = self._incoming.take(limit)
@@ -91,8 +88,7 @@ class Channel:
     def receive(self, timeout_s: float) -> tuple[str, Any]:
         """Wait for the next message; `timeout_s` limits its begin, WHOLE_S the rest.
 
-        Raises:
-            PeerLost: the peer is lost, or no message of ours came in time (silently).
+        Raise PeerLost, also (silently) where no message of ours comes in time.
         """
         deadline = time.monotonic() + timeout_s
         begun = False
@@ -119,7 +115,7 @@ NONCE_BYTES = PROOF_BYTES = 32
 HELLO_S = 5.0
 """Seconds that either side of a new connection may take for its proof and its hello."""
 HELLO_BYTES = 1 << 22
-"""Upper limit for a hello, which contains the command line."""
+"""A hello contains the command line."""
 MOST_CALLERS = 256
 """Limit of callers without a hello; beyond it the oldest is dropped."""
 ACCEPTED_AT_ONCE = 32
@@ -127,8 +123,7 @@ ACCEPTED_AT_ONCE = 32
 AGENT_0, CALLER = b"benchkit agent 0", b"benchkit caller"
 
 
-class Stranger(Exception):
-    """The other end of a connection is not an agent of this run."""
+class Stranger(Exception): ...
 
 
 def proof(secret: str, role: bytes, nonce_0: bytes, nonce: bytes) -> bytes:
@@ -244,11 +239,7 @@ def accept(listener: socket.socket, secret: str, waiting: list[Caller]) -> None:
 
 
 def call(stream: socket.socket, secret: str) -> Channel:
-    """Perform the caller's side of the handshake and return its channel to agent 0.
-
-    Raises:
-        Stranger: the other end does not prove in time that it is agent 0.
-    """
+    """Perform the caller's side of the handshake; raise Stranger unless agent 0 proves itself."""
     deadline = time.monotonic() + HELLO_S
     try:
         nonce_0 = read_exactly(stream, NONCE_BYTES, deadline)
@@ -263,7 +254,6 @@ def call(stream: socket.socket, secret: str) -> Channel:
 
 
 def read_exactly(stream: socket.socket, count: int, deadline: float) -> bytes:
-    """Read `count` bytes; raise OSError if the deadline passes first."""
     held = b""
     while len(held) < count:
         stream.settimeout(max(0.001, deadline - time.monotonic()))
@@ -278,9 +268,7 @@ def read_exactly(stream: socket.socket, count: int, deadline: float) -> bytes:
 class AgentInfo:
     """An agent as the others know it.
 
-    Attributes:
-        network: agents with the same value are on the same host.
-        clock: agents with the same value share a clock.
+    Agents with the same `network` are on the same host; those with the same `clock` share a clock.
     """
 
     index: int
@@ -319,9 +307,8 @@ class SweepEnds(BaseException):
 class Lost(Exception):
     """Agents are lost.
 
-    Attributes:
-        host_is_silent: no lost agent's host answers, and its state is unknown. Otherwise only the
-            agents' processes ended.
+    `host_is_silent`: no lost agent's host answers, so its state is unknown; else only the processes
+    of agents ended.
     """
 
     def __init__(self, members: Sequence[AgentInfo], host_is_silent: bool) -> None:
@@ -333,18 +320,16 @@ class Lost(Exception):
 
 LOOPBACK = "127.0.0.1"
 ADDRESS_BYTES = 1 << 16
-"""Upper limit for an address as JSON; real ones are much smaller."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """The place where agent 0 listens, and the secret that callers must know.
+    """Where agent 0 listens.
 
     Attributes:
         hosts: names and IP addresses of agent 0's host.
         network: network namespace of agent 0, whose loopback reaches it.
-        token: the secret by which the agents of one run recognize each other; where others may read
-            the address, "" or a signature.
+        token: the secret of this run's agents; a signature or "" where others may read the address.
     """
 
     hosts: list[str]
@@ -353,7 +338,6 @@ class Address:
     token: str
 
     def candidates(self) -> list[str]:
-        """Return the hosts in the order to try: loopback first if agent 0 shares our network."""
         if self.network != namespace("net"):
             return self.hosts
         return list(dict.fromkeys([LOOPBACK, *self.hosts]))

@@ -19,8 +19,6 @@ from launch.signals import STOPPING, StopRequested, to_stop_request, wait_for
 
 
 class Peers:
-    """All living agents as one of them sees them, with its channels."""
-
     def __init__(
         self, me: AgentInfo, members: Sequence[AgentInfo], wires: Mapping[int, Channel]
     ) -> None:
@@ -38,7 +36,7 @@ class Peers:
 
     @property
     def connections(self) -> list[Any]:
-        """The connections to wait for beside the ranks; pass those that are ready to hear()."""
+        """What to wait for beside the ranks; pass those that are ready to hear()."""
         return [channel.connection for channel in self._wires.values()]
 
     def _tell(self, kind: str, value: Any, but: int | None = None) -> None:
@@ -69,7 +67,6 @@ class Peers:
         return kind, value
 
     def _lose(self, index: int, gone: PeerLost) -> None:
-        """Drop what the lost peer had sent, too."""
         self._lost[index] = gone
         self._early.pop(index, None)
         self._wires.pop(index).close()
@@ -106,11 +103,7 @@ EXCHANGE_TIMEOUT_S = 180.0
 
 
 class Agents(Peers):
-    """All living agents as one of them sees them, with the steps that they take together.
-
-    Attributes:
-        hub: the name under which this agent reaches agent 0's host.
-    """
+    """All living agents as one of them sees them; `hub` is its name for agent 0's host."""
 
     def __init__(
         self,
@@ -148,9 +141,7 @@ class Agents(Peers):
     def exchange(self, value: Any, timeout_s: float) -> list[Any]:
         """Return the value of every agent, in order of agents; values are plain JSON.
 
-        Raises:
-            Lost: some agents are lost or sent no value in time. All remaining agents raise the
-                same and drop those agents.
+        Raise Lost on all remaining agents, and drop those that are lost or sent no value in time.
         """
         if not self.first:
             return self._ask(value, timeout_s)
@@ -203,12 +194,9 @@ class Agents(Peers):
             raise
 
     def wait_for_end(self, timeout_s: float = END_S) -> None:
-        """Block an agent other than 0 until agent 0 has ended.
+        """Block an agent other than 0 until agent 0 has ended; raise SweepEnds after `timeout_s`.
 
         Launchers end all processes as soon as one of them ends.
-
-        Raises:
-            SweepEnds: agent 0 has not ended within `timeout_s` seconds.
         """
         deadline = time.monotonic() + timeout_s
         try:
@@ -221,8 +209,7 @@ class Agents(Peers):
     def ping(self, rounds: int) -> list[tuple[float, float, float]]:
         """Read agent 0's clock `rounds` times, while agent 0 calls pong().
 
-        Returns:
-            Per round the time sent, agent 0's time and the time received, by perf_counter.
+        Return per round the time sent, agent 0's time and the time received, by perf_counter.
         """
         answers = []
         for _ in range(rounds):
@@ -266,11 +253,9 @@ MIN_SPAN_S = 1.0
 
 @dataclass(frozen=True)
 class Offset:
-    """What to add to this host's perf_counter to get agent 0's, as a line over time.
+    """What to add to this host's perf_counter to get agent 0's: a line through (here_s, at_s).
 
-    Attributes:
-        here_s: perf_counter of this host at which `at_s` applies.
-        drift: change of the offset per second.
+    `drift` is the change of the offset per second.
     """
 
     here_s: float = 0.0
@@ -283,12 +268,9 @@ class Offset:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One measurement of the offset to agent 0's clock.
+    """One measurement of the offset to agent 0's clock, at `here_s` by this host's perf_counter.
 
-    Attributes:
-        here_s: perf_counter of this host at the measurement.
-        offset_s: what to add to it to get agent 0's.
-        error_s: largest possible error of the offset.
+    `error_s` is the largest possible error of `offset_s`.
     """
 
     here_s: float
@@ -312,7 +294,6 @@ class OffsetTracker:
                 self.estimates.append(best(agents.ping(ROUNDS)))
 
     def offset(self) -> Offset:
-        """Return the line through the first estimate and the last."""
         if not self.estimates:
             return Offset()
         first, last = self.estimates[0], self.estimates[-1]
@@ -329,7 +310,7 @@ class OffsetTracker:
 
 
 def best(answers: Sequence[tuple[float, float, float]]) -> Estimate:
-    """Return the estimate of the exchange, as of `Agents.ping`, with the shortest round trip."""
+    """Return the estimate of the answer of `Agents.ping` with the shortest round trip."""
     sent, remote, received = min(answers, key=lambda answer: answer[2] - answer[0])
     middle = (sent + received) / 2
     return Estimate(middle, remote - middle, (received - sent) / 2)

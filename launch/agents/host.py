@@ -21,7 +21,7 @@ from launch.signals import wait_for
 
 NAME = "benchkit-measures"
 LOCK_VARIABLE = "BENCHKIT_HOST_LOCK"
-"""Environment variable with another name for the lock, for tests and never for measurements.
+"""Another name for the lock, for tests and never for measurements.
 
 Runs under different names disturb each other.
 """
@@ -32,7 +32,6 @@ LONGEST_S = 7 * 24 * 3600.0
 RETRY_S = 0.5
 """Seconds between two checks of a holder that refuses connections, whose end does not wake us."""
 SHOWN_COMMAND = 100
-"""Characters of a holder's command line that are shown."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,6 @@ class Holder:
 
 
 class HostTaken(Exception):
-    """Another process holds the lock, and the limit of our wait has passed."""
-
     def __init__(self, holder: Holder, waited_s: float) -> None:
         super().__init__(f"held by {holder}, waited for {waited_s:g} s")
         self.holder = holder
@@ -89,8 +86,7 @@ class HostLock:
             agents: agents whose messages are read meanwhile; what that raises is raised here.
             limit: returns the limit of the whole wait for a holder, in seconds.
 
-        Raises:
-            HostTaken: a process holds the lock when its limit has passed.
+        Raise HostTaken where a process holds the lock when its limit has passed.
         """
         agents = agents or alone()
         holder: Holder | None = None
@@ -120,7 +116,6 @@ class HostLock:
             self._held = None
 
     def _take(self) -> bool:
-        """Take the name; return False if another process has it."""
         mine = socket.socket(socket.AF_UNIX)
         try:
             mine.bind(self._name)
@@ -152,7 +147,6 @@ class HostLock:
         return Holder(pid, uid), False
 
     def _is_bound(self) -> bool:
-        """Whether any process has bound the name, by the kernel's list."""
         entry = b" @" + self._name[1:]
         with contextlib.suppress(OSError):
             lines = Path("/proc/net/unix").read_bytes().splitlines()

@@ -39,11 +39,10 @@ from launch.topology import LaunchContext, namespace
 
 POLL_S = 0.1
 BACKLOG = 512
-"""Connections that the kernel queues until agent 0 accepts them."""
 PATIENCE_S = 10.0
 """Seconds until a file of agent 0 must be visible here, once agent 0 is known to be there."""
 SECRET_VARIABLE = "BENCHKIT_SECRET"
-"""Environment variable with the secret of agents on hosts without a shared folder."""
+"""The secret of agents on hosts without a shared folder."""
 ADVICE = "set MASTER_ADDR and MASTER_PORT, to a host and a free port of agent 0"
 CHOICES = f"""choose one for every host:
   {SECRET_VARIABLE}=WORD in the environment: a secret that only these agents know
@@ -52,18 +51,14 @@ log = logging.getLogger(__name__)
 
 
 class JoinError(Exception):
-    """The agents of a run did not join; the message says who joined, who did not and what to do."""
+    """The message says who joined, who did not and what to do."""
 
 
 class Meeting:
     def __init__(self, started: LaunchContext, folder: Path, trusts_network: bool = False) -> None:
-        """Choose the meeting place.
+        """Choose the meeting place; raise JoinError where nothing gives agents one.
 
-        Args:
-            trusts_network: a secret that others can guess will do between hosts.
-
-        Raises:
-            JoinError: neither the launcher nor the environment gives agents a place to meet.
+        `trusts_network`: a secret that others can guess will do between hosts.
         """
         master = master_address()
         if not (started.job or master):
@@ -100,11 +95,7 @@ class Meeting:
         return f"\nif hosts share no folder, {address}{CHOICES}"
 
     def listen(self) -> tuple[socket.socket, Address]:
-        """Open agent 0's socket and publish its address.
-
-        Raises:
-            JoinError: agent 0 cannot listen, or cannot publish its address.
-        """
+        """Open agent 0's socket and publish its address; raise JoinError where that fails."""
         port = self._fixed[1] if self._fixed else 0
         try:
             listener = open_listener(port, self._local)
@@ -131,8 +122,7 @@ class Meeting:
     def find(self) -> list[Address]:
         """Return where agent 0 may be; a file may be of an earlier start.
 
-        Raises:
-            JoinError: agent 0 is there, but this agent does not know its secret.
+        Raise JoinError where agent 0 is there, but this agent does not know its secret.
         """
         if not self._needs_file:
             return [found] if (found := self._public()) else []
@@ -148,7 +138,7 @@ class Meeting:
         return []
 
     def leave(self) -> None:
-        """Remove agent 0's address when all agents have joined or the join has failed."""
+        """Remove agent 0's address."""
         if self._needs_file:
             for path in self._files:
                 with contextlib.suppress(OSError):
@@ -185,7 +175,6 @@ class Meeting:
                 continue
 
     def _public(self) -> Address | None:
-        """Return the address that everyone may know, with the secret; None while there is none."""
         if self._fixed:
             host, port = self._fixed
             return Address([host], port, "", self._secret)
@@ -221,7 +210,6 @@ class Meeting:
 
 
 def master_address() -> tuple[str, int] | None:
-    """Read MASTER_ADDR and MASTER_PORT, which torchrun and torch's users set."""
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if not host or not port:
         return None
@@ -244,12 +232,11 @@ def file_name(started: LaunchContext, master: tuple[str, int] | None) -> str:
 
 
 def temporary_folder() -> Path:
-    """Return the place of a folder of this user alone, where agents of one host may meet."""
+    """Return a folder of this user alone, where agents of one host may meet."""
     return Path(tempfile.gettempdir()) / f"benchkit-{os.geteuid()}"
 
 
 def require_private(folder: Path) -> None:
-    """Raise PermissionError for a folder that another user made, or may enter."""
     status = os.lstat(folder)
     is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o077
     if not is_ours or not stat.S_ISDIR(status.st_mode):
@@ -268,7 +255,6 @@ def signed(address: Address) -> Address:
 
 
 def open_listener(port: int, local: bool) -> socket.socket:
-    """Open a socket that listens on all interfaces, or on loopback if all agents are `local`."""
     if local:
         return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
     if socket.has_dualstack_ipv6():
@@ -299,7 +285,6 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_own(path: Path) -> bytes:
-    """Read a file of write_whole(); raise PermissionError if others may write or read it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -311,7 +296,7 @@ def read_own(path: Path) -> bytes:
 
 
 def until(deadline: float, attempt: Callable[[], Any]) -> Any:
-    """Repeat `attempt` until its result is not None; return None if that takes too long."""
+    """Repeat `attempt` until its result is not None; return None where the deadline passes."""
     while True:
         result = attempt()
         if result is not None or time.monotonic() > deadline:
@@ -334,8 +319,7 @@ def join(
         timeout_s: limit of the whole join.
         trusts_network: a secret that others can guess will do between hosts.
 
-    Raises:
-        JoinError: an agent does not come or has another trait; raised on every agent.
+    Raise JoinError on every agent where one does not come or has another trait.
     """
     if started.count == 1:
         return alone()
@@ -361,7 +345,6 @@ def receive_all(
     deadline: float,
     timeout_s: float,
 ) -> Agents:
-    """Accept the others on agent 0, compare traits and announce the group."""
     count = meeting.count
     members = {0: me}
     channels: dict[int, Channel] = {}
@@ -420,7 +403,6 @@ def parse_hello(hello: Any, count: int) -> tuple[AgentInfo, dict[str, str]]:
 def disagreement(
     mine: AgentInfo, traits: Mapping[str, str], other: AgentInfo, theirs: Mapping[str, str]
 ) -> list[str]:
-    """Describe the first trait that two agents do not share; return [] if they share all."""
     for name, value in traits.items():
         if theirs.get(name) != value:
             return [f"agents disagree on {name}: {value} on {mine}, {theirs.get(name)} on {other}"]
@@ -462,8 +444,7 @@ def connect(
 ) -> tuple[Channel, str] | None:
     """Try each name of agent 0 once; return the channel and the name that led to it.
 
-    Args:
-        refused: replaced by the addresses that refuse the connection in this try.
+    `refused` is replaced by the addresses that refuse the connection in this try.
     """
     refused.clear()  # An earlier try says nothing about this one.
     places = [(host, address) for address in meeting.find() for host in address.candidates()]

@@ -32,20 +32,17 @@ _pipe: Connection | None = None
 
 
 def send_through(pipe: Connection) -> None:
-    """Let notes of this process go through the pipe of its reports."""
     global _pipe
     _pipe = pipe
 
 
 def send_note(text: str) -> None:
-    """Send a note; do nothing in a process that is no rank."""
     if _pipe:
         with suppress(OSError):  # The agent no longer reads the pipe.
             os.write(_pipe.fileno(), framed(json.dumps({KEY: text}).encode()))
 
 
 def received(text: object) -> None:
-    """Log a note in the agent, where whoever shows it listens."""
     log.debug("%s", text)
 
 
@@ -88,11 +85,7 @@ def require_plain(value: Any, where: str = "$") -> None:
 
 
 def exception_report(error: BaseException, raised_at: float) -> bytes:
-    """Shorten the report of an exception, because agents send it on and records keep it.
-
-    Args:
-        raised_at: by time.monotonic().
-    """
+    """Return a report cut to a size that agents send on; `raised_at` is by time.monotonic()."""
     try:
         message = str(error)
     except Exception:  # the __str__ of the exception fails
@@ -109,18 +102,12 @@ def exception_report(error: BaseException, raised_at: float) -> bytes:
 
 
 MEETING_FILE = "BENCHKIT_MEETING_FILE"
-"""Environment variable with the file in which ranks on one host meet, as this rank has it open."""
+"""The file in which ranks on one host meet, as this rank has it open."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one rank runs next.
-
-    Attributes:
-        target: "module:function".
-        argument: pickled.
-        log: the file for standard output and error meanwhile.
-    """
+    """What one rank runs: `target` is "module:function", `argument` is pickled."""
 
     target: str
     argument: bytes
@@ -168,7 +155,6 @@ def rank_main(
 
 
 def next_job(incoming: Pieces) -> Job | None:
-    """Wait for the next job; return None once the agent has no more."""
     try:
         job: Job = pickle.loads(incoming.take(REPORT_BYTES) or b"")
     except EOFError:
@@ -238,10 +224,7 @@ def die_with(lifeline: Connection) -> None:
 
 
 def redirect_output(path: Path) -> None:
-    """Redirect standard output and error, also of C libraries, to a file.
-
-    The output is discarded if the file cannot be written.
-    """
+    """Redirect output, also of C libraries, to a file; discard it where none can be written."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError:  # a full disk, which the agent reports once
@@ -266,7 +249,6 @@ def leave(code: int) -> None:
 
 
 def flush_output() -> None:
-    """Write out what was printed; what the log does not take is lost."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STEM = "nccl_trace_rank_"
-"""Start of the names of the dumps, which the number of the rank follows."""
 ENTRIES = "2000"
 """How many collectives a rank remembers: the default of torch 2.13, which older ones set to 0."""
 DUMP_S = 4.0
@@ -27,15 +26,14 @@ POLL_S = 0.05
 class FlightRecorder:
     """The flight recorders of the ranks of one agent.
 
-    Attributes:
-        folder: of the pipes and dumps, on a local file system: where no pipe can be made a rank
-            dies. Torch fixes both names once, but the ranks may run several points.
+    The pipes and dumps are on a local file system: where no pipe can be made a rank dies. Torch
+    fixes
+    both names once, but the ranks may run several points.
     """
 
     folder: Path
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables of the ranks, under their older and newer names."""
         stem = str(self.folder.absolute() / STEM)
         return {
             "TORCH_NCCL_TRACE_BUFFER_SIZE": ENTRIES,
@@ -59,7 +57,6 @@ class FlightRecorder:
         return asked
 
     def wait_for(self, dumps: Sequence[Path]) -> None:
-        """Wait until the dumps no longer grow, at most DUMP_S seconds."""
         deadline = time.monotonic() + DUMP_S
         sizes: list[int] = []
         while dumps and time.monotonic() < deadline:
@@ -84,7 +81,6 @@ def size_of(path: Path) -> int:
 
 @contextmanager
 def recording(needed: bool) -> Iterator[FlightRecorder | None]:
-    """Provide flight recorders while the context lasts; None unless `needed`, for NCCL."""
     if not needed:
         yield None
         return

@@ -25,7 +25,6 @@ ANSWER_S = 30.0
 LOAD_S = 300.0
 """The same for a fresh one, which first imports torch, perhaps from a network file system."""
 DEATH_S = 5.0
-"""Seconds that a killed process may take to end."""
 GONE_S = 0.5
 """Seconds that the kernel may take from closing a dead process's files to reporting its end."""
 LOST_EXIT_CODE = 255
@@ -44,10 +43,7 @@ of it that could remember.
 def start_fork_server(preload: Sequence[str] = ()) -> None:
     """Start the fork server if none runs; it imports `preload` meanwhile.
 
-    These modules start no thread and touch no GPU.
-
-    Raises:
-        OSError: the name of the temporary folder is too long for the server's socket.
+    These modules start no thread and touch no GPU. Raise OSError where TMPDIR is too long a name.
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload([*OURS, *preload])
     try:
@@ -90,7 +86,6 @@ def has_ended(server: int) -> bool:
 
 
 def kill() -> None:
-    """End the fork server and its children, so that the next point starts a fresh one."""
     server = pid()
     if server is None:
         return
@@ -105,9 +100,7 @@ def kill() -> None:
 def answering() -> Iterator[None]:
     """Kill the fork server if a request in this context takes too long.
 
-    Raises:
-        TimeoutError: the fork server did not answer in time.
-        ConnectionError: another process killed the fork server.
+    Raise TimeoutError then, and ConnectionError where another process killed it.
     """
     server = pid()
     silent = threading.Event()
@@ -153,7 +146,6 @@ def end_children(spared: Collection[int | None]) -> None:
 
 
 def children() -> list[int]:
-    """Return the fork server's children, if the kernel lists them (Linux)."""
     found = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid()}/task").iterdir():

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TEXT_CHARS = 1 << 16
-"""Characters that are kept of a message, a traceback or a stack."""
 LOG_HALF_BYTES = 8 << 20
-"""Bytes that are kept of the beginning of a long log, and of its end."""
+"""Kept of the beginning of a long log, and of its end."""
 LAST_BYTES = 1 << 20
-"""Bytes at the end of a log that are searched for the last stack."""
 
 
 def log_file(folder: Path, rank: int) -> Path:
@@ -20,7 +18,6 @@ def log_file(folder: Path, rank: int) -> Path:
 
 
 def shorten(text: str) -> str:
-    """Cut a text to TEXT_CHARS: its beginning, the number of characters left out, and its end."""
     left_out = len(text) - TEXT_CHARS
     if left_out <= 0:
         return text
@@ -29,7 +26,6 @@ def shorten(text: str) -> str:
 
 
 def shorten_log(path: Path) -> None:
-    """Cut a long log to its beginning and its end, with a line between them that says so."""
     try:
         left_out = path.stat().st_size - 2 * LOG_HALF_BYTES
         if left_out <= 0:
@@ -45,7 +41,6 @@ def shorten_log(path: Path) -> None:
 
 
 def end_of_log(path: Path) -> str:
-    """Return the last LAST_BYTES of a log, or "" if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
@@ -64,12 +59,7 @@ With NCCL that is `torch.cuda.synchronize`: a collective only enqueues a kernel.
 
 @dataclass(frozen=True)
 class Frame:
-    """The innermost frame of a rank's main thread.
-
-    Attributes:
-        waiting: inside a collective, or for a GPU.
-        stack: shortened.
-    """
+    """The innermost frame of a rank's main thread; `waiting`: in a collective, or for a GPU."""
 
     place: str
     waiting: bool
@@ -82,7 +72,6 @@ def install() -> None:
 
 
 def innermost_frame(log: Path) -> Frame:
-    """Read the last stack in a rank's log; the place is unknown if there is none."""
     stack = end_of_log(log).rpartition("(most recent call first):\n")[2]
     found = re.search(r'File "(.+?)", line (\d+) in (\S+)', stack)
     if found is None:

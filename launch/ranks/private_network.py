@@ -29,12 +29,7 @@ READY, LIMIT_S = b"ready\n", 10.0
 
 @dataclass(frozen=True)
 class PrivateNetwork:
-    """The namespaces of a private network, in the order to enter them.
-
-    Attributes:
-        pid: process of agent 0, which keeps the namespaces alive by open files.
-        descriptors: of the files in that process.
-    """
+    """The namespaces of a private network, which open files of process `pid` keep alive."""
 
     pid: int
     descriptors: tuple[int, ...]
@@ -42,7 +37,6 @@ class PrivateNetwork:
 
     @property
     def paths(self) -> list[str]:
-        """Paths by which other processes open the files."""
         return [opened_by(self.pid, descriptor) for descriptor in self.descriptors]
 
     def can_be_entered(self) -> bool:
@@ -102,7 +96,6 @@ def run(*arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def call(name: str, *arguments: int) -> None:
-    """Call a function of the C library; raise OSError with the reason that the kernel gives."""
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments):
         number = ctypes.get_errno()
@@ -110,10 +103,7 @@ def call(name: str, *arguments: int) -> None:
 
 
 def unshare(kinds: Sequence[str]) -> None:
-    """Move this process into new namespaces with a loopback interface that is up.
-
-    The process keeps its user and group.
-    """
+    """Move this process into new namespaces whose loopback is up; keep its user and group."""
     uid, gid = os.geteuid(), os.getegid()
     call("unshare", CLONE_NEWNET | (CLONE_NEWUSER if "user" in kinds else 0))
     if "user" in kinds:

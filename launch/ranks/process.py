@@ -20,7 +20,6 @@ from launch.ranks.private_network import PrivateNetwork
 from launch.topology import without_pinning
 
 DEATH_S = 5.0
-"""Seconds that a killed rank may take to end."""
 TAKE_S = 30.0
 """Seconds that an idle rank may take to read a job longer than the pipe holds."""
 log = logging.getLogger(__name__)
@@ -35,8 +34,6 @@ class RankProcess:
         orders: where the agent writes the jobs; once it is closed, an idle rank ends.
         lifeline: a pipe whose end of file ends the rank.
         end: a file descriptor that becomes readable when the process has ended.
-        incoming: the part of a report that has come.
-        reported: no more of the report on the current job is expected.
     """
 
     index: int
@@ -62,7 +59,6 @@ class RankProcess:
                         raise TimeoutError(f"rank {self.index} does not take its job") from None
 
     def dismiss(self) -> None:
-        """Let the rank end once it is idle."""
         self.orders.close()
 
 
@@ -72,7 +68,6 @@ def start_rank(
     environment: Mapping[str, str],
     network: PrivateNetwork | None,
 ) -> RankProcess:
-    """Start the process of one rank, which then waits for a job."""
     context = multiprocessing.get_context(start_method)
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         report, report_writer = context.Pipe(duplex=False)
@@ -110,7 +105,6 @@ def end_of(process: Any, start_method: str) -> int:
 
 
 def kill(rank: RankProcess) -> None:
-    """End a rank and the processes that it started; do nothing if it has ended."""
     rank.lifeline.close()
     if rank.process.is_alive():
         with suppress(ProcessLookupError):

@@ -23,7 +23,6 @@ from launch.ranks.watch import RankEnds, watch
 from launch.signals import defer_signals
 
 LEAVE_S = 5.0
-"""Seconds that idle ranks may take to end on their own."""
 
 
 @dataclass
@@ -51,7 +50,6 @@ class Ranks:
             target: the function, as "module:function", which returns plain JSON.
             arguments: the argument of each rank.
             folder: where rank r writes its output to rank_r.log.
-            agents: the agents of the run; a failure on any of them ends the wait.
         """
         self.are_idle = False
         logs = [log_file(folder, rank.index) for rank in self.processes]
@@ -68,7 +66,6 @@ class Ranks:
         return ends
 
     def leave(self) -> None:
-        """Let idle ranks end on their own, with their output flushed."""
         waiting = [rank.end for rank in self.processes]
         for rank in self.processes:
             rank.dismiss()
@@ -89,12 +86,7 @@ def started(
     network: PrivateNetwork | None = None,
     recorder: FlightRecorder | None = None,
 ) -> Iterator[Ranks]:
-    """Start one process per rank; none runs any more when the context ends.
-
-    Args:
-        start_method, preload: "spawn", or "forkserver", which loads these modules when it starts.
-        network: where ranks listen and connect; None for the host's.
-    """
+    """Start one process per rank; none runs any more when the context ends."""
     ranks = Ranks(recorder=recorder)
     if forked := start_method == "forkserver":
         fork_server.start_fork_server(preload)
@@ -112,8 +104,7 @@ def started(
 def end_ranks(ranks: Sequence[RankProcess], forked: bool) -> None:
     """End all ranks and the processes that they have started.
 
-    A process that has made its own session ends here only if its rank was forked; under `spawn` it
-    survives.
+    Under `spawn` a process that has made its own session survives.
     """
     with defer_signals():
         for rank in ranks:

@@ -22,16 +22,14 @@ from launch.signals import wait_for
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a rank ended without a result.
+    """Why a rank, or the agent (`rank` None), ended without a result.
 
     Attributes:
-        rank: None if the failure is not of one rank.
         kind: "exception", "signal", "exit" or "timeout".
         type: class of the exception.
         traceback: of the exception; after a timeout the stacks of all ranks.
-        raised_at: when the exception was caught, or a rank that aborts itself was about to end, by
+        raised_at: when the exception was caught, or a rank that aborts was about to end, by
             time.monotonic().
-        host: filled in when the agents compare their failures.
     """
 
     rank: int | None
@@ -50,8 +48,9 @@ def root_cause(failures: list[Failure]) -> Failure | None:
     It is a death without a report, else the exception that was raised first. The order of arrival
     misleads, because the death of a peer makes collectives raise on the survivors within
     milliseconds. An abort (SIGABRT) counts as an exception, because libraries end a rank so when
-    another one fails. There is one timeout per agent: the one that names a rank counts, and gets
-    the places and stacks of all others.
+    another one fails. Of one timeout per agent the one that names a rank counts, with the places
+    and
+    stacks of all.
     """
 
     def precedence(failure: Failure) -> tuple[bool, bool, float]:
@@ -76,8 +75,7 @@ def timed_out(
 ) -> Failure:
     """Return a failure that names the only rank that hangs outside a collective, if there is one.
 
-    A rank hangs if its frame is the same in two stack dumps. Meanwhile the ranks with a flight
-    recorder write it to the folder.
+    A rank hangs if its frame is the same in two stack dumps.
     """
     dumps = recorder.request(list(pids)) if recorder else []
     earlier = ask_for_frames(pids, folder)
@@ -96,7 +94,6 @@ def timed_out(
 
 
 def ask_for_frames(pids: Mapping[int, int], folder: Path) -> dict[int, Frame]:
-    """Return the innermost frame of each rank now."""
     for pid in pids.values():
         with suppress(ProcessLookupError):
             os.kill(pid, STACK_SIGNAL)
@@ -107,18 +104,13 @@ def ask_for_frames(pids: Mapping[int, int], folder: Path) -> dict[int, Frame]:
 GRACE_S = 1.0
 """Seconds after the first exception in which another rank may report the one that caused it."""
 DIED_WITHOUT_REPORT = ("signal", "exit", "lost")
-"""Kinds of failure without a report, of a rank or its agent.
-
-Such a failure causes those of the other ranks, so nothing waits for their reports.
-"""
+"""Such a failure causes those of the other ranks, so nothing waits for their reports."""
 DYING_S = 0.05
 """Seconds until an agent notices that a rank has aborted; its peers may raise exceptions sooner."""
 
 
 @dataclass
 class RankEnds:
-    """The results of the ranks of one point by number, or the failure that explains the others."""
-
     results: dict[int, Any] = field(default_factory=dict)
     failure: Failure | None = None
 
@@ -167,7 +159,6 @@ def watch(
 def collect(
     running: list[RankProcess], ready: list[Any], rank_ends: RankEnds, failures: list[Failure]
 ) -> None:
-    """Read the reports that have come; remove ranks with a result or an end from `running`."""
     for rank in list(running):
         if rank.pipe in ready and not rank.reported:
             receive(rank, rank_ends, failures)
@@ -179,10 +170,7 @@ def collect(
 
 
 def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
-    """Read what has come of a rank's report: {"result": value} or {"exception": details}.
-
-    Notes may come before it.
-    """
+    """Read what has come of a rank: notes, then {"result": value} or {"exception": details}."""
     try:
         while True:
             report = rank.incoming.take(REPORT_BYTES)
@@ -223,7 +211,6 @@ def note_exit(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -
 
 
 def signal_name(number: int) -> str:
-    """Return "SIGKILL" for 9; real-time signals only have a number."""
     try:
         return signal.Signals(number).name
     except ValueError:

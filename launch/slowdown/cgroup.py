@@ -20,8 +20,7 @@ PREFIX = "benchkit-"
 EMPTY_WITHIN_S = 0.5
 
 
-class QuotaUnavailable(Exception):
-    """No CPU quota may be set here, or the kernel refuses this one."""
+class QuotaUnavailable(Exception): ...
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,7 @@ def find_room(cores: float) -> Room | None:
 
 
 def rooms() -> list[Room]:
-    """Return the groups to try: that of this process, and its parent.
-
-    The parent is needed in version 2, in which a group with processes has no children.
-    """
+    """Return its own group and the parent: in version 2 a group with processes has no children."""
     return [
         Room(folder, version)
         for version, folders in control_groups("cpu").items()
@@ -77,11 +73,7 @@ def limit(folder: Path, version: int, cores: float | None) -> None:
 
 
 class CpuQuota:
-    """Puts this process, with all its threads, into a group of its own.
-
-    Raises:
-        QuotaUnavailable: the process may not move there, or the kernel refuses a quota.
-    """
+    """Puts this process, with all its threads, into a group; raises QuotaUnavailable."""
 
     mechanism = "cgroup"
     switchable = True
@@ -120,10 +112,7 @@ def remove_abandoned() -> None:
 
 
 def remove_if_abandoned(folder: Path, deadline: float) -> None:
-    """Remove a group if its process has ended; retries until the deadline of time.monotonic().
-
-    A group becomes empty a moment after its last process has ended.
-    """
+    """Remove a group whose process has ended; it becomes empty a moment later."""
     process = Path("/proc", folder.name.removeprefix(PREFIX))
     while not process.exists():
         try:
@@ -139,16 +128,12 @@ MECHANISMS = ("none", "mps", "cgroup", "duty_cycle")
 
 
 class Throttle(Protocol):
-    """Slows this process down by a factor >= 1."""
-
     mechanism: str
     switchable: bool
 
     def apply(self, factor: float) -> None: ...
 
-    def release(self) -> None:
-        """Give full speed again, from the return of this call on."""
-        ...
+    def release(self) -> None: ...
 
 
 class NoThrottle:
@@ -166,14 +151,9 @@ class NoThrottle:
 
 
 def make_throttle(mechanism: str, threads: int, factor: float) -> Throttle:
-    """Make the throttle of this process.
+    """Make the throttle of this process; raise QuotaUnavailable where `cgroup` is not allowed.
 
-    Args:
-        mechanism: `auto`, `cgroup` or `duty_cycle`; `auto` is a CPU quota if one may be set, else
-            a duty cycle.
-
-    Raises:
-        QuotaUnavailable: a CPU quota is asked for and none may be set.
+    `auto` is a CPU quota if one may be set, else a duty cycle.
     """
     cores = threads / factor
     room = find_room(cores) if mechanism in ("auto", "cgroup") else None

@@ -18,8 +18,6 @@ SHORTEST_S = 0.001
 
 
 class DutyCycle:
-    """The throttle's handle in the process that is slowed down."""
-
     mechanism = "duty_cycle"
     switchable = True
 
@@ -47,7 +45,6 @@ class DutyCycle:
 
 
 def cycle(pid: int) -> None:
-    """Stop and continue a process until it ends or standard input does."""
     factor = 1.0
     while True:
         runs_s = max(SHORTEST_S, SHORTEST_S / (factor - 1)) if factor > 1 else None

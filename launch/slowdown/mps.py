@@ -20,7 +20,6 @@ LISTENS_S = 2.0
 POLL_S = 0.05
 SOCKET_NAME_BYTES = 107
 LONGEST_SOCKET = "control_privileged"
-"""Of the names that the daemon gives to sockets in its folder."""
 DEVICES = "CUDA_VISIBLE_DEVICES"
 NOT_FOR_DAEMON = (DEVICES, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
 """Variables that a daemon does not inherit.
@@ -29,12 +28,10 @@ The daemon would number the visible GPUs differently than its clients do, and li
 """
 
 
-class MpsUnavailable(Exception):
-    """There is no MPS here, or it does not start."""
+class MpsUnavailable(Exception): ...
 
 
 def own_folder() -> Path:
-    """Make the folder of our own daemon; raise MpsUnavailable for too long a socket name."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     if len(os.fsencode(folder / LONGEST_SOCKET)) > SOCKET_NAME_BYTES:
         folder.rmdir()
@@ -50,20 +47,16 @@ def pipes(folder: Path) -> dict[str, str]:
 
 
 def of_daemon(folder: Path) -> dict[str, str]:
-    """Return the environment of a daemon of our own, and of what talks to it."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_DAEMON}
     return kept | pipes(folder)
 
 
 def start(folder: Path, devices: Mapping[str, str]) -> None:
-    """Start a daemon with its pipes and logs in a folder.
+    """Start a daemon with its pipes and logs in a folder; raise MpsUnavailable where it fails.
 
-    Args:
-        devices: the environment that chooses its GPUs by UUID. A MIG instance needs a daemon that
-            names it; without a choice the daemon serves all whole GPUs of the host.
-
-    Raises:
-        MpsUnavailable: it does not start, or does not answer.
+    `devices` chooses its GPUs by UUID. A MIG instance needs a daemon that names it; without a
+    choice
+    the daemon serves all whole GPUs of the host.
     """
     environment = {**of_daemon(folder), **devices}
     said = folder / "start.log"  # a file: the daemon may keep its output open, as it would a pipe
@@ -128,14 +121,7 @@ def run(
     text: str = "",
     output: int = subprocess.PIPE,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command with `text` on its standard input.
-
-    Args:
-        output: file descriptor of its output and its errors.
-
-    Raises:
-        MpsUnavailable: it does not start, or does not end within ANSWER_S.
-    """
+    """Run a command; raise MpsUnavailable where it does not start, or end within ANSWER_S."""
     try:
         return subprocess.run(
             command,
@@ -161,9 +147,9 @@ def daemon(
         gpus: that the clients use, in their order, by UUID where known.
         agents_here: number of agents on this host, including this one.
 
-    Raises:
-        MpsUnavailable: there is no MPS here, it does not start, or several agents on this host
-            would each start a daemon.
+    Raise MpsUnavailable where there is no MPS, or where several agents on this host would each
+    start
+    a daemon.
     """
     if not needed:
         yield {}
@@ -202,5 +188,4 @@ def device_environment(gpus: Sequence[str]) -> dict[str, str]:
 
 
 def share_environment(percent: float) -> dict[str, str]:
-    """Return the environment that gives a process its share of a GPU."""
     return {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{percent:g}"}

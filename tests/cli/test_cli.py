@@ -9,6 +9,7 @@ import pytest
 from benchkit import cli as app
 from benchkit import questions, start
 from benchkit.config.hydra_internals import flags_first
+from benchkit.errors import ConfigError
 
 from tests.support.cli import ROOT, Cli
 from tests.support.configs import own_suites
@@ -169,9 +170,9 @@ def test_check_refuses_broken_user_yaml(tmp_path, monkeypatch):
     (folder / "mine.yaml").write_text("mode: loop\nmax_iteration: 3\n")
     (folder / "torn.yaml").write_text("mode: [loop\n\t")
     for name, said in (("mine", "max_iteration: "), ("torn", "torn.yaml")):
-        refusal = app.check(["--config-dir", "conf", "+suite=allreduce", f"measure={name}"])
-        assert said in refusal
-        assert len(refusal.splitlines()) == 1
+        with pytest.raises(ConfigError, match=said) as refused:
+            app.check(["--config-dir", "conf", "+suite=allreduce", f"measure={name}"])
+        assert len(str(refused.value).splitlines()) == 1
 
 
 def test_run_refuses_folder_with_records(told, tmp_path, golden):

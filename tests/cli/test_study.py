@@ -17,7 +17,8 @@ def test_steps_compose(name, tmp_path):
     study = read_study(name, FILES)
     for step in study.steps:
         words = step.arguments(study.parameters | {"out": str(tmp_path)}, only_existing=True)
-        assert step.module != BENCHKIT or not check(words), step.name
+        if step.module == BENCHKIT:
+            check(words)
 
 
 def test_two_ranks_of_one_gpu_have_the_shares_of_the_study(tmp_path):
@@ -25,7 +26,7 @@ def test_two_ranks_of_one_gpu_have_the_shares_of_the_study(tmp_path):
     values = study.values({"full_share": "100", "hardware": "slow_gpu", "backend": "gloo"}) | {"out": str(tmp_path)}
     steps = {step.name: step.arguments(values, only_existing=True) for step in study.steps}
     assert all("hardware.full_share=100" in steps[name] for name in ("reference", "rebalance"))
-    assert check(steps["rebalance"]) == ""
+    check(steps["rebalance"])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -4,8 +4,7 @@ import re
 from dataclasses import fields
 
 import pytest
-from benchkit.record.gpu_state import CLOCK_REASONS, READINGS
-from benchkit.record.record import AgentReport, RankDevice
+from benchkit.record.record import CLOCK_REASONS, GPU_READINGS, AgentReport, RankDevice
 
 from tests.support.cli import ROOT
 from tests.support.entries.rank import devices
@@ -36,5 +35,5 @@ def test_page_of_records_names_every_key():
     keys = (ROOT / "tests" / "golden" / "record_keys.txt").read_text().split()
     named = [key.removeprefix("cases.") for key in keys if not key.startswith("environment.")]
     named += [each.name for kind in (AgentReport, RankDevice) for each in fields(kind)]
-    named += [*devices.torch_settings({}), CLOCK_REASONS, *(f"gpu_{name}" for name in READINGS)]
+    named += [*devices.torch_settings({}), CLOCK_REASONS, *(f"gpu_{name}" for name in GPU_READINGS)]
     assert [name for name in named if f"`{name}`" not in page] == []

@@ -82,7 +82,7 @@ def asked(folder):
 
 
 def test_process_is_asked_once(host, tmp_path):
-    printed = json.dumps({"names": ["GPU-a"], "lack": ""})
+    printed = json.dumps({"names": ["GPU-a"], "lack": None})
     for _ in range(2):
         assert host(f"echo a line of torch; echo '{printed}'") == VisibleGpus(["GPU-a"])
     assert [line.split()[-2:] for line in asked(tmp_path)] == [["-m", "benchkit.environment"]]

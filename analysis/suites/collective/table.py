@@ -12,7 +12,7 @@ from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit
 from analysis.table import as_markdown, identity_columns
 from analysis.text import figure, half_width, measured
 from benchkit.record.naming import readable
-from benchkit.statistics.estimators import LATENCY
+from benchkit.statistics import LATENCY
 from benchkit.suites.collective.suite import SEND_RECV, TIMING
 
 SUITE = "collective"

@@ -8,7 +8,7 @@ import torch
 
 from benchkit.api import p2p
 from benchkit.api.case import PREDICTED_S, Case, Details, Rank, Work
-from benchkit.statistics.estimators import SLOWEST_RANK, SPAN
+from benchkit.statistics import SLOWEST_RANK, SPAN
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
 from benchkit.suites.auto_shard.planner import Costs, Plan, Planner, costs_of_one

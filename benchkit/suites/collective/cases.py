@@ -17,7 +17,7 @@ from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import WAIT, region
 from benchkit.api.torch_internals import default_store
 from benchkit.errors import InvalidResult, Unavailable
-from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
+from benchkit.statistics import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
 from benchkit.suites.collective.operations import Collective, ExpectedSlice, Operation
 from benchkit.suites.collective.suite import (
     BARRIER,

@@ -9,10 +9,10 @@ from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Contest, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES, mebibytes
 from benchkit.errors import ConfigError
-from benchkit.statistics.estimators import BACK_TO_BACK, LATENCY
+from benchkit.statistics import BACK_TO_BACK, LATENCY
 
 TIMING = "timing"
-"""Label of a case: LATENCY or BACK_TO_BACK of benchkit.statistics.estimators."""
+"""Label of a case: LATENCY or BACK_TO_BACK of benchkit.statistics."""
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_scatter"
 BROADCAST, REDUCE, GATHER, SCATTER = "broadcast", "reduce", "gather", "scatter"
 ALL_TO_ALL, SEND_RECV, BARRIER = "all_to_all", "send_recv", "barrier"

@@ -36,7 +36,7 @@ def test_agents_make_the_same_plan(tmp_path):
     told = told_by_agent_0(tmp_path / "then")
     made, folder, problem = follow(told, tmp_path / "now")
     assert (made.id, made.seed, made.digest()) == (told["id"], 7, told["digest"])
-    assert (folder, problem) == (tmp_path / "then", "")
+    assert (folder, problem) == (tmp_path / "then", None)
     assert [arm.python for arm in made.arms] == [sys.executable] * 2
 
 
@@ -50,7 +50,7 @@ def test_resumed_plan_is_read_from_own_folder(tmp_path):
     told = asdict(Told("", made.id, made.seed, tmp_path.name, made.digest()))
     assert follow(told, tmp_path, tmp_path)[2]
     command.write_plan(made, tmp_path)
-    assert follow(told, tmp_path, tmp_path) == (made, tmp_path, "")
+    assert follow(told, tmp_path, tmp_path) == (made, tmp_path, None)
     assert follow(told | {"digest": "0"}, tmp_path, tmp_path)[2]
 
 

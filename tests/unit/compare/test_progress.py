@@ -326,15 +326,14 @@ def test_floor_comes_from_identical_code(tmp_path):
     assert words(tmp_path / "below") == ["UNCLEAR", "SLOWER"]
 
 
-def test_runs_start_where_comparison_was_typed(tmp_path, monkeypatch):
+def test_runs_start_where_comparison_was_typed(tmp_path):
     """Relative paths of the command line, as of --config-dir, are relative to it, wherever the comparison goes on."""
     places = []
-    monkeypatch.setattr(session.subprocess, "Popen", lambda *command, cwd, **options: places.append(cwd))
     tree = Arm(text="tree:/tree", folder="/tree")
     for started_in in (str(tmp_path), "", str(tmp_path / "gone")):
         plan = parse_plan(new_plan(started_in=started_in, arms=[ARMS[0], tree]).to_json())
         for turn in turns_of(1, plan.order[0]):
-            session.start(plan, replace(turn, arm=turn.role), tmp_path / "run", None)
+            places.append(session.program_of(plan, replace(turn, arm=turn.role), tmp_path / "run").folder)
     assert [place for place in places if place != "/tree"] == [str(tmp_path), None, None]
 
 

@@ -65,7 +65,7 @@ def test_impossible_placement_has_problem(golden):
 
 def test_backend_that_does_not_suit_the_device_has_reason(golden):
     for sound in (config(), config("nccl", "cuda"), config("gloo", "cuda", ranks_per_device=2)):
-        assert unsuited(sound) == ""
+        assert unsuited(sound) is None
     golden("\n".join(map(unsuited, (config("nccl", "cpu"), config("nccl", "cuda", ranks_per_device=2)))))
 
 
@@ -109,12 +109,12 @@ def test_threads_divide_cores_of_host():
 def test_more_threads_than_cores_of_host_are_crowded(asked, where, host):
     plan = place_ranks(config(**asked), where)
     assert bool(plan.crowding) == bool(host)
-    assert plan.crowding.partition(",")[0].endswith(host or "")
+    assert (plan.crowding or "").partition(",")[0].endswith(host or "")
 
 
 def test_start_of_sweep_counts_crowded_points(golden):
     sizes = [config(world_size=size) for size in (2, 4, 8, 16)]
-    assert crowding(sizes[:2], agent_group("n1")) == ""
+    assert crowding(sizes[:2], agent_group("n1")) is None
     golden(crowding(sizes, agent_group("n1")))
 
 

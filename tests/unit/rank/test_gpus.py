@@ -8,8 +8,7 @@ import pytest
 import torch
 from benchkit import gpus
 from benchkit.api.case import Case
-from benchkit.record.gpu_state import FIELDS
-from benchkit.record.record import RankDevice
+from benchkit.record.record import GPU_FIELDS, RankDevice
 
 from tests.support import fakes
 from tests.support.entries import rank
@@ -190,7 +189,7 @@ def test_case_has_state_before_and_after(watch):
     a, b = seen.end([A, B], fakes.alone)
     held = 4 | 0x40  # all reasons of its turns
     both = [[210], [2619], [70], [35], [1400], [2619], [700], [85]]
-    assert a == dict(zip(FIELDS, [*both, [0], [0], [2 | held]], strict=True))
+    assert a == dict(zip(GPU_FIELDS, [*both, [0], [0], [2 | held]], strict=True))
     assert (b["gpu_sm_mhz_before"], b["gpu_sm_mhz_after"], b["gpu_clock_reasons"]) == ([1980], [1400], [held])
 
 
@@ -234,7 +233,7 @@ def test_rank_without_gpu_reads_nothing():
 def test_unread_gpu_leaves_zero_beside_others(watch):
     seen, _ = watch(COLD, WARM)
     seen.turn_to(A)
-    [a] = seen.end([A], lambda own: [own, [1.0, 0.0, *[0.0] * len(FIELDS)]])
+    [a] = seen.end([A], lambda own: [own, [1.0, 0.0, *[0.0] * len(GPU_FIELDS)]])
     assert a["gpu_sm_mhz_after"] == [1980, 0]
     assert len(seen.warnings) == 1
 
@@ -284,5 +283,5 @@ def test_measured_case_has_gpu_state(watch):
     seen, _ = watch(COLD, WARM)
     none, some = reports_of([Case(skip="not here"), Case()], seen, max_iterations=4)
     assert none.disturbance == {}
-    assert {*FIELDS, "steal_s", "lowest_ghz"} <= set(some.disturbance)
+    assert {*GPU_FIELDS, "steal_s", "lowest_ghz"} <= set(some.disturbance)
     assert (some.disturbance["gpu_sm_mhz_before"], some.disturbance["gpu_sm_mhz_after"]) == ([210], [1980])

@@ -69,7 +69,7 @@ def modules(tmp_path, monkeypatch):
     return found
 
 
-def study(modules, *arguments, check=lambda words: ""):
+def study(modules, *arguments, check=lambda words: None):
     return command.main(["study=mine", *arguments], [modules.out / "mine.yaml"], check, exit_code)
 
 
@@ -101,7 +101,7 @@ def test_interrupted_study_goes_on(modules, capsys):
     assert modules.calls[1][1][-4:] == ["--resume", f"{out}/first", "--retry", "none"]
     assert f"--resume {out}" in capsys.readouterr().out
     assert command.is_study(["--resume", str(out)])
-    assert command.main(["--resume", str(out)], [modules.out / "mine.yaml"], lambda words: "", exit_code) == 0
+    assert command.main(["--resume", str(out)], [modules.out / "mine.yaml"], lambda words: None, exit_code) == 0
     assert modules.names() == ["first", "first", "table", "second", "second"]
     assert study(modules, "--resume", str(out)) == 0
     assert len(modules.calls) == 5
@@ -113,16 +113,16 @@ def test_study_of_user_goes_on_from_elsewhere(modules, monkeypatch):
     files = [modules.out / "conf" / "study" / "mine.yaml"]
     modules.codes["second"] = 1
     modules.statuses["second"] = "interrupted"
-    command.main(["study=mine", "--config-dir", "conf"], files, lambda words: "", exit_code)
+    command.main(["study=mine", "--config-dir", "conf"], files, lambda words: None, exit_code)
     modules.statuses.clear()
     (modules.out / "elsewhere").mkdir()
     monkeypatch.chdir(modules.out / "elsewhere")
-    assert command.main(["--resume", str(folder_of(modules))], [], lambda words: "", exit_code) == 0
+    assert command.main(["--resume", str(folder_of(modules))], [], lambda words: None, exit_code) == 0
     assert modules.names() == ["first", "table", "second", "second"]
     assert all(words[1] == str(modules.out / "conf") for name, words in modules.calls if name != "table")
     files[0].parent.parent.rename(modules.out / "moved")
     with pytest.raises(ConfigError):
-        command.main(["--resume", str(folder_of(modules))], [], lambda words: "", exit_code)
+        command.main(["--resume", str(folder_of(modules))], [], lambda words: None, exit_code)
 
 
 def test_failed_point_keeps_no_step_from_running(modules):
@@ -160,8 +160,12 @@ def test_wrong_command_line_runs_nothing(modules, monkeypatch, line):
 
 
 def test_wrong_step_runs_nothing(modules):
+    def check(words):
+        if "data_size=1" not in words:
+            raise ConfigError("wrong")
+
     with pytest.raises(ConfigError, match="step second: wrong"):
-        study(modules, check=lambda words: "" if "data_size=1" in words else "wrong")
+        study(modules, check=check)
     assert not modules.calls
 
 

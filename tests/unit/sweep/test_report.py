@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from analysis.page.render import FILE_NAME
+from benchkit import child
 from benchkit.cli import exit_code
 from benchkit.sweep import folder as report
 
@@ -56,26 +57,26 @@ def test_page_behind_a_link_is_neither_removed_nor_claimed(tmp_path, said):
 
 @pytest.mark.parametrize("error", [OSError("no more"), subprocess.TimeoutExpired(["analysis"], 3)])
 def test_analysis_that_does_not_run_is_one_warning(tmp_path, monkeypatch, said, error):
-    def run(*arguments, **options):
+    def captured(program, limit_s):
         raise error
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(child, "captured", captured)
     report.write_page(tmp_path)
     assert [level for level, _ in said()] == ["WARNING"]
 
 
 def test_modules_of_suites_are_found_where_the_user_works(tmp_path, monkeypatch, said):
-    given = {}
+    given = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
 
-    def run(command, **options):
-        given.update(options)
-        return subprocess.CompletedProcess(command, 0, "", "")
+    def captured(program, limit_s):
+        given.append(program)
+        return child.Printed(0, "", "")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(child, "captured", captured)
     report.write_page(tmp_path)
-    assert given["env"]["PYTHONPATH"] == f"/elsewhere:{tmp_path}"
+    assert given[0].environment["PYTHONPATH"] == f"/elsewhere:{tmp_path}"
     assert [level for level, _ in said()] == ["WARNING"]
 
 

@@ -1,0 +1,141 @@
+"""Child processes that run benchkit, analysis or another interpreter's benchkit.
+
+A child is killed when this process ends. Its session is its own, so that Ctrl-C reaches this
+process alone, which then stops the child.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from launch import signals
+from launch.module_path import path_options
+
+BENCHKIT, ANALYSIS = "benchkit", "analysis"
+STOP_S = 30.0
+"""Seconds that a sweep may take to store its records when it is stopped."""
+STARTER = (
+    *(sys.executable, "-I", "-S", "-c"),
+    "import ctypes, os, sys\n"
+    "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""Starts what follows so that it is killed (9) when this process ends (1 is PR_SET_PDEATHSIG)."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command; its folder and environment are those of this process where they are None."""
+
+    command: Sequence[str]
+    folder: str | Path | None = None
+    environment: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Printed:
+    code: int
+    out: str
+    errors: str
+
+    @property
+    def complaint(self) -> str:
+        """The last line on standard error; "" without one."""
+        return last_line(self.errors)
+
+
+def module(name: str, arguments: Sequence[str]) -> Program:
+    """Return `python -m NAME ARGUMENTS` of this interpreter and this code.
+
+    A folder named analysis where the user works would take that name. Therefore analysis works
+    beside its package, and finds modules of suites where the user works all the same.
+    """
+    if name != ANALYSIS:
+        return Program([sys.executable, *path_options(), "-m", name, *arguments])
+    paths = (os.environ.get("PYTHONPATH"), os.getcwd())
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    beside_package = Path(__file__).parents[1]
+    return Program([sys.executable, "-m", name, *arguments], beside_package, environment)
+
+
+@contextmanager
+def running(
+    program: Program, stdout: int | IO[bytes] | None = None, stderr: int | IO[bytes] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a program; stop it where the context ends with an exception, and wait for its end."""
+    with subprocess.Popen(
+        [*STARTER, *program.command],
+        cwd=program.folder,
+        env=program.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+    ) as child:
+        try:
+            yield child
+        except BaseException:
+            for stream in filter(None, (child.stdout, child.stderr)):
+                stream.close()  # the rest is not read: nothing may wait for that
+            stop(child)
+            raise
+
+
+def stop(child: "subprocess.Popen[bytes]") -> None:
+    """Stop a sweep and wait for its end; a second Ctrl-C while it stores its records kills it."""
+    child.terminate()
+    try:
+        child.wait(STOP_S)
+    except BaseException as error:
+        child.kill()
+        child.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+
+
+def run(program: Program, log: IO[bytes] | None = None) -> int:
+    """Run a program to its end and return its exit code; this process ends after Ctrl-C.
+
+    Args:
+        log: takes all that it prints.
+    """
+    with running(program, log, log) as child:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            signals.ignore_signals()
+            raise
+
+
+def run_into(log: IO[bytes], program: Program) -> tuple[int, str]:
+    """Run a program as `run` does; return its exit code and the last line in its log."""
+    code = run(program, log)
+    log.seek(0)
+    return code, last_line(log.read().decode(errors="replace").strip())
+
+
+def captured(program: Program, limit_s: float) -> Printed:
+    """Run a program to its end and return what it printed.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it took longer than `limit_s`; it is killed.
+    """
+    with running(program, subprocess.PIPE, subprocess.PIPE) as child:
+        try:
+            out, errors = child.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise
+    texts = (each.decode(errors="backslashreplace") for each in (out, errors))
+    return Printed(child.returncode, *texts)
+
+
+def last_line(text: str) -> str:
+    lines = text.splitlines()
+    return lines[-1] if lines else ""
