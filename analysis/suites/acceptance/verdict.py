@@ -7,8 +7,10 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
+import pandas as pd
 from msgspec import Meta
 
+from analysis.records.of_suite import by_layout, records_of
 from analysis.records.places import Place, numbered, places_of
 from analysis.suites.acceptance.findings import (
     LARGEST,
@@ -408,3 +410,16 @@ def check_test(case: CaseRecord) -> None:
     """Raise ValueError for a test of rank_speed that does not say what it computes or moves."""
     msgspec.convert(case.labels, SpeedLabels)
     msgspec.convert(case.details, ComputeDetails if FLOPS in case.details else MoveDetails)
+
+
+CONCLUDED = (matrix.SUITE, speeds.SUITE)
+QUESTION = "Is every rank, link and node as fast as its peers?"
+
+
+def conclude(table: pd.DataFrame) -> Iterator[str]:
+    """Yield the verdict on each set of ranks: its first line, and a line per finding."""
+    records = [record for suite in CONCLUDED for record in records_of(table, suite)]
+    limits = Limits()
+    for _, own in by_layout(sorted(records, key=lambda record: record.started_at)):
+        if verdict := judge(own, limits):
+            yield from (line.removeprefix("- ") for line in verdict.lines(limits.tolerance))

@@ -1,10 +1,19 @@
-"""Tabulates prefill and decode of a decoder: time, time per token, speedups, tokens per rank."""
+"""Prefill and decode of a decoder on a split sequence: time, speedups, tokens per rank."""
 
 import pandas as pd
 
 from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.slowdowns import slowdowns
-from analysis.repetitions import by_mechanism, describe_runs, over_runs, titled
+from analysis.repetitions import (
+    bars_of,
+    by_mechanism,
+    describe_runs,
+    over_runs,
+    titled,
+    with_ranges,
+)
+from analysis.report.chart import BARS, NAMES, Axis, Chart, Charts, points_of
+from analysis.speedup import Baseline
 from analysis.table import as_markdown
 from benchkit.suites.ring_attention import names
 
@@ -75,3 +84,40 @@ def section(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
         "speedup over even ring": rows["paired_speedup"].astype(float).mask(is_even, 1.0),
         "speedup over one rank": rows["over_single"],
     })  # fmt: skip
+
+
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    """Return a figure per phase of each group, with a panel per length and slowdown."""
+    return {
+        f"{SUITE}_{phase}{suffix}": bars(own, str(phase)).of_group(suffix)
+        for suffix, rows in groups_of(table)
+        for phase, own in with_ranges(rows).groupby(names.PHASE, sort=False)
+    }
+
+
+def bars(rows: pd.DataFrame, phase: str) -> Chart:
+    """Show a bar with its interval per implementation and strategy."""
+    rows = rows.sort_values(CELL, kind="stable")
+    calls = 1.0 if phase == names.PREFILL else rows["decode_tokens"].astype(float)
+    values = ["median_s", "ci_low_s", "ci_high_s"]
+    times = rows.assign(**rows[values].astype(float).mul(1e3).div(calls, axis=0))
+    panels = [
+        f"{length:g} tokens, slowdown {slowdown}"
+        for length, slowdown in zip(*(rows[name] for name in CELL), strict=True)
+    ]
+    return Chart(
+        mark=BARS,
+        title=f"Decoder on a split sequence: {phase}",
+        note=f"median, {bars_of(rows)}; single: the first rank alone, which is not slowed",
+        x=Axis("implementation and strategy", NAMES),
+        y=Axis(TIMES[phase]),
+        points=points_of(
+            times,
+            rows[names.IMPLEMENTATION] + " " + rows[names.STRATEGY],
+            tuple(values),
+            rows[names.IMPLEMENTATION],
+            panels,
+        ),
+        series=(names.RING, names.ALL_GATHER, names.SINGLE),
+        is_shared=False,
+    )
