@@ -6,7 +6,7 @@ to tell apart is merged here, thinned where it is drawn, and the small print say
 files have everything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -28,6 +28,9 @@ PAGE_ROW = "page_row"
 """Column with the id of a row of the page. `over_runs` keeps that of the latest row."""
 POINT = ("panel", "series", "x", "value", "low", "high", PAGE_ROW)
 """The columns of a chart's points. `low` and `high` are NaN without an interval."""
+TIMES = ("median_s", "ci_low_s", "ci_high_s")
+PAIRED_SPEEDUPS = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
+"""Columns of a value and of both ends of its interval."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,22 @@ class Chart:
 
 Charts = dict[str, Chart]
 """By name, which is that of the plot's file without its ending."""
+Rows = TypeVar("Rows")
+
+
+def of_groups(
+    stem: str, groups: Iterable[tuple[str, Rows]], charts_of: Callable[[Rows], Charts]
+) -> Charts:
+    """Make the charts of each group of rows, given with the suffix that tells it apart.
+
+    Args:
+        stem: begins the names of all charts.
+    """
+    return {
+        f"{stem}_{name}{suffix}": chart.of_group(suffix)
+        for suffix, rows in groups
+        for name, chart in charts_of(rows).items()
+    }
 
 
 def hardware(rows: pd.DataFrame) -> str:

@@ -13,6 +13,7 @@ from analysis.report.chart import (
     BYTES,
     LINES,
     LOG,
+    TIMES,
     Axis,
     Chart,
     Charts,
@@ -27,7 +28,6 @@ from benchkit.record.naming import readable
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
-TIMES = ("median_s", "ci_low_s", "ci_high_s")
 RATE = ("rate", "rate_low", "rate_high")
 SIZE = Axis("data_size", LOG, BYTES)
 HALF = 50.0

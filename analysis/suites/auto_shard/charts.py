@@ -16,12 +16,13 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
+    of_groups,
     points_of,
 )
 from analysis.speedup import Baseline
 from analysis.suites.auto_shard.rows import (
-    LIMITS,
     SHARDINGS,
+    SPEEDUP,
     SUITE,
     Group,
     amdahl,
@@ -29,8 +30,7 @@ from analysis.suites.auto_shard.rows import (
     groups_of,
     serial_share,
 )
-from analysis.suites.auto_shard.table import SCOPES, SHOWN
-from analysis.text import format_settings
+from analysis.suites.auto_shard.table import SCOPES, settings_of
 from benchkit.suites.auto_shard.names import (
     END_TO_END,
     RANKS,
@@ -41,7 +41,6 @@ from benchkit.suites.auto_shard.names import (
     Phase,
 )
 
-SPEEDUP = ("speedup", *LIMITS)
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
 FEWEST_FOR_FIT = 2
 """Speedups that a fit needs: a law with one unknown goes through any single one."""
@@ -51,11 +50,8 @@ IDEAL = "ideal"
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return the figures that there is data for, per group of rows that differ in the case."""
-    charts: Charts = {}
-    for group in groups_of(table):
-        for name, chart in charts_of(group).items():
-            charts[f"{SUITE}_{name}{group.suffix}"] = chart.of_group(group.suffix)
-    return charts
+    groups = ((group.suffix, group) for group in groups_of(table))
+    return of_groups(SUITE, groups, charts_of)
 
 
 def charts_of(group: Group) -> Charts:
@@ -74,8 +70,7 @@ def charts_of(group: Group) -> Charts:
 
 def explained(note: str, rows: pd.DataFrame) -> str:
     """Return how to read a figure, and the settings of what was measured."""
-    known = [name for name in SHOWN if rows[name].notna().all()]
-    return f"{note}\n{format_settings(rows, known)}"
+    return f"{note}\n{settings_of(rows)}"
 
 
 def scaling(group: Group) -> Chart:

@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
 import pandas as pd
 
+from analysis.records.of_suite import with_numbers
 from analysis.repetitions import alike, over_runs
+from analysis.report.chart import PAIRED_SPEEDUPS
 from benchkit.suites.auto_shard.names import (
     AUTO,
     AXIS0,
@@ -193,10 +194,10 @@ SUITE = "auto_shard"
 CASE = ("workload", SHARDING, RANKS, SCOPE)
 SHARDINGS = (AUTO, AXIS0, DISPATCHER)
 """The rules that are compared with each other."""
-LIMITS = ["paired_speedup_low", "paired_speedup_high"]
+SPEEDUP = ("speedup", *PAIRED_SPEEDUPS[1:])
 NUMBERS = (
     RANKS, "median_s", "useful_tflop_per_s", "scaling_efficiency", WORK_SHARE, LATENCY_S,
-    "paired_speedup", *LIMITS, *(f"{phase}_s" for phase in Phase),
+    *PAIRED_SPEEDUPS, *(f"{phase}_s" for phase in Phase),
 )  # fmt: skip
 
 
@@ -215,8 +216,8 @@ class Group:
     @cached_property
     def cases(self) -> dict[tuple[Any, ...], Row]:
         """The rows by the values of CASE."""
-        case_of = itemgetter(*CASE)
-        return {case_of(row): row for row in self.rows.to_dict("records")}
+        rows = self.rows.to_dict("records")
+        return {tuple(row[name] for name in CASE): row for row in rows}
 
     @cached_property
     def bases(self) -> dict[tuple[str, str], Row]:
@@ -247,9 +248,7 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
     if rows.empty:
         return []
     rows = rows.reindex(columns=list(dict.fromkeys((*rows, *CASE, *NUMBERS))))
-    numbers = {name: pd.to_numeric(rows[name], errors="coerce") for name in NUMBERS}
-    rows = rows.assign(**numbers)
-    groups = by_fewest_ranks(alike(rows, *CASE))
+    groups = by_fewest_ranks(alike(with_numbers(rows, NUMBERS), *CASE))
     return [Group(suffix, compared(part)) for suffix, part in groups]
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.repetitions import describe_runs, titled
+from analysis.repetitions import titled
+from analysis.report.markdown import document, spread_of, table_of, with_interval
 from analysis.suites.auto_shard.rows import (
-    LIMITS,
     SHARDINGS,
+    SPEEDUP,
     SUITE,
     Group,
     Row,
@@ -22,7 +23,6 @@ from analysis.suites.auto_shard.rows import (
     reason,
     serial_share,
 )
-from analysis.table import as_markdown
 from analysis.text import digits, format_settings
 from benchkit.suites.auto_shard.names import (
     END_TO_END,
@@ -66,12 +66,11 @@ def timed(row: Row) -> str:
 
 
 def speedup_of(row: Row) -> str:
-    """Format "1.93 [1.90, 1.95]"; the speedup alone where there is no interval."""
+    """Format "1.93 [1.90, 1.95]"; "-" where it was not measured."""
     if pd.isna(row.get("speedup")):
         return "-"
-    low, high = (row[name] for name in LIMITS)
-    interval = f" [{low:.2f}, {high:.2f}]" if pd.notna(low) and pd.notna(high) else ""
-    return f"{row['speedup']:.2f}{interval}"
+    value, low, high = (row[name] for name in SPEEDUP)
+    return with_interval(value, low, high, ".2f")
 
 
 def summary(rows: pd.DataFrame) -> Lines:
@@ -181,7 +180,7 @@ PREDICTED_NOTE = (
 def write(table: pd.DataFrame) -> dict[str, str]:
     texts = {}
     for group in groups_of(table):
-        text = "\n\n".join(filter(None, parts_of(group)))
+        text = document(*parts_of(group))
         texts[f"{SUITE}{group.suffix}.md"] = titled(text, group.suffix)
     return texts
 
@@ -190,15 +189,18 @@ def parts_of(group: Group) -> Iterator[str]:
     """Yield the paragraphs of the report, then the sections that have rows."""
     rows = group.rows
     weak = rows["scaling"].iloc[0] == WEAK
-    known = [name for name in SHOWN if rows[name].notna().all()]
     yield "# The same program on one device and on several"
     yield CONVENTIONS.format(of=" of the rate of work" if weak else "", main=group.main)
-    yield " ".join(describe_runs(rows[rows["status"] == "ok"]))
-    yield f"All rows: {format_settings(rows, known)}."
+    yield spread_of(rows[rows["status"] == "ok"])
+    yield f"All rows: {settings_of(rows)}."
     for title, note, lines in sections_of(group, weak):
         if shown := list(lines):
-            table = as_markdown(pd.DataFrame(shown), shaped=True)
-            yield "\n\n".join(filter(None, (f"## {title}", note, table)))
+            yield document(f"## {title}", note, table_of(shown))
+
+
+def settings_of(rows: pd.DataFrame) -> str:
+    """Format the settings SHOWN that all rows have."""
+    return format_settings(rows, [name for name in SHOWN if rows[name].notna().all()])
 
 
 def sections_of(group: Group, weak: bool) -> Iterator[tuple[str, str, Lines]]:

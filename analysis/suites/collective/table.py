@@ -8,11 +8,23 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from analysis.repetitions import alike, bars_of, describe_runs, over_runs, titled, with_ranges
-from analysis.report.chart import BYTES, LOG, SCATTER, SECONDS, Axis, Chart, Charts, points_of
+from analysis.records.of_suite import measured_of
+from analysis.repetitions import alike, bars_of, over_runs, titled, with_ranges
+from analysis.report.chart import (
+    BYTES,
+    LOG,
+    SCATTER,
+    SECONDS,
+    TIMES,
+    Axis,
+    Chart,
+    Charts,
+    points_of,
+)
+from analysis.report.markdown import bullets, document, spread_of, table_of
 from analysis.speedup import Baseline
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit, left_out
-from analysis.table import as_markdown, identity_columns
+from analysis.table import identity_columns
 from analysis.text import figure, half_width, measured
 from benchkit.record.naming import readable
 from benchkit.statistics.estimators import LATENCY
@@ -21,7 +33,7 @@ from benchkit.suites.collective.names import SEND_RECV, TIMING
 SUITE = "collective"
 SERIES = ["collective", "world_size"]
 UNKNOWN = (0.0, math.inf)
-HALVED = ("payload_bytes", "median_s", "ci_low_s", "ci_high_s")
+HALVED = ("payload_bytes", *TIMES)
 """Columns that are halved for a ping-pong: it is measured there and back, a link by one message."""
 NOTE = (
     "Of calls back to back: latency + bytes / bandwidth (Hockney), least squares of logarithms; "
@@ -75,7 +87,7 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
     Returns:
         A suffix for names of files, and the series, of each group.
     """
-    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
+    rows = measured_of(table, SUITE)
     if TIMING in rows:
         rows = rows[rows[TIMING] != LATENCY]
     if rows.empty:
@@ -106,13 +118,13 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def text_of(series: list[Series]) -> str:
-    lines = pd.DataFrame([line for one in series for line in lines_of(one)])
-    runs = " ".join(describe_runs(pd.concat([one.rows for one in series])))
+    lines = [line for one in series for line in lines_of(one)]
+    runs = spread_of(pd.concat([one.rows for one in series]))
     note = f"{NOTE} {THINNED}" if any(len(one.rows) > MOST for one in series) else NOTE
-    parts = ["# What the link does", note, runs, as_markdown(lines, shaped=True)]
+    parts = ["# What the link does", note, runs, table_of(lines)]
     if marked := [line for one in series for line in marks(one)]:
-        parts += [f"## More than {FAR_OFF:.0%} off", "\n".join(f"- {line}" for line in marked)]
-    return "\n\n".join(parts)
+        parts += [f"## More than {FAR_OFF:.0%} off", bullets(marked)]
+    return document(*parts)
 
 
 def lines_of(series: Series) -> Iterator[dict[str, object]]:
@@ -218,8 +230,7 @@ def label(count: int) -> str:
 
 def points_of_series(series: Series) -> pd.DataFrame:
     rows = with_ranges(series.rows)
-    values = ("median_s", "ci_low_s", "ci_high_s")
-    return points_of(rows, series.sizes, values, label(series.world_size), series.collective)
+    return points_of(rows, series.sizes, TIMES, label(series.world_size), series.collective)
 
 
 def curves(series: Series) -> pd.DataFrame:

@@ -152,15 +152,9 @@ class Curve:
         """Their median, in seconds."""
         return float(median(self.steady))
 
-    def against(self, baseline: "Curve") -> BreakEven:
-        """Return from which call on this curve is below another one."""
-        return self._break_even(self.times, baseline)
-
-    def runs_against(self, baseline: "Curve") -> list[BreakEven]:
-        """Return the same of each run by itself: [run]."""
-        return [self._break_even(times, baseline) for times in self.runs]
-
-    def _break_even(self, times: Array, baseline: "Curve") -> BreakEven:
+    def against(self, baseline: "Curve", run: Array | None = None) -> BreakEven:
+        """Return from which call on this curve, or one of its runs, is below another curve."""
+        times = self.times if run is None else run
         return break_even(times, baseline.times, self.later_half(times), baseline.steady)
 
     def later_half(self, times: Array) -> Array:
@@ -340,7 +334,7 @@ def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dic
         own["steady_speedup"] = baseline.steady_s / curve.steady_s
         own["break_even"] = str(found)
         if len(curve.runs) > 1:
-            each = [single.short() for single in curve.runs_against(baseline)]
+            each = [curve.against(baseline, run).short() for run in curve.runs]
             own["of_each_run"] = ", ".join(each)
         own["break_even_call"] = found.call
         own["break_even_outcome"] = found.outcome
@@ -362,17 +356,13 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 def figure_of(group: Group) -> Figure:
     figure, (axis,) = style.panels(1, width=6.4, height=4.2)
-    crossings = {
-        curve.name: found.call
-        for curve, found in comparisons(group)
-        if found and found.call and found.call <= FARTHEST * len(curve.times)
-    }
-    estimated = [
-        found.call
-        for curve, found in comparisons(group)
-        if found and found.outcome == ESTIMATED and curve.name in crossings and found.call
-    ]
-    end = max(estimated, default=0) * 1.5
+    crossings: dict[str, int] = {}
+    end = 0.0
+    for curve, found in comparisons(group):
+        if found and found.call and found.call <= FARTHEST * len(curve.times):
+            crossings[curve.name] = found.call
+            if found.outcome == ESTIMATED:
+                end = max(end, 1.5 * found.call)
     for index, curve in enumerate(group.curves):
         draw_curve(axis, curve, end, index)
         if call := crossings.get(curve.name):

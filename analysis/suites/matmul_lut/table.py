@@ -1,10 +1,11 @@
-"""The look-up table of matmul_lut, from which strategies of splitting take speeds, and its figures."""
+"""The look-up table of matmul_lut, where strategies of splitting look up speeds; its figures."""
 
 import pandas as pd
 
+from analysis.records.of_suite import measured_of
 from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import bars_of, by_mechanism, counted, over_runs, with_ranges
-from analysis.report.chart import LINES, LOG, Axis, Chart, Charts, points_of
+from analysis.report.chart import LINES, LOG, TIMES, Axis, Chart, Charts, of_groups, points_of
 from analysis.speedup import Baseline
 from analysis.text import as_csv, comment
 from benchkit.api import lut
@@ -42,8 +43,8 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 def of_single_ranks(table: pd.DataFrame) -> pd.DataFrame:
     """Select the measured rows of single ranks, each with its one factor as `slowdown`."""
-    ok = (table["suite"] == SUITE) & (table["status"] == "ok")
-    rows = table[ok & (table["world_size"] == 1)]
+    rows = measured_of(table, SUITE)
+    rows = rows[rows["world_size"] == 1]
     return rows.assign(slowdown=[slowdown.factors[-1] for slowdown in slowdowns(rows)])
 
 
@@ -98,28 +99,29 @@ def provenance(rows: pd.DataFrame) -> str:
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return two figures for each group of rows that differ in size and share alone."""
-    charts: Charts = {}
     rows = of_single_ranks(table)
     if rows.empty:
-        return charts
-    for suffix, group in by_mechanism(rows, SIZE, "slowdown"):
-        points = with_ranges(over_runs(group.assign(share=shares(group)), "share", SIZE))
-        charts[f"{SUITE}_time{suffix}"] = time_over_size(points).of_group(suffix)
-        if points["share"].nunique() > 1:
-            charts[f"{SUITE}_share{suffix}"] = performance_over_share(points).of_group(suffix)
+        return {}
+    return of_groups(SUITE, by_mechanism(rows, SIZE, "slowdown"), charts_of)
+
+
+def charts_of(rows: pd.DataFrame) -> Charts:
+    points = with_ranges(over_runs(rows.assign(share=shares(rows)), "share", SIZE))
+    charts = {"time": time_over_size(points)}
+    if points["share"].nunique() > 1:
+        charts["share"] = performance_over_share(points)
     return charts
 
 
 def time_over_size(rows: pd.DataFrame) -> Chart:
     rows = rows.sort_values(["share", SIZE], ascending=[False, True])
-    times = ("median_s", "ci_low_s", "ci_high_s")
     return Chart(
         mark=LINES,
         title=f"matmul time by share of the device, {rows['dtype'].iloc[0]}",
         note=f"median, {bars_of(rows)}",
         x=Axis("size n of an n × n matmul", LOG),
         y=Axis("time of one matmul [ms]", LOG),
-        points=points_of(rows, rows[SIZE], times, rows["share"].map("{:g} %".format), scale=1e3),
+        points=points_of(rows, rows[SIZE], TIMES, rows["share"].map("{:g} %".format), scale=1e3),
     )
 
 

@@ -5,12 +5,24 @@ import textwrap
 import pandas as pd
 
 from analysis.repetitions import bars_of, with_ranges
-from analysis.report.chart import CELLS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
+from analysis.report.chart import (
+    CELLS,
+    LINES,
+    LOG,
+    NAMES,
+    PAIRED_SPEEDUPS,
+    STACKS,
+    TIMES,
+    Axis,
+    Chart,
+    Charts,
+    of_groups,
+    points_of,
+)
 from analysis.speedup import Baseline
 from analysis.suites.ring_attention.table import (
     EFFICIENCY,
     RATIO,
-    SPEEDUP,
     SUITE,
     cells_of,
     label_of,
@@ -20,7 +32,6 @@ from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKE
 
 OTHERS = (REFERENCE, TORCH)
 """Measured beside the strategies, but not meant for ranks of unequal speed."""
-TIMES = ("median_s", "ci_low_s", "ci_high_s")
 OF_IDEAL = (
     EFFICIENCY, "ideal time / time [%]", "ideal: all the work over all the speed, by the cost model"
 )  # fmt: skip
@@ -32,14 +43,11 @@ OF_REFERENCE = (
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return up to six figures per group of rows that differ in strategy, length and slowdown."""
-    charts: Charts = {}
-    for suffix, rows in cells_of(table):
-        for name, chart in charts_of(with_ranges(rows)).items():
-            charts[f"{SUITE}_{name}{suffix}"] = chart.of_group(suffix)
-    return charts
+    return of_groups(SUITE, cells_of(table), charts_of)
 
 
 def charts_of(rows: pd.DataFrame) -> Charts:
+    rows = with_ranges(rows)
     own = rows[rows[STRATEGY].isin(strategies_of(rows))]
     charts: Charts = {}
     if own["paired_speedup"].notna().any():
@@ -65,10 +73,10 @@ def speedup_over_even(rows: pd.DataFrame) -> Chart:
     return Chart(
         mark=LINES,
         title="Ring attention: speedup over an even split",
-        note=f"median of paired blocks, {bars_of(rows, SPEEDUP[1])}",
+        note=f"median of paired blocks, {bars_of(rows, PAIRED_SPEEDUPS[1])}",
         x=Axis(label_of(rows), NAMES),
         y=Axis("time of even / time", LOG),
-        points=over_slowdown(rows[rows[STRATEGY] != EVEN], SPEEDUP, 1.0),
+        points=over_slowdown(rows[rows[STRATEGY] != EVEN], PAIRED_SPEEDUPS, 1.0),
         series=tuple(strategies_of(rows)),
         reference=1,
     )
@@ -114,7 +122,7 @@ def winners(rows: pd.DataFrame) -> Chart:
     return Chart(
         mark=CELLS,
         title="Ring attention: the fastest strategy",
-        note=f"≈: as fast, as far as is known: {bars_of(rows, SPEEDUP[1])}",
+        note=f"≈: as fast, as far as is known: {bars_of(rows, PAIRED_SPEEDUPS[1])}",
         x=Axis(label_of(rows), NAMES),
         y=Axis("speedup over even"),
         points=points,
@@ -169,7 +177,7 @@ def winner_of(cell: pd.DataFrame) -> tuple[pd.Series, float, str]:
         Its row, its speedup over even, and a text: its name, the speedup, and the strategies whose
         intervals reach its own.
     """
-    gains = cell[list(SPEEDUP)].astype(float)
+    gains = cell[list(PAIRED_SPEEDUPS)].astype(float)
     gains[cell[STRATEGY] == EVEN] = 1.0
     paired = gains["paired_speedup"]
     best = cell.loc[cell["median_s"].idxmin() if paired.isna().any() else paired.idxmax()]

@@ -7,13 +7,13 @@ from typing import Any
 import pandas as pd
 
 from analysis.records.columns import COMPARISONS, names_of
+from analysis.records.of_suite import measured_of, with_numbers
 from analysis.records.slowdowns import Slowdown, slowdowns
-from analysis.repetitions import by_mechanism, describe_runs, over_runs, titled
-from analysis.table import as_markdown
+from analysis.repetitions import by_mechanism, over_runs, titled
+from analysis.report.markdown import bullets, document, spread_of, table_of
 from benchkit.suites.ring_attention import names
 from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS
 
-SPEEDUP = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
 RATIO = ("reference_ratio", "reference_ratio_low", "reference_ratio_high")
 """T_ref/T and the ends of its interval, which are those of T."""
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
@@ -74,22 +74,25 @@ NEAR = 0.1
 """A time within this share of the ideal, or of the prediction, counts as near."""
 
 
-def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Group the measured rows that differ in strategy, length and slowdown alone, by mechanism.
+def cells_of(
+    table: pd.DataFrame, suite: str = SUITE, case: Sequence[str] = (STRATEGY,)
+) -> list[tuple[str, pd.DataFrame]]:
+    """Group the measured rows that differ in case, length and slowdown alone, by mechanism.
+
+    Args:
+        case: labels that tell the cases of a cell apart.
 
     Returns:
-        A suffix for names of files, and the rows, of each group. There is a row per cell and
-        strategy, over all runs. `slowdown` is a Slowdown.
+        A suffix for names of files, and the rows, of each group: one per cell and case, over all
+        runs. `slowdown` is a Slowdown.
     """
-    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
+    rows = measured_of(table, suite)
     if rows.empty:
         return []
-    rows = rows.assign(slowdown=slowdowns(rows))
-    numbers = [name for name in names_of(COMPARISONS) if name in rows]
-    rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
+    rows = with_numbers(rows.assign(slowdown=slowdowns(rows)), names_of(COMPARISONS))
     return [
-        (suffix, over_runs(group, *CELL, names.STRATEGY).sort_values(CELL, kind="stable"))
-        for suffix, group in by_mechanism(rows, names.STRATEGY, *CELL)
+        (suffix, over_runs(group, *CELL, *case).sort_values(CELL, kind="stable"))
+        for suffix, group in by_mechanism(rows, *case, *CELL)
     ]
 
 
@@ -104,13 +107,13 @@ def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
     slowed = "last rank" if factor.last_alone else "ranks"
     title = f"# Ring attention, {slowed} slowed {factor} times"
-    parts = [title, " ".join(describe_runs(rows)), as_markdown(harshest(rows, factor), shaped=True)]
+    parts = [title, spread_of(rows), table_of(harshest(rows, factor))]
     if lines := list(summary(rows)):
-        parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
+        parts += ["## All cells", bullets(lines)]
     compared = tabulate(rows)
     if not compared.empty:
-        parts += ["## Beside equal ranks at full speed", as_markdown(compared, shaped=True)]
-    return "\n\n".join(parts)
+        parts += ["## Beside equal ranks at full speed", table_of(compared)]
+    return document(*parts)
 
 
 def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:

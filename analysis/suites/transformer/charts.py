@@ -14,9 +14,11 @@ from analysis.report.chart import (
     MOST_POINTS,
     NAMES,
     STACKS,
+    TIMES,
     Axis,
     Chart,
     Charts,
+    of_groups,
     points_of,
     told_apart,
 )
@@ -53,14 +55,6 @@ class Group:
     @property
     def passes(self) -> list[str]:
         return [name for name in PASSES if (self.rows[PASS] == name).any()]
-
-    @property
-    def contexts(self) -> list[int]:
-        return sorted(self.rows["context_length"].unique())
-
-    @property
-    def lines(self) -> list[str]:
-        return list(self.rows["line"].unique())
 
     def having(self, column: str) -> "Group":
         """Select the rows that have a positive number in a column."""
@@ -114,7 +108,6 @@ def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
 
 
 TITLE = "Language model"
-TIMES = ("median_s", "ci_low_s", "ci_high_s")
 VALUES = ("value", "low", "high")
 UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
 SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
@@ -122,13 +115,13 @@ SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return figures of all kinds that there is data for, per group."""
-    charts: Charts = {}
-    for group in groups_of(table):
-        for name, (column, chart_of) in KINDS.items():
-            part = group.having(column)
-            if not part.rows.empty:
-                charts[f"{SUITE}_{name}{group.suffix}"] = chart_of(part).of_group(group.suffix)
-    return charts
+    groups = ((group.suffix, group) for group in groups_of(table))
+    return of_groups(SUITE, groups, charts_of)
+
+
+def charts_of(group: Group) -> Charts:
+    parts = {name: group.having(column) for name, (column, _) in KINDS.items()}
+    return {name: KINDS[name][1](part) for name, part in parts.items() if not part.rows.empty}
 
 
 def step_time(group: Group) -> Chart:

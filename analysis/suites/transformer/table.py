@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from analysis.repetitions import alike, describe_runs
+from analysis.repetitions import alike
+from analysis.report.markdown import document, spread_of, table_of
 from analysis.suites.transformer.rows import ANY_PASS, CASE, rows_of, varying
-from analysis.table import as_markdown, identity_columns, own_columns
+from analysis.table import identity_columns, own_columns
 from analysis.text import digits, format_settings, interval_head, intervals, shortened
 from benchkit.api.details import OUTSIDE_BYTES, PEAK_FROM, RESERVED_BYTES
 from benchkit.record.record import HARMLESS
@@ -136,12 +137,12 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
             "batch": first["batch_size"],
         }
         line |= {name: first[name] for name in (PASS, *settings)}
-        times = {row["warmup_iterations"]: with_interval(row) for _, row in same.iterrows()}
+        times = {row["warmup_iterations"]: time_of(row) for _, row in same.iterrows()}
         lines.append(line | {f"{count} warm-ups [ms]": times.get(count) for count in counts})
     return pd.DataFrame(lines)
 
 
-def with_interval(row: pd.Series) -> str:
+def time_of(row: pd.Series) -> str:
     """Format "2.879 [2.8, 2.95]"; the median alone where there is no interval."""
     median = digits(1e3 * row["median_s"])
     limits = [row[name] for name in ("ci_low_s", "ci_high_s") if pd.notna(row[name])]
@@ -203,7 +204,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     rows = rows_of(table)
     if rows.empty:
         return {}
-    return {"benchmark_summary.md": "\n\n".join(filter(None, parts_of(rows)))}
+    return {"benchmark_summary.md": document(*parts_of(rows))}
 
 
 def parts_of(rows: pd.DataFrame) -> Iterator[str]:
@@ -213,7 +214,7 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
     yield "# Step time of language models"
     yield CONVENTIONS.format(peaks=peaks or "no known peak")
     yield f"All rows: {format_settings(rows, shared_settings(rows))}."
-    yield " ".join(describe_runs(measured))
+    yield spread_of(measured)
     sections: dict[str, Tables] = {
         "Complete Results": iter([("", results(rows, varying(rows)))]),
         "Results by Model Size": by_model(rows),
@@ -223,18 +224,16 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
         "Median step time by context and model": pivots(rows),
     }
     for title, tables in sections.items():
-        shown = [text(head, table) for head, table in tables if not table.empty]
+        shown = [
+            document(f"### {head}" if head else "", table_of(table))
+            for head, table in tables
+            if not table.empty
+        ]
         if shown:
-            yield "\n\n".join((f"## {title}", *shown))
+            yield document(f"## {title}", *shown)
 
 
 def shared_settings(rows: pd.DataFrame) -> list[str]:
     """List the settings that are known and the same in all rows."""
     names = [name for name in ("device", "device_name", *own_columns(rows)) if name != PART]
     return [name for name in names if rows[name].nunique() == 1 and rows[name].notna().all()]
-
-
-def text(head: str, table: pd.DataFrame) -> str:
-    """Format a table below its heading, where it has one."""
-    body = as_markdown(table, shaped=True)
-    return f"### {head}\n\n{body}" if head else body
