@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +13,7 @@ from analysis.records.harvest import Harvest, harvest, plan_of
 from analysis.records.of_suite import by_layout
 from analysis.records.paths import missing, one_line
 from analysis.records.places import places_of
-from analysis.suites.acceptance.verdict import flaw_of, judge
-from analysis.suites.pair_matrix import matrix
-from analysis.suites.rank_speed import speeds
+from analysis.suites.acceptance.verdict import SUITES, check, judge
 from analysis.text import complain
 from benchkit.record import files
 from benchkit.record.naming import printable
@@ -42,17 +40,24 @@ def switches_in(path: Path) -> dict[str, str]:
     return {str(host): str(name) for name, hosts in table.items() for host in hosts}
 
 
-def why_incomplete(switches: dict[str, str], hosts: Set[str]) -> str:
-    """Return which hosts have no switch, and which names no record has; "" where all have one.
+def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
+    """Return the switch of each host, from a file.
 
-    A table of a whole cluster may be used for a part of it.
+    The file may be that of a whole cluster of which the records are a part.
+
+    Raises:
+        ValueError: the file has no switch for a host of the records; the message is one line.
     """
-    if not (without := sorted(hosts - switches.keys())):
-        return ""
-    line = f"no switch for {', '.join(without)}"
-    if unknown := sorted(switches.keys() - hosts):
-        line += f"; no record has {', '.join(unknown)}"
-    return line
+    if path is None:
+        return {}
+    switches = switches_in(path)
+    hosts = {place.host for record in records for place in places_of(record)}
+    if without := sorted(hosts - switches.keys()):
+        line = f"{path}: no switch for {', '.join(without)}"
+        if unknown := sorted(switches.keys() - hosts):
+            line += f"; no record has {', '.join(unknown)}"
+        raise ValueError(line)
+    return switches
 
 
 warn = partial(complain, "analysis accept")
@@ -107,12 +112,12 @@ def read_records(paths: set[str]) -> tuple[list[Record], list[str]]:
         except ValueError as error:  # it has gone since, or its name had to be escaped
             flaws.append(one_line(error))
             continue
-        if record.suite not in (matrix.SUITE, speeds.SUITE):
-            continue
-        if flaw := flaw_of(record):
-            flaws.append(one_line(f"{path}: {flaw}"))
-        else:
-            records.append(record)
+        if record.suite in SUITES:
+            try:
+                check(record)
+                records.append(record)
+            except ValueError as error:
+                flaws.append(one_line(f"{path}: {error}"))
     return sorted(records, key=lambda record: record.started_at), flaws
 
 
@@ -135,29 +140,12 @@ def unmeasured(places: Sequence[Path], found: Harvest) -> list[str]:
     """Say which runs that the sweeps of an acceptance planned have no record."""
     suites = {str(row["path"]): row["suite"] for row in found.rows}
     runs = plan_of(places, suites).runs
-    of_acceptance = {
-        run.sweep for run in runs if suites.get(run.path) in (matrix.SUITE, speeds.SUITE)
-    }
+    of_acceptance = {run.sweep for run in runs if suites.get(run.path) in SUITES}
     return [
         f"{run.path}: planned, without a record: {run.name}"
         for run in runs
         if run.is_missing and run.sweep in of_acceptance
     ]
-
-
-def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
-    """Return the switch of each host, from a file.
-
-    Raises:
-        ValueError: the file has no switch for a host of the records; the message is one line.
-    """
-    if path is None:
-        return {}
-    switches = switches_in(path)
-    hosts = {place.host for record in records for place in places_of(record)}
-    if why := why_incomplete(switches, hosts):
-        raise ValueError(f"{path}: {why}")
-    return switches
 
 
 def parser() -> argparse.ArgumentParser:

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,33 +58,22 @@ def models_of(series: list[Series]) -> list[Model]:
 
 def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]:
     """Yield a row per algorithm and size, and per size one over all algorithms in question."""
-    for message in model.messages:
-        for size in some_of(model.sizes):
-            cells = [in_ms(model, message, n, size) for n in world_sizes]
-            yield row(model, message.algorithm, 100 * message.off, size, world_sizes, cells)
+    lines: list[tuple[str, float | None, Callable[[int, float], str]]] = [
+        (message.algorithm, 100 * message.off, partial(in_ms, model, message))
+        for message in model.messages
+    ]
     if len(model.rivals) > 1:
-        algorithms = f"any of the first {len(model.rivals)}"
+        lines.append((f"any of the first {len(model.rivals)}", None, partial(span, model)))
+    for algorithm, misses, cell in lines:
         for size in some_of(model.sizes):
-            cells = [span(model, n, size) for n in world_sizes]
-            yield row(model, algorithms, None, size, world_sizes, cells)
-
-
-def row(
-    model: Model,
-    algorithm: str,
-    misses: float | None,
-    size: float,
-    world_sizes: list[int],
-    cells: list[str],
-) -> dict[str, object]:
-    return {
-        "collective": model.collective,
-        "measured on": "/".join(map(str, model.times)),
-        "algorithm": algorithm,
-        "misses [%]": misses,
-        "payload": readable(size),
-        **{f"{n} ranks, predicted [ms]": cell for n, cell in zip(world_sizes, cells, strict=True)},
-    }
+            yield {
+                "collective": model.collective,
+                "measured on": "/".join(map(str, model.times)),
+                "algorithm": algorithm,
+                "misses [%]": misses,
+                "payload": readable(size),
+                **{f"{n} ranks, predicted [ms]": cell(n, size) for n in world_sizes},
+            }
 
 
 def in_ms(model: Model, message: Message, world_size: int, size: float) -> str:

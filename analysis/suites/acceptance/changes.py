@@ -167,11 +167,9 @@ def measured_in(
     records: Sequence[Record],
 ) -> tuple[dict[float, Matrix], dict[tuple[str, float], Speeds]]:
     """Return the pairs by size of a message, and the tests by name and amount of a call."""
-    pairs = matrix.matrices([each for each in records if each.suite == matrix.SUITE])
-    tests = speeds.speeds([each for each in records if each.suite == speeds.SUITE])
     return (
-        {each.size_mib: each for each in pairs},
-        {(each.name, each.amount): each for each in tests},
+        {each.size_mib: each for each in matrix.matrices(records)},
+        {(each.name, each.amount): each for each in speeds.speeds(records)},
     )
 
 

@@ -1,6 +1,7 @@
 """The verdict of an acceptance: what is out of line among the ranks of one start, or nothing."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -152,9 +153,10 @@ def skipped(records: Sequence[Record]) -> list[str]:
     return at_most(list(found.values()))
 
 
-def single_runs(*of_suites: Sequence[Record]) -> Iterator[str]:
+def single_runs(records: Sequence[Record]) -> Iterator[str]:
     """Say where only one run was measured."""
-    names = [records[0].suite for records in of_suites if len(records) == 1]
+    runs = Counter(record.suite for record in records)
+    names = [suite for suite in SUITES if runs[suite] == 1]
     if names:
         yield f"One run only of {' and '.join(names)}: what was slow that once is a finding, too."
 
@@ -254,21 +256,17 @@ def judge(
         limits: what counts as out of line; the noise floor of the records counts, too.
         switches: the switch of each host, where that is known.
     """
-    pair_records, rank_records = (
-        [record for record in records if record.suite == suite] for suite in SUITES
-    )
-    matrices, tests = matrix.matrices(pair_records), speeds.speeds(rank_records)
+    matrices, tests = matrix.matrices(records), speeds.speeds(records)
     if not matrices and not tests:
         return None
     floor = max((each.noise_floor.sigma_run for each in records if each.noise_floor), default=0.0)
-    levels = matrix.levels(pair_records)
+    levels = matrix.levels(records)
     ranks = with_levels(ranks_of(places_of(records[0]), switches or {}), levels)
     verdict = judge_tables(
         matrices, tests, ranks, replace(limits, floor=max(limits.floor, floor)), levels
     )
     missing = [*missing_parts(matrices, tests, len(ranks.places)), *skipped(records)]
-    single = single_runs(pair_records, rank_records)
-    return replace(verdict, missing=missing, remarks=[*verdict.remarks, *single])
+    return replace(verdict, missing=missing, remarks=[*verdict.remarks, *single_runs(records)])
 
 
 def judge_tables(
@@ -376,21 +374,20 @@ class MoveDetails(msgspec.Struct):
     moved_bytes: Amount
 
 
-def flaw_of(record: Record) -> str:
-    """Return why a record of pair_matrix or rank_speed cannot be judged; "" where it can."""
+def check(record: Record) -> None:
+    """Raise ValueError for a record of pair_matrix or rank_speed that cannot be judged."""
     is_pairs = record.suite == matrix.SUITE
     try:
         msgspec.convert(peaks_of(record), dict[str, dict[str, Amount]])
     except ValueError as error:
-        return f"hardware.peak_tflop_per_s: {error}"
+        raise ValueError(f"hardware.peak_tflop_per_s: {error}") from None
     for case in record.cases:
         if not case.samples_s or (is_pairs and ROUND not in case.labels):
             continue
         try:
             (check_round if is_pairs else check_test)(case)
         except ValueError as error:
-            return f"case {case.labels}: {error}"
-    return ""
+            raise ValueError(f"case {case.labels}: {error}") from None
 
 
 def check_round(case: CaseRecord) -> None:
@@ -412,7 +409,7 @@ def check_test(case: CaseRecord) -> None:
     msgspec.convert(case.details, ComputeDetails if FLOPS in case.details else MoveDetails)
 
 
-CONCLUDED = (matrix.SUITE, speeds.SUITE)
+CONCLUDED = SUITES
 QUESTION = "Is every rank, link and node as fast as its peers?"
 
 

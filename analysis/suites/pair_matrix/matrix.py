@@ -242,44 +242,6 @@ def both_ways(sender: Ints, receiver: Ints, count: int) -> Ints:
     return np.asarray(np.minimum(sender, receiver) * count + np.maximum(sender, receiver))
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What makes pairs of ranks comparable, a number per rank: [rank].
-
-    Attributes:
-        node: of each rank.
-        part: its NUMA node; pairs on one node differ where these do.
-        device: its kind of device.
-        rail: its place on its node, where each place has a network card; pairs across nodes then
-            differ in whether they stay on their rail. None where that does not matter.
-    """
-
-    node: Ints
-    part: Ints
-    device: Ints
-    rail: Ints | None = None
-
-    def kinds(self, sender: Ints, receiver: Ints, uplinks: Uplinks | None = None) -> Ints:
-        """Return the kind of each pair, which is only compared with its like: [cell].
-
-        Args:
-            sender, receiver: ranks of each cell.
-            uplinks: that the messages pass; None where switches are not known.
-        """
-        crosses = self.node[sender] != self.node[receiver]
-        is_far = self.part[sender] != self.part[receiver]
-        if self.rail is not None:
-            is_far = np.where(crosses, self.rail[sender] != self.rail[receiver], is_far)
-        else:
-            is_far = is_far & ~crosses
-        found = np.zeros(len(sender), dtype=np.int64)
-        for trait in (crosses, is_far, self.device[sender], self.device[receiver]):
-            found = divided(found, trait)
-        if uplinks:
-            found = divided(found, np.rint(STEPS * np.log2(uplinks.rates)))
-        return found
-
-
 def divided(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
     """Return numbers of kinds that also differ by a trait: [cell]."""
     _, numbers = np.unique(trait, return_inverse=True)
@@ -328,15 +290,26 @@ class Matrix:
         return Peers(self.kinds(uplinks), families_of(sender, receiver, node, switch, uplinks))
 
     def kinds(self, uplinks: Uplinks | None = None) -> Ints:
-        """Return the kind of each pair, which is only compared with its like: [cell]."""
-        on_gpus = any(place.uuid for place in self.places)
-        layout = Layout(
-            node=self.node,
-            part=np.array(numbered([(place.host, place.numa) for place in self.places])),
-            device=np.array(numbered([place.device for place in self.places])),
-            rail=rails(self.node) if on_gpus else None,
-        )
-        return layout.kinds(self.sender, self.receiver, uplinks)
+        """Return the kind of each pair, which is only compared with its like: [cell].
+
+        Pairs on one node differ in whether they leave their NUMA node. Pairs across nodes of GPUs,
+        each of which is taken to have a network card of its own, differ in whether they leave their
+        rail: the GPUs of one place on each node.
+        """
+        sender, receiver = self.sender, self.receiver
+        device = np.array(numbered([place.device for place in self.places]))
+        part = np.array(numbered([(place.host, place.numa) for place in self.places]))
+        crosses = self.node[sender] != self.node[receiver]
+        is_far = ~crosses & (part[sender] != part[receiver])
+        if any(place.uuid for place in self.places):
+            rail = rails(self.node)
+            is_far |= crosses & (rail[sender] != rail[receiver])
+        found = np.zeros(len(sender), dtype=np.int64)
+        for trait in (crosses, is_far, device[sender], device[receiver]):
+            found = divided(found, trait)
+        if uplinks:
+            found = divided(found, np.rint(STEPS * np.log2(uplinks.rates)))
+        return found
 
     @property
     def share(self) -> float:
@@ -377,7 +350,11 @@ def rails(node: Ints) -> Ints:
 
 
 def matrices(records: Sequence[Record]) -> list[Matrix]:
-    """Return the table of each size, from records of the same ranks in order of time."""
+    """Return the table of each size, from records of the same ranks in order of time.
+
+    Records of other suites are passed over.
+    """
+    records = [record for record in records if record.suite == SUITE]
     samples: dict[float, dict[Cell, list[list[float]]]] = {}
     for record in records:
         for case in cases_with(ROUND, SENDS_TO, record):

@@ -26,6 +26,7 @@ MOST_NAMED = 16
 SIDE_INCHES = 0.55
 WIDEST = 4.0
 """Ratio of the colours' ends: slower pairs have the darkest colour."""
+SHADES, PALETTE = LogNorm(1 / WIDEST, WIDEST), mpl.colormaps["RdBu_r"]
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
@@ -59,8 +60,7 @@ def heat_map(matrix: Matrix, table: pd.DataFrame | None = None) -> Figure:
     seconds, ratios = matrix.seconds()[by_node], matrix.ratios()[by_node]
     side = min(12.0, max(4.0, SIDE_INCHES * count))
     figure, (axis,) = style.panels(1, width=side + 2.2, height=side + 1.2)
-    norm = LogNorm(1 / WIDEST, WIDEST)
-    image = axis.imshow(ratios, norm=norm, cmap="RdBu_r")
+    image = axis.imshow(ratios, norm=SHADES, cmap=PALETTE)
     bar = figure.colorbar(image, ax=axis, shrink=0.8, label="time over the median of such pairs")
     ticks = [1 / WIDEST, 0.5, 1, 2, WIDEST]
     bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
@@ -68,7 +68,7 @@ def heat_map(matrix: Matrix, table: pd.DataFrame | None = None) -> Figure:
     axis.grid(visible=False)
     name_ranks(axis, [matrix.places[rank] for rank in order])
     if count <= MOST_NAMED:
-        write_times(axis, seconds, norm(ratios))
+        write_times(axis, seconds, SHADES(ratios))
     axis.set_xlabel("receives")
     axis.set_ylabel("sends")
     size = readable(matrix.size_mib * 2**20)
@@ -82,7 +82,7 @@ def heat_map(matrix: Matrix, table: pd.DataFrame | None = None) -> Figure:
 def name_ranks(axis: Axes, places: Sequence[Place]) -> None:
     """Name each rank, or each node where ranks are many, and draw lines between nodes."""
     hosts = [place.host for place in places]
-    starts = [0, *(i for i in range(1, len(hosts)) if hosts[i] != hosts[i - 1]), len(hosts)]
+    starts = bounds(hosts)
     for start in starts[1:-1]:
         axis.axhline(start - 0.5, color="black", linewidth=0.8)
         axis.axvline(start - 0.5, color="black", linewidth=0.8)
@@ -96,6 +96,12 @@ def name_ranks(axis: Axes, places: Sequence[Place]) -> None:
         ticks, labels = ticks[::step], labels[::step]
     axis.set_xticks(ticks, labels, rotation=90)
     axis.set_yticks(ticks, labels)
+
+
+def bounds(labels: Sequence[object]) -> list[int]:
+    """Return where each run of equal labels begins, and where the last one ends."""
+    differs = (before != after for before, after in pairwise(labels))
+    return [0, *(place for place, here in enumerate(differs, 1) if here), len(labels)]
 
 
 def write_times(axis: Axes, seconds: Array, shade: Array) -> None:
@@ -115,15 +121,12 @@ def tree(
     order = order_of(places)
     width = min(20.0, max(6.0, 0.8 * len(order)))
     figure, (axis,) = style.panels(1, width=width, height=1.2 + 0.8 * len(found))
-    palette = mpl.colormaps["RdBu_r"]
-    norm = LogNorm(1 / WIDEST, WIDEST)
     for height, level in enumerate(found):
         typical = float(np.median(level.seconds))
         groups = [level.group_of[rank] for rank in order]
-        starts = [0, *(i for i in range(1, len(groups)) if groups[i] != groups[i - 1]), len(groups)]
-        for low, high in pairwise(starts):
+        for low, high in pairwise(bounds(groups)):
             seconds = level.seconds[groups[low]]
-            colour = palette(norm(seconds / typical))
+            colour = PALETTE(SHADES(seconds / typical))
             box = Rectangle((low, height), high - low, 0.9, facecolor=colour, edgecolor="black")
             axis.add_patch(box)
             if len(groups) / (high - low) <= 2 * MOST_NAMED:

@@ -138,7 +138,11 @@ class Speeds:
 
 
 def speeds(records: Sequence[Record]) -> list[Speeds]:
-    """Return the table of each test, from records of the same ranks in order of time."""
+    """Return the table of each test, from records of the same ranks in order of time.
+
+    Records of other suites are passed over.
+    """
+    records = [record for record in records if record.suite == SUITE]
     runs: dict[tuple[str, str, float, bool], list[list[list[float]]]] = {}
     for record in records:
         for case in record.cases:
