@@ -26,8 +26,7 @@ EXAMPLE = "allowed is YAML such as `leaf1: [node1, node2]`"
 def switches_in(path: Path) -> dict[str, str]:
     """Return the switch of each host, from YAML with the hosts of each switch.
 
-    Raises:
-        ValueError: the file holds something else, or a host twice; the message is one line.
+    Raises ValueError for something else, or a host twice.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -41,12 +40,9 @@ def switches_in(path: Path) -> dict[str, str]:
 
 
 def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
-    """Return the switch of each host, from a file.
+    """Return the switch of each host, from a file that may be of a larger cluster.
 
-    The file may be that of a whole cluster of which the records are a part.
-
-    Raises:
-        ValueError: the file has no switch for a host of the records; the message is one line.
+    Raises ValueError for a host of the records that it does not have.
     """
     if path is None:
         return {}
@@ -66,9 +62,8 @@ warn = partial(complain, "analysis accept")
 def main(arguments: list[str]) -> int:
     """Print one verdict on the records of some folders.
 
-    Returns:
-        0 where all are alike; 1 where something is out of line, failed, or there is nothing to
-        judge; 2 for invalid arguments.
+    The exit code is 0 where all are alike; 1 where something is out of line, failed, or there is
+    nothing to judge; 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
     if why := missing(options.places):
@@ -104,7 +99,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read_records(paths: set[str]) -> tuple[list[Record], list[str]]:
-    """Return the records of an acceptance's suites in order of time, and why others have flaws."""
+    """Return records of an acceptance in order of time, and why others cannot be judged."""
     records, flaws = [], []
     for path in sorted(paths):
         try:

@@ -21,13 +21,7 @@ from benchkit.record.naming import readable
 
 @dataclass(frozen=True)
 class Model:
-    """What explains the measured times of one collective.
-
-    Attributes:
-        collective: its name.
-        times: what was measured, by number of ranks.
-        messages: how each algorithm explains it.
-    """
+    """What explains the measured times of one collective, by number of ranks."""
 
     collective: str
     times: Times
@@ -90,7 +84,7 @@ def span(model: Model, world_size: int, size: float) -> str:
 
 
 def remarks(model: Model, world_sizes: list[int]) -> Iterator[str]:
-    """Yield what the table does not show: rival algorithms, and contradictions to measurements."""
+    """Yield what the table does not show: rival algorithms, contradictions to measurements."""
     if len(model.rivals) > 1:
         names = ", ".join(message.algorithm for message in model.rivals)
         times = "measured times"
@@ -145,8 +139,7 @@ MOST_RANKS = 10**9
 def main(arguments: list[str]) -> int:
     """Print a table of predictions for each group of comparable records.
 
-    Returns:
-        0; 1 where nothing can be predicted; 2 for invalid arguments.
+    The exit code is 1 where nothing can be predicted, 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
     if why := missing(options.places):
@@ -174,7 +167,6 @@ def main(arguments: list[str]) -> int:
 
 
 def print_predictions(title: str, series: list[Series], world_sizes: list[int]) -> None:
-    """Print the table of one group of records, and the remarks on it."""
     models = models_of(series)
     table = pd.DataFrame([row for model in models for row in rows_of(model, world_sizes)])
     lines = [f"- {line}" for model in models for line in remarks(model, world_sizes)]

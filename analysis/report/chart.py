@@ -113,11 +113,7 @@ Rows = TypeVar("Rows")
 def of_groups(
     stem: str, groups: Iterable[tuple[str, Rows]], charts_of: Callable[[Rows], Charts]
 ) -> Charts:
-    """Make the charts of each group of rows, given with the suffix that tells it apart.
-
-    Args:
-        stem: begins the names of all charts.
-    """
+    """Make the charts of each group, given with its suffix, with names that begin with `stem`."""
     return {
         f"{stem}_{name}{suffix}": chart.of_group(suffix)
         for suffix, rows in groups

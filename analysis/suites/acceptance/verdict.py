@@ -43,11 +43,7 @@ MOST_LINES = 5
 
 
 def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
-    """Say how slow a single link, rank or group must be to be found, and what has no peers.
-
-    Args:
-        ratios: from which each table finds it, by its name.
-    """
+    """Say how slow a single link, rank or group must be to be found, and what has no peers."""
     told = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio <= LARGEST]
     few = [name for name, ratio in ratios.items() if math.isinf(ratio)]
     unsteady = [name for name, ratio in ratios.items() if LARGEST < ratio < math.inf]
@@ -76,11 +72,7 @@ def coverage(matrices: Sequence[Matrix]) -> Iterator[str]:
 def faster_sides(
     tables: Sequence[Table], limits: Limits, ranks: Ranks
 ) -> tuple[list[str], list[str]]:
-    """Say what is faster than its peers: where it is a large part, perhaps they are all slow.
-
-    Returns:
-        Sentences on large parts, and on small ones.
-    """
+    """Say what is faster than its peers: large parts, whose peers may be slow, and small ones."""
     unlike: list[str] = []
     few: list[str] = []
     for table in tables:
@@ -101,7 +93,6 @@ def at_most(lines: Sequence[str]) -> list[str]:
 
 
 def drifts(tables: Sequence[Table]) -> Iterator[str]:
-    """Say which measurements changed from the first half, or run, to the second."""
     found = []
     for table in tables:
         change = float(np.expm1(np.median(table.changes)))
@@ -131,7 +122,6 @@ def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
 def missing_parts(
     matrices: Sequence[Matrix], tests: Sequence[Speeds], num_ranks: int
 ) -> Iterator[str]:
-    """Say what an acceptance measures and these tables lack."""
     if not tests:
         yield "single ranks (suite rank_speed)"
     if not matrices and num_ranks > 1:
@@ -141,7 +131,6 @@ def missing_parts(
 
 
 def skipped(records: Sequence[Record]) -> list[str]:
-    """Say which cases were skipped in all records, and why."""
     cases = [case for record in records for case in record.cases]
     names = [", ".join(map(str, case.labels.values())) for case in cases]
     done = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
@@ -154,7 +143,6 @@ def skipped(records: Sequence[Record]) -> list[str]:
 
 
 def single_runs(records: Sequence[Record]) -> Iterator[str]:
-    """Say where only one run was measured."""
     runs = Counter(record.suite for record in records)
     names = [suite for suite in SUITES if runs[suite] == 1]
     if names:
@@ -162,7 +150,6 @@ def single_runs(records: Sequence[Record]) -> Iterator[str]:
 
 
 def below_sheet(tests: Sequence[Speeds]) -> list[str]:
-    """Say which ranks do not reach their share of the data sheet."""
     lines = []
     for test in tests:
         short = [
@@ -192,13 +179,10 @@ class Verdict:
     """The verdict.
 
     Attributes:
-        ranks: that were judged.
-        tables: what was judged.
         findings: what is slower than its peers.
-        below_sheet: what does not reach its share of the data sheet, one sentence each.
-        unlike: what differs, where its peers do not tell which is right, one sentence each.
-        missing: what an acceptance measures and these records lack, a phrase each.
-        remarks: what else must be known, one sentence each.
+        below_sheet: what does not reach its share of the data sheet.
+        unlike: what differs, where its peers do not tell which is right.
+        missing: what an acceptance measures and these records lack.
         has_peers, has_sheet: whether there was anything to compare with.
     """
 
@@ -219,13 +203,11 @@ class Verdict:
         return not (differs or self.missing) and (self.has_peers or self.has_sheet)
 
     def lines(self, tolerance: float) -> list[str]:
-        """Return the verdict in sentences."""
         found = [sentence(finding, self.ranks) for finding in self.findings]
         every = (*found, *self.below_sheet, *self.unlike)
         return [self.head(tolerance), *(f"- {line}" for line in every), *self.remarks]
 
     def head(self, tolerance: float) -> str:
-        """Return the verdict in one sentence."""
         hosts = len({place.host for place in self.ranks.places})
         parts = (len(self.ranks.places), "rank"), (hosts, "node"), (len(self.tables), "measurement")
         ranks, nodes, measured = (f"{count} {word}{'s' * (count != 1)}" for count, word in parts)
@@ -247,14 +229,10 @@ class Verdict:
 def judge(
     records: Sequence[Record], limits: Limits, switches: Mapping[str, str] | None = None
 ) -> Verdict | None:
-    """Return the verdict on records of the same ranks; None where they hold nothing to judge.
+    """Judge records of the same ranks, in order of time; None where they hold nothing to judge.
 
-    The chance of a false finding is shared among the tables.
-
-    Args:
-        records: of pair_matrix and rank_speed, in order of time.
-        limits: what counts as out of line; the noise floor of the records counts, too.
-        switches: the switch of each host, where that is known.
+    The chance of a false finding is shared among the tables. The noise floor of the records is a
+    limit, too.
     """
     matrices, tests = matrix.matrices(records), speeds.speeds(records)
     if not matrices and not tests:
@@ -276,7 +254,7 @@ def judge_tables(
     limits: Limits,
     levels: Sequence[matrix.Level] = (),
 ) -> Verdict:
-    """Return the verdict on tables of the same ranks; there is at least one."""
+    """Judge tables of the same ranks, of which there is at least one."""
     tables = [*tables_of(matrices, tests, ranks), *map(table_of, levels)]
     # Half of alpha is for what is slower than its peers, half for what is faster.
     shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
@@ -315,7 +293,6 @@ def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> Ranks:
 
 
 def with_levels(ranks: Ranks, levels: Sequence[matrix.Level]) -> Ranks:
-    """Return the ranks with their nested groups, too."""
     names = {each.name: [f"group {n}" for n in range(len(each.seconds))] for each in levels}
     group_of = {each.name: each.group_of for each in levels}
     return replace(ranks, groups={**ranks.groups, **names}, group_of={**ranks.group_of, **group_of})
@@ -324,7 +301,6 @@ def with_levels(ranks: Ranks, levels: Sequence[matrix.Level]) -> Ranks:
 def tables_of(
     matrices: Sequence[matrix.Matrix], tests: Sequence[speeds.Speeds], ranks: Ranks
 ) -> list[Table]:
-    """Return what is judged of pairs and of single ranks."""
     known = ranks.group_of.get(SWITCH)
     switch = Grouping(SWITCH, np.array(known)) if known else None
     names = [f"{MESSAGES} {readable(each.size_mib * 2**20)}" for each in matrices]
@@ -336,7 +312,6 @@ def tables_of(
 
 
 def table_of(level: matrix.Level) -> Table:
-    """Return what is judged of the groups of a level."""
     return Table(f"all-reduce of {level.name}", level.halves, level.peers())
 
 
@@ -350,8 +325,6 @@ class RoundLabels(msgspec.Struct):
 
 
 class RoundDetails(msgspec.Struct):
-    """Details of a round of pair_matrix."""
-
     sends_to: list[Annotated[int, Meta(ge=IDLE)]]
 
 
@@ -363,14 +336,10 @@ class SpeedLabels(msgspec.Struct):
 
 
 class ComputeDetails(msgspec.Struct):
-    """Details of a test of rank_speed that computes."""
-
     flops_per_rank: Amount
 
 
 class MoveDetails(msgspec.Struct):
-    """Details of a test of rank_speed that moves bytes."""
-
     moved_bytes: Amount
 
 
@@ -391,7 +360,7 @@ def check(record: Record) -> None:
 
 
 def check_round(case: CaseRecord) -> None:
-    """Raise ValueError for a round of pair_matrix that does not say which rank sends to which."""
+    """Raise ValueError for a round that does not say which rank sends to which."""
     msgspec.convert(case.labels, RoundLabels)
     receivers = msgspec.convert(case.details, RoundDetails).sends_to
     ranks = len(case.samples_s)
@@ -404,7 +373,7 @@ def check_round(case: CaseRecord) -> None:
 
 
 def check_test(case: CaseRecord) -> None:
-    """Raise ValueError for a test of rank_speed that does not say what it computes or moves."""
+    """Raise ValueError for a test that does not say what it computes or moves."""
     msgspec.convert(case.labels, SpeedLabels)
     msgspec.convert(case.details, ComputeDetails if FLOPS in case.details else MoveDetails)
 

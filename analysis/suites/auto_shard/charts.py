@@ -49,7 +49,6 @@ IDEAL = "ideal"
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return the figures that there is data for, per group of rows that differ in the case."""
     groups = ((group.suffix, group) for group in groups_of(table))
     return of_groups(SUITE, groups, charts_of)
 
@@ -69,7 +68,6 @@ def charts_of(group: Group) -> Charts:
 
 
 def explained(note: str, rows: pd.DataFrame) -> str:
-    """Return how to read a figure, and the settings of what was measured."""
     return f"{note}\n{settings_of(rows)}"
 
 
@@ -164,10 +162,7 @@ def is_weak(rows: pd.DataFrame) -> bool:
 
 
 def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:
-    """Fit Amdahl's law to the speedups of one workload; return devices and speedups along it.
-
-    Both are empty where the speedups are too few for a fit.
-    """
+    """Return devices and speedups along Amdahl's law for one workload; none where rows are few."""
     further = line[line[RANKS] > line["base_ranks"]]
     if len(further) < FEWEST_FOR_FIT:
         return [], []
@@ -178,7 +173,7 @@ def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:
 
 
 def ideal(rows: pd.DataFrame, weak: bool) -> tuple[list[float], list[float]]:
-    """Return devices from the fewest to the most, and the ideal speedup or efficiency on them."""
+    """Return devices, and the ideal speedup or efficiency on them."""
     least = rows["base_ranks"].min()
     at = np.geomspace(least, rows[RANKS].max(), 50)
     return at.tolist(), [100.0] * len(at) if weak else (at / least).tolist()

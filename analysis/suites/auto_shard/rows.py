@@ -1,7 +1,4 @@
-"""Rows of auto_shard that may be compared, and how well their work scales over devices.
-
-This module is pure arithmetic.
-"""
+"""Rows of auto_shard that may be compared, and how well their work scales over devices."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,10 +36,7 @@ NO_BAND = "none"
 SMALL_LOSS = 0.05
 """A loss below this share of the time needs no reason."""
 MOST_OF_IT = 0.5
-"""A share of the computing time that is lost.
-
-Where devices that share no work lose this much, they hinder each other.
-"""
+"""Where devices that share no work lose this share of the lost time, they hinder each other."""
 EVEN = 1.05
 """The busiest device may have this many times its share of the work."""
 NEARLY_ALL = 0.95
@@ -55,10 +49,7 @@ Finding = tuple[str, str]
 
 
 def gain(speedup: float, devices: float, base: float) -> float:
-    """Compute the share of what the further devices could add.
-
-    It is 0 where they add nothing, and 1 where the speedup is ideal.
-    """
+    """Compute the share of what the further devices could add: 1 where the speedup is ideal."""
     return (speedup - 1) / (devices / base - 1)
 
 
@@ -69,14 +60,10 @@ def band(speedup: float, devices: float, base: float) -> str:
 
 
 def serial_share(speedups: Mapping[int, float], base: int = 1) -> float:
-    """Fit Amdahl's serial share of the time on one device.
+    """Fit Amdahl's serial share of the time on one device to speedups over `base` devices.
 
     T(n) / T(base) = p + (1 - p) base / n is linear in p, the serial share of the time on `base`
     devices. It is fitted by least squares and clipped to what a share can be.
-
-    Args:
-        speedups: over `base` devices, by number of devices.
-        base: the number of devices that the speedups are over.
     """
     factors = [1 - base / devices for devices in speedups]
     values = [1 / speedup - base / devices for devices, speedup in speedups.items()]
@@ -96,7 +83,7 @@ def amdahl(serial: float, devices: float, base: int = 1) -> float:
 
 
 def further_counts(measured: int) -> list[int]:
-    """List the numbers of devices to predict for: powers of two beyond the most measured."""
+    """List powers of two beyond the most devices that were measured."""
     return [2**power for power in range(1, 7) if 2**power > measured]
 
 
@@ -159,12 +146,7 @@ def of_create(row: Row) -> Finding:
 
 
 def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
-    """Find why computing takes longer than its ideal.
-
-    Args:
-        independent: as many devices, each with a whole workload of its own.
-        lost_share: the share of the computing time that is lost.
-    """
+    """Find why computing, which lost a share of its time, takes longer than its ideal."""
     share = row.get(WORK_SHARE) or 0.0
     if share >= NEARLY_ALL * row[RANKS]:
         return (
@@ -203,12 +185,7 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that may stand in one table, as `compared` makes them.
-
-    Attributes:
-        suffix: of the names of files, "" where there is but one group.
-        rows: one per case.
-    """
+    """Rows that may stand in one table, one per case; `suffix` is that of its files."""
 
     suffix: str
     rows: pd.DataFrame
@@ -227,7 +204,6 @@ class Group:
 
     @property
     def counts(self) -> list[int]:
-        """The numbers of devices, ascending."""
         return sorted(int(count) for count in self.rows[RANKS].dropna().unique())
 
     @property
@@ -257,9 +233,8 @@ def by_fewest_ranks(
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """Add `base_ranks` to rows, the fewest ranks of their workload and scope in their job.
 
-    Speedups are over those ranks. Jobs of a workload that differ in them are therefore separated
-    into groups of their own, each with a further suffix. Jobs that failed as a whole have no known
-    ranks and belong to each group.
+    Speedups are over those ranks, so jobs of a workload that differ in them are groups of their
+    own. Jobs that failed as a whole have no known ranks and belong to each group.
     """
     job = ["run", "point_id", "started_at", "workload", SCOPE]
     for suffix, rows in groups:
@@ -274,10 +249,7 @@ def by_fewest_ranks(
 
 
 def compared(rows: pd.DataFrame) -> pd.DataFrame:
-    """Reduce the rows to one per case over all runs, with its `speedup`.
-
-    The speedup is over the case of its job on the fewest devices, which has 1.
-    """
+    """Reduce the rows to one per case over all runs, with its speedup over the fewest devices."""
     rows = over_runs(rows, *CASE)
     fewest = rows[rows[RANKS] == rows["base_ranks"]]
     # The base is the one of these that has no paired speedup, since it is compared with no other.

@@ -59,7 +59,7 @@ def comparison(group: Group, scope: str) -> Lines:
 
 
 def timed(row: Row) -> str:
-    """Format "12.5 (0.172)"; the status where there is no time."""
+    """Format "12.5 (0.172)", or the status."""
     if row.get("status") != "ok":
         return str(row.get("status", "-"))
     return f"{digits(1e3 * row['median_s'])} ({row['useful_tflop_per_s']:.3g})"
@@ -74,11 +74,7 @@ def speedup_of(row: Row) -> str:
 
 
 def summary(rows: pd.DataFrame) -> Lines:
-    """Summarise speedups over all workloads.
-
-    The share of the limit says how near they come to what the devices reach where each works for
-    itself.
-    """
+    """Summarise speedups over all workloads, also as shares of what independent devices reach."""
     cell = ["workload", RANKS]
     limits = rows[rows[SHARDING] == INDEPENDENT].set_index(cell)["scaling_efficiency"]
     groups = rows.groupby([SCOPE, RANKS, SHARDING], sort=False)
@@ -186,7 +182,6 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def parts_of(group: Group) -> Iterator[str]:
-    """Yield the paragraphs of the report, then the sections that have rows."""
     rows = group.rows
     weak = rows["scaling"].iloc[0] == WEAK
     yield "# The same program on one device and on several"
@@ -199,7 +194,6 @@ def parts_of(group: Group) -> Iterator[str]:
 
 
 def settings_of(rows: pd.DataFrame) -> str:
-    """Format the settings SHOWN that all rows have."""
     return format_settings(rows, [name for name in SHOWN if rows[name].notna().all()])
 
 

@@ -70,7 +70,6 @@ class Series:
 
     @cached_property
     def errors(self) -> list[float]:
-        """How far the fit is from each time, as a share of that time."""
         return self.fit.errors(self.sizes, self.times_s)
 
     @cached_property
@@ -80,13 +79,7 @@ class Series:
 
 
 def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
-    """Group all series with enough sizes for a line.
-
-    Series of a group were measured alike, apart from collective, ranks and size.
-
-    Returns:
-        A suffix for names of files, and the series, of each group.
-    """
+    """Group series with enough sizes that differ in collective, ranks and size alone."""
     rows = measured_of(table, SUITE)
     if TIMING in rows:
         rows = rows[rows[TIMING] != LATENCY]
@@ -159,10 +152,7 @@ def latency_us(line: Line) -> str:
 
 
 def bandwidth(line: Line) -> str:
-    """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second.
-
-    It is "> 3" where the times cannot tell the time per byte from none.
-    """
+    """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second; "> 3" where only a bound is known."""
     low, high = line.interval(0, 1) or UNKNOWN
     if not low:
         return f"> {1e-9 / high:.3g}" if high else ""
@@ -170,10 +160,7 @@ def bandwidth(line: Line) -> str:
 
 
 def half_bandwidth(line: Line) -> str:
-    """Format the size that reaches half the bandwidth.
-
-    It is "" where only a bound of the latency or of the bandwidth is known.
-    """
+    """Format the size that reaches half the bandwidth; "" where only a bound is known."""
     intervals = (line.interval(1, 0), line.interval(0, 1))
     known = all(ends is not None and ends[0] > 0 for ends in intervals)
     half = line.half_bandwidth_bytes
@@ -201,7 +188,7 @@ def describe_error(model: str, error: float) -> str:
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return a figure per group: a panel per collective, a series per number of ranks."""
+    """Show a panel per collective, and a series per number of ranks."""
     return {f"link{suffix}": times(series).of_group(suffix) for suffix, series in groups_of(table)}
 
 
@@ -236,7 +223,7 @@ def points_of_series(series: Series) -> pd.DataFrame:
 def curves(series: Series) -> pd.DataFrame:
     """Return the lines of the fit, each as a part of its own, with their intervals.
 
-    An interval that reaches 0, which a logarithmic axis cannot show, is left out.
+    An interval that reaches 0 is left out: a logarithmic axis cannot show it.
     """
     starts = [line.low_bytes or min(series.sizes) for line in series.fit.lines]
     stops = [*starts[1:], max(series.sizes)]

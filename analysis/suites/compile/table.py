@@ -81,11 +81,6 @@ def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Ar
     taken to last as long as the median of the steady ones, so that
 
         n = N + (C - E) / (median steady baseline - median steady time).
-
-    Args:
-        times: seconds of each call in order: [call].
-        baseline: the same of the baseline; only the calls that both have count.
-        steady: seconds of the calls at the end, which a median is taken of: [call].
     """
     number = min(len(times), len(baseline))
     behind_s = np.cumsum(times[:number]) - np.cumsum(baseline[:number])
@@ -104,7 +99,6 @@ def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Ar
 
 
 def middle_half(times: Array) -> tuple[float, float]:
-    """Return the first and the third quartile of the times."""
     ordered = np.sort(times)
     return quantile(ordered, 0.25), quantile(ordered, 0.75)
 
@@ -120,8 +114,7 @@ class Curve:
 
     Attributes:
         name: the compiler, with its cache and its handling of sizes where these differ.
-        row: of the combined table, of the latest run; the seconds of compilation are medians over
-            the runs.
+        row: of the combined table, of the latest run, with median seconds of compilation.
         runs: seconds of each call of each run: [run][call].
         size_begins: index of the first call with the last size that was reached.
         short_of: that size, where measuring ended before the last one; else "".
@@ -149,7 +142,6 @@ class Curve:
 
     @property
     def steady_s(self) -> float:
-        """Their median, in seconds."""
         return float(median(self.steady))
 
     def against(self, baseline: "Curve", run: Array | None = None) -> BreakEven:
@@ -168,10 +160,8 @@ class Group:
     """Compilers with the same workload, on the same machine.
 
     Attributes:
-        suffix: what sets the group apart, for names of files; "" for a single group.
         curves: of those that were measured, in the order of their first points.
         failed: rows of those that were not.
-        title: what they compute.
     """
 
     suffix: str
@@ -241,9 +231,9 @@ def times_of(case: CaseRecord) -> Array:
 
 
 def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:
-    """Yield each curve with its break-even against eager.
+    """Yield each curve with its break-even against eager, None where there is none.
 
-    It is None for eager, without eager, and where both ended at different sizes.
+    Curves that ended at different sizes are not compared.
     """
     baseline = group.baseline
     for curve in group.curves:
@@ -297,7 +287,6 @@ def section(group: Group) -> str:
 
 
 def markdown(group: Group) -> str:
-    """Render one group."""
     rows = pd.DataFrame(rows_of(group))
     if (rows["runs"].dropna() == 1).all():
         rows = rows.drop(columns="runs")
@@ -350,7 +339,6 @@ NOTE = (
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Draw a figure for each group of comparable points."""
     return {f"compile{group.suffix}.png": partial(figure_of, group) for group in groups(table)}
 
 
@@ -396,7 +384,7 @@ def draw_curve(axis: Axes, curve: Curve, end: float, index: int) -> None:
 
 
 def sums(curve: Curve, calls: "list[int] | Array") -> Array:
-    """Return the seconds of the first calls, of several numbers of calls.
+    """Return the seconds of the first calls, for several numbers of calls.
 
     Calls beyond those that were measured take the median of the steady ones.
     """

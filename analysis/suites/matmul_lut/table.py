@@ -23,17 +23,11 @@ DOUBT = "doubt"
 """Why a row of the table cannot be right; empty else."""
 FASTER = "faster than a larger share"
 COLUMNS = [lut.SHARE, lut.SIZE, lut.DTYPE, lut.STREAMS, "avg_ms", lut.RATE]
-"""Columns as in the tables of hpml_testing (Columbia, 2025).
-
-The first is the share asked for, by any mechanism.
-"""
+"""Columns as in the tables of hpml_testing (Columbia, 2025); SHARE is that asked for."""
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    """Write a table per machine and way to run.
-
-    Comments say what was measured, how and when. avg_ms is the mean; the rate is computed from it.
-    """
+    """Write a table per machine and way to run; comments say what was measured, how and when."""
     rows = of_single_ranks(table)
     if rows.empty:
         return {}
@@ -67,8 +61,7 @@ def shaped(rows: pd.DataFrame) -> pd.DataFrame:
 def is_faster(points: pd.DataFrame) -> pd.Series:
     """Find rows that are faster than one with a larger share, beyond the intervals of both.
 
-    Args:
-        points: each type, streams and size with its shares in descending order.
+    Each type, streams and size has its shares in descending order.
     """
     low = points["ci_low_s"].fillna(points["median_s"])
     high = points["ci_high_s"].fillna(points["median_s"])
@@ -78,7 +71,6 @@ def is_faster(points: pd.DataFrame) -> pd.Series:
 
 
 def text_of(rows: pd.DataFrame) -> str:
-    """Format the rows as a file: comments that say where these rows are from, then the columns."""
     points = shaped(rows)
     comments = provenance(rows)
     if points["num_points"].max() > 1:
@@ -87,7 +79,6 @@ def text_of(rows: pd.DataFrame) -> str:
 
 
 def provenance(rows: pd.DataFrame) -> str:
-    """Format where the figures are from, as comments."""
     lines = []
     for name, words in SOURCE.items():
         values = ", ".join(map(str, rows[name].dropna().unique()))
@@ -98,7 +89,7 @@ def provenance(rows: pd.DataFrame) -> str:
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return two figures for each group of rows that differ in size and share alone."""
+    """Show time over size, and performance over share where there are several shares."""
     rows = of_single_ranks(table)
     if rows.empty:
         return {}
@@ -143,10 +134,7 @@ def performance_over_share(rows: pd.DataFrame) -> Chart:
 
 
 def with_performance(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the time of each size at the largest share over its time at the row's share.
-
-    It is NaN where the size was not measured at the largest share.
-    """
+    """Add the time of each size at the largest share over its time; NaN where it has none."""
     full = rows[rows["share"] == rows["share"].max()].drop_duplicates(SIZE).set_index(SIZE)
     return rows.assign(performance=rows[SIZE].map(full["median_s"]) / rows["median_s"])
 

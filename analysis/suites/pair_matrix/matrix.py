@@ -35,9 +35,9 @@ def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Arra
     soon as no other one limits any of its flows further.
 
     Args:
-        resources: of each flow, -1 for none: [flow][place].
+        resources: that each flow uses, -1 for none: [flow][place].
         capacity: of each resource: [resource].
-        count: how many flows pass the same, one by default: [flow].
+        count: how many flows use the same, one by default: [flow].
     """
     rates = np.zeros(len(resources))
     weights = np.ones(len(resources)) if count is None else count.astype(np.float64)
@@ -85,16 +85,15 @@ class Uplinks:
 
     @cached_property
     def turns(self) -> Ints:
-        """The turn of each message, numbered from 0 on: [cell]."""
         return np.unique(self.turn, return_inverse=True)[1].ravel()
 
     @cached_property
     def rates(self) -> Array:
         """The rate of each message over that of an uplink, were uplinks all that limits it: [cell].
 
-        A limit that is the same for all messages, such as that of network cards, changes no rate
-        below it. So messages of equal rate stay alike at any oversubscription. All uplinks are
-        taken to be equally fast. It is infinite for what stays at its switch.
+        A limit that all messages share, such as that of network cards, changes no rate below it, so
+        messages of equal rate stay alike at any oversubscription. All uplinks are taken to be
+        equally fast. The rate is infinite for what stays at its switch.
         """
         ends = np.stack([self.turns, self.here, self.there], axis=1)[self.crosses]
         flows, of_flow, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
@@ -140,12 +139,7 @@ STEPS = 32
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of ranks.
-
-    Attributes:
-        name: NODE or SWITCH.
-        of_rank: number of the group of each rank: [rank].
-    """
+    """Groups of ranks: nodes or switches, with the number of each rank's group, [rank]."""
 
     name: str
     of_rank: Ints
@@ -157,7 +151,6 @@ class Grouping:
 
     @property
     def count(self) -> int:
-        """Number of groups."""
         return int(self.of_rank.max()) + 1
 
 
@@ -172,7 +165,6 @@ def families_of(
 
     Args:
         sender, receiver: ranks of each cell: [cell].
-        node: of each rank.
         switch, uplinks: None where switches are not known.
     """
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
@@ -202,7 +194,6 @@ def of_groups(
     What leaves one of two groups enters the other one, so that only its direction has a peer.
 
     Args:
-        sender, receiver: ranks of each cell: [cell].
         busy: which cells show what a group sends, and what it receives; all by default: [cell].
     """
     groups = grouping.count
@@ -233,12 +224,12 @@ def near(node: Grouping, switch: Grouping, sender: Ints, receiver: Ints) -> Iter
 
 
 def one_way(sender: Ints, receiver: Ints, count: int) -> Ints:
-    """Return a number for each direction between two of `count`."""
+    """Number each direction between two of `count`."""
     return np.asarray(sender * count + receiver)
 
 
 def both_ways(sender: Ints, receiver: Ints, count: int) -> Ints:
-    """Return a number for each two of `count`, whoever sends."""
+    """Number each two of `count`, whoever sends."""
     return np.asarray(np.minimum(sender, receiver) * count + np.maximum(sender, receiver))
 
 
@@ -260,13 +251,11 @@ class Matrix:
     """All pairs at one size.
 
     Attributes:
-        size_mib: of a message.
         sender, receiver: ranks of each cell: [cell].
         halves: logarithm of the median seconds over the first and over the second half of the
             samples, or of the runs where there are several: [2][cell].
         turn: number of the round and the direction of each cell, whose messages are under way
             together: [cell].
-        places: of the ranks.
     """
 
     size_mib: float
@@ -334,7 +323,6 @@ class Matrix:
         return self.table(np.exp(logs))
 
     def table(self, values: Array) -> Array:
-        """Return the values of all cells by rank, NaN where a pair was not measured."""
         table = np.full((len(self.places), len(self.places)), np.nan)
         table[self.sender, self.receiver] = values
         return table
@@ -382,7 +370,6 @@ def cases_with(label: str, detail: str, record: Record) -> Iterable[CaseRecord]:
 def matrix_of(
     size: float, samples: dict[Cell, list[list[float]]], places: Sequence[Place]
 ) -> Matrix:
-    """Return the table of one size."""
     sender, receiver, turn = np.array(list(samples), dtype=np.int64).reshape(-1, 3).T
     halves = np.array([log_halves(runs) for runs in samples.values()]).T
     return Matrix(size, sender, receiver, halves.reshape(2, -1), turn, places)
@@ -393,7 +380,6 @@ class Level:
     """A level of nested groups.
 
     Attributes:
-        name: of the level.
         group_of: number of each rank's group: [rank].
         halves: as for pairs, of each group's all-reduce: [2][group].
     """
@@ -408,7 +394,7 @@ class Level:
         return [float(each) for each in np.exp(self.halves.mean(axis=0))]
 
     def peers(self) -> Peers:
-        """Return the kind of each group, which is its size, and what may be slow: a group."""
+        """Return the groups, each of the kind of its size, and what may be slow: a group."""
         groups = family(f"{self.name} {GROUP}", np.arange(self.halves.shape[1]))
         return Peers(np.bincount(self.group_of), [groups])
 

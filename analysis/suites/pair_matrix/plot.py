@@ -30,7 +30,6 @@ SHADES, PALETTE = LogNorm(1 / WIDEST, WIDEST), mpl.colormaps["RdBu_r"]
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Draw a heat map per message size, and one tree of groups."""
     drawings = Drawings()
     rows = table[table["suite"] == SUITE]
     for suffix, records in by_layout(records_of(table, SUITE)):
@@ -44,7 +43,6 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 
 def order_of(places: Sequence[Place]) -> list[int]:
-    """Return the ranks ordered by node."""
     hosts = list(dict.fromkeys(place.host for place in places))
     return sorted(range(len(places)), key=lambda rank: (hosts.index(places[rank].host), rank))
 
@@ -52,8 +50,7 @@ def order_of(places: Sequence[Place]) -> list[int]:
 def heat_map(matrix: Matrix, table: pd.DataFrame | None = None) -> Figure:
     """Draw the time of each pair over the median of its kind: a row per sender.
 
-    Args:
-        table: the rows that name their hardware.
+    The rows of `table` name their hardware.
     """
     order, count = order_of(matrix.places), len(matrix.places)
     by_node = np.ix_(order, order)

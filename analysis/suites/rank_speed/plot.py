@@ -20,7 +20,6 @@ MOST_NAMED = 24
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Draw a figure with a panel per test."""
     rows = table[table["suite"] == SUITE]
     found = by_layout(records_of(table, SUITE))
     tests = {suffix: speeds(records) for suffix, records in found}
@@ -45,7 +44,6 @@ def bars(tests: Sequence[Speeds], table: pd.DataFrame | None = None) -> Figure:
 
 
 def draw_test(axis: Axes, test: Speeds) -> None:
-    """Draw the bars of a test."""
     scale, unit = (1e-12, "TFLOP/s") if test.is_compute else (1e-9, "GB/s")
     ranks = np.arange(len(test.places))
     rates = scale * test.rates()

@@ -38,12 +38,10 @@ fall under load, links and memories have overheads."""
 
 @dataclass(frozen=True)
 class Promise:
-    """A rate of the data sheet.
+    """A rate of the data sheet, in FLOP/s or bytes per second.
 
     Attributes:
-        rate: in FLOP/s or bytes per second.
         enough: share of it that a healthy device reaches.
-        source: where it is from.
     """
 
     rate: float
@@ -53,7 +51,6 @@ class Promise:
 
 @functools.cache
 def devices() -> Mapping[str, Mapping[str, Any]]:
-    """Return the table of devices."""
     text = files(__package__).joinpath("devices.yaml").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, Any]] = yaml.safe_load(text)
     return found
@@ -62,11 +59,7 @@ def devices() -> Mapping[str, Mapping[str, Any]]:
 def promise(
     test: str, dtype: str, device: str, peak_tflop_per_s: Mapping[str, Mapping[str, float]]
 ) -> Promise | None:
-    """Return what the data sheet of a device promises for a test; None where it is not known.
-
-    Args:
-        peak_tflop_per_s: `hardware.peak_tflop_per_s` of the record.
-    """
+    """Return what the data sheet of a device promises for a test; None where it is not known."""
     if test == MATMUL:
         entry = entry_of(peak_tflop_per_s, device)
         peak = peak_tflop_per_s[entry].get(dtype) if entry else None
@@ -89,12 +82,9 @@ class Speeds:
     """One test on all ranks.
 
     Attributes:
-        test: its name.
         dtype: of a matrix product; "" for others.
         halves: as for pairs, of each rank: [2][rank].
         amount: FLOP or bytes of a call.
-        is_compute: whether `amount` is FLOP.
-        places: of the ranks.
         peak_tflop_per_s: `hardware.peak_tflop_per_s` of the record.
         shows_amount: whether only the amount tells it from another one.
     """
@@ -110,7 +100,6 @@ class Speeds:
 
     @property
     def name(self) -> str:
-        """The test in words."""
         unit = "FLOP" if self.is_compute else "B"
         amount = f"of {self.amount:.3g} {unit}" if self.shows_amount else ""
         return " ".join(filter(None, (self.test.replace("_", " "), self.dtype, amount)))
@@ -172,11 +161,7 @@ def peaks_of(record: Record) -> Mapping[str, Any]:
 
 
 def halves_of(runs: Sequence[Sequence[Sequence[float]]]) -> Array:
-    """Return the halves of each rank: [2][rank].
-
-    Args:
-        runs: seconds: [run][rank][iteration].
-    """
+    """Return the halves of each rank, [2][rank], from seconds of [run][rank][iteration]."""
     by_rank = zip(*runs, strict=True)
     halves = [log_halves(list(of_rank)) for of_rank in by_rank]
     return np.asarray(np.array(halves).T.reshape(2, -1))

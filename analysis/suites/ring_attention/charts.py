@@ -42,7 +42,6 @@ OF_REFERENCE = (
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return up to six figures per group of rows that differ in strategy, length and slowdown."""
     return of_groups(SUITE, cells_of(table), charts_of)
 
 

@@ -38,14 +38,12 @@ def over_single(rows: pd.DataFrame) -> list[float]:
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    """Write a table per group, with a section per phase."""
     return {
         f"{SUITE}{suffix}.md": titled(text_of(rows), suffix) for suffix, rows in groups_of(table)
     }
 
 
 def text_of(rows: pd.DataFrame) -> str:
-    """Render the sections of a group."""
     parts = ["# A decoder on split sequences", spread_of(rows)]
     for phase, own in rows.groupby(names.PHASE, sort=False):
         parts += [f"## {str(phase).capitalize()}", table_of(section(own, str(phase)))]

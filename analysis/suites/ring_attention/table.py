@@ -79,12 +79,8 @@ def cells_of(
 ) -> list[tuple[str, pd.DataFrame]]:
     """Group the measured rows that differ in case, length and slowdown alone, by mechanism.
 
-    Args:
-        case: labels that tell the cases of a cell apart.
-
-    Returns:
-        A suffix for names of files, and the rows, of each group: one per cell and case, over all
-        runs. `slowdown` is a Slowdown.
+    Each group has a row per cell and case, the labels that tell the cases of a cell apart, over all
+    runs. `slowdown` is a Slowdown.
     """
     rows = measured_of(table, suite)
     if rows.empty:
@@ -146,7 +142,6 @@ def summary(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def summary_of(name: str, cells: Sequence[Cell]) -> str:
-    """Summarise one of our strategies in one sentence."""
     own = [cell[name] for cell in cells]
     over_even = geometric_mean([row["paired_speedup"] for row in own])
     over_best = geometric_mean([best_rival(cell) / cell[name]["median_s"] for cell in cells])
@@ -175,6 +170,5 @@ def best_rival(cell: Cell) -> float:
 
 
 def label_of(rows: pd.DataFrame) -> str:
-    """Name an axis of slowdowns."""
     alone = all(slowdown.last_alone for slowdown in rows["slowdown"])
     return "slowdown of the last rank" if alone else "slowdown of each rank, or of the last"

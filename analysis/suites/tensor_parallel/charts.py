@@ -39,7 +39,6 @@ WHOLE, PART = "whole product", "a part alone"
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return figures per suite and group of rows that differ in shape and implementation alone."""
     charts: Charts = {}
     for suite in SUITES:
         charts |= of_groups(suite, groups_of(table, suite), charts_of)

@@ -1,7 +1,4 @@
-"""Tables of tensor-parallel products by shape.
-
-The table compares the plain orders, the fastest implementation, and what `auto` chose.
-"""
+"""Tables of tensor-parallel products by shape: the plain orders, the fastest, and `auto`."""
 
 import re
 from collections.abc import Iterator
@@ -26,9 +23,7 @@ NUMBERS = (*TIMES, *PAIRED_SPEEDUPS, "limit_share")
 def groups_of(table: pd.DataFrame, suite: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Group the measured rows that differ in shape and implementation alone.
 
-    Yields:
-        A suffix for names of files, and the rows of each group: one per shape and implementation
-        over all runs, with a further column `name`.
+    Each group has a row per shape and implementation, whose `name` is added, over all runs.
     """
     rows = with_numbers(measured_of(table, suite), NUMBERS)
     if rows.empty:
@@ -127,7 +122,6 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
 
 
 def fixed_of(named: dict[str, Row]) -> list[Row]:
-    """Select all implementations but `auto`."""
     return [row for row in named.values() if row[IMPLEMENTATION] != AUTO]
 
 

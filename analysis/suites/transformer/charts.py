@@ -42,8 +42,8 @@ class Group:
     Attributes:
         suffix: what they share, in the name of a file.
         setting: what they share, in words.
-        rows: of one or several lines, contexts and passes. Two columns are added: `variant` has the
-            settings that tell lines of one model apart, in words, `line` the name of the line.
+        rows: with the columns `variant`, the settings that tell lines of one model apart in words,
+            and `line`, the name of the line.
         known: the lines of all groups, so that each has the same look in all figures.
     """
 
@@ -114,7 +114,6 @@ SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return figures of all kinds that there is data for, per group."""
     groups = ((group.suffix, group) for group in groups_of(table))
     return of_groups(SUITE, groups, charts_of)
 
@@ -211,9 +210,6 @@ def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
     """Select the rows that have a place, and say in words what has none.
 
     Where lines and contexts are more than MOST_POINTS, a line keeps its longest context.
-
-    Args:
-        line: the column with the name of the line.
     """
     if len(rows[[line, "context_length"]].drop_duplicates()) <= MOST_POINTS:
         return rows, ""

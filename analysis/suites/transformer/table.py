@@ -61,7 +61,6 @@ def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def by_model(rows: pd.DataFrame) -> Tables:
-    """Make a table per model and setting."""
     for model, part in rows.groupby("model", sort=False):
         size = part[PARAMETERS].iloc[0]
         name = f"{model} ({counted(size)} parameters)" if pd.notna(size) else str(model)
@@ -208,7 +207,6 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def parts_of(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield the paragraphs of the report, then the sections that have tables."""
     measured = rows[rows["status"] == "ok"]
     peaks = " or ".join(dict.fromkeys(measured[PEAK_FROM].dropna()))
     yield "# Step time of language models"
