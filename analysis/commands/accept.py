@@ -21,6 +21,7 @@ from benchkit.record.record import Record
 from benchkit.statistics.faults import Limits
 
 EXAMPLE = "allowed is YAML such as `leaf1: [node1, node2]`"
+warn = partial(complain, "analysis accept")
 
 
 def switches_in(path: Path) -> dict[str, str]:
@@ -54,9 +55,6 @@ def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
             line += f"; no record has {', '.join(unknown)}"
         raise ValueError(line)
     return switches
-
-
-warn = partial(complain, "analysis accept")
 
 
 def main(arguments: list[str]) -> int:

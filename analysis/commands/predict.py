@@ -18,6 +18,17 @@ from analysis.table import combine
 from analysis.text import complain, render_table
 from benchkit.record.naming import readable
 
+warn = partial(complain, "analysis predict")
+NOTE = (
+    "Predicted, not measured, of calls back to back: latency and time per byte of one message, as\n"
+    "each algorithm's cost (Thakur, Rabenseifner and Gropp, 2005) explains the measured times,\n"
+    "put into that cost for more ranks. The network\n"
+    "is taken to be as here between all of them. "
+    "In brackets: the 95 % interval, if that is the algorithm. misses:\n"
+    "how far the algorithm is from the measured times at worst. send_recv: one way.\n"
+)
+MOST_RANKS = 10**9
+
 
 @dataclass(frozen=True)
 class Model:
@@ -120,20 +131,6 @@ def contradiction(model: Model, message: Message, world_sizes: list[int]) -> str
 def some_of(sizes: list[float]) -> list[float]:
     """Return the smallest, the middle and the largest."""
     return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
-
-
-warn = partial(complain, "analysis predict")
-
-NOTE = (
-    "Predicted, not measured, of calls back to back: latency and time per byte of one message, as\n"
-    "each algorithm's cost (Thakur, Rabenseifner and Gropp, 2005) explains the measured times,\n"
-    "put into that cost for more ranks. The network\n"
-    "is taken to be as here between all of them. "
-    "In brackets: the 95 % interval, if that is the algorithm. misses:\n"
-    "how far the algorithm is from the measured times at worst. send_recv: one way.\n"
-)
-
-MOST_RANKS = 10**9
 
 
 def main(arguments: list[str]) -> int:

@@ -33,7 +33,6 @@ HOST = "user_annotation"
 DEVICE = "gpu_user_annotation"
 """Kinds of labels; the device has one for each stream that worked under it."""
 OURS = re.compile(r"step |warm-up|ProfilerStep")
-
 LONGEST_MS = 1e12
 LATEST_MS = 1e18
 """Longer durations and later starts are invalid."""
@@ -42,8 +41,17 @@ UNREADABLE = (
     zlib.error,
 )  # fmt: skip
 """What reading a file that is no trace may raise."""
-
 Interval = tuple[float, float]
+warn = partial(complain, "analysis profile")
+PATTERN = "*trace*rank*.json*"
+KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
+COMMUNICATING = "nccl"
+"""Part of the name of a kernel that moves data between GPUs."""
+TOP = (
+    ("Top kernels", KERNELS),
+    ("Top operators of the host, by their own time", ("cpu_op",)),
+)
+"""The tables of top events: their titles and kinds of events."""
 
 
 @dataclass(frozen=True)
@@ -165,19 +173,6 @@ def self_times(events: Sequence[Event]) -> dict[str, float]:
             own[stack[-1].name] -= event.end - event.start
         stack.append(event)
     return dict(own)
-
-
-warn = partial(complain, "analysis profile")
-
-PATTERN = "*trace*rank*.json*"
-KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
-COMMUNICATING = "nccl"
-"""Part of the name of a kernel that moves data between GPUs."""
-TOP = (
-    ("Top kernels", KERNELS),
-    ("Top operators of the host, by their own time", ("cpu_op",)),
-)
-"""The tables of top events: their titles and kinds of events."""
 
 
 def main(arguments: list[str]) -> int:

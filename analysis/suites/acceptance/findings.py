@@ -27,6 +27,16 @@ DIRECTIONS = {
     matrix.NEAR: "what it exchanges with others at its switch",
 }
 """By part of a family's name: what is slow."""
+Key = tuple[str, frozenset[int]]
+"""Grouping and numbers of a cause, whichever end of a link is first."""
+LARGEST = 10.0
+"""A table in which no smaller ratio is found does not tell whether all are alike."""
+STEADY = 2.0
+"""How many times the change from half to half a difference between only two must be."""
+TRUSTED_SD = 3.0
+"""How many standard deviations of noise such a difference must be."""
+MAD_TO_SD = 1.4826
+"""Standard deviation over the median deviation, of normal values."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +63,6 @@ class Cause:
     @property
     def is_link(self) -> bool:
         return len(self.numbers) == 2
-
-
-Key = tuple[str, frozenset[int]]
-"""Grouping and numbers of a cause, whichever end of a link is first."""
 
 
 @dataclass
@@ -171,16 +177,6 @@ def name_of(grouping: str, number: int, ranks: Ranks) -> str:
     group_of = ranks.group_of[grouping]
     own = [rank for rank, group in enumerate(group_of) if group == number]
     return f"{grouping} {ranks.groups[grouping][number]} (ranks {listed(own)})"
-
-
-LARGEST = 10.0
-"""A table in which no smaller ratio is found does not tell whether all are alike."""
-STEADY = 2.0
-"""How many times the change from half to half a difference between only two must be."""
-TRUSTED_SD = 3.0
-"""How many standard deviations of noise such a difference must be."""
-MAD_TO_SD = 1.4826
-"""Standard deviation over the median deviation, of normal values."""
 
 
 @dataclass(frozen=True)

@@ -35,143 +35,15 @@ from benchkit.statistics.faults import Limits, Peers, explain, faster
 from benchkit.suites.pair_matrix.names import IDLE, ROUND
 from benchkit.suites.rank_speed.names import FLOPS
 
+SUITES = (matrix.SUITE, speeds.SUITE)
+CONCLUDED = SUITES
+QUESTION = "Is every rank, link and node as fast as its peers?"
 DRIFT = 0.1
 """A second half that is this much slower or faster than the first is told."""
 AMBIGUOUS = 0.3
 """From this share of its kind on, what is faster than the rest may be all that is healthy."""
 MOST_LINES = 5
-
-
-def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
-    """Say how slow a single link, rank or group must be to be found, and what has no peers."""
-    told = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio <= LARGEST]
-    few = [name for name, ratio in ratios.items() if math.isinf(ratio)]
-    unsteady = [name for name, ratio in ratios.items() if LARGEST < ratio < math.inf]
-    if told:
-        single = "A single link, rank or group is found nine times in ten from these ratios on"
-        yield f"{single}: {', '.join(told)}."
-    if few:
-        yield f"Fewer than three of a kind, so without peers to compare with: {', '.join(few)}."
-    if unsteady:
-        large = f"Too few or too unsteady to see even {LARGEST:g} times"
-        yield f"{large}: {', '.join(unsteady)}."
-
-
-def coverage(matrices: Sequence[Matrix]) -> Iterator[str]:
-    """Say which share of pairs was measured, and what two nodes do not tell."""
-    least = min((each.share for each in matrices), default=1.0)
-    if least < 1:
-        yield (
-            f"{percent(least)} of all pairs were measured; a single slow link among the others is "
-            "not seen."
-        )
-    if any(each.node.max() == 1 for each in matrices):
-        yield "With two nodes, the network of neither has a peer."
-
-
-def faster_sides(
-    tables: Sequence[Table], limits: Limits, ranks: Ranks
-) -> tuple[list[str], list[str]]:
-    """Say what is faster than its peers: large parts, whose peers may be slow, and small ones."""
-    unlike: list[str] = []
-    few: list[str] = []
-    for table in tables:
-        faults = faster(table.halves, table.peers, limits)
-        inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
-        lines = [sentence(each, ranks) for each in findings_of({table.name: inverse}, ranks)]
-        if table.share_of(faults) >= AMBIGUOUS:
-            unlike += at_most(lines)
-        else:
-            few += [f"Faster than its peers: {line}" for line in at_most(lines)]
-    return unlike, few
-
-
-def at_most(lines: Sequence[str]) -> list[str]:
-    """Return the first lines; the last one counts those that are left out."""
-    more = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], *([f"and {more} more like it."] if more > 0 else [])]
-
-
-def drifts(tables: Sequence[Table]) -> Iterator[str]:
-    found = []
-    for table in tables:
-        change = float(np.expm1(np.median(table.changes)))
-        if abs(change) > DRIFT:
-            sign = "+" if change > 0 else "-"
-            found.append(f"{table.name} {sign}{percent(abs(change))}")
-    if found:
-        yield f"Times of the second half, or run, beside the first: {', '.join(found)}."
-
-
-def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
-    """Say which ranks and groups were slower than their peers in one half only, by heat perhaps."""
-    lines = []
-    for table in tables:
-        families = [each for each in table.peers.families if each.name not in LINKS]
-        peers = Peers(table.peers.kinds, families)
-        for half, change in (("second", table.changes), ("first", -table.changes)):
-            faults = explain(np.stack([change, change]), peers, limits)
-            found: list[Finding] = findings_of({table.name: faults}, ranks)
-            lines += [
-                f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"
-                for each in found
-            ]
-    return at_most(lines)
-
-
-def missing_parts(
-    matrices: Sequence[Matrix], tests: Sequence[Speeds], num_ranks: int
-) -> Iterator[str]:
-    if not tests:
-        yield "single ranks (suite rank_speed)"
-    if not matrices and num_ranks > 1:
-        yield "pairs of ranks (suite pair_matrix)"
-    if any(each.lacks_network for each in matrices):
-        yield "pairs across nodes"
-
-
-def skipped(records: Sequence[Record]) -> list[str]:
-    cases = [case for record in records for case in record.cases]
-    names = [", ".join(map(str, case.labels.values())) for case in cases]
-    done = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
-    found = {
-        name: f"{name} ({case.reason})"
-        for name, case in zip(names, cases, strict=True)
-        if case.status == "skipped" and name not in done
-    }
-    return at_most(list(found.values()))
-
-
-def single_runs(records: Sequence[Record]) -> Iterator[str]:
-    runs = Counter(record.suite for record in records)
-    names = [suite for suite in SUITES if runs[suite] == 1]
-    if names:
-        yield f"One run only of {' and '.join(names)}: what was slow that once is a finding, too."
-
-
-def below_sheet(tests: Sequence[Speeds]) -> list[str]:
-    lines = []
-    for test in tests:
-        short = [
-            (rate / promised.rate, place, promised)
-            for place, rate, promised in zip(
-                test.places, test.rates(), test.promises(), strict=True
-            )
-            if promised is not None and rate < promised.enough * promised.rate
-        ]
-        if short:
-            short.sort(key=lambda each: each[0])
-            places = at_most([f"{place}, {percent(share)}" for share, place, _ in short])
-            names = "; ".join(places).rstrip(".")
-            promised = short[0][2]
-            lines.append(
-                f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
-                f"{percent(promised.enough)} of the {promised.source}: {names}."
-            )
-    return lines
-
-
-SUITES = (matrix.SUITE, speeds.SUITE)
+Amount = Annotated[float, Meta(gt=0, le=1e30)]
 
 
 @dataclass(frozen=True)
@@ -315,7 +187,142 @@ def table_of(level: matrix.Level) -> Table:
     return Table(f"all-reduce of {level.name}", level.halves, level.peers())
 
 
-Amount = Annotated[float, Meta(gt=0, le=1e30)]
+def conclude(table: pd.DataFrame) -> Iterator[str]:
+    """Yield the verdict on each set of ranks: its first line, and a line per finding."""
+    records = [record for suite in CONCLUDED for record in records_of(table, suite)]
+    limits = Limits()
+    for _, own in by_layout(sorted(records, key=lambda record: record.started_at)):
+        if verdict := judge(own, limits):
+            yield from (line.removeprefix("- ") for line in verdict.lines(limits.tolerance))
+
+
+def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
+    """Say how slow a single link, rank or group must be to be found, and what has no peers."""
+    told = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio <= LARGEST]
+    few = [name for name, ratio in ratios.items() if math.isinf(ratio)]
+    unsteady = [name for name, ratio in ratios.items() if LARGEST < ratio < math.inf]
+    if told:
+        single = "A single link, rank or group is found nine times in ten from these ratios on"
+        yield f"{single}: {', '.join(told)}."
+    if few:
+        yield f"Fewer than three of a kind, so without peers to compare with: {', '.join(few)}."
+    if unsteady:
+        large = f"Too few or too unsteady to see even {LARGEST:g} times"
+        yield f"{large}: {', '.join(unsteady)}."
+
+
+def coverage(matrices: Sequence[Matrix]) -> Iterator[str]:
+    """Say which share of pairs was measured, and what two nodes do not tell."""
+    least = min((each.share for each in matrices), default=1.0)
+    if least < 1:
+        yield (
+            f"{percent(least)} of all pairs were measured; a single slow link among the others is "
+            "not seen."
+        )
+    if any(each.node.max() == 1 for each in matrices):
+        yield "With two nodes, the network of neither has a peer."
+
+
+def faster_sides(
+    tables: Sequence[Table], limits: Limits, ranks: Ranks
+) -> tuple[list[str], list[str]]:
+    """Say what is faster than its peers: large parts, whose peers may be slow, and small ones."""
+    unlike: list[str] = []
+    few: list[str] = []
+    for table in tables:
+        faults = faster(table.halves, table.peers, limits)
+        inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
+        lines = [sentence(each, ranks) for each in findings_of({table.name: inverse}, ranks)]
+        if table.share_of(faults) >= AMBIGUOUS:
+            unlike += at_most(lines)
+        else:
+            few += [f"Faster than its peers: {line}" for line in at_most(lines)]
+    return unlike, few
+
+
+def at_most(lines: Sequence[str]) -> list[str]:
+    """Return the first lines; the last one counts those that are left out."""
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"and {more} more like it."] if more > 0 else [])]
+
+
+def drifts(tables: Sequence[Table]) -> Iterator[str]:
+    found = []
+    for table in tables:
+        change = float(np.expm1(np.median(table.changes)))
+        if abs(change) > DRIFT:
+            sign = "+" if change > 0 else "-"
+            found.append(f"{table.name} {sign}{percent(abs(change))}")
+    if found:
+        yield f"Times of the second half, or run, beside the first: {', '.join(found)}."
+
+
+def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
+    """Say which ranks and groups were slower than their peers in one half only, by heat perhaps."""
+    lines = []
+    for table in tables:
+        families = [each for each in table.peers.families if each.name not in LINKS]
+        peers = Peers(table.peers.kinds, families)
+        for half, change in (("second", table.changes), ("first", -table.changes)):
+            faults = explain(np.stack([change, change]), peers, limits)
+            found: list[Finding] = findings_of({table.name: faults}, ranks)
+            lines += [
+                f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"
+                for each in found
+            ]
+    return at_most(lines)
+
+
+def missing_parts(
+    matrices: Sequence[Matrix], tests: Sequence[Speeds], num_ranks: int
+) -> Iterator[str]:
+    if not tests:
+        yield "single ranks (suite rank_speed)"
+    if not matrices and num_ranks > 1:
+        yield "pairs of ranks (suite pair_matrix)"
+    if any(each.lacks_network for each in matrices):
+        yield "pairs across nodes"
+
+
+def skipped(records: Sequence[Record]) -> list[str]:
+    cases = [case for record in records for case in record.cases]
+    names = [", ".join(map(str, case.labels.values())) for case in cases]
+    done = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
+    found = {
+        name: f"{name} ({case.reason})"
+        for name, case in zip(names, cases, strict=True)
+        if case.status == "skipped" and name not in done
+    }
+    return at_most(list(found.values()))
+
+
+def single_runs(records: Sequence[Record]) -> Iterator[str]:
+    runs = Counter(record.suite for record in records)
+    names = [suite for suite in SUITES if runs[suite] == 1]
+    if names:
+        yield f"One run only of {' and '.join(names)}: what was slow that once is a finding, too."
+
+
+def below_sheet(tests: Sequence[Speeds]) -> list[str]:
+    lines = []
+    for test in tests:
+        short = [
+            (rate / promised.rate, place, promised)
+            for place, rate, promised in zip(
+                test.places, test.rates(), test.promises(), strict=True
+            )
+            if promised is not None and rate < promised.enough * promised.rate
+        ]
+        if short:
+            short.sort(key=lambda each: each[0])
+            places = at_most([f"{place}, {percent(share)}" for share, place, _ in short])
+            names = "; ".join(places).rstrip(".")
+            promised = short[0][2]
+            lines.append(
+                f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
+                f"{percent(promised.enough)} of the {promised.source}: {names}."
+            )
+    return lines
 
 
 class RoundLabels(msgspec.Struct):
@@ -376,16 +383,3 @@ def check_test(case: CaseRecord) -> None:
     """Raise ValueError for a test that does not say what it computes or moves."""
     msgspec.convert(case.labels, SpeedLabels)
     msgspec.convert(case.details, ComputeDetails if FLOPS in case.details else MoveDetails)
-
-
-CONCLUDED = SUITES
-QUESTION = "Is every rank, link and node as fast as its peers?"
-
-
-def conclude(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the verdict on each set of ranks: its first line, and a line per finding."""
-    records = [record for suite in CONCLUDED for record in records_of(table, suite)]
-    limits = Limits()
-    for _, own in by_layout(sorted(records, key=lambda record: record.started_at)):
-        if verdict := judge(own, limits):
-            yield from (line.removeprefix("- ") for line in verdict.lines(limits.tolerance))

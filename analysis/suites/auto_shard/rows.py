@@ -30,6 +30,15 @@ from benchkit.suites.auto_shard.names import (
     Phase,
 )
 
+SUITE = "auto_shard"
+CASE = ("workload", SHARDING, RANKS, SCOPE)
+SHARDINGS = (AUTO, AXIS0, DISPATCHER)
+"""The rules that are compared with each other."""
+SPEEDUP = ("speedup", *PAIRED_SPEEDUPS[1:])
+NUMBERS = (
+    RANKS, "median_s", "useful_tflop_per_s", "scaling_efficiency", WORK_SHARE, LATENCY_S,
+    *PAIRED_SPEEDUPS, *(f"{phase}_s" for phase in Phase),
+)  # fmt: skip
 BANDS = ((6 / 7, "near perfect"), (4 / 7, "good"), (1 / 7, "poor"))
 """Least gains: at 8 devices speedups of 7, 5 and 2, as in GT (bwasti/gt2)."""
 NO_BAND = "none"
@@ -170,17 +179,6 @@ def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
         "slower kernels: smaller shards run at a lower rate",
         "larger shards: larger matrices, or fewer devices",
     )
-
-
-SUITE = "auto_shard"
-CASE = ("workload", SHARDING, RANKS, SCOPE)
-SHARDINGS = (AUTO, AXIS0, DISPATCHER)
-"""The rules that are compared with each other."""
-SPEEDUP = ("speedup", *PAIRED_SPEEDUPS[1:])
-NUMBERS = (
-    RANKS, "median_s", "useful_tflop_per_s", "scaling_efficiency", WORK_SHARE, LATENCY_S,
-    *PAIRED_SPEEDUPS, *(f"{phase}_s" for phase in Phase),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

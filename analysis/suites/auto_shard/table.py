@@ -23,7 +23,7 @@ from analysis.suites.auto_shard.rows import (
     reason,
     serial_share,
 )
-from analysis.text import digits, format_settings
+from analysis.text import figure, format_settings
 from benchkit.suites.auto_shard.names import (
     END_TO_END,
     INDEPENDENT,
@@ -36,6 +36,28 @@ from benchkit.suites.auto_shard.names import (
 )
 
 Lines = Iterator[dict[str, Any]]
+SCOPES = {
+    RESIDENT: "operands and result stay on the devices: compute + communicate",
+    END_TO_END: "operands are created, the result is fetched: all four phases",
+}
+SHOWN = ("device", "device_name", "backend", "dtype", "scaling")
+CONVENTIONS = (
+    "Times are medians of the slowest rank, per step, with the rate of useful operations. "
+    "Speedups{of} are over the fewest devices, with 95 % intervals, between cases of one job. "
+    "Where one sharding is shown it is {main}."
+)
+LIMIT_NOTE = (
+    "independent: a whole workload on each device, what this machine can do at all; "
+    "the limit of the others."
+)
+RIVALS_NOTE = "How many times as fast as they auto is: ratio of medians."
+PHASES_NOTE = (
+    "Of each phase the rank that was longest in it, so phases may add up to more than a step."
+)
+PREDICTED_NOTE = (
+    "Amdahl's law, fitted to the speedups on {counts} devices by least squares; "
+    "nothing here was measured."
+)
 
 
 def comparison(group: Group, scope: str) -> Lines:
@@ -62,7 +84,7 @@ def timed(row: Row) -> str:
     """Format "12.5 (0.172)", or the status."""
     if row.get("status") != "ok":
         return str(row.get("status", "-"))
-    return f"{digits(1e3 * row['median_s'])} ({row['useful_tflop_per_s']:.3g})"
+    return f"{figure(1e3 * row['median_s'])} ({row['useful_tflop_per_s']:.3g})"
 
 
 def speedup_of(row: Row) -> str:
@@ -147,30 +169,6 @@ def predicted(group: Group) -> Lines:
         yield line | {
             f"speedup on {count} (predicted)": amdahl(serial, count, base) for count in beyond
         }
-
-
-SCOPES = {
-    RESIDENT: "operands and result stay on the devices: compute + communicate",
-    END_TO_END: "operands are created, the result is fetched: all four phases",
-}
-SHOWN = ("device", "device_name", "backend", "dtype", "scaling")
-CONVENTIONS = (
-    "Times are medians of the slowest rank, per step, with the rate of useful operations. "
-    "Speedups{of} are over the fewest devices, with 95 % intervals, between cases of one job. "
-    "Where one sharding is shown it is {main}."
-)
-LIMIT_NOTE = (
-    "independent: a whole workload on each device, what this machine can do at all; "
-    "the limit of the others."
-)
-RIVALS_NOTE = "How many times as fast as they auto is: ratio of medians."
-PHASES_NOTE = (
-    "Of each phase the rank that was longest in it, so phases may add up to more than a step."
-)
-PREDICTED_NOTE = (
-    "Amdahl's law, fitted to the speedups on {counts} devices by least squares; "
-    "nothing here was measured."
-)
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:

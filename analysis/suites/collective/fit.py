@@ -246,8 +246,7 @@ class Fit:
     lines: tuple[Line, ...]
 
     def seconds(self, num_bytes: float) -> float:
-        line = next(line for line in reversed(self.lines) if num_bytes >= line.low_bytes)
-        return line.seconds(num_bytes)
+        return float(self.all_seconds([num_bytes])[0])
 
     def all_seconds(self, sizes: Sequence[float]) -> Array:
         """Compute the time of a message of each size: [size]."""

@@ -44,7 +44,6 @@ NOTE = (
     "out: how far off the line through the other sizes is, at worst, for sizes between the "
     "smallest and the largest."
 )
-
 THINNED = (
     f"Of more than {MOST} sizes, {MOST} at most are left out in turn, about evenly apart in their "
     "logarithms."

@@ -39,7 +39,38 @@ from benchkit.suites.compile.names import (
     RECOMPILE_S,
 )
 
+SUITE = "compile"
 WITHIN, ESTIMATED, NEVER, UNCLEAR = "within", "estimated", "never", "unclear"
+VARIANT = (COMPILER, CACHE, DYNAMIC)
+"""What differs between a case and its baseline."""
+HEADS = {
+    "name": "compiler",
+    "first_step_s": "first step [s]",
+    COMPILE_S: "compile time [s]",
+    "steady_ms": "steady [ms]",
+    "steady_at_rows": "steady at [rows]",
+    "steady_speedup": "steady speedup",
+    "break_even": "break-even [calls]",
+    "of_each_run": "of each run",
+    GRAPHS: "graphs",
+    GRAPH_BREAKS: "graph breaks",
+    RECOMPILATIONS: "recompilations",
+    RECOMPILE_S: "recompiling [s]",
+    "runs": "runs",
+    "reason": "reason",
+}
+"""Columns of compile.md. Those without any value are left out."""
+FIGURES = (
+    "runs", "first_step_s", COMPILE_S, "steady_s", "steady_at_rows", "steady_speedup",
+    "break_even_call", "break_even_outcome", "calls", GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,
+    RECOMPILE_S, COMPILED_AT, CACHE_HITS, CACHE_MISSES, "status", "reason",
+)  # fmt: skip
+FARTHEST = 1000.0
+"""An estimate beyond this multiple of the calls that were measured is not drawn."""
+NOTE = (
+    "each line: the sum of all calls so far, on the slowest rank; dashed: with later calls as long "
+    "as the median of the steady ones; circle: compiling has paid"
+)
 
 
 @dataclass(frozen=True)
@@ -101,11 +132,6 @@ def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Ar
 def middle_half(times: Array) -> tuple[float, float]:
     ordered = np.sort(times)
     return quantile(ordered, 0.25), quantile(ordered, 0.75)
-
-
-SUITE = "compile"
-VARIANT = (COMPILER, CACHE, DYNAMIC)
-"""What differs between a case and its baseline."""
 
 
 @dataclass(frozen=True)
@@ -243,30 +269,6 @@ def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:
             yield curve, curve.against(baseline)
 
 
-HEADS = {
-    "name": "compiler",
-    "first_step_s": "first step [s]",
-    COMPILE_S: "compile time [s]",
-    "steady_ms": "steady [ms]",
-    "steady_at_rows": "steady at [rows]",
-    "steady_speedup": "steady speedup",
-    "break_even": "break-even [calls]",
-    "of_each_run": "of each run",
-    GRAPHS: "graphs",
-    GRAPH_BREAKS: "graph breaks",
-    RECOMPILATIONS: "recompilations",
-    RECOMPILE_S: "recompiling [s]",
-    "runs": "runs",
-    "reason": "reason",
-}
-"""Columns of compile.md. Those without any value are left out."""
-FIGURES = (
-    "runs", "first_step_s", COMPILE_S, "steady_s", "steady_at_rows", "steady_speedup",
-    "break_even_call", "break_even_outcome", "calls", GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,
-    RECOMPILE_S, COMPILED_AT, CACHE_HITS, CACHE_MISSES, "status", "reason",
-)  # fmt: skip
-
-
 def write(table: pd.DataFrame) -> dict[str, str]:
     """Write a table for readers, and the same as plain numbers: seconds, numbers of calls."""
     found = groups(table)
@@ -328,14 +330,6 @@ def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dic
         own["break_even_call"] = found.call
         own["break_even_outcome"] = found.outcome
     return {**curve.row, **own}
-
-
-FARTHEST = 1000.0
-"""An estimate beyond this multiple of the calls that were measured is not drawn."""
-NOTE = (
-    "each line: the sum of all calls so far, on the slowest rank; dashed: with later calls as long "
-    "as the median of the steady ones; circle: compiling has paid"
-)
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:

@@ -23,8 +23,23 @@ from benchkit.suites.pair_matrix.names import (
     SENDS_TO,
 )
 
+SUITE = "pair_matrix"
+SIZE = "data_size"
+Cell = tuple[int, int, int]
+"""Sender, receiver and turn."""
 BUSY = 0.9
 """An uplink is busy in turns in which it carries at least this share of its most messages."""
+ONE_WAY, LINK = "one way", "link"
+RANK_SENDS, RANK_RECEIVES, RANK = "rank sends", "rank receives", "rank"
+RANK_NETWORK = "rank network"
+SENDS, RECEIVES, NETWORK, WHOLE = "sends", "receives", "network", "whole"
+INSIDE, NEAR = "inside", "near"
+BETWEEN_ONE_WAY, BETWEEN = "between one way", "between"
+"""Parts of the names of families of groups; the name of the grouping stands before them."""
+NODE, SWITCH = "node", "switch"
+"""Groupings of ranks."""
+STEPS = 32
+"""Steps of the share of an uplink per doubling: pairs of one step are alike."""
 
 
 def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Array:
@@ -122,19 +137,6 @@ class Uplinks:
         most = np.zeros(int(ends.max(initial=0)) + 1)
         np.maximum.at(most, ends, load)
         return np.asarray(self.crosses & (load >= BUSY * most[ends]))
-
-
-ONE_WAY, LINK = "one way", "link"
-RANK_SENDS, RANK_RECEIVES, RANK = "rank sends", "rank receives", "rank"
-RANK_NETWORK = "rank network"
-SENDS, RECEIVES, NETWORK, WHOLE = "sends", "receives", "network", "whole"
-INSIDE, NEAR = "inside", "near"
-BETWEEN_ONE_WAY, BETWEEN = "between one way", "between"
-"""Parts of the names of families of groups; the name of the grouping stands before them."""
-NODE, SWITCH = "node", "switch"
-"""Groupings of ranks."""
-STEPS = 32
-"""Steps of the share of an uplink per doubling: pairs of one step are alike."""
 
 
 @dataclass(frozen=True)
@@ -238,12 +240,6 @@ def divided(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
     _, numbers = np.unique(trait, return_inverse=True)
     _, found = np.unique(kinds * (numbers.max(initial=0) + 1) + numbers, return_inverse=True)
     return np.asarray(found)
-
-
-SUITE = "pair_matrix"
-SIZE = "data_size"
-Cell = tuple[int, int, int]
-"""Sender, receiver and turn."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import yaml
 
 from analysis.records.doubts import log_halves
 from analysis.records.places import Place, numbered, places_of
+from analysis.suites.pair_matrix.matrix import NODE, RANK, WHOLE
 from benchkit.api.lut import entry_of
 from benchkit.record.record import Record
 from benchkit.statistics.faults import Peers, family
@@ -34,6 +35,7 @@ OF_TEST = {COPY: MEMORY, TRIAD: MEMORY, TO_DEVICE: HOST, FROM_DEVICE: HOST}
 ENOUGH = {MATMUL: 0.5, MEMORY: 0.7, HOST: 0.6}
 """Share of the data sheet below which a rank is out of line. No program reaches all of it: clocks
 fall under load, links and memories have overheads."""
+SUITE = "rank_speed"
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,6 @@ def promise(
     return Promise(table[entry][column] * 1e9, ENOUGH[column], str(table[entry][SOURCE]))
 
 
-SUITE = "rank_speed"
-RANK, NODE = "rank", "node whole"
-"""Families of what may be slow."""
-
-
 @dataclass(frozen=True)
 class Speeds:
     """One test on all ranks.
@@ -111,7 +108,7 @@ class Speeds:
         node = np.array(numbered([place.host for place in self.places]))
         found = [family(RANK, ranks)]
         if 1 < node.max() + 1 < len(ranks):
-            found.append(family(NODE, node))
+            found.append(family(f"{NODE} {WHOLE}", node))
         return Peers(kinds, found)
 
     def rates(self) -> Array:

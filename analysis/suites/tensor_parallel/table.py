@@ -18,6 +18,9 @@ SUITES = ("tp_columnwise", "tp_rowwise")
 OPTIONS = (names.SIZE, names.ORDER, names.COLLECTIVE, names.CHUNKS, names.COMM_BACKEND)
 SHAPE = ["m", "n", "k"]
 NUMBERS = (*TIMES, *PAIRED_SPEEDUPS, "limit_share")
+Row = dict[str, Any]
+Shapes = dict[tuple[Any, ...], dict[str, Row]]
+"""Rows by shape and by name of the implementation."""
 
 
 def groups_of(table: pd.DataFrame, suite: str) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -67,11 +70,6 @@ def in_singular(name: str) -> str:
 def shape_of(values: tuple[Any, ...]) -> str:
     """Format "m 512 × n 1024 × k 512"."""
     return " × ".join(f"{name} {size:.0f}" for name, size in zip(SHAPE, values, strict=True))
-
-
-Row = dict[str, Any]
-Shapes = dict[tuple[Any, ...], dict[str, Row]]
-"""Rows by shape and by name of the implementation."""
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:

@@ -33,6 +33,10 @@ SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", RANKS)
 """Settings that every figure names, even where they are the same in all."""
 RANKS_AGAIN = "world_size"
 """The same as RANKS where all ranks take part."""
+TITLE = "Language model"
+VALUES = ("value", "low", "high")
+UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
+SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
 
 
 @dataclass(frozen=True)
@@ -105,12 +109,6 @@ def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
     places = rows.groupby(apart, dropna=False).ngroup().groupby(model, sort=False)
     order = pd.concat([part.sort_values(kind="stable") for _, part in places]).index
     return rows.assign(variant=variant, line=line).loc[order]
-
-
-TITLE = "Language model"
-VALUES = ("value", "low", "high")
-UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
-SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:

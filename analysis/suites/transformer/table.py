@@ -8,7 +8,7 @@ from analysis.repetitions import alike
 from analysis.report.markdown import document, spread_of, table_of
 from analysis.suites.transformer.rows import ANY_PASS, CASE, rows_of, varying
 from analysis.table import identity_columns, own_columns
-from analysis.text import digits, format_settings, interval_head, intervals, shortened
+from analysis.text import figure, format_settings, interval_head, intervals, shortened
 from benchkit.api.details import OUTSIDE_BYTES, PEAK_FROM, RESERVED_BYTES
 from benchkit.record.record import HARMLESS
 from benchkit.suites.transformer.names import (
@@ -51,6 +51,12 @@ EXTREMES = (
     ("highest MFU full [%]", "mfu_full", 100.0, "idxmax"),
 )
 """Head, column, scale, and the method of pandas that finds the row."""
+CONVENTIONS = (
+    "Times are of the slowest rank, per step; the interval is that of the median, within the run "
+    "or, of 6 runs and more, between them. "
+    "MFU is told against: {peaks}; full counts every pair of tokens in attention, as PaLM does, "
+    "causal only the pairs that are seen."
+)
 
 
 def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]) -> Tables:
@@ -143,9 +149,9 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
 
 def time_of(row: pd.Series) -> str:
     """Format "2.879 [2.8, 2.95]"; the median alone where there is no interval."""
-    median = digits(1e3 * row["median_s"])
+    median = figure(1e3 * row["median_s"])
     limits = [row[name] for name in ("ci_low_s", "ci_high_s") if pd.notna(row[name])]
-    interval = ", ".join(digits(1e3 * limit) for limit in limits)
+    interval = ", ".join(figure(1e3 * limit) for limit in limits)
     return f"{median} [{interval}]" if interval else median
 
 
@@ -168,7 +174,7 @@ def statistics(part: pd.DataFrame) -> pd.DataFrame:
             if measured[column].notna().any():
                 found = measured.loc[getattr(measured[column], which)()]
                 cell = f"({found['model']}, {found['context_length']})"
-                line[head] = f"{digits(found[column] * scale)} {cell}"
+                line[head] = f"{figure(found[column] * scale)} {cell}"
         lines.append(line)
     return pd.DataFrame(lines)
 
@@ -186,17 +192,9 @@ def pivot(part: pd.DataFrame) -> pd.DataFrame:
     """Arrange median times with contexts down and models across; the status where there is none."""
     last = part.sort_values(PASS, key=lambda name: name != ANY_PASS, kind="stable")
     cells = last.drop_duplicates(["context_length", "model"], keep="last")
-    times = (1e3 * cells["median_s"]).map(digits).where(cells["status"] == "ok", cells["status"])
+    times = (1e3 * cells["median_s"]).map(figure).where(cells["status"] == "ok", cells["status"])
     table = cells.assign(text=times).pivot(index="context_length", columns="model", values="text")
     return table[part["model"].unique()].reset_index(names="context")
-
-
-CONVENTIONS = (
-    "Times are of the slowest rank, per step; the interval is that of the median, within the run "
-    "or, of 6 runs and more, between them. "
-    "MFU is told against: {peaks}; full counts every pair of tokens in attention, as PaLM does, "
-    "causal only the pairs that are seen."
-)
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
