@@ -34,8 +34,7 @@ DEVICE = "gpu_user_annotation"
 """Kinds of labels; the device has one for each stream that worked under it."""
 OURS = re.compile(r"step |warm-up|ProfilerStep")
 LONGEST_MS = 1e12
-LATEST_MS = 1e18
-"""Longer durations and later starts are invalid."""
+LATEST_MS = 1e18  # longer durations and later starts are invalid
 UNREADABLE = (
     OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
     zlib.error,
@@ -45,8 +44,7 @@ Interval = tuple[float, float]
 warn = partial(complain, "analysis profile")
 PATTERN = "*trace*rank*.json*"
 KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
-COMMUNICATING = "nccl"
-"""Part of the name of a kernel that moves data between GPUs."""
+COMMUNICATING = "nccl"  # part of the name of a kernel that moves data between GPUs
 TOP = (
     ("Top kernels", KERNELS),
     ("Top operators of the host, by their own time", ("cpu_op",)),

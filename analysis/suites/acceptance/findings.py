@@ -12,8 +12,7 @@ from benchkit.statistics.faults import Fault, Limits, Peers, detectable
 from benchkit.statistics.intervals import Array
 
 LINKS = (matrix.ONE_WAY, matrix.LINK)
-MESSAGES = "messages of"
-"""Begins the names of tables of pairs, all of which one cause may slow."""
+MESSAGES = "messages of"  # begins the names of tables of pairs, all of which one cause may slow
 PLACES = (matrix.RANK, matrix.NODE, matrix.SWITCH)
 """Groupings of causes; further ones are levels of nested groups."""
 DIRECTIONS = {
@@ -29,14 +28,10 @@ DIRECTIONS = {
 """By part of a family's name: what is slow."""
 Key = tuple[str, frozenset[int]]
 """Grouping and numbers of a cause, whichever end of a link is first."""
-LARGEST = 10.0
-"""A table in which no smaller ratio is found does not tell whether all are alike."""
-STEADY = 2.0
-"""How many times the change from half to half a difference between only two must be."""
-TRUSTED_SD = 3.0
-"""How many standard deviations of noise such a difference must be."""
-MAD_TO_SD = 1.4826
-"""Standard deviation over the median deviation, of normal values."""
+LARGEST = 10.0  # a table in which no smaller ratio is found does not tell whether all are alike
+STEADY = 2.0  # how many times the change from half to half a difference between only two must be
+TRUSTED_SD = 3.0  # how many standard deviations of noise such a difference must be
+MAD_TO_SD = 1.4826  # standard deviation over the median deviation, of normal values
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,6 @@ def about(table: str) -> str:
 
 
 def is_consequence(cause: Cause, others: Iterable[Cause], ranks: Ranks) -> bool:
-    """Return whether another cause contains this one."""
     mine = members(cause, ranks)
     for other in others:
         if other is cause or other.is_link:

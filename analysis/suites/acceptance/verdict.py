@@ -38,8 +38,7 @@ from benchkit.suites.rank_speed.names import FLOPS
 SUITES = (matrix.SUITE, speeds.SUITE)
 CONCLUDED = SUITES
 QUESTION = "Is every rank, link and node as fast as its peers?"
-DRIFT = 0.1
-"""A second half that is this much slower or faster than the first is told."""
+DRIFT = 0.1  # a second half that is this much slower or faster than the first is told
 AMBIGUOUS = 0.3
 """From this share of its kind on, what is faster than the rest may be all that is healthy."""
 MOST_LINES = 5

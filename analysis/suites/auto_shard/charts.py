@@ -42,8 +42,7 @@ from benchkit.suites.auto_shard.names import (
 )
 
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
-FEWEST_FOR_FIT = 2
-"""Speedups that a fit needs: a law with one unknown goes through any single one."""
+FEWEST_FOR_FIT = 2  # speedups that a fit needs: a law with one unknown goes through any single one
 FEW_TIMES = 4
 IDEAL = "ideal"
 

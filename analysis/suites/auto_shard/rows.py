@@ -32,8 +32,7 @@ from benchkit.suites.auto_shard.names import (
 
 SUITE = "auto_shard"
 CASE = ("workload", SHARDING, RANKS, SCOPE)
-SHARDINGS = (AUTO, AXIS0, DISPATCHER)
-"""The rules that are compared with each other."""
+SHARDINGS = (AUTO, AXIS0, DISPATCHER)  # the rules that are compared with each other
 SPEEDUP = ("speedup", *PAIRED_SPEEDUPS[1:])
 NUMBERS = (
     RANKS, "median_s", "useful_tflop_per_s", "scaling_efficiency", WORK_SHARE, LATENCY_S,
@@ -42,19 +41,15 @@ NUMBERS = (
 BANDS = ((6 / 7, "near perfect"), (4 / 7, "good"), (1 / 7, "poor"))
 """Least gains: at 8 devices speedups of 7, 5 and 2, as in GT (bwasti/gt2)."""
 NO_BAND = "none"
-SMALL_LOSS = 0.05
-"""A loss below this share of the time needs no reason."""
+SMALL_LOSS = 0.05  # a loss below this share of the time needs no reason
 MOST_OF_IT = 0.5
 """Where devices that share no work lose this share of the lost time, they hinder each other."""
-EVEN = 1.05
-"""The busiest device may have this many times its share of the work."""
+EVEN = 1.05  # the busiest device may have this many times its share of the work
 NEARLY_ALL = 0.95
 """Where nothing is sharded, each device does at least this share of the whole work."""
-ROUNDING = 1e-9
-"""Gains are quotients: a speedup of exactly 5 is to count as 5."""
+ROUNDING = 1e-9  # gains are quotients: a speedup of exactly 5 is to count as 5
 Row = Mapping[str, Any]
-Finding = tuple[str, str]
-"""A reason, and what to try; "" where there is nothing to say."""
+Finding = tuple[str, str]  # a reason, and what to try; "" where there is nothing to say
 
 
 def gain(speedup: float, devices: float, base: float) -> float:
@@ -83,7 +78,6 @@ def serial_share(speedups: Mapping[int, float], base: int = 1) -> float:
 
 
 def amdahl(serial: float, devices: float, base: int = 1) -> float:
-    """Compute the speedup over `base` devices by Amdahl's law."""
 
     def relative_time(count: float) -> float:
         return serial + (1 - serial) / count
@@ -101,7 +95,7 @@ def reason(row: Row, base: Row, independent: Row | None) -> Finding:
 
     Args:
         base: the row on the fewest devices.
-        independent: as many devices, each with a whole workload of its own.
+        independent: that of as many devices, each with a whole workload of its own.
     """
     if row["status"] in ("oom", "skipped"):
         return "out of memory", "more devices, smaller sizes or a smaller dtype"
@@ -126,7 +120,6 @@ def counted(devices: float) -> str:
 
 
 def seconds(row: Row, phase: Phase) -> float:
-    """Return the time of a phase; 0 where the case does not have it."""
     value = row.get(f"{phase}_s")
     return 0.0 if value is None or math.isnan(value) else float(value)
 
@@ -190,7 +183,6 @@ class Group:
 
     @cached_property
     def cases(self) -> dict[tuple[Any, ...], Row]:
-        """The rows by the values of CASE."""
         rows = self.rows.to_dict("records")
         return {tuple(row[name] for name in CASE): row for row in rows}
 

@@ -159,10 +159,8 @@ def student(freedom: int) -> float:
 
 
 Places = npt.NDArray[np.intp]
-STEP = 0.25
-"""Between ratios of the grid, as logarithms."""
-FEWEST = 3
-"""Fewer sizes than this say nothing of a line."""
+STEP = 0.25  # between ratios of the grid, as logarithms
+FEWEST = 3  # fewer sizes than this say nothing of a line
 CANDIDATES, CLOSE, ROUNDING = 4, 1.5, 1e-6
 """The errors are nearly exact, so at most this many places are returned whose errors are at most
 this multiple of the least one, plus what the grid may miss of lines without noise."""
@@ -233,10 +231,8 @@ def least(sums: Array, counts: Places) -> Array:
 
 FAR_OFF = 0.25
 """Where the model is further from a measured time than this share of the time, it is marked."""
-MOST = 100
-"""At most this many sizes are left out in turn."""
-EXACT = 1e-9
-"""At this sum of squared errors, one line is exact."""
+MOST = 100  # at most this many sizes are left out in turn
+EXACT = 1e-9  # at this sum of squared errors, one line is exact
 
 
 @dataclass(frozen=True)
@@ -290,7 +286,6 @@ def best_of(sizes: Sequence[float], times_s: Sequence[float], places: Sequence[i
 
 
 def split_at(sizes: Sequence[float], times_s: Sequence[float], cut: int) -> Fit:
-    """Fit one line to the sizes before index `cut`, and another to those from there on."""
     first = line_through(sizes[:cut], times_s[:cut])
     second = line_through(sizes[cut:], times_s[cut:], low_bytes=sizes[cut])
     return Fit((first, second))

@@ -41,8 +41,7 @@ from benchkit.suites.compile.names import (
 
 SUITE = "compile"
 WITHIN, ESTIMATED, NEVER, UNCLEAR = "within", "estimated", "never", "unclear"
-VARIANT = (COMPILER, CACHE, DYNAMIC)
-"""What differs between a case and its baseline."""
+VARIANT = (COMPILER, CACHE, DYNAMIC)  # what differs between a case and its baseline
 HEADS = {
     "name": "compiler",
     "first_step_s": "first step [s]",
@@ -65,8 +64,7 @@ FIGURES = (
     "break_even_call", "break_even_outcome", "calls", GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,
     RECOMPILE_S, COMPILED_AT, CACHE_HITS, CACHE_MISSES, "status", "reason",
 )  # fmt: skip
-FARTHEST = 1000.0
-"""An estimate beyond this multiple of the calls that were measured is not drawn."""
+FARTHEST = 1000.0  # an estimate beyond this multiple of the calls that were measured is not drawn
 NOTE = (
     "each line: the sum of all calls so far, on the slowest rank; dashed: with later calls as long "
     "as the median of the steady ones; circle: compiling has paid"
@@ -90,7 +88,6 @@ class BreakEven:
     measured: int
 
     def short(self) -> str:
-        """Format the call, or the outcome where there is none."""
         if self.call is None:
             return self.outcome
         return str(self.call) if self.outcome == WITHIN else f"about {rounded(self.call)}"
@@ -163,7 +160,6 @@ class Curve:
 
     @property
     def steady(self) -> Array:
-        """The later half of the calls with the last size that was reached."""
         return self.later_half(self.times)
 
     @property
@@ -202,7 +198,6 @@ class Group:
 
 
 def groups(table: pd.DataFrame) -> list[Group]:
-    """Return the groups of a combined table that have a curve."""
     rows = table[table["suite"] == SUITE]
     if rows.empty or not {*VARIANT, BATCH_SIZES} <= set(rows):
         return []
@@ -297,7 +292,6 @@ def markdown(group: Group) -> str:
 
 
 def rows_of(group: Group) -> list[dict[str, Any]]:
-    """Return a row per compiler, those that could not run last."""
     measured = [row_of(*pair, group.baseline) for pair in comparisons(group)]
     failed = [{**row, "name": row["variant"], "reason": ending(row)} for row in group.failed]
     return [*measured, *failed]
@@ -310,7 +304,6 @@ def ending(row: dict[str, Any]) -> str:
 
 
 def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dict[str, Any]:
-    """Return the settings and the figures of one curve."""
     own: dict[str, Any] = {
         "name": curve.name,
         "runs": len(curve.runs),

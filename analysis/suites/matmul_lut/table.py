@@ -19,8 +19,7 @@ SOURCE = {
     "threads_per_rank": lut.THREADS,
 }
 """Columns that say where figures are from, and how a comment calls them."""
-DOUBT = "doubt"
-"""Why a row of the table cannot be right; empty else."""
+DOUBT = "doubt"  # why a row of the table cannot be right; empty else
 FASTER = "faster than a larger share"
 COLUMNS = [lut.SHARE, lut.SIZE, lut.DTYPE, lut.STREAMS, "avg_ms", lut.RATE]
 """Columns as in the tables of hpml_testing (Columbia, 2025); SHARE is that asked for."""

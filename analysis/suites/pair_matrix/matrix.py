@@ -25,8 +25,7 @@ from benchkit.suites.pair_matrix.names import (
 
 SUITE = "pair_matrix"
 SIZE = "data_size"
-Cell = tuple[int, int, int]
-"""Sender, receiver and turn."""
+Cell = tuple[int, int, int]  # sender, receiver and turn
 BUSY = 0.9
 """An uplink is busy in turns in which it carries at least this share of its most messages."""
 ONE_WAY, LINK = "one way", "link"
@@ -36,10 +35,8 @@ SENDS, RECEIVES, NETWORK, WHOLE = "sends", "receives", "network", "whole"
 INSIDE, NEAR = "inside", "near"
 BETWEEN_ONE_WAY, BETWEEN = "between one way", "between"
 """Parts of the names of families of groups; the name of the grouping stands before them."""
-NODE, SWITCH = "node", "switch"
-"""Groupings of ranks."""
-STEPS = 32
-"""Steps of the share of an uplink per doubling: pairs of one step are alike."""
+NODE, SWITCH = "node", "switch"  # groupings of ranks
+STEPS = 32  # steps of the share of an uplink per doubling: pairs of one step are alike
 
 
 def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Array:
@@ -267,7 +264,6 @@ class Matrix:
         return np.array(numbered([place.host for place in self.places]))
 
     def peers(self, switch: Grouping | None = None) -> Peers:
-        """Return the kind of each pair, and what may be slow."""
         sender, receiver, uplinks = self.sender, self.receiver, None
         if switch:
             uplinks = Uplinks(switch.of_rank[sender], switch.of_rank[receiver], self.turn)
@@ -386,7 +382,6 @@ class Level:
 
     @property
     def seconds(self) -> list[float]:
-        """Median time of each group's all-reduce: [group]."""
         return [float(each) for each in np.exp(self.halves.mean(axis=0))]
 
     def peers(self) -> Peers:

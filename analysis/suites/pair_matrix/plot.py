@@ -21,11 +21,9 @@ from analysis.suites.pair_matrix.matrix import SUITE, Level, Matrix, levels, mat
 from benchkit.record.naming import readable, readable_time
 from benchkit.statistics.intervals import Array
 
-MOST_NAMED = 16
-"""Of more ranks, cells have no numbers and axes name nodes alone."""
+MOST_NAMED = 16  # of more ranks, cells have no numbers and axes name nodes alone
 SIDE_INCHES = 0.55
-WIDEST = 4.0
-"""Ratio of the colours' ends: slower pairs have the darkest colour."""
+WIDEST = 4.0  # ratio of the colours' ends: slower pairs have the darkest colour
 SHADES, PALETTE = LogNorm(1 / WIDEST, WIDEST), mpl.colormaps["RdBu_r"]
 
 

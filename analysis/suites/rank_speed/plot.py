@@ -15,8 +15,7 @@ from analysis.report.discover import Drawings
 from analysis.speedup import Baseline
 from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
 
-MOST_NAMED = 24
-"""Of more ranks, only some are named."""
+MOST_NAMED = 24  # of more ranks, only some are named
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:

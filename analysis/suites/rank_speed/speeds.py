@@ -29,8 +29,7 @@ from benchkit.suites.rank_speed.names import (
     TRIAD,
 )
 
-MEMORY, HOST, SOURCE = "memory", "host", "source"
-"""Keys of an entry of devices.yaml."""
+MEMORY, HOST, SOURCE = "memory", "host", "source"  # keys of an entry of devices.yaml
 OF_TEST = {COPY: MEMORY, TRIAD: MEMORY, TO_DEVICE: HOST, FROM_DEVICE: HOST}
 ENOUGH = {MATMUL: 0.5, MEMORY: 0.7, HOST: 0.6}
 """Share of the data sheet below which a rank is out of line. No program reaches all of it: clocks

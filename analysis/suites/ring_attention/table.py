@@ -17,16 +17,13 @@ from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKE
 SUITE = "ring_attention"
 RATIO = ("reference_ratio", "reference_ratio_low", "reference_ratio_high")
 """T_ref/T and the ends of its interval, which are those of T."""
-EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
-"""Ideal time over T, alike."""
+EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")  # ideal time over T, alike
 REFERENCE_S = "reference_s"
 RIVALS = (names.EVEN, names.UNEVEN, names.LUT, names.FORMULA)
 OURS = (names.BALANCED, names.ZIGZAG, names.ONLINE)
 CELL = ["seq_len", "slowdown"]
-Cell = Mapping[str, Mapping[str, float]]
-"""The rows of one length and slowdown, by strategy."""
-NEAR = 0.1
-"""A time within this share of the ideal, or of the prediction, counts as near."""
+Cell = Mapping[str, Mapping[str, float]]  # the rows of one length and slowdown, by strategy
+NEAR = 0.1  # a time within this share of the ideal, or of the prediction, counts as near
 
 
 def cells_of(

@@ -26,8 +26,7 @@ from analysis.suites.tensor_parallel.table import (
 )
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 
-MOST_PANELS = 6
-"""More shapes than this are shown in the maps alone."""
+MOST_PANELS = 6  # more shapes than this are shown in the maps alone
 LIMIT = "share of the limit [%]"
 BEST_NOTE = "without auto, which is one of the others"
 LIMIT_NOTE = (

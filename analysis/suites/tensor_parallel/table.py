@@ -19,8 +19,7 @@ OPTIONS = (names.SIZE, names.ORDER, names.COLLECTIVE, names.CHUNKS, names.COMM_B
 SHAPE = ["m", "n", "k"]
 NUMBERS = (*TIMES, *PAIRED_SPEEDUPS, "limit_share")
 Row = dict[str, Any]
-Shapes = dict[tuple[Any, ...], dict[str, Row]]
-"""Rows by shape and by name of the implementation."""
+Shapes = dict[tuple[Any, ...], dict[str, Row]]  # rows by shape and by name of the implementation
 
 
 def groups_of(table: pd.DataFrame, suite: str) -> Iterator[tuple[str, pd.DataFrame]]:

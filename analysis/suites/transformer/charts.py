@@ -31,8 +31,7 @@ from benchkit.suites.transformer.names import FORWARD, PASS, PASSES, PEAK_BYTES,
 
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", RANKS)
 """Settings that every figure names, even where they are the same in all."""
-RANKS_AGAIN = "world_size"
-"""The same as RANKS where all ranks take part."""
+RANKS_AGAIN = "world_size"  # the same as RANKS where all ranks take part
 TITLE = "Language model"
 VALUES = ("value", "low", "high")
 UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
@@ -147,7 +146,6 @@ def memory(group: Group) -> Chart:
 
 
 def points(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
-    """Return points with a panel per pass."""
     return points_of(rows, rows["context_length"], values, rows["line"], rows[PASS], scale)
 
 
@@ -217,7 +215,6 @@ def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
 
 
 def phases(group: Group) -> Chart:
-    """Show the phases of the largest pass, a panel per model."""
     largest = group.passes[-1]
     rows, left_out = longest(group.rows[group.rows[PASS] == largest], "variant")
     contexts = rows["context_length"].astype(str) + " tokens"

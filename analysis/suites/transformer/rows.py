@@ -19,8 +19,7 @@ from benchkit.suites.transformer.names import (
 
 SUITE = "transformer"
 CASE = ("model", "context_length", PASS)
-ANY_PASS = "all"
-"""The pass of a job that failed as a whole."""
+ANY_PASS = "all"  # the pass of a job that failed as a whole
 FIGURES = (
     "median_s", "ci_low_s", "ci_high_s", "rel_ci", "mean_s", "std_s", "min_s", "max_s",
     "num_samples", *(f"{phase}_s" for phase in PHASES), "backward_over_forward",

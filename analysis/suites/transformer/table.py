@@ -24,8 +24,7 @@ from benchkit.suites.transformer.names import (
     TRAIN_STEP,
 )
 
-Tables = Iterator[tuple[str, pd.DataFrame]]
-"""Each with its heading, "" where it needs none."""
+Tables = Iterator[tuple[str, pd.DataFrame]]  # each with its heading, "" where it needs none
 PRINTED = (
     ("median_s", "median [ms]", 1e3),
     ("mean_s", "mean [ms]", 1e3),
