@@ -30,6 +30,7 @@ POINT = ("panel", "series", "x", "value", "low", "high", PAGE_ROW)
 """The columns of a chart's points. `low` and `high` are NaN without an interval."""
 TIMES = ("median_s", "ci_low_s", "ci_high_s")
 PAIRED_SPEEDUPS = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
+RATE = ("rate", "rate_low", "rate_high")
 """Columns of a value and of both ends of its interval."""
 
 
@@ -165,6 +166,46 @@ def points_of(
     }
     points = pd.DataFrame(cells, index=rows.index)
     return points[points["value"].notna()]
+
+
+def rates_of(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the columns RATE from a rate at the median time and the interval of that time."""
+    amount = rows[name] * rows["median_s"]
+    ends = (rows[name], amount / rows["ci_high_s"], amount / rows["ci_low_s"])
+    return pd.DataFrame(dict(zip(RATE, ends, strict=True)))
+
+
+def phases_of_step(
+    title: str,
+    note: str,
+    rows: pd.DataFrame,
+    x: Axis,
+    bars: Any,
+    panel: pd.Series,
+    phases: Sequence[str],
+) -> Chart:
+    """Stack the phases of a step, whose seconds are in columns such as `forward_s`.
+
+    Args:
+        note: follows how to read the lengths.
+        bars: the name of each row's bar.
+        panel: of each row.
+    """
+    total = rows["median_s"] * 1e3
+    parts = [
+        points_of(rows, bars, (f"{phase}_s",), str(phase), panel, 1e3, total=total)
+        for phase in phases
+    ]
+    return Chart(
+        mark=STACKS,
+        title=title,
+        note=f"medians of the rank that was longest in each; mark: whole step{note}",
+        x=x,
+        y=Axis("time [ms]"),
+        points=pd.concat(parts),
+        is_shared=False,
+        series=tuple(map(str, phases)),
+    )
 
 
 MOST_SERIES = 16

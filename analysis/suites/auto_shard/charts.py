@@ -1,7 +1,5 @@
 """Shows the same program on one device and on several: scaling, shardings, phases of a step."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 
@@ -12,11 +10,11 @@ from analysis.report.chart import (
     LINES,
     LOG,
     NAMES,
-    STACKS,
     Axis,
     Chart,
     Charts,
     of_groups,
+    phases_of_step,
     points_of,
 )
 from analysis.speedup import Baseline
@@ -123,18 +121,8 @@ def shardings(rows: pd.DataFrame) -> Chart:
 def phases(rows: pd.DataFrame) -> Chart:
     """Show the phases of a step: a panel per workload, a bar per sharding and devices."""
     bars = [label(*bar) for bar in zip(rows[SHARDING], rows[RANKS], strict=True)]
-    total = rows["median_s"] * 1e3
-    of_phase = partial(points_of, rows, bars, panel=rows["workload"], scale=1e3, total=total)
-    return Chart(
-        mark=STACKS,
-        title="Phases of a step end to end",
-        note=explained("medians of the rank that was longest in each; mark: whole step", rows),
-        x=Axis("sharding", NAMES),
-        y=Axis("time [ms]"),
-        points=pd.concat(of_phase(values=(f"{phase}_s",), series=str(phase)) for phase in Phase),
-        is_shared=False,
-        series=tuple(map(str, Phase)),
-    )
+    title, note, x = "Phases of a step end to end", explained("", rows), Axis("sharding", NAMES)
+    return phases_of_step(title, note, rows, x, bars, rows["workload"], list(Phase))
 
 
 def title_of(group: Group, weak: bool) -> str:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.records.of_suite import cases_of
-from analysis.repetitions import alike
+from analysis.repetitions import alike, titled
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.speedup import Baseline
@@ -348,9 +348,8 @@ def figure_of(group: Group) -> Figure:
     axis.set_xlabel("calls")
     axis.set_ylabel("time of all calls so far")
     style.legend(axis)
-    suffix = f" ({group.suffix.strip('_')})" if group.suffix else ""
     rows = pd.DataFrame([curve.row for curve in group.curves])
-    style.caption(figure, f"When compiling pays: {group.title}{suffix}", NOTE, rows)
+    style.caption(figure, titled(f"When compiling pays: {group.title}", group.suffix), NOTE, rows)
     return figure
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pandas as pd
 
@@ -13,13 +12,15 @@ from analysis.report.chart import (
     LOG,
     MOST_POINTS,
     NAMES,
-    STACKS,
+    RATE,
     TIMES,
     Axis,
     Chart,
     Charts,
     of_groups,
+    phases_of_step,
     points_of,
+    rates_of,
     told_apart,
 )
 from analysis.report.style import named
@@ -33,7 +34,6 @@ SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", RANKS)
 """Settings that every figure names, even where they are the same in all."""
 RANKS_AGAIN = "world_size"  # the same as RANKS where all ranks take part
 TITLE = "Language model"
-VALUES = ("value", "low", "high")
 UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
 SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
 
@@ -127,17 +127,10 @@ def step_time(group: Group) -> Chart:
 
 
 def throughput(group: Group) -> Chart:
-    rows = group.rows.assign(**rates_of(group.rows))
+    rows = group.rows.assign(**rates_of(group.rows, "tokens_per_second"))
     note = f"tokens of a step over its median time, {bars_of(rows)}"
     label = Axis("tokens per second", LOG)
-    return over_context(group, "throughput", note, label, points(rows, VALUES, 1.0))
-
-
-def rates_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return tokens per second; the upper limit of the time gives the lower limit of the rate."""
-    tokens = rows["tokens_per_second"] * rows["median_s"]
-    ends = (rows["tokens_per_second"], tokens / rows["ci_high_s"], tokens / rows["ci_low_s"])
-    return pd.DataFrame(dict(zip(VALUES, ends, strict=True)))
+    return over_context(group, "throughput", note, label, points(rows, RATE, 1.0))
 
 
 def memory(group: Group) -> Chart:
@@ -219,23 +212,9 @@ def phases(group: Group) -> Chart:
     rows, left_out = longest(group.rows[group.rows[PASS] == largest], "variant")
     contexts = rows["context_length"].astype(str) + " tokens"
     places = (rows["variant"] + ", ").where(rows["variant"] != "", "") + contexts
-    of_phase = partial(points_of, rows, places, panel=rows["model"], scale=1e3)
-    parts = [
-        of_phase((f"{phase}_s",), str(phase), total=rows["median_s"] * 1e3) for phase in PHASES
-    ]
-    return Chart(
-        mark=STACKS,
-        title=f"{TITLE}: phases of {largest}",
-        note=(
-            f"medians of the rank that was longest in each; mark: whole step{left_out}\n"
-            f"{group.setting}"
-        ),
-        x=Axis("configuration", NAMES),
-        y=Axis("time [ms]"),
-        points=pd.concat(parts),
-        is_shared=False,
-        series=tuple(map(str, PHASES)),
-    )
+    title, note = f"{TITLE}: phases of {largest}", f"{left_out}\n{group.setting}"
+    x = Axis("configuration", NAMES)
+    return phases_of_step(title, note, rows, x, places, rows["model"], PHASES)
 
 
 KINDS: dict[str, tuple[str, Callable[[Group], Chart]]] = {
