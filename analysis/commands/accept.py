@@ -79,9 +79,8 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         warn(f"--switches {error}")
         return 2
-    verdicts = [
-        judge(own, Limits(tolerance=options.tolerance), switches) for _, own in by_layout(records)
-    ]
+    limits = Limits(tolerance=options.tolerance)
+    verdicts = [judge(alike, limits, switches) for _, alike in by_layout(records)]
     judged = [verdict for verdict in verdicts if verdict is not None]
     for verdict in judged:
         print(*map(one_line, verdict.lines(options.tolerance)), sep="\n", end="\n\n")
@@ -92,8 +91,8 @@ def main(arguments: list[str]) -> int:
         remedy = "" if failed else "; run `python -m benchkit sweep=acceptance`"
         where = printable(", ".join(map(str, options.places)))
         warn(f"nothing to judge at or below {where}{remedy}")
-    alike = judged and all(verdict.is_alike for verdict in judged)
-    return int(bool(failed) or not alike)
+    all_alike = judged and all(verdict.is_alike for verdict in judged)
+    return int(bool(failed) or not all_alike)
 
 
 def read_records(paths: set[str]) -> tuple[list[Record], list[str]]:

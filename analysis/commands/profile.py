@@ -85,11 +85,11 @@ class Trace:
         return found
 
     def within(self, steps: Sequence[Event], kinds: Iterable[str]) -> list[Event]:
-        wanted = set(kinds)
+        chosen = set(kinds)
         return [
             event
             for event in self.events
-            if event.kind in wanted and any(step.start <= event.start < step.end for step in steps)
+            if event.kind in chosen and any(step.start <= event.start < step.end for step in steps)
         ]
 
     def regions(self, steps: Sequence[Event], kind: str) -> dict[str, float]:
@@ -160,17 +160,17 @@ def common(first: Sequence[Interval], second: Sequence[Interval]) -> float:
 
 def self_times(events: Sequence[Event]) -> dict[str, float]:
     """Return the time in events of each name without that of events inside them, per thread."""
-    own: dict[str, float] = defaultdict(float)
+    spent: dict[str, float] = defaultdict(float)
     open_events: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda event: (event.start, -event.end)):
         stack = open_events[event.thread]
         while stack and stack[-1].end <= event.start:
             stack.pop()
-        own[event.name] += event.end - event.start
+        spent[event.name] += event.end - event.start
         if stack:
-            own[stack[-1].name] -= event.end - event.start
+            spent[stack[-1].name] -= event.end - event.start
         stack.append(event)
-    return dict(own)
+    return dict(spent)
 
 
 def main(arguments: list[str]) -> int:

@@ -85,14 +85,14 @@ def changes(
     Ranks are the same where their hosts are; their devices may have been exchanged. Records are in
     order of time. Ranks of `now` that `before` does not have yield None.
     """
-    earlier = {layout_of(own[0]): own for _, own in by_layout(list(before))}
-    for _, own in by_layout(list(now)):
-        if (old := earlier.get(layout_of(own[0]))) is None:
+    earlier = {layout_of(records[0]): records for _, records in by_layout(list(before))}
+    for _, records in by_layout(list(now)):
+        if (old := earlier.get(layout_of(records[0]))) is None:
             yield None
             continue
-        places = places_of(own[0])
+        places = places_of(records[0])
         ranks = ranks_of(places, {})
-        tables, not_compared = relative(old, own, ranks)
+        tables, not_compared = relative(old, records, ranks)
         shared = replace(limits, alpha=limits.alpha / (2 * max(1, len(tables))))
         both = zip(places_of(old[0]), places, strict=True)
         yield Changes(
@@ -167,5 +167,5 @@ def pairs_over(before: Matrix, now: Matrix) -> Matrix:
     old = np.array([places.get(pair, -1) for pair in pairs_of(now)], dtype=int)
     kept = old >= 0
     halves = now.halves[:, kept] - before.halves[:, old[kept]]
-    own = {name: getattr(now, name)[kept] for name in ("sender", "receiver", "turn")}
-    return replace(now, halves=halves, **own)
+    cells = {name: getattr(now, name)[kept] for name in ("sender", "receiver", "turn")}
+    return replace(now, halves=halves, **cells)

@@ -169,8 +169,8 @@ def name_of(grouping: str, number: int, ranks: Ranks) -> str:
     if grouping == matrix.RANK:
         return str(ranks.places[number])
     group_of = ranks.group_of[grouping]
-    own = [rank for rank, group in enumerate(group_of) if group == number]
-    return f"{grouping} {ranks.groups[grouping][number]} (ranks {listed(own)})"
+    of_group = [rank for rank, group in enumerate(group_of) if group == number]
+    return f"{grouping} {ranks.groups[grouping][number]} (ranks {listed(of_group)})"
 
 
 @dataclass(frozen=True)
@@ -237,5 +237,5 @@ def noise_of(tables: Sequence[Table]) -> float:
 
     Two values alone do not tell how much they vary.
     """
-    own = np.concatenate([table.changes - np.median(table.changes) for table in tables])
-    return MAD_TO_SD * float(np.median(np.abs(own))) / math.sqrt(2)
+    changes = np.concatenate([table.changes - np.median(table.changes) for table in tables])
+    return MAD_TO_SD * float(np.median(np.abs(changes))) / math.sqrt(2)

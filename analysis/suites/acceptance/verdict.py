@@ -190,19 +190,19 @@ def conclude(table: pd.DataFrame) -> Iterator[str]:
     """Yield the verdict on each set of ranks: its first line, and a line per finding."""
     records = [record for suite in CONCLUDED for record in records_of(table, suite)]
     limits = Limits()
-    for _, own in by_layout(sorted(records, key=lambda record: record.started_at)):
-        if verdict := judge(own, limits):
+    for _, alike in by_layout(sorted(records, key=lambda record: record.started_at)):
+        if verdict := judge(alike, limits):
             yield from (line.removeprefix("- ") for line in verdict.lines(limits.tolerance))
 
 
 def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
     """Say how slow a single link, rank or group must be to be found, and what has no peers."""
-    told = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio <= LARGEST]
+    telling = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio <= LARGEST]
     few = [name for name, ratio in ratios.items() if math.isinf(ratio)]
     unsteady = [name for name, ratio in ratios.items() if LARGEST < ratio < math.inf]
-    if told:
+    if telling:
         single = "A single link, rank or group is found nine times in ten from these ratios on"
-        yield f"{single}: {', '.join(told)}."
+        yield f"{single}: {', '.join(telling)}."
     if few:
         yield f"Fewer than three of a kind, so without peers to compare with: {', '.join(few)}."
     if unsteady:

@@ -296,9 +296,9 @@ def spread(sizes: Sequence[float]) -> list[int]:
     if len(sizes) <= MOST:
         return list(range(len(sizes)))
     logs = np.log(sizes)
-    wanted = np.linspace(logs[0], logs[-1], MOST)
-    above = np.searchsorted(logs, wanted).clip(1, len(sizes) - 1)
-    nearest = above - (wanted - logs[above - 1] < logs[above] - wanted)
+    even = np.linspace(logs[0], logs[-1], MOST)
+    above = np.searchsorted(logs, even).clip(1, len(sizes) - 1)
+    nearest = above - (even - logs[above - 1] < logs[above] - even)
     return sorted(set(nearest.tolist()))
 
 

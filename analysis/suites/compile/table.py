@@ -117,10 +117,10 @@ def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Ar
         return BreakEven(WITHIN, 1, number)
     if late[-1] + 1 < number:
         return BreakEven(WITHIN, int(late[-1]) + 2, number)
-    own, other = middle_half(steady), middle_half(steady_baseline)
-    if own[0] > other[1]:
+    compiled, eager = middle_half(steady), middle_half(steady_baseline)
+    if compiled[0] > eager[1]:
         return BreakEven(NEVER, None, number)
-    if own[1] >= other[0]:
+    if compiled[1] >= eager[0]:
         return BreakEven(UNCLEAR, None, number)
     gain_s = median(steady_baseline) - median(steady)
     return BreakEven(ESTIMATED, number + math.ceil(behind_s[-1] / gain_s), number)
@@ -173,8 +173,8 @@ class Curve:
 
     def later_half(self, times: Array) -> Array:
         """Return the later half of the calls with the last size that was reached."""
-        own = times[self.size_begins :]
-        return own[len(own) // 2 :]
+        at_size = times[self.size_begins :]
+        return at_size[len(at_size) // 2 :]
 
 
 @dataclass(frozen=True)
@@ -211,9 +211,9 @@ def group_of(suffix: str, rows: pd.DataFrame) -> Group:
     """Return the curves of comparable rows; eager code has no cache and no symbols for sizes."""
     is_eager = rows[COMPILER] == EAGER
     compiled = rows[~is_eager]
-    told = [name for name in (CACHE, DYNAMIC) if compiled[name].nunique() > 1]
+    differing = [name for name in (CACHE, DYNAMIC) if compiled[name].nunique() > 1]
     names = rows[COMPILER].astype(str)
-    for name in told:
+    for name in differing:
         names = names.where(is_eager, names + f", {name}=" + rows[name].astype(str).str.lower())
     rows = rows.assign(variant=names)
     measured, order = rows[rows["status"] == "ok"], list(dict.fromkeys(names))
@@ -304,7 +304,7 @@ def ending(row: dict[str, Any]) -> str:
 
 
 def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dict[str, Any]:
-    own: dict[str, Any] = {
+    cells: dict[str, Any] = {
         "name": curve.name,
         "runs": len(curve.runs),
         "first_step_s": float(curve.times[0]),
@@ -315,14 +315,14 @@ def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dic
         "reason": None,
     }
     if found and baseline:
-        own["steady_speedup"] = baseline.steady_s / curve.steady_s
-        own["break_even"] = str(found)
+        cells["steady_speedup"] = baseline.steady_s / curve.steady_s
+        cells["break_even"] = str(found)
         if len(curve.runs) > 1:
             each = [curve.against(baseline, run).short() for run in curve.runs]
-            own["of_each_run"] = ", ".join(each)
-        own["break_even_call"] = found.call
-        own["break_even_outcome"] = found.outcome
-    return {**curve.row, **own}
+            cells["of_each_run"] = ", ".join(each)
+        cells["break_even_call"] = found.call
+        cells["break_even_outcome"] = found.outcome
+    return {**curve.row, **cells}
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:

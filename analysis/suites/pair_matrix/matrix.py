@@ -67,11 +67,11 @@ def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Arra
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(used > 0, left / used, np.inf)
         share[-1] = np.inf
-        own = share[places].min(axis=1)
+        allowed = share[places].min(axis=1)
         lowest = np.full_like(share, np.inf)
-        np.minimum.at(lowest, places[rising], own[rising, None])
+        np.minimum.at(lowest, places[rising], allowed[rising, None])
         full = rising & (share <= lowest)[places].any(axis=1)
-        rates[full] = own[full]
+        rates[full] = allowed[full]
         left = np.maximum(left - total(weights * rates, full), 0.0)
         rising &= ~full
     return rates
@@ -176,8 +176,8 @@ def families_of(
     ]
     if node.is_telling:
         crosses = node.of_rank[sender] != node.of_rank[receiver]
-        own = (np.where(crosses, ends, -1) for ends in (sender, receiver))
-        found += [family(RANK_NETWORK, *own), *of_groups(node, sender, receiver)]
+        ends_across = (np.where(crosses, ends, -1) for ends in (sender, receiver))
+        found += [family(RANK_NETWORK, *ends_across), *of_groups(node, sender, receiver)]
     if switch and uplinks and switch.is_telling:
         found += of_groups(switch, sender, receiver, uplinks.busy())
         if node.count > switch.count:

@@ -20,11 +20,11 @@ MOST_NAMED = 24  # of more ranks, only some are named
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     rows = table[table["suite"] == SUITE]
-    found = by_layout(records_of(table, SUITE))
-    tests = {suffix: speeds(records) for suffix, records in found}
-    return Drawings(
-        {f"ranks{suffix}.png": partial(bars, own, rows) for suffix, own in tests.items() if own}
-    )
+    drawings = Drawings()
+    for suffix, records in by_layout(records_of(table, SUITE)):
+        if tests := speeds(records):
+            drawings[f"ranks{suffix}.png"] = partial(bars, tests, rows)
+    return drawings
 
 
 def bars(tests: Sequence[Speeds], table: pd.DataFrame | None = None) -> Figure:

@@ -35,6 +35,7 @@ ENOUGH = {MATMUL: 0.5, MEMORY: 0.7, HOST: 0.6}
 """Share of the data sheet below which a rank is out of line. No program reaches all of it: clocks
 fall under load, links and memories have overheads."""
 SUITE = "rank_speed"
+Peaks = Mapping[str, Mapping[str, float]]  # `hardware.peak_tflop_per_s`, by device and dtype
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ def devices() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-def promise(
-    test: str, dtype: str, device: str, peak_tflop_per_s: Mapping[str, Mapping[str, float]]
-) -> Promise | None:
+def promise(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> Promise | None:
     """Return what the data sheet of a device promises for a test; None where it is not known."""
     if test == MATMUL:
         entry = entry_of(peak_tflop_per_s, device)
@@ -81,8 +80,7 @@ class Speeds:
         dtype: of a matrix product; "" for others.
         halves: as for pairs, of each rank: [2][rank].
         amount: FLOP or bytes of a call.
-        peak_tflop_per_s: `hardware.peak_tflop_per_s` of the record.
-        shows_amount: whether only the amount tells it from another one.
+            shows_amount: whether only the amount tells it from another one.
     """
 
     test: str
@@ -91,7 +89,7 @@ class Speeds:
     amount: float
     is_compute: bool
     places: Sequence[Place]
-    peak_tflop_per_s: Mapping[str, Any]
+    peak_tflop_per_s: Peaks
     shows_amount: bool = False
 
     @property
@@ -149,7 +147,7 @@ def speeds(records: Sequence[Record]) -> list[Speeds]:
     ]  # fmt: skip
 
 
-def peaks_of(record: Record) -> Mapping[str, Any]:
+def peaks_of(record: Record) -> Peaks:
     """Return the table of peak rates that the record holds."""
     hardware = record.config.get("hardware")
     table = hardware.get("peak_tflop_per_s") if isinstance(hardware, dict) else None

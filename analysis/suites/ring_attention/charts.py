@@ -47,18 +47,18 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 def charts_of(rows: pd.DataFrame) -> Charts:
     rows = with_ranges(rows)
-    own = rows[rows[STRATEGY].isin(strategies_of(rows))]
+    compared = rows[rows[STRATEGY].isin(strategies_of(rows))]
     charts: Charts = {}
-    if own["paired_speedup"].notna().any():
-        charts["speedup_over_even"] = speedup_over_even(own)
-    charts["winner"] = winners(own)
+    if compared["paired_speedup"].notna().any():
+        charts["speedup_over_even"] = speedup_over_even(compared)
+    charts["winner"] = winners(compared)
     charts["latency_scaling"] = latency_scaling(rows)
-    own = with_efficiencies(rows).loc[own.index]
-    if own[RATIO[0]].notna().any():
-        charts["reference_efficiency"] = efficiency(own, *OF_REFERENCE)
-    charts["efficiency"] = efficiency(own, *OF_IDEAL)
-    if TOKENS in own and own[TOKENS].notna().any():
-        charts["tokens"] = tokens(own)
+    compared = with_efficiencies(rows).loc[compared.index]
+    if compared[RATIO[0]].notna().any():
+        charts["reference_efficiency"] = efficiency(compared, *OF_REFERENCE)
+    charts["efficiency"] = efficiency(compared, *OF_IDEAL)
+    if TOKENS in compared and compared[TOKENS].notna().any():
+        charts["tokens"] = tokens(compared)
     return charts
 
 
@@ -133,7 +133,7 @@ def tokens(rows: pd.DataFrame) -> Chart:
     length = rows["seq_len"].max()
     longest = rows[(rows["seq_len"] == length) & rows[TOKENS].notna()]
     shares = longest[TOKENS].map(shares_of)
-    each = longest.assign(share=shares, rank=shares.map(lambda own: range(len(own))))
+    each = longest.assign(share=shares, rank=shares.map(lambda share: range(len(share))))
     each = each.explode(["share", "rank"]).sort_values(["slowdown", "rank"], kind="stable")
     panels = each["slowdown"].map("slowdown {}".format)
     series = each["rank"].map("rank {}".format)

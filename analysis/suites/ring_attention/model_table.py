@@ -45,8 +45,8 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 def text_of(rows: pd.DataFrame) -> str:
     parts = ["# A decoder on split sequences", spread_of(rows)]
-    for phase, own in rows.groupby(names.PHASE, sort=False):
-        parts += [f"## {str(phase).capitalize()}", table_of(section(own, str(phase)))]
+    for phase, of_phase in rows.groupby(names.PHASE, sort=False):
+        parts += [f"## {str(phase).capitalize()}", table_of(section(of_phase, str(phase)))]
     return document(*parts)
 
 
@@ -70,9 +70,9 @@ def section(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return a figure per phase of each group, with a panel per length and slowdown."""
     return {
-        f"{SUITE}_{phase}{suffix}": bars(own, str(phase)).of_group(suffix)
+        f"{SUITE}_{phase}{suffix}": bars(of_phase, str(phase)).of_group(suffix)
         for suffix, rows in groups_of(table)
-        for phase, own in with_ranges(rows).groupby(names.PHASE, sort=False)
+        for phase, of_phase in with_ranges(rows).groupby(names.PHASE, sort=False)
     }
 
 

@@ -137,17 +137,17 @@ def summary(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def summary_of(name: str, cells: Sequence[Cell]) -> str:
-    own = [cell[name] for cell in cells]
-    over_even = geometric_mean([row["paired_speedup"] for row in own])
+    ours = [cell[name] for cell in cells]
+    over_even = geometric_mean([row["paired_speedup"] for row in ours])
     over_best = geometric_mean([best_rival(cell) / cell[name]["median_s"] for cell in cells])
     measured = set().union(*cells)
     rivals = ", ".join(rival for rival in RIVALS if rival in measured)
-    highs = [row["paired_speedup_high"] for row in own if pd.notna(row["paired_speedup_high"])]
+    highs = [row["paired_speedup_high"] for row in ours if pd.notna(row["paired_speedup_high"])]
     slower = f"{sum(high < 1 for high in highs)} of {len(highs)}"
     if len(highs) < len(cells):
         slower += f", {len(cells) - len(highs)} without an interval"
-    near = f"{sum(abs(row['efficiency'] - 1) <= NEAR for row in own)} of {len(cells)}"
-    predicted = [row for row in own if pd.notna(row["predicted_s"])]
+    near = f"{sum(abs(row['efficiency'] - 1) <= NEAR for row in ours)} of {len(cells)}"
+    predicted = [row for row in ours if pd.notna(row["predicted_s"])]
     if predicted:
         hits = sum(abs(row["predicted_s"] / row["median_s"] - 1) <= NEAR for row in predicted)
         near += f", of the prediction in {hits} of {len(predicted)}"

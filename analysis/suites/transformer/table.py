@@ -129,8 +129,8 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
     what = [name for name in identity_columns(rows) if name != "warmup_iterations"]
     num_warmups = rows.groupby(what, dropna=False)["warmup_iterations"].transform("nunique")
     several = rows[num_warmups > 1]
-    own = ("batch_size", "warmup_iterations")
-    settings = [name for name in varying(several) if name not in own]
+    shown = ("batch_size", "warmup_iterations")
+    settings = [name for name in varying(several) if name not in shown]
     counts = sorted(several["warmup_iterations"].unique())
     lines = []
     for _, same in several.groupby(what, dropna=False, sort=False):
