@@ -7,7 +7,14 @@ import numpy as np
 
 from analysis.records.of_suite import by_layout
 from analysis.records.places import Place, places_of
-from analysis.suites.acceptance.findings import Finding, Ranks, Table, findings_of, named
+from analysis.suites.acceptance.findings import (
+    WITHOUT_PEERS,
+    Finding,
+    Ranks,
+    Table,
+    findings_of,
+    named,
+)
 from analysis.suites.acceptance.verdict import ranks_of, tables_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
@@ -58,10 +65,7 @@ class Changes:
             medians = ", ".join(f"{name} {ratio:.2f}" for name, ratio in self.overall.items())
             lines.append(f"- Times over those before, median of all: {medians}.")
         if self.without_peers:
-            names = ", ".join(self.without_peers)
-            lines.append(
-                f"- Fewer than three of a kind, so without peers to compare with: {names}."
-            )
+            lines.append(f"- {WITHOUT_PEERS}: {', '.join(self.without_peers)}.")
         if self.not_compared:
             names = ", ".join(self.not_compared)
             lines.append(f"- Not measured alike both times, and not compared: {names}.")

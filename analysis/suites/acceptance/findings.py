@@ -28,6 +28,7 @@ DIRECTIONS = {
 """By part of a family's name: what is slow."""
 Key = tuple[str, frozenset[int]]
 """Grouping and numbers of a cause, whichever end of a link is first."""
+WITHOUT_PEERS = "Fewer than three of a kind, so without peers to compare with"
 LARGEST = 10.0  # a table in which no smaller ratio is found does not tell whether all are alike
 STEADY = 2.0  # how many times the change from half to half a difference between only two must be
 TRUSTED_SD = 3.0  # how many standard deviations of noise such a difference must be

@@ -17,6 +17,7 @@ from analysis.suites.acceptance.findings import (
     LARGEST,
     LINKS,
     MESSAGES,
+    WITHOUT_PEERS,
     Finding,
     Ranks,
     Table,
@@ -204,7 +205,7 @@ def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
         single = "A single link, rank or group is found nine times in ten from these ratios on"
         yield f"{single}: {', '.join(telling)}."
     if few:
-        yield f"Fewer than three of a kind, so without peers to compare with: {', '.join(few)}."
+        yield f"{WITHOUT_PEERS}: {', '.join(few)}."
     if unsteady:
         large = f"Too few or too unsteady to see even {LARGEST:g} times"
         yield f"{large}: {', '.join(unsteady)}."

@@ -19,7 +19,7 @@ RATIO = ("reference_ratio", "reference_ratio_low", "reference_ratio_high")
 """T_ref/T and the ends of its interval, which are those of T."""
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")  # ideal time over T, alike
 REFERENCE_S = "reference_s"
-RIVALS = (names.EVEN, names.UNEVEN, names.LUT, names.FORMULA)
+RIVALS = (EVEN, names.UNEVEN, names.LUT, names.FORMULA)
 OURS = (names.BALANCED, names.ZIGZAG, names.ONLINE)
 CELL = ["seq_len", "slowdown"]
 Cell = Mapping[str, Mapping[str, float]]  # the rows of one length and slowdown, by strategy
@@ -69,11 +69,11 @@ def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
     found: dict[str, dict[str, float | str]] = {}
     rows = with_efficiencies(rows)
     for _, row in rows[rows["slowdown"] == factor].iterrows():
-        strategy = row[names.STRATEGY]
+        strategy = row[STRATEGY]
         line = found.setdefault(strategy, {"strategy": strategy})
         tokens = f"{row['seq_len']:g} tokens"
         line[f"{tokens} [ms]"] = row["median_s"] * 1e3
-        line[f"{tokens}, over even"] = 1.0 if strategy == names.EVEN else row["paired_speedup"]
+        line[f"{tokens}, over even"] = 1.0 if strategy == EVEN else row["paired_speedup"]
         line[f"{tokens}, efficiency [%]"] = 100 * row["efficiency"]
         line[f"{tokens}, T_ref/T [%]"] = 100 * row[RATIO[0]]
         if pd.notna(row["doubt"]):
@@ -127,11 +127,11 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
 def summary(rows: pd.DataFrame) -> Iterator[str]:
     """Yield what each of our strategies gains over all cells in which it and even were measured."""
     cells = [
-        dict(zip(cell[names.STRATEGY], cell.to_dict("records"), strict=True))
+        dict(zip(cell[STRATEGY], cell.to_dict("records"), strict=True))
         for _, cell in rows.groupby(CELL)
     ]
     for name in OURS:
-        compared = [cell for cell in cells if name in cell and names.EVEN in cell]
+        compared = [cell for cell in cells if name in cell and EVEN in cell]
         if compared:
             yield summary_of(name, compared)
 

@@ -31,7 +31,7 @@ def groups_of(table: pd.DataFrame, suite: str) -> Iterator[tuple[str, pd.DataFra
     if rows.empty:
         return
     rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()])
-    for suffix, part in alike(rows, *SHAPE, names.IMPLEMENTATION, *OPTIONS):
+    for suffix, part in alike(rows, *SHAPE, IMPLEMENTATION, *OPTIONS):
         yield suffix, over_runs(part, *SHAPE, "name")
 
 
@@ -53,7 +53,7 @@ def baselines_of(rivals: pd.DataFrame) -> str:
 
 def name_of(row: Any) -> str:
     """Format "pipeline AG_before 4 chunks": an implementation with its options."""
-    words = [row[names.IMPLEMENTATION]]
+    words = [row[IMPLEMENTATION]]
     for name in OPTIONS:
         if name in row and pd.notna(row[name]) and row[name] != names.DEFAULT:
             value = row[name]
