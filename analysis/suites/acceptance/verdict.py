@@ -26,7 +26,7 @@ from analysis.suites.acceptance.findings import (
     two_of_a_kind,
 )
 from analysis.suites.pair_matrix import matrix
-from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Matrix
+from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, Matrix
 from analysis.suites.rank_speed import speeds
 from analysis.suites.rank_speed.speeds import Speeds, peaks_of
 from benchkit.record.naming import readable
@@ -120,14 +120,14 @@ def judge(
 
 
 def judge_tables(
-    matrices: Sequence[matrix.Matrix],
-    tests: Sequence[speeds.Speeds],
+    matrices: Sequence[Matrix],
+    tests: Sequence[Speeds],
     ranks: Ranks,
     limits: Limits,
-    levels: Sequence[matrix.Level] = (),
+    levels: Sequence[Level] = (),
 ) -> Verdict:
     """Judge tables of the same ranks, of which there is at least one."""
-    tables = [*tables_of(matrices, tests, ranks), *map(table_of, levels)]
+    tables = tables_of(matrices, tests, ranks, levels)
     # Half of alpha is for what is slower than its peers, half for what is faster.
     shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
     faults = {each.name: explain(each.halves, each.peers, shared) for each in tables}
@@ -164,27 +164,28 @@ def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> Ranks:
     )
 
 
-def with_levels(ranks: Ranks, levels: Sequence[matrix.Level]) -> Ranks:
+def with_levels(ranks: Ranks, levels: Sequence[Level]) -> Ranks:
     names = {each.name: [f"group {n}" for n in range(len(each.seconds))] for each in levels}
     group_of = {each.name: each.group_of for each in levels}
     return replace(ranks, groups={**ranks.groups, **names}, group_of={**ranks.group_of, **group_of})
 
 
 def tables_of(
-    matrices: Sequence[matrix.Matrix], tests: Sequence[speeds.Speeds], ranks: Ranks
+    matrices: Sequence[Matrix],
+    tests: Sequence[Speeds],
+    ranks: Ranks,
+    levels: Sequence[Level] = (),
 ) -> list[Table]:
     known = ranks.group_of.get(SWITCH)
     switch = Grouping(SWITCH, np.array(known)) if known else None
-    names = [f"{MESSAGES} {readable(each.size_mib * 2**20)}" for each in matrices]
-    of_pairs = [
-        Table(name, each.halves, each.peers(switch))
-        for name, each in zip(names, matrices, strict=True)
-    ]
-    return of_pairs + [Table(each.name, each.halves, each.peers()) for each in tests]
-
-
-def table_of(level: matrix.Level) -> Table:
-    return Table(f"all-reduce of {level.name}", level.halves, level.peers())
+    tables = []
+    for pairs in matrices:
+        name = f"{MESSAGES} {readable(pairs.size_mib * 2**20)}"
+        tables.append(Table(name, pairs.halves, pairs.peers(switch)))
+    tables += [Table(test.name, test.halves, test.peers()) for test in tests]
+    for level in levels:
+        tables.append(Table(f"all-reduce of {level.name}", level.halves, level.peers()))
+    return tables
 
 
 def conclude(table: pd.DataFrame) -> Iterator[str]:

@@ -64,23 +64,22 @@ def charts_of(group: Group) -> Charts:
     return charts
 
 
-def explained(note: str, rows: pd.DataFrame) -> str:
-    return f"{note}\n{settings_of(rows)}"
-
-
 def scaling(group: Group) -> Chart:
     """Show a line per workload over the devices, a panel per scope."""
     rows = scaling_rows(group)
     rows = rows.assign(scope_order=rows[SCOPE].map(list(SCOPES).index))
     rows = rows.sort_values(["scope_order", RANKS], kind="stable")
-    weak = is_weak(rows)
+    weak = bool((rows["scaling"] == WEAK).any())
     # Where devices range far, both axes are logarithmic, so that the ideal is straight.
     wide = rows[RANKS].max() > FEW_TIMES * rows[RANKS].min()
     values = EFFICIENCY if weak else SPEEDUP
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
+    if not weak and len(group.counts) > FEWEST_FOR_FIT:
+        note += "; dashed: Amdahl's law, fitted"
     return Chart(
         mark=LINES,
-        title=title_of(group, weak),
-        note=explained(note_on(group, rows), rows),
+        title=f"{'Weak' if weak else 'Strong'} scaling, sharding {group.main}",
+        note=f"{note}\n{settings_of(rows)}",
         x=Axis("devices", LOG if wide else LINEAR),
         y=Axis("scaling efficiency [%]") if weak else Axis("speedup", LOG if wide else LINEAR),
         points=points_of(rows, rows[RANKS], values, rows["workload"], rows[SCOPE]),
@@ -109,7 +108,7 @@ def shardings(rows: pd.DataFrame) -> Chart:
     return Chart(
         mark=DOTS,
         title=f"Shardings on {most:g} devices",
-        note=explained(note, rows),
+        note=f"{note}\n{settings_of(rows)}",
         x=Axis("workload", NAMES),
         y=Axis("speedup", LOG),
         points=points_of(rows, rows["workload"], SPEEDUP, rows[SHARDING], rows[SCOPE]),
@@ -121,18 +120,12 @@ def shardings(rows: pd.DataFrame) -> Chart:
 def phases(rows: pd.DataFrame) -> Chart:
     """Show the phases of a step: a panel per workload, a bar per sharding and devices."""
     bars = [label(*bar) for bar in zip(rows[SHARDING], rows[RANKS], strict=True)]
-    title, note, x = "Phases of a step end to end", explained("", rows), Axis("sharding", NAMES)
+    title, note, x = (
+        "Phases of a step end to end",
+        f"\n{settings_of(rows)}",
+        Axis("sharding", NAMES),
+    )
     return phases_of_step(title, note, rows, x, bars, rows["workload"], list(Phase))
-
-
-def title_of(group: Group, weak: bool) -> str:
-    return f"{'Weak' if weak else 'Strong'} scaling, sharding {group.main}"
-
-
-def note_on(group: Group, rows: pd.DataFrame) -> str:
-    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
-    has_fit = not is_weak(rows) and len(group.counts) > FEWEST_FOR_FIT
-    return f"{note}; dashed: Amdahl's law, fitted" if has_fit else note
 
 
 def scaling_rows(group: Group) -> pd.DataFrame:
@@ -142,10 +135,6 @@ def scaling_rows(group: Group) -> pd.DataFrame:
     ideal = 100 * rows["base_ranks"] / rows[RANKS]
     columns = zip(EFFICIENCY, SPEEDUP, strict=True)
     return rows.assign(**{efficiency: rows[speedup] * ideal for efficiency, speedup in columns})
-
-
-def is_weak(rows: pd.DataFrame) -> bool:
-    return bool((rows["scaling"] == WEAK).any())
 
 
 def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:

@@ -15,6 +15,7 @@ from analysis.records.of_suite import cases_of
 from analysis.repetitions import alike, titled
 from analysis.report import style
 from analysis.report.discover import Drawings
+from analysis.report.markdown import document
 from analysis.speedup import Baseline
 from analysis.table import as_markdown, identity_columns
 from analysis.text import as_csv, shortened
@@ -269,18 +270,16 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     found = groups(table)
     if not found:
         return {}
-    many = len(found) > 1
-    parts = [section(group) if many else markdown(group) for group in found]
+    parts = []
+    for group in found:
+        head = f"## {group.suffix.strip('_') or group.title}" if len(found) > 1 else ""
+        parts.append(document(head, markdown(group)))
     rows = pd.DataFrame([row for group in found for row in rows_of(group)])
     settings = [
         name for name in identity_columns(table) if rows.get(name, rows.suite).notna().any()
     ]
     columns = [name for name in (*settings, *FIGURES) if name in rows]
-    return {"compile.md": "\n\n".join(parts), "compile.csv": as_csv(rows[columns])}
-
-
-def section(group: Group) -> str:
-    return f"## {group.suffix.strip('_') or group.title}\n\n{markdown(group)}"
+    return {"compile.md": document(*parts), "compile.csv": as_csv(rows[columns])}
 
 
 def markdown(group: Group) -> str:

@@ -80,7 +80,7 @@ class Speeds:
         dtype: of a matrix product; "" for others.
         halves: as for pairs, of each rank: [2][rank].
         amount: FLOP or bytes of a call.
-            shows_amount: whether only the amount tells it from another one.
+        shows_amount: whether only the amount tells it from another one.
     """
 
     test: str

@@ -84,7 +84,7 @@ def speedup_over_even(rows: pd.DataFrame) -> Chart:
 def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, note: str) -> Chart:
     return Chart(
         mark=LINES,
-        title=efficiency_title(label),
+        title=f"Ring attention: efficiency {label.removesuffix(' [%]')}",
         note=f"{note}; {bars_of(rows)}",
         x=Axis(label_of(rows), NAMES),
         y=Axis(label),
@@ -156,11 +156,6 @@ def tokens(rows: pd.DataFrame) -> Chart:
 def strategies_of(rows: pd.DataFrame) -> list[str]:
     """Return the strategies of splitting, without OTHERS, in the order of their rows."""
     return [name for name in dict.fromkeys(rows[STRATEGY]) if name not in OTHERS]
-
-
-def efficiency_title(label: str) -> str:
-    """Format "Ring attention: efficiency T_ref / T" for the label of its axis."""
-    return f"Ring attention: efficiency {label.removesuffix(' [%]')}"
 
 
 def shares_of(text: object) -> list[float]:

@@ -137,9 +137,9 @@ def auto_remarks(shapes: Shapes, auto: str) -> Iterator[str]:
         f"each shape (geometric mean of {len(ratios)}; at most {max(ratios):.3f}). "
         "The fastest of many is a little too fast by chance."
     )
-    measured_everywhere = set.intersection(*map(names_of_fixed, with_auto))
+    of_shapes = [{row["name"] for row in fixed_of(named)} for named in with_auto]
     over = {}
-    for name in sorted(measured_everywhere):
+    for name in sorted(set.intersection(*of_shapes)):
         over_name = [named[auto]["median_s"] / named[name]["median_s"] for named in with_auto]
         over[name] = geometric_mean(over_name)
     if over:
@@ -148,10 +148,6 @@ def auto_remarks(shapes: Shapes, auto: str) -> Iterator[str]:
             f"Of the choices made once for all shapes {name} is best; "
             f"{auto} took {over[name]:.3f} times as long."
         )
-
-
-def names_of_fixed(named: dict[str, Row]) -> set[str]:
-    return {row["name"] for row in fixed_of(named)}
 
 
 def overlap_remarks(shapes: Shapes) -> Iterator[str]:
