@@ -176,20 +176,22 @@ def rates_of(rows: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def phases_of_step(
-    title: str,
-    note: str,
     rows: pd.DataFrame,
-    x: Axis,
     bars: Any,
     panel: pd.Series,
     phases: Sequence[str],
+    *,
+    title: str,
+    note: str,
+    x: str,
 ) -> Chart:
     """Stack the phases of a step, whose seconds are in columns such as `forward_s`.
 
     Args:
-        note: follows how to read the lengths.
         bars: the name of each row's bar.
         panel: of each row.
+        note: follows how to read the lengths.
+        x: label of the axis of bars.
     """
     total = rows["median_s"] * 1e3
     parts = [
@@ -200,7 +202,7 @@ def phases_of_step(
         mark=STACKS,
         title=title,
         note=f"medians of the rank that was longest in each; mark: whole step{note}",
-        x=x,
+        x=Axis(x, NAMES),
         y=Axis("time [ms]"),
         points=pd.concat(parts),
         is_shared=False,

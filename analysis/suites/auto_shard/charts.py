@@ -120,12 +120,15 @@ def shardings(rows: pd.DataFrame) -> Chart:
 def phases(rows: pd.DataFrame) -> Chart:
     """Show the phases of a step: a panel per workload, a bar per sharding and devices."""
     bars = [label(*bar) for bar in zip(rows[SHARDING], rows[RANKS], strict=True)]
-    title, note, x = (
-        "Phases of a step end to end",
-        f"\n{settings_of(rows)}",
-        Axis("sharding", NAMES),
+    return phases_of_step(
+        rows,
+        bars,
+        rows["workload"],
+        list(Phase),
+        title="Phases of a step end to end",
+        note=f"\n{settings_of(rows)}",
+        x="sharding",
     )
-    return phases_of_step(title, note, rows, x, bars, rows["workload"], list(Phase))
 
 
 def scaling_rows(group: Group) -> pd.DataFrame:

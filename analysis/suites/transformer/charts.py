@@ -212,9 +212,15 @@ def phases(group: Group) -> Chart:
     rows, left_out = longest(group.rows[group.rows[PASS] == largest], "variant")
     contexts = rows["context_length"].astype(str) + " tokens"
     places = (rows["variant"] + ", ").where(rows["variant"] != "", "") + contexts
-    title, note = f"{TITLE}: phases of {largest}", f"{left_out}\n{group.setting}"
-    x = Axis("configuration", NAMES)
-    return phases_of_step(title, note, rows, x, places, rows["model"], PHASES)
+    return phases_of_step(
+        rows,
+        places,
+        rows["model"],
+        PHASES,
+        title=f"{TITLE}: phases of {largest}",
+        note=f"{left_out}\n{group.setting}",
+        x="configuration",
+    )
 
 
 KINDS: dict[str, tuple[str, Callable[[Group], Chart]]] = {
