@@ -7,7 +7,7 @@ function that returns a figure, is for what no chart can show. A suite of your o
 (BENCHKIT_SUITES) has them in modules `table`, `charts` and `plot` beside it.
 
 The module of a suite has QUESTION: what it asks, or a dictionary by suite. A module
-`conclusion` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for all
+`verdict` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for all
 of their records together.
 
 Each part of a report may fail without affecting the others.
@@ -117,5 +117,5 @@ def questions() -> dict[str, Question]:
 
 def conclusions() -> list[ModuleType]:
     """Return the modules that answer for all records of some suites together."""
-    own = [name for name in own_modules() if name.endswith(".conclusion")]
-    return [importlib.import_module(name) for name in [*own, *foreign_modules(("conclusion",))]]
+    own = [name for name in own_modules() if name.endswith(".verdict")]
+    return [importlib.import_module(name) for name in [*own, *foreign_modules(("verdict",))]]

@@ -92,10 +92,6 @@ def format_settings(rows: pd.DataFrame, names: Iterable[str]) -> str:
     return ", ".join(f"{name} {'/'.join(map(str, rows[name].unique()))}" for name in names)
 
 
-def digits(value: float) -> str:
-    return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
-
-
 def complain(program: str, message: object) -> None:
     """Prints a message on stderr, with the name of the program."""
     print(f"{program}: {printable(str(message))}", file=sys.stderr)

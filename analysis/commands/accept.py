@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +13,7 @@ from analysis.records.harvest import Harvest, harvest, plan_of
 from analysis.records.of_suite import by_layout
 from analysis.records.paths import missing, one_line
 from analysis.records.places import places_of
-from analysis.suites.acceptance.verdict import flaw_of, judge
-from analysis.suites.pair_matrix import matrix
-from analysis.suites.rank_speed import speeds
+from analysis.suites.acceptance.verdict import SUITES, check, judge
 from analysis.text import complain
 from benchkit.record import files
 from benchkit.record.naming import printable
@@ -23,13 +21,13 @@ from benchkit.record.record import Record
 from benchkit.statistics.faults import Limits
 
 EXAMPLE = "allowed is YAML such as `leaf1: [node1, node2]`"
+warn = partial(complain, "analysis accept")
 
 
 def switches_in(path: Path) -> dict[str, str]:
     """Return the switch of each host, from YAML with the hosts of each switch.
 
-    Raises:
-        ValueError: the file holds something else, or a host twice; the message is one line.
+    Raises ValueError for something else, or a host twice.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -42,28 +40,28 @@ def switches_in(path: Path) -> dict[str, str]:
     return {str(host): str(name) for name, hosts in table.items() for host in hosts}
 
 
-def why_incomplete(switches: dict[str, str], hosts: Set[str]) -> str:
-    """Return which hosts have no switch, and which names no record has; "" where all have one.
+def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
+    """Return the switch of each host, from a file that may be of a larger cluster.
 
-    A table of a whole cluster may be used for a part of it.
+    Raises ValueError for a host of the records that it does not have.
     """
-    if not (without := sorted(hosts - switches.keys())):
-        return ""
-    line = f"no switch for {', '.join(without)}"
-    if unknown := sorted(switches.keys() - hosts):
-        line += f"; no record has {', '.join(unknown)}"
-    return line
-
-
-warn = partial(complain, "analysis accept")
+    if path is None:
+        return {}
+    switches = switches_in(path)
+    hosts = {place.host for record in records for place in places_of(record)}
+    if without := sorted(hosts - switches.keys()):
+        line = f"{path}: no switch for {', '.join(without)}"
+        if unknown := sorted(switches.keys() - hosts):
+            line += f"; no record has {', '.join(unknown)}"
+        raise ValueError(line)
+    return switches
 
 
 def main(arguments: list[str]) -> int:
     """Print one verdict on the records of some folders.
 
-    Returns:
-        0 where all are alike; 1 where something is out of line, failed, or there is nothing to
-        judge; 2 for invalid arguments.
+    The exit code is 0 where all are alike; 1 where something is out of line, failed, or there is
+    nothing to judge; 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
     if why := missing(options.places):
@@ -81,9 +79,8 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         warn(f"--switches {error}")
         return 2
-    verdicts = [
-        judge(own, Limits(tolerance=options.tolerance), switches) for _, own in by_layout(records)
-    ]
+    limits = Limits(tolerance=options.tolerance)
+    verdicts = [judge(alike, limits, switches) for _, alike in by_layout(records)]
     judged = [verdict for verdict in verdicts if verdict is not None]
     for verdict in judged:
         print(*map(one_line, verdict.lines(options.tolerance)), sep="\n", end="\n\n")
@@ -94,12 +91,12 @@ def main(arguments: list[str]) -> int:
         remedy = "" if failed else "; run `python -m benchkit sweep=acceptance`"
         where = printable(", ".join(map(str, options.places)))
         warn(f"nothing to judge at or below {where}{remedy}")
-    alike = judged and all(verdict.is_alike for verdict in judged)
-    return int(bool(failed) or not alike)
+    all_alike = judged and all(verdict.is_alike for verdict in judged)
+    return int(bool(failed) or not all_alike)
 
 
 def read_records(paths: set[str]) -> tuple[list[Record], list[str]]:
-    """Return the records of an acceptance's suites in order of time, and why others have flaws."""
+    """Return records of an acceptance in order of time, and why others cannot be judged."""
     records, flaws = [], []
     for path in sorted(paths):
         try:
@@ -107,12 +104,12 @@ def read_records(paths: set[str]) -> tuple[list[Record], list[str]]:
         except ValueError as error:  # it has gone since, or its name had to be escaped
             flaws.append(one_line(error))
             continue
-        if record.suite not in (matrix.SUITE, speeds.SUITE):
-            continue
-        if flaw := flaw_of(record):
-            flaws.append(one_line(f"{path}: {flaw}"))
-        else:
-            records.append(record)
+        if record.suite in SUITES:
+            try:
+                check(record)
+                records.append(record)
+            except ValueError as error:
+                flaws.append(one_line(f"{path}: {error}"))
     return sorted(records, key=lambda record: record.started_at), flaws
 
 
@@ -135,29 +132,12 @@ def unmeasured(places: Sequence[Path], found: Harvest) -> list[str]:
     """Say which runs that the sweeps of an acceptance planned have no record."""
     suites = {str(row["path"]): row["suite"] for row in found.rows}
     runs = plan_of(places, suites).runs
-    of_acceptance = {
-        run.sweep for run in runs if suites.get(run.path) in (matrix.SUITE, speeds.SUITE)
-    }
+    of_acceptance = {run.sweep for run in runs if suites.get(run.path) in SUITES}
     return [
         f"{run.path}: planned, without a record: {run.name}"
         for run in runs
         if run.is_missing and run.sweep in of_acceptance
     ]
-
-
-def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
-    """Return the switch of each host, from a file.
-
-    Raises:
-        ValueError: the file has no switch for a host of the records; the message is one line.
-    """
-    if path is None:
-        return {}
-    switches = switches_in(path)
-    hosts = {place.host for record in records for place in places_of(record)}
-    if why := why_incomplete(switches, hosts):
-        raise ValueError(f"{path}: {why}")
-    return switches
 
 
 def parser() -> argparse.ArgumentParser:

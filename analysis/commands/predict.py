@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,16 +18,21 @@ from analysis.table import combine
 from analysis.text import complain, render_table
 from benchkit.record.naming import readable
 
+warn = partial(complain, "analysis predict")
+NOTE = (
+    "Predicted, not measured, of calls back to back: latency and time per byte of one message, as\n"
+    "each algorithm's cost (Thakur, Rabenseifner and Gropp, 2005) explains the measured times,\n"
+    "put into that cost for more ranks. The network\n"
+    "is taken to be as here between all of them. "
+    "In brackets: the 95 % interval, if that is the algorithm. misses:\n"
+    "how far the algorithm is from the measured times at worst. send_recv: one way.\n"
+)
+MOST_RANKS = 10**9
+
 
 @dataclass(frozen=True)
 class Model:
-    """What explains the measured times of one collective.
-
-    Attributes:
-        collective: its name.
-        times: what was measured, by number of ranks.
-        messages: how each algorithm explains it.
-    """
+    """What explains the measured times of one collective, by number of ranks."""
 
     collective: str
     times: Times
@@ -58,33 +63,22 @@ def models_of(series: list[Series]) -> list[Model]:
 
 def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]:
     """Yield a row per algorithm and size, and per size one over all algorithms in question."""
-    for message in model.messages:
-        for size in some_of(model.sizes):
-            cells = [in_ms(model, message, n, size) for n in world_sizes]
-            yield row(model, message.algorithm, 100 * message.off, size, world_sizes, cells)
+    lines: list[tuple[str, float | None, Callable[[int, float], str]]] = [
+        (message.algorithm, 100 * message.off, partial(in_ms, model, message))
+        for message in model.messages
+    ]
     if len(model.rivals) > 1:
-        algorithms = f"any of the first {len(model.rivals)}"
+        lines.append((f"any of the first {len(model.rivals)}", None, partial(span, model)))
+    for algorithm, misses, cell in lines:
         for size in some_of(model.sizes):
-            cells = [span(model, n, size) for n in world_sizes]
-            yield row(model, algorithms, None, size, world_sizes, cells)
-
-
-def row(
-    model: Model,
-    algorithm: str,
-    misses: float | None,
-    size: float,
-    world_sizes: list[int],
-    cells: list[str],
-) -> dict[str, object]:
-    return {
-        "collective": model.collective,
-        "measured on": "/".join(map(str, model.times)),
-        "algorithm": algorithm,
-        "misses [%]": misses,
-        "payload": readable(size),
-        **{f"{n} ranks, predicted [ms]": cell for n, cell in zip(world_sizes, cells, strict=True)},
-    }
+            yield {
+                "collective": model.collective,
+                "measured on": "/".join(map(str, model.times)),
+                "algorithm": algorithm,
+                "misses [%]": misses,
+                "payload": readable(size),
+                **{f"{n} ranks, predicted [ms]": cell(n, size) for n in world_sizes},
+            }
 
 
 def in_ms(model: Model, message: Message, world_size: int, size: float) -> str:
@@ -101,7 +95,7 @@ def span(model: Model, world_size: int, size: float) -> str:
 
 
 def remarks(model: Model, world_sizes: list[int]) -> Iterator[str]:
-    """Yield what the table does not show: rival algorithms, and contradictions to measurements."""
+    """Yield what the table does not show: rival algorithms, contradictions to measurements."""
     if len(model.rivals) > 1:
         names = ", ".join(message.algorithm for message in model.rivals)
         times = "measured times"
@@ -139,25 +133,10 @@ def some_of(sizes: list[float]) -> list[float]:
     return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
 
 
-warn = partial(complain, "analysis predict")
-
-NOTE = (
-    "Predicted, not measured, of calls back to back: latency and time per byte of one message, as\n"
-    "each algorithm's cost (Thakur, Rabenseifner and Gropp, 2005) explains the measured times,\n"
-    "put into that cost for more ranks. The network\n"
-    "is taken to be as here between all of them. "
-    "In brackets: the 95 % interval, if that is the algorithm. misses:\n"
-    "how far the algorithm is from the measured times at worst. send_recv: one way.\n"
-)
-
-MOST_RANKS = 10**9
-
-
 def main(arguments: list[str]) -> int:
     """Print a table of predictions for each group of comparable records.
 
-    Returns:
-        0; 1 where nothing can be predicted; 2 for invalid arguments.
+    The exit code is 1 where nothing can be predicted, 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
     if why := missing(options.places):
@@ -185,7 +164,6 @@ def main(arguments: list[str]) -> int:
 
 
 def print_predictions(title: str, series: list[Series], world_sizes: list[int]) -> None:
-    """Print the table of one group of records, and the remarks on it."""
     models = models_of(series)
     table = pd.DataFrame([row for model in models for row in rows_of(model, world_sizes)])
     lines = [f"- {line}" for model in models for line in remarks(model, world_sizes)]

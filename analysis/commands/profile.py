@@ -31,32 +31,33 @@ IN_FLIGHT = re.compile(r"(gloo|nccl|mpi|ucc):")
 """Host labels that torch gives to a collective from its call to its end."""
 HOST = "user_annotation"
 DEVICE = "gpu_user_annotation"
-"""Kinds of labels. The device has one label for each stream that worked under it, and none where no
-stream did."""
+"""Kinds of labels; the device has one for each stream that worked under it."""
 OURS = re.compile(r"step |warm-up|ProfilerStep")
-
 LONGEST_MS = 1e12
-LATEST_MS = 1e18
-"""Durations and starts beyond these are invalid."""
+LATEST_MS = 1e18  # longer durations and later starts are invalid
 UNREADABLE = (
     OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
     zlib.error,
 )  # fmt: skip
 """What reading a file that is no trace may raise."""
-
 Interval = tuple[float, float]
+warn = partial(complain, "analysis profile")
+PATTERN = "*trace*rank*.json*"
+KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
+COMMUNICATING = "nccl"  # part of the name of a kernel that moves data between GPUs
+TOP = (
+    ("Top kernels", KERNELS),
+    ("Top operators of the host, by their own time", ("cpu_op",)),
+)
+"""The tables of top events: their titles and kinds of events."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A complete event.
+    """A complete event, of a category of torch.profiler, from `start` to `end`.
 
     Attributes:
-        name: or label.
-        kind: the category of torch.profiler.
-        thread: on which it ran, as "process/thread".
-        start: in ms on the trace's clock.
-        end: in ms on the trace's clock.
+        thread: "process/thread".
     """
 
     name: str
@@ -72,16 +73,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Trace:
-    """One rank's trace."""
-
     rank: int
     events: list[Event]
 
     def steps(self) -> dict[str, list[Event]]:
-        """Return the steps of each case, by the case's labels.
-
-        They are those on the host, which waits for the device at the end of each step.
-        """
+        """Return the steps of each case on the host, which waits for the device at their ends."""
         found: dict[str, list[Event]] = defaultdict(list)
         for event in self.events:
             if event.kind == HOST and event.name.startswith(STEP):
@@ -89,20 +85,15 @@ class Trace:
         return found
 
     def within(self, steps: Sequence[Event], kinds: Iterable[str]) -> list[Event]:
-        """Return the events of some kinds that begin in any of these steps."""
-        wanted = set(kinds)
+        chosen = set(kinds)
         return [
             event
             for event in self.events
-            if event.kind in wanted and any(step.start <= event.start < step.end for step in steps)
+            if event.kind in chosen and any(step.start <= event.start < step.end for step in steps)
         ]
 
     def regions(self, steps: Sequence[Event], kind: str) -> dict[str, float]:
-        """Return the time per step in each region, on the host or on any stream of the device.
-
-        Args:
-            kind: HOST or DEVICE.
-        """
+        """Return the time per step in each region, on the HOST or any stream of the DEVICE."""
         found: dict[str, list[Interval]] = defaultdict(list)
         for event in self.within(steps, (kind,)):
             if not (OURS.match(event.name) or IN_FLIGHT.match(event.name)):
@@ -111,11 +102,7 @@ class Trace:
 
 
 def read(path: Path) -> Trace:
-    """Read a trace, compressed or not.
-
-    Raises:
-        ValueError: where the file is no trace; the message says why.
-    """
+    """Read a trace, compressed or not; raises ValueError where it is none."""
     try:
         content = files.read_regular(path)
         if path.suffix == ".gz":
@@ -136,7 +123,6 @@ def read(path: Path) -> Trace:
 
 
 def unpacked(content: bytes) -> bytes:
-    """Decompress a file; raises ValueError where that is more than a file may hold."""
     with gzip.open(io.BytesIO(content)) as file:
         found = file.read(files.MOST_BYTES + 1)
     if len(found) > files.MOST_BYTES:
@@ -169,43 +155,28 @@ def length(intervals: Iterable[Interval]) -> float:
 
 
 def common(first: Sequence[Interval], second: Sequence[Interval]) -> float:
-    """Return the time in which both are active; neither has overlaps within itself."""
     return length(first) + length(second) - length(union([*first, *second]))
 
 
 def self_times(events: Sequence[Event]) -> dict[str, float]:
     """Return the time in events of each name without that of events inside them, per thread."""
-    own: dict[str, float] = defaultdict(float)
+    spent: dict[str, float] = defaultdict(float)
     open_events: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda event: (event.start, -event.end)):
         stack = open_events[event.thread]
         while stack and stack[-1].end <= event.start:
             stack.pop()
-        own[event.name] += event.end - event.start
+        spent[event.name] += event.end - event.start
         if stack:
-            own[stack[-1].name] -= event.end - event.start
+            spent[stack[-1].name] -= event.end - event.start
         stack.append(event)
-    return dict(own)
-
-
-warn = partial(complain, "analysis profile")
-
-PATTERN = "*trace*rank*.json*"
-KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
-COMMUNICATING = "nccl"
-"""Part of the name of a kernel that moves data between GPUs."""
-TOP = (
-    ("Top kernels", KERNELS),
-    ("Top operators of the host, by their own time", ("cpu_op",)),
-)
-"""The tables of top events: their titles and kinds of events."""
+    return dict(spent)
 
 
 def main(arguments: list[str]) -> int:
     """Print a table of regions per rank, and tables of the kernels with the most time.
 
-    Returns:
-        0; 1 where there is no trace; 2 for invalid arguments.
+    The exit code is 1 where there is no trace, 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
     if why := missing(options.places):
@@ -239,7 +210,7 @@ def trace_files(places: list[Path]) -> Iterator[Path]:
 def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
     """Make a row per case and rank, with the ms per step in each region.
 
-    The host's labels and the device's have columns of their own; the two are never added.
+    Host and device overlap, so their regions have columns of their own and are never added.
     """
     several = len({path.parent for path, _ in found}) > 1
     rows = []
@@ -261,10 +232,7 @@ def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
 
 
 def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
-    """Compute the percentage of the time with messages in flight in which the rank did not wait.
-
-    It is None where no messages were in flight.
-    """
+    """Compute the percentage of time with messages in flight in which the rank works on."""
     labels = trace.within(steps, (HOST,))
     in_flight = union(e.interval for e in labels if IN_FLIGHT.match(e.name))
     waiting = union(e.interval for e in labels if e.name.endswith(WAITING))
@@ -273,10 +241,7 @@ def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
 
 
 def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
-    """Compute the percentage of the GPU's communication time in which it also computed.
-
-    It is None where the GPU did not communicate.
-    """
+    """Compute the percentage of the GPU's communication in which it also computed."""
     moving: list[Interval] = []
     computing: list[Interval] = []
     for event in trace.within(steps, KERNELS):
@@ -288,10 +253,9 @@ def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
 
 
 def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield tables of the kernels, and of the host's operators, with the most time.
+    """Yield tables of kernels, and of the host's operators, with the most time in steps.
 
-    The time is that in all labelled steps. For operators it is their own time, without that of
-    events inside them. A table without rows is left out, such as that of kernels without a GPU.
+    The time of an operator is its own, without that of events inside it.
     """
     for title, kinds in TOP:
         spent: dict[str, float] = {}

@@ -1,7 +1,7 @@
-"""Read the records of a suite again, where samples are needed and not only figures."""
+"""A suite's rows of the combined table, and its records where all samples are needed."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,19 @@ from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
 
 
+def measured_of(table: pd.DataFrame, suite: str) -> pd.DataFrame:
+    return table[(table["suite"] == suite) & (table["status"] == "ok")]
+
+
+def with_numbers(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+    """Make numbers of those columns that there are; NaN stands for what is none."""
+    known = [name for name in names if name in rows]
+    return rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in known})
+
+
 def records_of(table: pd.DataFrame, suite: str) -> list[Record]:
-    rows = table[(table["suite"] == suite) & (table["status"] == "ok")]
+    """Return the measured records of a suite in a table, in order of time."""
+    rows = measured_of(table, suite)
     paths = rows["path"].dropna().unique() if "path" in rows else []
     found = []
     for path in paths:

@@ -6,7 +6,7 @@ to tell apart is merged here, thinned where it is drawn, and the small print say
 files have everything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -28,6 +28,10 @@ PAGE_ROW = "page_row"
 """Column with the id of a row of the page. `over_runs` keeps that of the latest row."""
 POINT = ("panel", "series", "x", "value", "low", "high", PAGE_ROW)
 """The columns of a chart's points. `low` and `high` are NaN without an interval."""
+TIMES = ("median_s", "ci_low_s", "ci_high_s")
+PAIRED_SPEEDUPS = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
+RATE = ("rate", "rate_low", "rate_high")
+"""Columns of a value and of both ends of its interval."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,18 @@ class Chart:
 
 Charts = dict[str, Chart]
 """By name, which is that of the plot's file without its ending."""
+Rows = TypeVar("Rows")
+
+
+def of_groups(
+    stem: str, groups: Iterable[tuple[str, Rows]], charts_of: Callable[[Rows], Charts]
+) -> Charts:
+    """Make the charts of each group, given with its suffix, with names that begin with `stem`."""
+    return {
+        f"{stem}_{name}{suffix}": chart.of_group(suffix)
+        for suffix, rows in groups
+        for name, chart in charts_of(rows).items()
+    }
 
 
 def hardware(rows: pd.DataFrame) -> str:
@@ -143,6 +159,48 @@ def points_of(
     }
     points = pd.DataFrame(cells, index=rows.index)
     return points[points["value"].notna()]
+
+
+def rates_of(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the columns RATE from a rate at the median time and the interval of that time."""
+    amount = rows[name] * rows["median_s"]
+    ends = (rows[name], amount / rows["ci_high_s"], amount / rows["ci_low_s"])
+    return pd.DataFrame(dict(zip(RATE, ends, strict=True)))
+
+
+def phases_of_step(
+    rows: pd.DataFrame,
+    bars: Any,
+    panel: pd.Series,
+    phases: Sequence[str],
+    *,
+    title: str,
+    note: str,
+    x: str,
+) -> Chart:
+    """Stack the phases of a step, whose seconds are in columns such as `forward_s`.
+
+    Args:
+        bars: the name of each row's bar.
+        panel: of each row.
+        note: follows how to read the lengths.
+        x: label of the axis of bars.
+    """
+    total = rows["median_s"] * 1e3
+    parts = [
+        points_of(rows, bars, (f"{phase}_s",), str(phase), panel, 1e3, total=total)
+        for phase in phases
+    ]
+    return Chart(
+        mark=STACKS,
+        title=title,
+        note=f"medians of the rank that was longest in each; mark: whole step{note}",
+        x=Axis(x, NAMES),
+        y=Axis("time [ms]"),
+        points=pd.concat(parts),
+        is_shared=False,
+        series=tuple(map(str, phases)),
+    )
 
 
 MOST_SERIES = 16

@@ -14,11 +14,14 @@ from analysis.report.chart import (
     BYTES,
     LINES,
     LOG,
+    RATE,
+    TIMES,
     Axis,
     Chart,
     Charts,
     merged,
     points_of,
+    rates_of,
     told_apart,
 )
 from analysis.sides import Baseline
@@ -27,8 +30,7 @@ from benchkit.record.naming import readable
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
-TIMES = ("median_s", "ci_low_s", "ci_high_s")
-RATE = ("rate", "rate_low", "rate_high")
+BUS_BANDWIDTH = "busbw_gb_per_s"
 SIZE = Axis("data_size", LOG, BYTES)
 HALF = 50.0
 """Share in % at which the size is the half-performance length n½ of R. W. Hockney."""
@@ -42,7 +44,7 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     for title, rows, bars in rows_by_title(table):
         series = tuple(rows.sort_values("series")["label"].unique())
         charts[f"{title}_time_vs_datasize"] = time_over_size(title, rows, series, bars)
-        moving = rows[rows["busbw_gb_per_s"].notna()]  # A single rank moves nothing.
+        moving = rows[rows[BUS_BANDWIDTH].notna()]  # A single rank moves nothing.
         if not moving.empty:
             name = f"{title}_bandwidth_vs_datasize"
             charts[name] = bandwidth_over_size(title, moving, series, bars)
@@ -60,7 +62,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Return the comparison of several backends at one size, per title."""
     drawings: Drawings = {}
     for title, rows, bars in rows_by_title(table):
-        moving = rows[rows["busbw_gb_per_s"].notna()]
+        moving = rows[rows[BUS_BANDWIDTH].notna()]
         if not moving.empty:
             size = comparison_size(moving)
             at_size = moving[moving["data_size"] == size]
@@ -73,7 +75,7 @@ def comparisons_at(table: pd.DataFrame, size: float) -> Drawings:
     """Return the comparison of each title that was measured at a size in MiB."""
     drawings: Drawings = {}
     for title, rows, bars in rows_by_title(table):
-        at_size = rows[(rows["data_size"] == size) & rows["busbw_gb_per_s"].notna()]
+        at_size = rows[(rows["data_size"] == size) & rows[BUS_BANDWIDTH].notna()]
         if not at_size.empty:
             drawings |= comparison_at(title, at_size, size, bars)
     return drawings
@@ -174,7 +176,7 @@ def bandwidth_over_size(
         note=f"payload / median time × bus factor; {bars}",
         x=SIZE,
         y=Axis("bus bandwidth [GB/s, 10⁹ bytes]"),
-        points=over_size(rows.assign(**rates_of(rows)), RATE, 1.0),
+        points=over_size(rows.assign(**rates_of(rows, BUS_BANDWIDTH)), RATE, 1.0),
         series=series,
     )
 
@@ -185,7 +187,7 @@ def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
     sizes = ordered["data_size"].map(lambda size: readable(size * 2**20))
     several = ordered["variant"].nunique() > 1
     series = sizes + ", " + ordered["variant"] if several else sizes
-    rates = ordered.assign(**rates_of(ordered))
+    rates = ordered.assign(**rates_of(ordered, BUS_BANDWIDTH))
     return Chart(
         mark=LINES,
         title=f"{title}: bus bandwidth with more ranks",
@@ -198,7 +200,7 @@ def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
 
 def share_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str) -> Chart:
     """Show the bus bandwidth as a share of the best that the same series reaches at any size."""
-    best = rows.loc[rows.groupby(["place", "series"])["busbw_gb_per_s"].idxmax()]
+    best = rows.loc[rows.groupby(["place", "series"])[BUS_BANDWIDTH].idxmax()]
     known = f" ({'; '.join(best.apply(best_of, axis='columns'))})" if len(best) <= FEW_BEST else ""
     return Chart(
         mark=LINES,
@@ -227,17 +229,10 @@ def of_several_sizes(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[sizes.transform("nunique") > 1]
 
 
-def rates_of(rows: pd.DataFrame) -> pd.DataFrame:
-    rate = rows["busbw_gb_per_s"]
-    moved = rate * rows["median_s"]
-    ends = (rate, moved / rows["ci_high_s"], moved / rows["ci_low_s"])
-    return pd.DataFrame(dict(zip(RATE, ends, strict=True)))
-
-
 def shares_of(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the columns RATE of each row, in % of the best bandwidth of its series."""
-    best = rows.groupby(["place", "series"])["busbw_gb_per_s"].transform("max")
-    return rates_of(rows).div(best, axis="index") * 100
+    best = rows.groupby(["place", "series"])[BUS_BANDWIDTH].transform("max")
+    return rates_of(rows, BUS_BANDWIDTH).div(best, axis="index") * 100
 
 
 def best_of(row: Any) -> str:
@@ -273,8 +268,8 @@ def backends_at(title: str, rows: pd.DataFrame, size: float, bars_are: str) -> F
         milliseconds = group[list(TIMES)] * 1e3
         bars = style.interval_bars(milliseconds, *TIMES)
         times.bar(at, milliseconds["median_s"], yerr=bars, **look)
-        bars = style.interval_bars(rates_of(group), *RATE)
-        rates.bar(at, group["busbw_gb_per_s"].fillna(0), yerr=bars, **look)
+        bars = style.interval_bars(rates_of(group, BUS_BANDWIDTH), *RATE)
+        rates.bar(at, group[BUS_BANDWIDTH].fillna(0), yerr=bars, **look)
     times.set_ylabel("time of one call [ms]")
     rates.set_ylabel("bus bandwidth [GB/s, 10⁹ bytes]")
     for axis in (times, rates):

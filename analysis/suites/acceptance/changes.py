@@ -7,7 +7,14 @@ import numpy as np
 
 from analysis.records.of_suite import by_layout
 from analysis.records.places import Place, places_of
-from analysis.suites.acceptance.findings import Finding, Ranks, Table, findings_of, named
+from analysis.suites.acceptance.findings import (
+    WITHOUT_PEERS,
+    Finding,
+    Ranks,
+    Table,
+    findings_of,
+    named,
+)
 from analysis.suites.acceptance.verdict import ranks_of, tables_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
@@ -19,7 +26,6 @@ from benchkit.statistics.faults import Limits, detectable, explain
 
 SLOWER, FASTER = 1, -1
 MOST_NAMED = 8
-"""Of more devices that were exchanged, only some are named."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +33,11 @@ class Changes:
     """What changed.
 
     Attributes:
-        slower: what takes longer than before, beside the change of its peers.
-        faster: what takes less.
-        overall: by name of a table, the median of all its times over that before; empty where
-            nothing was measured both times.
+        slower, faster: what takes longer, or less, than before, beside the change of its peers.
+        overall: by name of a table, the median of all its times over that before.
         without_peers: names of tables with fewer than three of a kind.
         not_compared: names of tables that were not measured alike both times.
-        exchanged: ranks that have another device than before, with that before.
-        ranks: of the later acceptance.
+        exchanged: ranks on another device than before, with that before.
     """
 
     slower: Sequence[Finding]
@@ -46,7 +49,6 @@ class Changes:
     ranks: Ranks
 
     def lines(self, tolerance: float) -> list[str]:
-        """Return the changes in sentences."""
         lines = [
             f"- {named(finding, self.ranks)}: {word}, beside the change of its peers: {text}."
             for word, findings in (("slower", self.slower), ("faster", self.faster))
@@ -63,17 +65,13 @@ class Changes:
             medians = ", ".join(f"{name} {ratio:.2f}" for name, ratio in self.overall.items())
             lines.append(f"- Times over those before, median of all: {medians}.")
         if self.without_peers:
-            names = ", ".join(self.without_peers)
-            lines.append(
-                f"- Fewer than three of a kind, so without peers to compare with: {names}."
-            )
+            lines.append(f"- {WITHOUT_PEERS}: {', '.join(self.without_peers)}.")
         if self.not_compared:
             names = ", ".join(self.not_compared)
             lines.append(f"- Not measured alike both times, and not compared: {names}.")
         return [*lines, *self.exchanges()]
 
     def exchanges(self) -> list[str]:
-        """Say which ranks have another device than before."""
         lines = [
             f"- {now}: another device than before ({before.uuid or before.device or 'unknown'})."
             for before, now in self.exchanged[:MOST_NAMED]
@@ -88,22 +86,17 @@ def changes(
 ) -> Iterator[Changes | None]:
     """Compare acceptances cell by cell: each pair of ranks, each rank, with itself before.
 
-    Ranks are the same where their hosts are; their devices may have been exchanged.
-
-    Args:
-        before, now: records of pair_matrix and rank_speed, in order of time.
-
-    Yields:
-        The changes of each set of ranks in `now`; None where `before` has no such ranks.
+    Ranks are the same where their hosts are; their devices may have been exchanged. Records are in
+    order of time. Ranks of `now` that `before` does not have yield None.
     """
-    earlier = {layout_of(own[0]): own for _, own in by_layout(list(before))}
-    for _, own in by_layout(list(now)):
-        if (old := earlier.get(layout_of(own[0]))) is None:
+    earlier = {layout_of(records[0]): records for _, records in by_layout(list(before))}
+    for _, records in by_layout(list(now)):
+        if (old := earlier.get(layout_of(records[0]))) is None:
             yield None
             continue
-        places = places_of(own[0])
+        places = places_of(records[0])
         ranks = ranks_of(places, {})
-        tables, not_compared = relative(old, own, ranks)
+        tables, not_compared = relative(old, records, ranks)
         shared = replace(limits, alpha=limits.alpha / (2 * max(1, len(tables))))
         both = zip(places_of(old[0]), places, strict=True)
         yield Changes(
@@ -120,7 +113,7 @@ def changes(
 
 
 def layout_of(record: Record) -> tuple[object, ...]:
-    """Return what two acceptances must have in common: hosts of the ranks, backend and device."""
+    """Return what two acceptances must have in common."""
     settings = record.settings
     hosts = [place.host for place in places_of(record)]
     return *hosts, settings.backend.name, settings.hardware.device
@@ -133,7 +126,6 @@ def device_of(place: Place) -> tuple[str, str]:
 def found_in(
     tables: Sequence[Table], direction: int, limits: Limits, ranks: Ranks
 ) -> list[Finding]:
-    """Return what changed in a direction."""
     faults = {each.name: explain(direction * each.halves, each.peers, limits) for each in tables}
     return findings_of(faults, ranks)
 
@@ -141,11 +133,7 @@ def found_in(
 def relative(
     before: Sequence[Record], now: Sequence[Record], ranks: Ranks
 ) -> tuple[list[Table], list[str]]:
-    """Return the tables of what both measured, with each time over that before.
-
-    Returns:
-        Those tables, and the names of what only one measured, or in other amounts.
-    """
+    """Return tables of each time over that before, and names of what was not measured alike."""
     (old_pairs, old_tests), (new_pairs, new_tests) = measured_in(before), measured_in(now)
     pairs = {
         size: pairs_over(old_pairs[size], new_pairs[size])
@@ -166,17 +154,14 @@ def relative(
 def measured_in(
     records: Sequence[Record],
 ) -> tuple[dict[float, Matrix], dict[tuple[str, float], Speeds]]:
-    """Return the pairs by size of a message, and the tests by name and amount of a call."""
-    pairs = matrix.matrices([each for each in records if each.suite == matrix.SUITE])
-    tests = speeds.speeds([each for each in records if each.suite == speeds.SUITE])
+    """Return the pairs by size in MiB, and the tests by name and amount of a call."""
     return (
-        {each.size_mib: each for each in pairs},
-        {(each.name, each.amount): each for each in tests},
+        {each.size_mib: each for each in matrix.matrices(records)},
+        {(each.name, each.amount): each for each in speeds.speeds(records)},
     )
 
 
 def pairs_of(table: Matrix) -> list[tuple[int, int]]:
-    """Return sender and receiver of each cell."""
     return list(zip(table.sender.tolist(), table.receiver.tolist(), strict=True))
 
 
@@ -186,5 +171,5 @@ def pairs_over(before: Matrix, now: Matrix) -> Matrix:
     old = np.array([places.get(pair, -1) for pair in pairs_of(now)], dtype=int)
     kept = old >= 0
     halves = now.halves[:, kept] - before.halves[:, old[kept]]
-    own = {name: getattr(now, name)[kept] for name in ("sender", "receiver", "turn")}
-    return replace(now, halves=halves, **own)
+    cells = {name: getattr(now, name)[kept] for name in ("sender", "receiver", "turn")}
+    return replace(now, halves=halves, **cells)

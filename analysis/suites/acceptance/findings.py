@@ -12,8 +12,7 @@ from benchkit.statistics.faults import Fault, Limits, Peers, detectable
 from benchkit.statistics.intervals import Array
 
 LINKS = (matrix.ONE_WAY, matrix.LINK)
-MESSAGES = "messages of"
-"""Begins the names of tables of pairs, which one cause may slow all."""
+MESSAGES = "messages of"  # begins the names of tables of pairs, all of which one cause may slow
 PLACES = (matrix.RANK, matrix.NODE, matrix.SWITCH)
 """Groupings of causes; further ones are levels of nested groups."""
 DIRECTIONS = {
@@ -26,7 +25,14 @@ DIRECTIONS = {
     matrix.INSIDE: "what stays inside",
     matrix.NEAR: "what it exchanges with others at its switch",
 }
-"""What is slow, of a family that is about a part of what a rank or a group does."""
+"""By part of a family's name: what is slow."""
+Key = tuple[str, frozenset[int]]
+"""Grouping and numbers of a cause, whichever end of a link is first."""
+WITHOUT_PEERS = "Fewer than three of a kind, so without peers to compare with"
+LARGEST = 10.0  # a table in which no smaller ratio is found does not tell whether all are alike
+STEADY = 2.0  # how many times the change from half to half a difference between only two must be
+TRUSTED_SD = 3.0  # how many standard deviations of noise such a difference must be
+MAD_TO_SD = 1.4826  # standard deviation over the median deviation, of normal values
 
 
 @dataclass(frozen=True)
@@ -34,9 +40,7 @@ class Ranks:
     """The ranks of an acceptance and their groups.
 
     Attributes:
-        places: of the ranks.
-        groups: by grouping, the name of each group: of nodes, of switches, of levels of nested
-            groups.
+        groups: by grouping, the name of each group.
         group_of: by grouping, the number of each rank's group: [rank].
     """
 
@@ -47,12 +51,7 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Cause:
-    """What a fault is about: a rank, a group, or two of either.
-
-    Attributes:
-        grouping: "rank", or the name of a grouping.
-        numbers: of the rank or group; of both ends of a link, the sender first.
-    """
+    """What a fault is about: a rank, a group, or a link of two of either, the sender first."""
 
     grouping: str
     numbers: tuple[int, ...]
@@ -62,19 +61,9 @@ class Cause:
         return len(self.numbers) == 2
 
 
-Key = tuple[str, frozenset[int]]
-"""Grouping and numbers of a cause, whichever end of a link is first."""
-
-
 @dataclass
 class Finding:
-    """One cause.
-
-    Attributes:
-        cause: what is slow.
-        parts: families that found it.
-        ratios: by name of a table, how many times as long it takes as its peers.
-    """
+    """One cause, with the families that found it and, by table, its times over its peers'."""
 
     cause: Cause
     parts: set[str] = field(default_factory=set)
@@ -92,14 +81,11 @@ def cause_of(fault: Fault, ranks: Ranks) -> Cause:
 
 
 def findings_of(faults: Mapping[str, Sequence[Fault]], ranks: Ranks) -> list[Finding]:
-    """Return the findings, what is large first.
+    """Return the findings, what is large first, from the faults of each table.
 
     A link whose end is slow itself, or a rank whose group is, is no finding but a consequence, of
     the same table or of other messages: a slow disk slows no link. Nor is a nested group with a
     slow part. Both directions of a link are one finding.
-
-    Args:
-        faults: of each table, by its name.
     """
     found: dict[Key, Finding] = {}
     causes: dict[str, dict[Key, Cause]] = {}
@@ -128,7 +114,6 @@ def about(table: str) -> str:
 
 
 def is_consequence(cause: Cause, others: Iterable[Cause], ranks: Ranks) -> bool:
-    """Return whether another cause contains this one."""
     mine = members(cause, ranks)
     for other in others:
         if other is cause or other.is_link:
@@ -165,13 +150,11 @@ def members(cause: Cause, ranks: Ranks) -> list[set[int]]:
 
 
 def sentence(finding: Finding, ranks: Ranks) -> str:
-    """Name the cause, with all that a ticket needs, and how much slower it is than its peers."""
     slower = ", ".join(f"{table} {ratio:.2f}" for table, ratio in finding.ratios.items())
     return f"{named(finding, ranks)}: times its peers' time: {slower}."
 
 
 def named(finding: Finding, ranks: Ranks) -> str:
-    """Name what is slow, and in which direction."""
     cause, parts = finding.cause, finding.parts
     names = [name_of(cause.grouping, number, ranks) for number in cause.numbers]
     if cause.is_link:
@@ -184,22 +167,11 @@ def named(finding: Finding, ranks: Ranks) -> str:
 
 
 def name_of(grouping: str, number: int, ranks: Ranks) -> str:
-    """Name a rank or a group with its ranks."""
     if grouping == matrix.RANK:
         return str(ranks.places[number])
     group_of = ranks.group_of[grouping]
-    own = [rank for rank, group in enumerate(group_of) if group == number]
-    return f"{grouping} {ranks.groups[grouping][number]} (ranks {listed(own)})"
-
-
-LARGEST = 10.0
-"""A table in which no smaller ratio is found does not tell whether all are alike."""
-STEADY = 2.0
-"""How many times the change from half to half a difference between only two must be."""
-TRUSTED_SD = 3.0
-"""How many standard deviations of noise such a difference must be."""
-MAD_TO_SD = 1.4826
-"""Standard deviation over the median deviation, of normal values."""
+    of_group = [rank for rank, group in enumerate(group_of) if group == number]
+    return f"{grouping} {ranks.groups[grouping][number]} (ranks {listed(of_group)})"
 
 
 @dataclass(frozen=True)
@@ -207,7 +179,6 @@ class Table:
     """What is judged.
 
     Attributes:
-        name: of the measurement.
         halves: logarithm of the median time of each cell over the first and over the second half
             of the samples, or of the runs: [2][cell].
         peers: of the cells, and what may be slow; the first family has a candidate per cell.
@@ -219,11 +190,11 @@ class Table:
 
     @property
     def changes(self) -> Array:
-        """How the logarithm of each cell changed from the first half to the second: [cell]."""
+        """Change of the logarithm of each cell from the first half to the second: [cell]."""
         return np.asarray(self.halves[1] - self.halves[0])
 
     def least_found(self, limits: Limits) -> float:
-        """Return from which ratio on a cell is found nine times in ten; infinite without peers."""
+        """Return from which ratio on a cell is found nine times in ten."""
         return detectable(self.halves, self.peers, limits) or math.inf
 
     def share_of(self, faults: Sequence[Fault]) -> float:
@@ -238,7 +209,6 @@ class Table:
         return len(every) / max(1, int(is_alike.sum()))
 
     def finding_of(self, cell: int, ratio: float, ranks: Ranks) -> Finding:
-        """Return a cell and its ratio to others in the form of a finding."""
         single = self.peers.families[0]
         [position] = np.flatnonzero(single.cells[:, 0] == cell)
         fault = Fault(single.name, int(single.subjects[position]), ratio, math.nan, 1)
@@ -268,5 +238,5 @@ def noise_of(tables: Sequence[Table]) -> float:
 
     Two values alone do not tell how much they vary.
     """
-    own = np.concatenate([table.changes - np.median(table.changes) for table in tables])
-    return MAD_TO_SD * float(np.median(np.abs(own))) / math.sqrt(2)
+    changes = np.concatenate([table.changes - np.median(table.changes) for table in tables])
+    return MAD_TO_SD * float(np.median(np.abs(changes))) / math.sqrt(2)

@@ -1,19 +1,23 @@
 """The verdict of an acceptance: what is out of line among the ranks of one start, or nothing."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
 import numpy as np
+import pandas as pd
 from msgspec import Meta
 
+from analysis.records.of_suite import by_layout, records_of
 from analysis.records.places import Place, numbered, places_of
 from analysis.suites.acceptance.findings import (
     LARGEST,
     LINKS,
     MESSAGES,
+    WITHOUT_PEERS,
     Finding,
     Ranks,
     Table,
@@ -22,7 +26,7 @@ from analysis.suites.acceptance.findings import (
     two_of_a_kind,
 )
 from analysis.suites.pair_matrix import matrix
-from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Matrix
+from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, Matrix
 from analysis.suites.rank_speed import speeds
 from analysis.suites.rank_speed.speeds import Speeds, peaks_of
 from benchkit.record.naming import readable
@@ -32,155 +36,13 @@ from benchkit.statistics.faults import Limits, Peers, explain, faster
 from benchkit.suites.pair_matrix.suite import IDLE, ROUND
 from benchkit.suites.rank_speed.suite import FLOPS
 
-DRIFT = 0.1
-"""A second half that is this much slower or faster than the first is told."""
+SUITES = (matrix.SUITE, speeds.SUITE)
+CONCLUDED = SUITES
+DRIFT = 0.1  # a second half that is this much slower or faster than the first is told
 AMBIGUOUS = 0.3
 """From this share of its kind on, what is faster than the rest may be all that is healthy."""
 MOST_LINES = 5
-
-
-def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
-    """Say how slow a single link, rank or group must be to be found, and what has no peers.
-
-    Args:
-        ratios: from which each table finds it, by its name.
-    """
-    told = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio <= LARGEST]
-    few = [name for name, ratio in ratios.items() if math.isinf(ratio)]
-    unsteady = [name for name, ratio in ratios.items() if LARGEST < ratio < math.inf]
-    if told:
-        single = "A single link, rank or group is found nine times in ten from these ratios on"
-        yield f"{single}: {', '.join(told)}."
-    if few:
-        yield f"Fewer than three of a kind, so without peers to compare with: {', '.join(few)}."
-    if unsteady:
-        large = f"Too few or too unsteady to see even {LARGEST:g} times"
-        yield f"{large}: {', '.join(unsteady)}."
-
-
-def coverage(matrices: Sequence[Matrix]) -> Iterator[str]:
-    """Say which share of pairs was measured, and what two nodes do not tell."""
-    least = min((each.share for each in matrices), default=1.0)
-    if least < 1:
-        yield (
-            f"{percent(least)} of all pairs were measured; a single slow link among the others is "
-            "not seen."
-        )
-    if any(each.node.max() == 1 for each in matrices):
-        yield "With two nodes, the network of neither has a peer."
-
-
-def faster_sides(
-    tables: Sequence[Table], limits: Limits, ranks: Ranks
-) -> tuple[list[str], list[str]]:
-    """Say what is faster than its peers: where it is a large part, perhaps they are all slow.
-
-    Returns:
-        Sentences on large parts, and on small ones.
-    """
-    unlike: list[str] = []
-    few: list[str] = []
-    for table in tables:
-        faults = faster(table.halves, table.peers, limits)
-        inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
-        lines = [sentence(each, ranks) for each in findings_of({table.name: inverse}, ranks)]
-        if table.share_of(faults) >= AMBIGUOUS:
-            unlike += at_most(lines)
-        else:
-            few += [f"Faster than its peers: {line}" for line in at_most(lines)]
-    return unlike, few
-
-
-def at_most(lines: Sequence[str]) -> list[str]:
-    """Return the first lines; the last one counts those that are left out."""
-    more = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], *([f"and {more} more like it."] if more > 0 else [])]
-
-
-def drifts(tables: Sequence[Table]) -> Iterator[str]:
-    """Say which measurements changed from the first half, or run, to the second."""
-    found = []
-    for table in tables:
-        change = float(np.expm1(np.median(table.changes)))
-        if abs(change) > DRIFT:
-            sign = "+" if change > 0 else "-"
-            found.append(f"{table.name} {sign}{percent(abs(change))}")
-    if found:
-        yield f"Times of the second half, or run, beside the first: {', '.join(found)}."
-
-
-def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
-    """Say which ranks and groups were slower than their peers in one half only, by heat perhaps."""
-    lines = []
-    for table in tables:
-        families = [each for each in table.peers.families if each.name not in LINKS]
-        peers = Peers(table.peers.kinds, families)
-        for half, change in (("second", table.changes), ("first", -table.changes)):
-            faults = explain(np.stack([change, change]), peers, limits)
-            found: list[Finding] = findings_of({table.name: faults}, ranks)
-            lines += [
-                f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"
-                for each in found
-            ]
-    return at_most(lines)
-
-
-def missing_parts(
-    matrices: Sequence[Matrix], tests: Sequence[Speeds], num_ranks: int
-) -> Iterator[str]:
-    """Say what an acceptance measures and these tables lack."""
-    if not tests:
-        yield "single ranks (suite rank_speed)"
-    if not matrices and num_ranks > 1:
-        yield "pairs of ranks (suite pair_matrix)"
-    if any(each.lacks_network for each in matrices):
-        yield "pairs across nodes"
-
-
-def skipped(records: Sequence[Record]) -> list[str]:
-    """Say which cases were skipped in all records, and why."""
-    cases = [case for record in records for case in record.cases]
-    names = [", ".join(map(str, case.labels.values())) for case in cases]
-    done = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
-    found = {
-        name: f"{name} ({case.reason})"
-        for name, case in zip(names, cases, strict=True)
-        if case.status == "skipped" and name not in done
-    }
-    return at_most(list(found.values()))
-
-
-def single_runs(*of_suites: Sequence[Record]) -> Iterator[str]:
-    """Say where only one run was measured."""
-    names = [records[0].suite for records in of_suites if len(records) == 1]
-    if names:
-        yield f"One run only of {' and '.join(names)}: what was slow that once is a finding, too."
-
-
-def below_sheet(tests: Sequence[Speeds]) -> list[str]:
-    """Say which ranks do not reach their share of the data sheet."""
-    lines = []
-    for test in tests:
-        short = [
-            (rate / promised.rate, place, promised)
-            for place, rate, promised in zip(
-                test.places, test.rates(), test.promises(), strict=True
-            )
-            if promised is not None and rate < promised.enough * promised.rate
-        ]
-        if short:
-            short.sort(key=lambda each: each[0])
-            places = at_most([f"{place}, {percent(share)}" for share, place, _ in short])
-            names = "; ".join(places).rstrip(".")
-            promised = short[0][2]
-            lines.append(
-                f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
-                f"{percent(promised.enough)} of the {promised.source}: {names}."
-            )
-    return lines
-
-
-SUITES = (matrix.SUITE, speeds.SUITE)
+Amount = Annotated[float, Meta(gt=0, le=1e30)]
 
 
 @dataclass(frozen=True)
@@ -188,13 +50,10 @@ class Verdict:
     """The verdict.
 
     Attributes:
-        ranks: that were judged.
-        tables: what was judged.
         findings: what is slower than its peers.
-        below_sheet: what does not reach its share of the data sheet, one sentence each.
-        unlike: what differs, where its peers do not tell which is right, one sentence each.
-        missing: what an acceptance measures and these records lack, a phrase each.
-        remarks: what else must be known, one sentence each.
+        below_sheet: what does not reach its share of the data sheet.
+        unlike: what differs, where its peers do not tell which is right.
+        missing: what an acceptance measures and these records lack.
         has_peers, has_sheet: whether there was anything to compare with.
     """
 
@@ -215,13 +74,11 @@ class Verdict:
         return not (differs or self.missing) and (self.has_peers or self.has_sheet)
 
     def lines(self, tolerance: float) -> list[str]:
-        """Return the verdict in sentences."""
         found = [sentence(finding, self.ranks) for finding in self.findings]
         every = (*found, *self.below_sheet, *self.unlike)
         return [self.head(tolerance), *(f"- {line}" for line in every), *self.remarks]
 
     def head(self, tolerance: float) -> str:
-        """Return the verdict in one sentence."""
         hosts = len({place.host for place in self.ranks.places})
         parts = (len(self.ranks.places), "rank"), (hosts, "node"), (len(self.tables), "measurement")
         ranks, nodes, measured = (f"{count} {word}{'s' * (count != 1)}" for count, word in parts)
@@ -243,41 +100,33 @@ class Verdict:
 def judge(
     records: Sequence[Record], limits: Limits, switches: Mapping[str, str] | None = None
 ) -> Verdict | None:
-    """Return the verdict on records of the same ranks; None where they hold nothing to judge.
+    """Judge records of the same ranks, in order of time; None where they hold nothing to judge.
 
-    The chance of a false finding is shared among the tables.
-
-    Args:
-        records: of pair_matrix and rank_speed, in order of time.
-        limits: what counts as out of line; the noise floor of the records counts, too.
-        switches: the switch of each host, where that is known.
+    The chance of a false finding is shared among the tables. The noise floor of the records is a
+    limit, too.
     """
-    pair_records, rank_records = (
-        [record for record in records if record.suite == suite] for suite in SUITES
-    )
-    matrices, tests = matrix.matrices(pair_records), speeds.speeds(rank_records)
+    matrices, tests = matrix.matrices(records), speeds.speeds(records)
     if not matrices and not tests:
         return None
     floor = max((each.noise_floor.sigma_run for each in records if each.noise_floor), default=0.0)
-    levels = matrix.levels(pair_records)
+    levels = matrix.levels(records)
     ranks = with_levels(ranks_of(places_of(records[0]), switches or {}), levels)
     verdict = judge_tables(
         matrices, tests, ranks, replace(limits, floor=max(limits.floor, floor)), levels
     )
     missing = [*missing_parts(matrices, tests, len(ranks.places)), *skipped(records)]
-    single = single_runs(pair_records, rank_records)
-    return replace(verdict, missing=missing, remarks=[*verdict.remarks, *single])
+    return replace(verdict, missing=missing, remarks=[*verdict.remarks, *single_runs(records)])
 
 
 def judge_tables(
-    matrices: Sequence[matrix.Matrix],
-    tests: Sequence[speeds.Speeds],
+    matrices: Sequence[Matrix],
+    tests: Sequence[Speeds],
     ranks: Ranks,
     limits: Limits,
-    levels: Sequence[matrix.Level] = (),
+    levels: Sequence[Level] = (),
 ) -> Verdict:
-    """Return the verdict on tables of the same ranks; there is at least one."""
-    tables = [*tables_of(matrices, tests, ranks), *map(table_of, levels)]
+    """Judge tables of the same ranks, of which there is at least one."""
+    tables = tables_of(matrices, tests, ranks, levels)
     # Half of alpha is for what is slower than its peers, half for what is faster.
     shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
     faults = {each.name: explain(each.halves, each.peers, shared) for each in tables}
@@ -314,33 +163,166 @@ def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> Ranks:
     )
 
 
-def with_levels(ranks: Ranks, levels: Sequence[matrix.Level]) -> Ranks:
-    """Return the ranks with their nested groups, too."""
+def with_levels(ranks: Ranks, levels: Sequence[Level]) -> Ranks:
     names = {each.name: [f"group {n}" for n in range(len(each.seconds))] for each in levels}
     group_of = {each.name: each.group_of for each in levels}
     return replace(ranks, groups={**ranks.groups, **names}, group_of={**ranks.group_of, **group_of})
 
 
 def tables_of(
-    matrices: Sequence[matrix.Matrix], tests: Sequence[speeds.Speeds], ranks: Ranks
+    matrices: Sequence[Matrix],
+    tests: Sequence[Speeds],
+    ranks: Ranks,
+    levels: Sequence[Level] = (),
 ) -> list[Table]:
-    """Return what is judged of pairs and of single ranks."""
     known = ranks.group_of.get(SWITCH)
     switch = Grouping(SWITCH, np.array(known)) if known else None
-    names = [f"{MESSAGES} {readable(each.size_mib * 2**20)}" for each in matrices]
-    of_pairs = [
-        Table(name, each.halves, each.peers(switch))
-        for name, each in zip(names, matrices, strict=True)
-    ]
-    return of_pairs + [Table(each.name, each.halves, each.peers()) for each in tests]
+    tables = []
+    for pairs in matrices:
+        name = f"{MESSAGES} {readable(pairs.size_mib * 2**20)}"
+        tables.append(Table(name, pairs.halves, pairs.peers(switch)))
+    tables += [Table(test.name, test.halves, test.peers()) for test in tests]
+    for level in levels:
+        tables.append(Table(f"all-reduce of {level.name}", level.halves, level.peers()))
+    return tables
 
 
-def table_of(level: matrix.Level) -> Table:
-    """Return what is judged of the groups of a level."""
-    return Table(f"all-reduce of {level.name}", level.halves, level.peers())
+def conclude(table: pd.DataFrame) -> Iterator[str]:
+    """Yield the verdict on each set of ranks: its first line, and a line per finding."""
+    records = [record for suite in CONCLUDED for record in records_of(table, suite)]
+    limits = Limits()
+    for _, alike in by_layout(sorted(records, key=lambda record: record.started_at)):
+        if verdict := judge(alike, limits):
+            yield from (line.removeprefix("- ") for line in verdict.lines(limits.tolerance))
 
 
-Amount = Annotated[float, Meta(gt=0, le=1e30)]
+def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
+    """Say how slow a single link, rank or group must be to be found, and what has no peers."""
+    telling = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio <= LARGEST]
+    few = [name for name, ratio in ratios.items() if math.isinf(ratio)]
+    unsteady = [name for name, ratio in ratios.items() if LARGEST < ratio < math.inf]
+    if telling:
+        single = "A single link, rank or group is found nine times in ten from these ratios on"
+        yield f"{single}: {', '.join(telling)}."
+    if few:
+        yield f"{WITHOUT_PEERS}: {', '.join(few)}."
+    if unsteady:
+        large = f"Too few or too unsteady to see even {LARGEST:g} times"
+        yield f"{large}: {', '.join(unsteady)}."
+
+
+def coverage(matrices: Sequence[Matrix]) -> Iterator[str]:
+    """Say which share of pairs was measured, and what two nodes do not tell."""
+    least = min((each.share for each in matrices), default=1.0)
+    if least < 1:
+        yield (
+            f"{percent(least)} of all pairs were measured; a single slow link among the others is "
+            "not seen."
+        )
+    if any(each.node.max() == 1 for each in matrices):
+        yield "With two nodes, the network of neither has a peer."
+
+
+def faster_sides(
+    tables: Sequence[Table], limits: Limits, ranks: Ranks
+) -> tuple[list[str], list[str]]:
+    """Say what is faster than its peers: large parts, whose peers may be slow, and small ones."""
+    unlike: list[str] = []
+    few: list[str] = []
+    for table in tables:
+        faults = faster(table.halves, table.peers, limits)
+        inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
+        lines = [sentence(each, ranks) for each in findings_of({table.name: inverse}, ranks)]
+        if table.share_of(faults) >= AMBIGUOUS:
+            unlike += at_most(lines)
+        else:
+            few += [f"Faster than its peers: {line}" for line in at_most(lines)]
+    return unlike, few
+
+
+def at_most(lines: Sequence[str]) -> list[str]:
+    """Return the first lines; the last one counts those that are left out."""
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"and {more} more like it."] if more > 0 else [])]
+
+
+def drifts(tables: Sequence[Table]) -> Iterator[str]:
+    found = []
+    for table in tables:
+        change = float(np.expm1(np.median(table.changes)))
+        if abs(change) > DRIFT:
+            sign = "+" if change > 0 else "-"
+            found.append(f"{table.name} {sign}{percent(abs(change))}")
+    if found:
+        yield f"Times of the second half, or run, beside the first: {', '.join(found)}."
+
+
+def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
+    """Say which ranks and groups were slower than their peers in one half only, by heat perhaps."""
+    lines = []
+    for table in tables:
+        families = [each for each in table.peers.families if each.name not in LINKS]
+        peers = Peers(table.peers.kinds, families)
+        for half, change in (("second", table.changes), ("first", -table.changes)):
+            faults = explain(np.stack([change, change]), peers, limits)
+            found: list[Finding] = findings_of({table.name: faults}, ranks)
+            lines += [
+                f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"
+                for each in found
+            ]
+    return at_most(lines)
+
+
+def missing_parts(
+    matrices: Sequence[Matrix], tests: Sequence[Speeds], num_ranks: int
+) -> Iterator[str]:
+    if not tests:
+        yield "single ranks (suite rank_speed)"
+    if not matrices and num_ranks > 1:
+        yield "pairs of ranks (suite pair_matrix)"
+    if any(each.lacks_network for each in matrices):
+        yield "pairs across nodes"
+
+
+def skipped(records: Sequence[Record]) -> list[str]:
+    cases = [case for record in records for case in record.cases]
+    names = [", ".join(map(str, case.labels.values())) for case in cases]
+    done = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
+    found = {
+        name: f"{name} ({case.reason})"
+        for name, case in zip(names, cases, strict=True)
+        if case.status == "skipped" and name not in done
+    }
+    return at_most(list(found.values()))
+
+
+def single_runs(records: Sequence[Record]) -> Iterator[str]:
+    runs = Counter(record.suite for record in records)
+    names = [suite for suite in SUITES if runs[suite] == 1]
+    if names:
+        yield f"One run only of {' and '.join(names)}: what was slow that once is a finding, too."
+
+
+def below_sheet(tests: Sequence[Speeds]) -> list[str]:
+    lines = []
+    for test in tests:
+        short = [
+            (rate / promised.rate, place, promised)
+            for place, rate, promised in zip(
+                test.places, test.rates(), test.promises(), strict=True
+            )
+            if promised is not None and rate < promised.enough * promised.rate
+        ]
+        if short:
+            short.sort(key=lambda each: each[0])
+            places = at_most([f"{place}, {percent(share)}" for share, place, _ in short])
+            names = "; ".join(places).rstrip(".")
+            promised = short[0][2]
+            lines.append(
+                f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
+                f"{percent(promised.enough)} of the {promised.source}: {names}."
+            )
+    return lines
 
 
 class RoundLabels(msgspec.Struct):
@@ -350,8 +332,6 @@ class RoundLabels(msgspec.Struct):
 
 
 class RoundDetails(msgspec.Struct):
-    """Details of a round of pair_matrix."""
-
     sends_to: list[Annotated[int, Meta(ge=IDLE)]]
 
 
@@ -363,36 +343,31 @@ class SpeedLabels(msgspec.Struct):
 
 
 class ComputeDetails(msgspec.Struct):
-    """Details of a test of rank_speed that computes."""
-
     flops_per_rank: Amount
 
 
 class MoveDetails(msgspec.Struct):
-    """Details of a test of rank_speed that moves bytes."""
-
     moved_bytes: Amount
 
 
-def flaw_of(record: Record) -> str:
-    """Return why a record of pair_matrix or rank_speed cannot be judged; "" where it can."""
+def check(record: Record) -> None:
+    """Raise ValueError for a record of pair_matrix or rank_speed that cannot be judged."""
     is_pairs = record.suite == matrix.SUITE
     try:
         msgspec.convert(peaks_of(record), dict[str, dict[str, Amount]])
     except ValueError as error:
-        return f"hardware.peak_tflop_per_s: {error}"
+        raise ValueError(f"hardware.peak_tflop_per_s: {error}") from None
     for case in record.cases:
         if not case.samples_s or (is_pairs and ROUND not in case.labels):
             continue
         try:
             (check_round if is_pairs else check_test)(case)
         except ValueError as error:
-            return f"case {case.labels}: {error}"
-    return ""
+            raise ValueError(f"case {case.labels}: {error}") from None
 
 
 def check_round(case: CaseRecord) -> None:
-    """Raise ValueError for a round of pair_matrix that does not say which rank sends to which."""
+    """Raise ValueError for a round that does not say which rank sends to which."""
     msgspec.convert(case.labels, RoundLabels)
     receivers = msgspec.convert(case.details, RoundDetails).sends_to
     ranks = len(case.samples_s)
@@ -405,6 +380,6 @@ def check_round(case: CaseRecord) -> None:
 
 
 def check_test(case: CaseRecord) -> None:
-    """Raise ValueError for a test of rank_speed that does not say what it computes or moves."""
+    """Raise ValueError for a test that does not say what it computes or moves."""
     msgspec.convert(case.labels, SpeedLabels)
     msgspec.convert(case.details, ComputeDetails if FLOPS in case.details else MoveDetails)

@@ -1,7 +1,5 @@
 """Shows the same program on one device and on several: scaling, shardings, phases of a step."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 
@@ -12,16 +10,17 @@ from analysis.report.chart import (
     LINES,
     LOG,
     NAMES,
-    STACKS,
     Axis,
     Chart,
     Charts,
+    of_groups,
+    phases_of_step,
     points_of,
 )
 from analysis.sides import Baseline
 from analysis.suites.auto_shard.rows import (
-    LIMITS,
     SHARDINGS,
+    SPEEDUP,
     SUITE,
     Group,
     amdahl,
@@ -29,15 +28,19 @@ from analysis.suites.auto_shard.rows import (
     groups_of,
     serial_share,
 )
-from analysis.suites.auto_shard.table import SCOPES, SHOWN
-from analysis.text import format_settings
-from benchkit.suites.auto_shard.suite import END_TO_END, RANKS, SCOPE, SHARDING, UNSHARDED, WEAK
+from analysis.suites.auto_shard.table import SCOPES, settings_of
+from benchkit.suites.auto_shard.suite import (
+    END_TO_END,
+    RANKS,
+    SCOPE,
+    SHARDING,
+    UNSHARDED,
+    WEAK,
+)
 from benchkit.suites.auto_shard.workloads import Phase
 
-SPEEDUP = ("speedup", *LIMITS)
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
-FEWEST_FOR_FIT = 2
-"""Speedups that a fit needs: a law with one unknown goes through any single one."""
+FEWEST_FOR_FIT = 2  # speedups that a fit needs: a law with one unknown goes through any single one
 FEW_TIMES = 4
 IDEAL = "ideal"
 
@@ -47,12 +50,8 @@ COMPARED = ("auto_shard",)
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return the figures that there is data for, per group of rows that differ in the case."""
-    charts: Charts = {}
-    for group in groups_of(table):
-        for name, chart in charts_of(group).items():
-            charts[f"{SUITE}_{name}{group.suffix}"] = chart.of_group(group.suffix)
-    return charts
+    groups = ((group.suffix, group) for group in groups_of(table))
+    return of_groups(SUITE, groups, charts_of)
 
 
 def charts_of(group: Group) -> Charts:
@@ -69,25 +68,22 @@ def charts_of(group: Group) -> Charts:
     return charts
 
 
-def explained(note: str, rows: pd.DataFrame) -> str:
-    """Return how to read a figure, and the settings of what was measured."""
-    known = [name for name in SHOWN if rows[name].notna().all()]
-    return f"{note}\n{format_settings(rows, known)}"
-
-
 def scaling(group: Group) -> Chart:
     """Show a line per workload over the devices, a panel per scope."""
     rows = scaling_rows(group)
     rows = rows.assign(scope_order=rows[SCOPE].map(list(SCOPES).index))
     rows = rows.sort_values(["scope_order", RANKS], kind="stable")
-    weak = is_weak(rows)
+    weak = bool((rows["scaling"] == WEAK).any())
     # Where devices range far, both axes are logarithmic, so that the ideal is straight.
     wide = rows[RANKS].max() > FEW_TIMES * rows[RANKS].min()
     values = EFFICIENCY if weak else SPEEDUP
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
+    if not weak and len(group.counts) > FEWEST_FOR_FIT:
+        note += "; dashed: Amdahl's law, fitted"
     return Chart(
         mark=LINES,
-        title=title_of(group, weak),
-        note=explained(note_on(group, rows), rows),
+        title=f"{'Weak' if weak else 'Strong'} scaling, sharding {group.main}",
+        note=f"{note}\n{settings_of(rows)}",
         x=Axis("devices", LOG if wide else LINEAR),
         y=Axis("scaling efficiency [%]") if weak else Axis("speedup", LOG if wide else LINEAR),
         points=points_of(rows, rows[RANKS], values, rows["workload"], rows[SCOPE]),
@@ -116,7 +112,7 @@ def shardings(rows: pd.DataFrame) -> Chart:
     return Chart(
         mark=DOTS,
         title=f"Shardings on {most:g} devices",
-        note=explained(note, rows),
+        note=f"{note}\n{settings_of(rows)}",
         x=Axis("workload", NAMES),
         y=Axis("speedup", LOG),
         points=points_of(rows, rows["workload"], SPEEDUP, rows[SHARDING], rows[SCOPE]),
@@ -128,28 +124,15 @@ def shardings(rows: pd.DataFrame) -> Chart:
 def phases(rows: pd.DataFrame) -> Chart:
     """Show the phases of a step: a panel per workload, a bar per sharding and devices."""
     bars = [label(*bar) for bar in zip(rows[SHARDING], rows[RANKS], strict=True)]
-    total = rows["median_s"] * 1e3
-    of_phase = partial(points_of, rows, bars, panel=rows["workload"], scale=1e3, total=total)
-    return Chart(
-        mark=STACKS,
+    return phases_of_step(
+        rows,
+        bars,
+        rows["workload"],
+        list(Phase),
         title="Phases of a step end to end",
-        note=explained("medians of the rank that was longest in each; mark: whole step", rows),
-        x=Axis("sharding", NAMES),
-        y=Axis("time [ms]"),
-        points=pd.concat(of_phase(values=(f"{phase}_s",), series=str(phase)) for phase in Phase),
-        is_shared=False,
-        series=tuple(map(str, Phase)),
+        note=f"\n{settings_of(rows)}",
+        x="sharding",
     )
-
-
-def title_of(group: Group, weak: bool) -> str:
-    return f"{'Weak' if weak else 'Strong'} scaling, sharding {group.main}"
-
-
-def note_on(group: Group, rows: pd.DataFrame) -> str:
-    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
-    has_fit = not is_weak(rows) and len(group.counts) > FEWEST_FOR_FIT
-    return f"{note}; dashed: Amdahl's law, fitted" if has_fit else note
 
 
 def scaling_rows(group: Group) -> pd.DataFrame:
@@ -161,15 +144,8 @@ def scaling_rows(group: Group) -> pd.DataFrame:
     return rows.assign(**{efficiency: rows[speedup] * ideal for efficiency, speedup in columns})
 
 
-def is_weak(rows: pd.DataFrame) -> bool:
-    return bool((rows["scaling"] == WEAK).any())
-
-
 def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:
-    """Fit Amdahl's law to the speedups of one workload; return devices and speedups along it.
-
-    Both are empty where the speedups are too few for a fit.
-    """
+    """Return devices and speedups along Amdahl's law for one workload; none where rows are few."""
     further = line[line[RANKS] > line["base_ranks"]]
     if len(further) < FEWEST_FOR_FIT:
         return [], []
@@ -180,7 +156,7 @@ def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:
 
 
 def ideal(rows: pd.DataFrame, weak: bool) -> tuple[list[float], list[float]]:
-    """Return devices from the fewest to the most, and the ideal speedup or efficiency on them."""
+    """Return devices, and the ideal speedup or efficiency on them."""
     least = rows["base_ranks"].min()
     at = np.geomspace(least, rows[RANKS].max(), 50)
     return at.tolist(), [100.0] * len(at) if weak else (at / least).tolist()

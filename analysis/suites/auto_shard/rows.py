@@ -1,18 +1,16 @@
-"""Rows of auto_shard that may be compared, and how well their work scales over devices.
-
-This module is pure arithmetic.
-"""
+"""Rows of auto_shard that may be compared, and how well their work scales over devices."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
 import pandas as pd
 
+from analysis.records.of_suite import with_numbers
 from analysis.repetitions import alike, over_runs
+from analysis.report.chart import PAIRED_SPEEDUPS
 from benchkit.suites.auto_shard.suite import (
     AUTO,
     AXIS0,
@@ -28,32 +26,30 @@ from benchkit.suites.auto_shard.suite import (
 )
 from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, CREATE, FETCH, Phase
 
+SUITE = "auto_shard"
+CASE = ("workload", SHARDING, RANKS, SCOPE)
+SHARDINGS = (AUTO, AXIS0, DISPATCHER)  # the rules that are compared with each other
+SPEEDUP = ("speedup", *PAIRED_SPEEDUPS[1:])
+NUMBERS = (
+    RANKS, "median_s", "useful_tflop_per_s", "scaling_efficiency", WORK_SHARE, LATENCY_S,
+    *PAIRED_SPEEDUPS, *(f"{phase}_s" for phase in Phase),
+)  # fmt: skip
 BANDS = ((6 / 7, "near perfect"), (4 / 7, "good"), (1 / 7, "poor"))
 """Least gains: at 8 devices speedups of 7, 5 and 2, as in GT (bwasti/gt2)."""
 NO_BAND = "none"
-SMALL_LOSS = 0.05
-"""A loss below this share of the time needs no reason."""
+SMALL_LOSS = 0.05  # a loss below this share of the time needs no reason
 MOST_OF_IT = 0.5
-"""A share of the computing time that is lost.
-
-Where devices that share no work lose this much, they hinder each other.
-"""
-EVEN = 1.05
-"""The busiest device may have this many times its share of the work."""
+"""Where devices that share no work lose this share of the lost time, they hinder each other."""
+EVEN = 1.05  # the busiest device may have this many times its share of the work
 NEARLY_ALL = 0.95
 """Where nothing is sharded, each device does at least this share of the whole work."""
-ROUNDING = 1e-9
-"""Gains are quotients: a speedup of exactly 5 is to count as 5."""
+ROUNDING = 1e-9  # gains are quotients: a speedup of exactly 5 is to count as 5
 Row = Mapping[str, Any]
-Finding = tuple[str, str]
-"""A reason, and what to try; "" where there is nothing to say."""
+Finding = tuple[str, str]  # a reason, and what to try; "" where there is nothing to say
 
 
 def gain(speedup: float, devices: float, base: float) -> float:
-    """Compute the share of what the further devices could add.
-
-    It is 0 where they add nothing, and 1 where the speedup is ideal.
-    """
+    """Compute the share of what the further devices could add: 1 where the speedup is ideal."""
     return (speedup - 1) / (devices / base - 1)
 
 
@@ -64,14 +60,10 @@ def band(speedup: float, devices: float, base: float) -> str:
 
 
 def serial_share(speedups: Mapping[int, float], base: int = 1) -> float:
-    """Fit Amdahl's serial share of the time on one device.
+    """Fit Amdahl's serial share of the time on one device to speedups over `base` devices.
 
     T(n) / T(base) = p + (1 - p) base / n is linear in p, the serial share of the time on `base`
     devices. It is fitted by least squares and clipped to what a share can be.
-
-    Args:
-        speedups: over `base` devices, by number of devices.
-        base: the number of devices that the speedups are over.
     """
     factors = [1 - base / devices for devices in speedups]
     values = [1 / speedup - base / devices for devices, speedup in speedups.items()]
@@ -82,7 +74,6 @@ def serial_share(speedups: Mapping[int, float], base: int = 1) -> float:
 
 
 def amdahl(serial: float, devices: float, base: int = 1) -> float:
-    """Compute the speedup over `base` devices by Amdahl's law."""
 
     def relative_time(count: float) -> float:
         return serial + (1 - serial) / count
@@ -91,7 +82,7 @@ def amdahl(serial: float, devices: float, base: int = 1) -> float:
 
 
 def further_counts(measured: int) -> list[int]:
-    """List the numbers of devices to predict for: powers of two beyond the most measured."""
+    """List powers of two beyond the most devices that were measured."""
     return [2**power for power in range(1, 7) if 2**power > measured]
 
 
@@ -100,7 +91,7 @@ def reason(row: Row, base: Row, independent: Row | None) -> Finding:
 
     Args:
         base: the row on the fewest devices.
-        independent: as many devices, each with a whole workload of its own.
+        independent: that of as many devices, each with a whole workload of its own.
     """
     if row["status"] in ("oom", "skipped"):
         return "out of memory", "more devices, smaller sizes or a smaller dtype"
@@ -125,7 +116,6 @@ def counted(devices: float) -> str:
 
 
 def seconds(row: Row, phase: Phase) -> float:
-    """Return the time of a phase; 0 where the case does not have it."""
     value = row.get(f"{phase}_s")
     return 0.0 if value is None or math.isnan(value) else float(value)
 
@@ -154,12 +144,7 @@ def of_create(row: Row) -> Finding:
 
 
 def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
-    """Find why computing takes longer than its ideal.
-
-    Args:
-        independent: as many devices, each with a whole workload of its own.
-        lost_share: the share of the computing time that is lost.
-    """
+    """Find why computing, which lost a share of its time, takes longer than its ideal."""
     share = row.get(WORK_SHARE) or 0.0
     if share >= NEARLY_ALL * row[RANKS]:
         return (
@@ -185,34 +170,17 @@ def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
     )
 
 
-SUITE = "auto_shard"
-CASE = ("workload", SHARDING, RANKS, SCOPE)
-SHARDINGS = (AUTO, AXIS0, DISPATCHER)
-"""The rules that are compared with each other."""
-LIMITS = ["paired_speedup_low", "paired_speedup_high"]
-NUMBERS = (
-    RANKS, "median_s", "useful_tflop_per_s", "scaling_efficiency", WORK_SHARE, LATENCY_S,
-    "paired_speedup", *LIMITS, *(f"{phase}_s" for phase in Phase),
-)  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Group:
-    """Rows that may stand in one table, as `compared` makes them.
-
-    Attributes:
-        suffix: of the names of files, "" where there is but one group.
-        rows: one per case.
-    """
+    """Rows that may stand in one table, one per case; `suffix` is that of its files."""
 
     suffix: str
     rows: pd.DataFrame
 
     @cached_property
     def cases(self) -> dict[tuple[Any, ...], Row]:
-        """The rows by the values of CASE."""
-        case_of = itemgetter(*CASE)
-        return {case_of(row): row for row in self.rows.to_dict("records")}
+        rows = self.rows.to_dict("records")
+        return {tuple(row[name] for name in CASE): row for row in rows}
 
     @cached_property
     def bases(self) -> dict[tuple[str, str], Row]:
@@ -222,7 +190,6 @@ class Group:
 
     @property
     def counts(self) -> list[int]:
-        """The numbers of devices, ascending."""
         return sorted(int(count) for count in self.rows[RANKS].dropna().unique())
 
     @property
@@ -243,9 +210,7 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
     if rows.empty:
         return []
     rows = rows.reindex(columns=list(dict.fromkeys((*rows, *CASE, *NUMBERS))))
-    numbers = {name: pd.to_numeric(rows[name], errors="coerce") for name in NUMBERS}
-    rows = rows.assign(**numbers)
-    groups = by_fewest_ranks(alike(rows, *CASE))
+    groups = by_fewest_ranks(alike(with_numbers(rows, NUMBERS), *CASE))
     return [Group(suffix, compared(part)) for suffix, part in groups]
 
 
@@ -254,9 +219,8 @@ def by_fewest_ranks(
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """Add `base_ranks` to rows, the fewest ranks of their workload and scope in their job.
 
-    Speedups are over those ranks. Jobs of a workload that differ in them are therefore separated
-    into groups of their own, each with a further suffix. Jobs that failed as a whole have no known
-    ranks and belong to each group.
+    Speedups are over those ranks, so jobs of a workload that differ in them are groups of their
+    own. Jobs that failed as a whole have no known ranks and belong to each group.
     """
     job = ["run", "point_id", "started_at", "workload", SCOPE]
     for suffix, rows in groups:
@@ -271,10 +235,7 @@ def by_fewest_ranks(
 
 
 def compared(rows: pd.DataFrame) -> pd.DataFrame:
-    """Reduce the rows to one per case over all runs, with its `speedup`.
-
-    The speedup is over the case of its job on the fewest devices, which has 1.
-    """
+    """Reduce the rows to one per case over all runs, with its speedup over the fewest devices."""
     rows = over_runs(rows, *CASE)
     fewest = rows[rows[RANKS] == rows["base_ranks"]]
     # The base is the one of these that has no paired speedup, since it is compared with no other.

@@ -6,10 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.repetitions import describe_runs, titled
+from analysis.repetitions import titled
+from analysis.report.markdown import document, spread_of, table_of, with_interval
 from analysis.suites.auto_shard.rows import (
-    LIMITS,
     SHARDINGS,
+    SPEEDUP,
     SUITE,
     Group,
     Row,
@@ -22,8 +23,7 @@ from analysis.suites.auto_shard.rows import (
     reason,
     serial_share,
 )
-from analysis.table import as_markdown
-from analysis.text import digits, format_settings
+from analysis.text import figure, format_settings
 from benchkit.suites.auto_shard.suite import (
     END_TO_END,
     INDEPENDENT,
@@ -36,6 +36,28 @@ from benchkit.suites.auto_shard.suite import (
 from benchkit.suites.auto_shard.workloads import Phase
 
 Lines = Iterator[dict[str, Any]]
+SCOPES = {
+    RESIDENT: "operands and result stay on the devices: compute + communicate",
+    END_TO_END: "operands are created, the result is fetched: all four phases",
+}
+SHOWN = ("device", "device_name", "backend", "dtype", "scaling")
+CONVENTIONS = (
+    "Times are medians of the slowest rank, per step, with the rate of useful operations. "
+    "Speedups{of} are over the fewest devices, with 95 % intervals, between cases of one job. "
+    "Where one sharding is shown it is {main}."
+)
+LIMIT_NOTE = (
+    "independent: a whole workload on each device, what this machine can do at all; "
+    "the limit of the others."
+)
+RIVALS_NOTE = "How many times as fast as they auto is: ratio of medians."
+PHASES_NOTE = (
+    "Of each phase the rank that was longest in it, so phases may add up to more than a step."
+)
+PREDICTED_NOTE = (
+    "Amdahl's law, fitted to the speedups on {counts} devices by least squares; "
+    "nothing here was measured."
+)
 
 
 def comparison(group: Group, scope: str) -> Lines:
@@ -59,27 +81,22 @@ def comparison(group: Group, scope: str) -> Lines:
 
 
 def timed(row: Row) -> str:
-    """Format "12.5 (0.172)"; the status where there is no time."""
+    """Format "12.5 (0.172)", or the status."""
     if row.get("status") != "ok":
         return str(row.get("status", "-"))
-    return f"{digits(1e3 * row['median_s'])} ({row['useful_tflop_per_s']:.3g})"
+    return f"{figure(1e3 * row['median_s'])} ({row['useful_tflop_per_s']:.3g})"
 
 
 def speedup_of(row: Row) -> str:
-    """Format "1.93 [1.90, 1.95]"; the speedup alone where there is no interval."""
+    """Format "1.93 [1.90, 1.95]"; "-" where it was not measured."""
     if pd.isna(row.get("speedup")):
         return "-"
-    low, high = (row[name] for name in LIMITS)
-    interval = f" [{low:.2f}, {high:.2f}]" if pd.notna(low) and pd.notna(high) else ""
-    return f"{row['speedup']:.2f}{interval}"
+    value, low, high = (row[name] for name in SPEEDUP)
+    return with_interval(value, low, high, ".2f")
 
 
 def summary(rows: pd.DataFrame) -> Lines:
-    """Summarise speedups over all workloads.
-
-    The share of the limit says how near they come to what the devices reach where each works for
-    itself.
-    """
+    """Summarise speedups over all workloads, also as shares of what independent devices reach."""
     cell = ["workload", RANKS]
     limits = rows[rows[SHARDING] == INDEPENDENT].set_index(cell)["scaling_efficiency"]
     groups = rows.groupby([SCOPE, RANKS, SHARDING], sort=False)
@@ -154,51 +171,28 @@ def predicted(group: Group) -> Lines:
         }
 
 
-SCOPES = {
-    RESIDENT: "operands and result stay on the devices: compute + communicate",
-    END_TO_END: "operands are created, the result is fetched: all four phases",
-}
-SHOWN = ("device", "device_name", "backend", "dtype", "scaling")
-CONVENTIONS = (
-    "Times are medians of the slowest rank, per step, with the rate of useful operations. "
-    "Speedups{of} are over the fewest devices, with 95 % intervals, between cases of one job. "
-    "Where one sharding is shown it is {main}."
-)
-LIMIT_NOTE = (
-    "independent: a whole workload on each device, what this machine can do at all; "
-    "the limit of the others."
-)
-RIVALS_NOTE = "How many times as fast as they auto is: ratio of medians."
-PHASES_NOTE = (
-    "Of each phase the rank that was longest in it, so phases may add up to more than a step."
-)
-PREDICTED_NOTE = (
-    "Amdahl's law, fitted to the speedups on {counts} devices by least squares; "
-    "nothing here was measured."
-)
-
-
 def write(table: pd.DataFrame) -> dict[str, str]:
     texts = {}
     for group in groups_of(table):
-        text = "\n\n".join(filter(None, parts_of(group)))
+        text = document(*parts_of(group))
         texts[f"{SUITE}{group.suffix}.md"] = titled(text, group.suffix)
     return texts
 
 
 def parts_of(group: Group) -> Iterator[str]:
-    """Yield the paragraphs of the report, then the sections that have rows."""
     rows = group.rows
     weak = rows["scaling"].iloc[0] == WEAK
-    known = [name for name in SHOWN if rows[name].notna().all()]
     yield "# The same program on one device and on several"
     yield CONVENTIONS.format(of=" of the rate of work" if weak else "", main=group.main)
-    yield " ".join(describe_runs(rows[rows["status"] == "ok"]))
-    yield f"All rows: {format_settings(rows, known)}."
+    yield spread_of(rows[rows["status"] == "ok"])
+    yield f"All rows: {settings_of(rows)}."
     for title, note, lines in sections_of(group, weak):
         if shown := list(lines):
-            table = as_markdown(pd.DataFrame(shown), shaped=True)
-            yield "\n\n".join(filter(None, (f"## {title}", note, table)))
+            yield document(f"## {title}", note, table_of(shown))
+
+
+def settings_of(rows: pd.DataFrame) -> str:
+    return format_settings(rows, [name for name in SHOWN if rows[name].notna().all()])
 
 
 def sections_of(group: Group, weak: bool) -> Iterator[tuple[str, str, Lines]]:

@@ -1,4 +1,4 @@
-"""Costs of collective algorithms, which explain measured times and predict other numbers of ranks.
+"""Costs of collective algorithms, which explain measured times and predict other world sizes.
 
 Costs are those of Thakur, Rabenseifner and Gropp, Optimization of Collective Communication
 Operations in MPICH (2005).
@@ -64,8 +64,6 @@ class Message:
     """One message of a collective, fitted as the cost of an algorithm explains measured times.
 
     Attributes:
-        algorithm: its name in ALGORITHMS.
-        line: latency and time per byte of one message.
         off: the largest distance from a measured time, as a share of that time.
         likely: whether this may be the algorithm, as far as the measured times tell.
     """
@@ -82,7 +80,7 @@ class Message:
     def interval(
         self, collective: str, world_size: int, num_bytes: float
     ) -> tuple[float, float] | None:
-        """Compute the 95 % interval of `seconds`, given this algorithm; None where unknown."""
+        """Compute the 95 % interval of `seconds`; None where it is unknown."""
         latencies, times_over = ALGORITHMS[collective][self.algorithm](world_size)
         return self.line.interval(latencies, times_over * num_bytes)
 
@@ -92,13 +90,10 @@ Times = Mapping[int, Sequence[tuple[float, float]]]
 
 
 def messages(collective: str, times: Times) -> list[Message]:
-    """Fit one message per algorithm of a collective.
+    """Fit one message per algorithm of a collective: the likely ones, then others by `off`.
 
     An algorithm is likely if it leaves hardly more unexplained than the best one: as much as a
     parameter within its 95 % interval does.
-
-    Returns:
-        The likely algorithms in the order of ALGORITHMS, then the others by their misses (`off`).
     """
     measured = measurements(times)
     found: list[tuple[float, Message]] = []
@@ -131,5 +126,4 @@ def message_of(cost: Cost, times: Times) -> Line:
 
 
 def measurements(times: Times) -> list[tuple[int, float, float]]:
-    """List the number of ranks, the bytes and the seconds of each measurement."""
     return [(n, size, time) for n, points in times.items() for size, time in points]

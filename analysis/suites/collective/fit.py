@@ -25,21 +25,15 @@ STUDENT = {1: 12.706, 2: 4.303}
 BEYOND = 10.0
 """How far the search for log(latency / time per byte) goes beyond the logarithms of all sizes."""
 STARTS = 40
-"""Points at which the search tries to start."""
 STEPS = 60
-"""Steps that the search takes at most."""
 SETTLED = 1e-13
-"""The search ends at a step no longer than this."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """The time of a message over its size: latency_s + byte_s x bytes.
+    """The time of a message over its size, from `low_bytes` on: latency_s + byte_s x bytes.
 
     Attributes:
-        latency_s: the time of a message of no bytes.
-        byte_s: the time that each further byte takes.
-        low_bytes: the size from which the line holds.
         covariance: of (latency_s, byte_s), times the square of Student's t for 95 %; None where
             the line goes through two points.
     """
@@ -55,13 +49,9 @@ class Line:
     def interval(self, latencies: float, num_bytes: float) -> tuple[float, float] | None:
         """Compute the 95 % interval of latencies x latency_s + num_bytes x byte_s, in seconds.
 
-        Args:
-            latencies: 1 for the interval of the latency or of a message, 0 for that of byte_s.
-            num_bytes: the size of the message; 1, with latencies = 0, for the interval of byte_s.
-
-        Returns:
-            Both ends. The lower end is 0 where the times cannot tell the value from 0; otherwise
-            the value is the geometric mean of both. None where the line goes through two points.
+        (1, 0) asks for the latency, (0, 1) for the time per byte. The lower end is 0 where the
+        times cannot tell the value from 0; otherwise the value is the geometric mean of both ends.
+        It is None where the line goes through two points.
         """
         if self.covariance is None:
             return None
@@ -94,12 +84,6 @@ def solved(
     The model is latency_s x latencies + byte_s x sizes. For a known latency_s / byte_s, byte_s is a
     geometric mean. Gauss-Newton finds the logarithm of that ratio, in time proportional to the
     number of times.
-
-    Args:
-        latencies: how many latencies each time contains.
-        sizes: how many bytes each time contains.
-        times_s: the measured times in seconds.
-        low_bytes: the size from which the line holds.
     """
     many = np.asarray(latencies, dtype=float)
     size = np.asarray(sizes, dtype=float)
@@ -175,10 +159,8 @@ def student(freedom: int) -> float:
 
 
 Places = npt.NDArray[np.intp]
-STEP = 0.25
-"""Between ratios of the grid, as logarithms."""
-FEWEST = 3
-"""Fewer sizes than this say nothing of a line."""
+STEP = 0.25  # between ratios of the grid, as logarithms
+FEWEST = 3  # fewer sizes than this say nothing of a line
 CANDIDATES, CLOSE, ROUNDING = 4, 1.5, 1e-6
 """The errors are nearly exact, so at most this many places are returned whose errors are at most
 this multiple of the least one, plus what the grid may miss of lines without noise."""
@@ -193,12 +175,7 @@ CLEARLY = 0.9
 
 
 class Splits:
-    """The errors of all splits of some sizes.
-
-    Args:
-        sizes: in ascending order.
-        times_s: the measured times in seconds.
-    """
+    """The errors of all splits of ascending sizes in two."""
 
     def __init__(self, sizes: Sequence[float], times_s: Sequence[float]) -> None:
         size = np.asarray(sizes, dtype=float)
@@ -213,13 +190,9 @@ class Splits:
         self._sums = np.concatenate([np.zeros((*terms.shape[:2], 1)), terms.cumsum(axis=2)], axis=2)
 
     def best(self, without: int | None = None) -> list[int]:
-        """Return the places of the best splits: the number of sizes below each.
+        """Return the best splits, as numbers of sizes below: at most CANDIDATES.
 
-        Args:
-            without: the index of a size that is left out; it is not counted either.
-
-        Returns:
-            At most CANDIDATES; none where one line is clearly enough.
+        There are none where one line is clearly enough. The size of index `without` is not counted.
         """
         sums = self._sums
         if without is not None:
@@ -240,11 +213,10 @@ class Splits:
 
 
 def least(sums: Array, counts: Places) -> Array:
-    """Return the least squared errors of lines, each through some sizes: [line].
+    """Return the least squared errors of lines, each through `counts` sizes: [line].
 
     Args:
         sums: over the sizes of each line: [term][ratio][line].
-        counts: numbers of sizes: [line].
     """
     errors = sums[1] - sums[0] ** 2 / counts
     nearest = errors.argmin(axis=0)
@@ -259,28 +231,21 @@ def least(sums: Array, counts: Places) -> Array:
 
 FAR_OFF = 0.25
 """Where the model is further from a measured time than this share of the time, it is marked."""
-MOST = 100
-"""At most this many sizes are left out in turn."""
-EXACT = 1e-9
-"""At this sum of squared errors, one line is exact."""
+MOST = 100  # at most this many sizes are left out in turn
+EXACT = 1e-9  # at this sum of squared errors, one line is exact
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One line, or two lines where the protocol changes with the size.
-
-    Attributes:
-        lines: in ascending order of size; the second holds from its `low_bytes` on.
-    """
+    """One line, or two in ascending order of size where the protocol changes with it."""
 
     lines: tuple[Line, ...]
 
     def seconds(self, num_bytes: float) -> float:
-        line = next(line for line in reversed(self.lines) if num_bytes >= line.low_bytes)
-        return line.seconds(num_bytes)
+        return float(self.all_seconds([num_bytes])[0])
 
     def all_seconds(self, sizes: Sequence[float]) -> Array:
-        """Compute the time of a message of each size, in seconds: [size]."""
+        """Compute the time of a message of each size: [size]."""
         size = np.asarray(sizes, dtype=float)
         found = np.asarray(self.lines[0].latency_s + self.lines[0].byte_s * size)
         for line in self.lines[1:]:
@@ -293,10 +258,7 @@ class Fit:
         return errors
 
     def r_squared(self, sizes: Sequence[float], times_s: Sequence[float]) -> float | None:
-        """Compute R² of the logarithms of the times; None where all times are equal.
-
-        Logarithms are compared because sizes span decades.
-        """
+        """Compute R² of logarithms, since sizes span decades; None where all times are equal."""
         logs = np.log(times_s)
         spread = float(((logs - logs.mean()) ** 2).sum())
         missed = float(((np.log(self.all_seconds(sizes)) - logs) ** 2).sum())
@@ -304,10 +266,7 @@ class Fit:
 
 
 def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
-    """Fit one line, or two lines where they leave far less unexplained (PAYS).
-
-    Two lines are split where that is best.
-    """
+    """Fit one line, or two at the best split where they leave far less unexplained (PAYS)."""
     points = sorted(zip(sizes, times_s, strict=True))
     size = [size for size, _ in points]
     time = [time for _, time in points]
@@ -315,12 +274,7 @@ def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
 
 
 def best_of(sizes: Sequence[float], times_s: Sequence[float], places: Sequence[int]) -> Fit:
-    """Fit one line, or two that are split at the best of some places where they pay.
-
-    Args:
-        times_s: the measured times in seconds.
-        places: the numbers of sizes below each split.
-    """
+    """Fit one line, or two that are split at the best of some places where they pay."""
     one = Fit((line_through(sizes, times_s),))
     if not places:
         return one
@@ -332,23 +286,19 @@ def best_of(sizes: Sequence[float], times_s: Sequence[float], places: Sequence[i
 
 
 def split_at(sizes: Sequence[float], times_s: Sequence[float], cut: int) -> Fit:
-    """Fit one line to the sizes before index `cut`, and another to those from there on."""
     first = line_through(sizes[:cut], times_s[:cut])
     second = line_through(sizes[cut:], times_s[cut:], low_bytes=sizes[cut])
     return Fit((first, second))
 
 
 def spread(sizes: Sequence[float]) -> list[int]:
-    """Select the indices of at most MOST of ascending sizes, both ends included.
-
-    The sizes selected are about evenly apart in their logarithms.
-    """
+    """Select at most MOST of ascending sizes, by index, about evenly apart in logarithms."""
     if len(sizes) <= MOST:
         return list(range(len(sizes)))
     logs = np.log(sizes)
-    wanted = np.linspace(logs[0], logs[-1], MOST)
-    above = np.searchsorted(logs, wanted).clip(1, len(sizes) - 1)
-    nearest = above - (wanted - logs[above - 1] < logs[above] - wanted)
+    even = np.linspace(logs[0], logs[-1], MOST)
+    above = np.searchsorted(logs, even).clip(1, len(sizes) - 1)
+    nearest = above - (even - logs[above - 1] < logs[above] - even)
     return sorted(set(nearest.tolist()))
 
 
@@ -361,8 +311,7 @@ def unexplained(found: Fit, sizes: Sequence[float], times_s: Sequence[float]) ->
 def left_out(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | None]:
     """Compute how far a fit to all other sizes is from each time, as a share of that time.
 
-    The smallest and the largest size have None, because the fit would have to extrapolate. Of more
-    than MOST sizes, those that `spread` selects are left out; the rest have None.
+    It is None for both ends, where the fit would have to extrapolate, and what `spread` leaves out.
     """
     found: list[float | None] = [None] * len(sizes)
     if len(sizes) <= FEWEST:
@@ -380,5 +329,4 @@ def left_out(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | N
 
 
 def without(values: Sequence[float], index: int) -> list[float]:
-    """Return all values but one."""
     return [*values[:index], *values[index + 1 :]]

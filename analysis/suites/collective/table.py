@@ -1,15 +1,30 @@
-"""Tabulates the latency and bandwidth that fit collectives, and the sizes where the fit fails."""
+"""The latency and bandwidth that fit collectives, and the sizes where the fit fails."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pandas as pd
 
-from analysis.repetitions import alike, describe_runs, over_runs, titled
+from analysis.records.of_suite import measured_of
+from analysis.repetitions import alike, bars_of, over_runs, titled, with_ranges
+from analysis.report.chart import (
+    BYTES,
+    LOG,
+    SCATTER,
+    SECONDS,
+    TIMES,
+    Axis,
+    Chart,
+    Charts,
+    points_of,
+)
+from analysis.report.markdown import bullets, document, spread_of, table_of
+from analysis.sides import Baseline
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit, left_out
-from analysis.table import as_markdown, identity_columns
+from analysis.table import identity_columns
 from analysis.text import figure, half_width, measured
 from benchkit.record.naming import readable
 from benchkit.statistics import LATENCY
@@ -18,7 +33,7 @@ from benchkit.suites.collective.suite import SEND_RECV, TIMING
 SUITE = "collective"
 SERIES = ["collective", "world_size"]
 UNKNOWN = (0.0, math.inf)
-HALVED = ("payload_bytes", "median_s", "ci_low_s", "ci_high_s")
+HALVED = ("payload_bytes", *TIMES)
 """Columns that are halved for a ping-pong: it is measured there and back, a link by one message."""
 NOTE = (
     "Of calls back to back: latency + bytes / bandwidth (Hockney), least squares of logarithms; "
@@ -29,7 +44,6 @@ NOTE = (
     "out: how far off the line through the other sizes is, at worst, for sizes between the "
     "smallest and the largest."
 )
-
 THINNED = (
     f"Of more than {MOST} sizes, {MOST} at most are left out in turn, about evenly apart in their "
     "logarithms."
@@ -55,7 +69,6 @@ class Series:
 
     @cached_property
     def errors(self) -> list[float]:
-        """How far the fit is from each time, as a share of that time."""
         return self.fit.errors(self.sizes, self.times_s)
 
     @cached_property
@@ -65,14 +78,8 @@ class Series:
 
 
 def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
-    """Group all series with enough sizes for a line.
-
-    Series of a group were measured alike, apart from collective, ranks and size.
-
-    Returns:
-        A suffix for names of files, and the series, of each group.
-    """
-    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
+    """Group series with enough sizes that differ in collective, ranks and size alone."""
+    rows = measured_of(table, SUITE)
     if TIMING in rows:
         rows = rows[rows[TIMING] != LATENCY]
     if rows.empty:
@@ -103,13 +110,13 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def text_of(series: list[Series]) -> str:
-    lines = pd.DataFrame([line for one in series for line in lines_of(one)])
-    runs = " ".join(describe_runs(pd.concat([one.rows for one in series])))
+    lines = [line for one in series for line in lines_of(one)]
+    runs = spread_of(pd.concat([one.rows for one in series]))
     note = f"{NOTE} {THINNED}" if any(len(one.rows) > MOST for one in series) else NOTE
-    parts = ["# What the link does", note, runs, as_markdown(lines, shaped=True)]
+    parts = ["# What the link does", note, runs, table_of(lines)]
     if marked := [line for one in series for line in marks(one)]:
-        parts += [f"## More than {FAR_OFF:.0%} off", "\n".join(f"- {line}" for line in marked)]
-    return "\n\n".join(parts)
+        parts += [f"## More than {FAR_OFF:.0%} off", bullets(marked)]
+    return document(*parts)
 
 
 def lines_of(series: Series) -> Iterator[dict[str, object]]:
@@ -144,10 +151,7 @@ def latency_us(line: Line) -> str:
 
 
 def bandwidth(line: Line) -> str:
-    """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second.
-
-    It is "> 3" where the times cannot tell the time per byte from none.
-    """
+    """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second; "> 3" where only a bound is known."""
     low, high = line.interval(0, 1) or UNKNOWN
     if not low:
         return f"> {1e-9 / high:.3g}" if high else ""
@@ -155,10 +159,7 @@ def bandwidth(line: Line) -> str:
 
 
 def half_bandwidth(line: Line) -> str:
-    """Format the size that reaches half the bandwidth.
-
-    It is "" where only a bound of the latency or of the bandwidth is known.
-    """
+    """Format the size that reaches half the bandwidth; "" where only a bound is known."""
     intervals = (line.interval(1, 0), line.interval(0, 1))
     known = all(ends is not None and ends[0] > 0 for ends in intervals)
     half = line.half_bandwidth_bytes
@@ -183,3 +184,55 @@ def marks(series: Series) -> Iterator[str]:
 def describe_error(model: str, error: float) -> str:
     side = "below" if error < 0 else "above"
     return f"{model} is {abs(100 * error):.0f} % {side} what was measured"
+
+
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    """Show a panel per collective, and a series per number of ranks."""
+    return {f"link{suffix}": times(series).of_group(suffix) for suffix, series in groups_of(table)}
+
+
+def times(series: list[Series]) -> Chart:
+    points = pd.concat([points_of_series(one) for one in series])
+    counts = sorted({one.world_size for one in series})
+    measured = pd.concat([one.rows for one in series])
+    return Chart(
+        mark=SCATTER,
+        title="Collectives: time over payload",
+        note=(
+            f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth, "
+            "shaded: its 95 % interval above 0"
+        ),
+        x=Axis("payload", LOG, BYTES),
+        y=Axis("time of one call", LOG, SECONDS),
+        points=points,
+        series=tuple(map(label, counts)),
+        curves=pd.concat([curves(one) for one in series], ignore_index=True),
+    )
+
+
+def label(count: int) -> str:
+    return f"{count} ranks"
+
+
+def points_of_series(series: Series) -> pd.DataFrame:
+    rows = with_ranges(series.rows)
+    return points_of(rows, series.sizes, TIMES, label(series.world_size), series.collective)
+
+
+def curves(series: Series) -> pd.DataFrame:
+    """Return the lines of the fit, each as a part of its own, with their intervals.
+
+    An interval that reaches 0 is left out: a logarithmic axis cannot show it.
+    """
+    starts = [line.low_bytes or min(series.sizes) for line in series.fit.lines]
+    stops = [*starts[1:], max(series.sizes)]
+    found = []
+    for part, (line, start, stop) in enumerate(zip(series.fit.lines, starts, stops, strict=True)):
+        sizes = np.geomspace(start, stop, 50).tolist()
+        ends = np.array([line.interval(1, size) or (np.nan, np.nan) for size in sizes])
+        ends[ends[:, 0] <= 0] = np.nan
+        curve = {"x": sizes, "value": [line.seconds(size) for size in sizes], "part": part}
+        found.append(pd.DataFrame(curve).assign(low=ends[:, 0], high=ends[:, 1]))
+    return pd.concat(found, ignore_index=True).assign(
+        panel=series.collective, series=label(series.world_size)
+    )

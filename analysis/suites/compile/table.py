@@ -3,15 +3,23 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from analysis.discover import Drawings
 from analysis.records.of_suite import cases_of
-from analysis.repetitions import alike
+from analysis.repetitions import alike, titled
+from analysis.report import style
+from analysis.report.markdown import document
+from analysis.sides import Baseline
 from analysis.table import as_markdown, identity_columns
 from analysis.text import as_csv, shortened
+from benchkit.record.naming import readable_time
 from benchkit.record.record import FIRST_CALLS, CaseRecord
 from benchkit.statistics.intervals import Array, median, medians, quantile
 from benchkit.statistics.summary import iteration_times
@@ -32,7 +40,36 @@ from benchkit.suites.compile.suite import (
     RECOMPILE_S,
 )
 
+SUITE = "compile"
 WITHIN, ESTIMATED, NEVER, UNCLEAR = "within", "estimated", "never", "unclear"
+VARIANT = (COMPILER, CACHE, DYNAMIC)  # what differs between a case and its baseline
+HEADS = {
+    "name": "compiler",
+    "first_step_s": "first step [s]",
+    COMPILE_S: "compile time [s]",
+    "steady_ms": "steady [ms]",
+    "steady_at_rows": "steady at [rows]",
+    "steady_speedup": "steady speedup",
+    "break_even": "break-even [calls]",
+    "of_each_run": "of each run",
+    GRAPHS: "graphs",
+    GRAPH_BREAKS: "graph breaks",
+    RECOMPILATIONS: "recompilations",
+    RECOMPILE_S: "recompiling [s]",
+    "runs": "runs",
+    "reason": "reason",
+}
+"""Columns of compile.md. Those without any value are left out."""
+FIGURES = (
+    "runs", "first_step_s", COMPILE_S, "steady_s", "steady_at_rows", "steady_speedup",
+    "break_even_call", "break_even_outcome", "calls", GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,
+    RECOMPILE_S, COMPILED_AT, CACHE_HITS, CACHE_MISSES, "status", "reason",
+)  # fmt: skip
+FARTHEST = 1000.0  # an estimate beyond this multiple of the calls that were measured is not drawn
+NOTE = (
+    "each line: the sum of all calls so far, on the slowest rank; dashed: with later calls as long "
+    "as the median of the steady ones; circle: compiling has paid"
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +89,6 @@ class BreakEven:
     measured: int
 
     def short(self) -> str:
-        """Format the call, or the outcome where there is none."""
         if self.call is None:
             return self.outcome
         return str(self.call) if self.outcome == WITHIN else f"about {rounded(self.call)}"
@@ -74,11 +110,6 @@ def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Ar
     taken to last as long as the median of the steady ones, so that
 
         n = N + (C - E) / (median steady baseline - median steady time).
-
-    Args:
-        times: seconds of each call in order: [call].
-        baseline: the same of the baseline; only the calls that both have count.
-        steady: seconds of the calls at the end, which a median is taken of: [call].
     """
     number = min(len(times), len(baseline))
     behind_s = np.cumsum(times[:number]) - np.cumsum(baseline[:number])
@@ -87,24 +118,18 @@ def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Ar
         return BreakEven(WITHIN, 1, number)
     if late[-1] + 1 < number:
         return BreakEven(WITHIN, int(late[-1]) + 2, number)
-    own, other = middle_half(steady), middle_half(steady_baseline)
-    if own[0] > other[1]:
+    compiled, eager = middle_half(steady), middle_half(steady_baseline)
+    if compiled[0] > eager[1]:
         return BreakEven(NEVER, None, number)
-    if own[1] >= other[0]:
+    if compiled[1] >= eager[0]:
         return BreakEven(UNCLEAR, None, number)
     gain_s = median(steady_baseline) - median(steady)
     return BreakEven(ESTIMATED, number + math.ceil(behind_s[-1] / gain_s), number)
 
 
 def middle_half(times: Array) -> tuple[float, float]:
-    """Return the first and the third quartile of the times."""
     ordered = np.sort(times)
     return quantile(ordered, 0.25), quantile(ordered, 0.75)
-
-
-SUITE = "compile"
-VARIANT = (COMPILER, CACHE, DYNAMIC)
-"""What differs between a case and its baseline."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +138,7 @@ class Curve:
 
     Attributes:
         name: the compiler, with its cache and its handling of sizes where these differ.
-        row: of the combined table, of the latest run; the seconds of compilation are medians over
-            the runs.
+        row: of the combined table, of the latest run, with median seconds of compilation.
         runs: seconds of each call of each run: [run][call].
         size_begins: index of the first call with the last size that was reached.
         short_of: that size, where measuring ended before the last one; else "".
@@ -137,29 +161,21 @@ class Curve:
 
     @property
     def steady(self) -> Array:
-        """The later half of the calls with the last size that was reached."""
         return self.later_half(self.times)
 
     @property
     def steady_s(self) -> float:
-        """Their median, in seconds."""
         return float(median(self.steady))
 
-    def against(self, baseline: "Curve") -> BreakEven:
-        """Return from which call on this curve is below another one."""
-        return self._break_even(self.times, baseline)
-
-    def runs_against(self, baseline: "Curve") -> list[BreakEven]:
-        """Return the same of each run by itself: [run]."""
-        return [self._break_even(times, baseline) for times in self.runs]
-
-    def _break_even(self, times: Array, baseline: "Curve") -> BreakEven:
+    def against(self, baseline: "Curve", run: Array | None = None) -> BreakEven:
+        """Return from which call on this curve, or one of its runs, is below another curve."""
+        times = self.times if run is None else run
         return break_even(times, baseline.times, self.later_half(times), baseline.steady)
 
     def later_half(self, times: Array) -> Array:
         """Return the later half of the calls with the last size that was reached."""
-        own = times[self.size_begins :]
-        return own[len(own) // 2 :]
+        at_size = times[self.size_begins :]
+        return at_size[len(at_size) // 2 :]
 
 
 @dataclass(frozen=True)
@@ -167,10 +183,8 @@ class Group:
     """Compilers with the same workload, on the same machine.
 
     Attributes:
-        suffix: what sets the group apart, for names of files; "" for a single group.
         curves: of those that were measured, in the order of their first points.
         failed: rows of those that were not.
-        title: what they compute.
     """
 
     suffix: str
@@ -185,7 +199,6 @@ class Group:
 
 
 def groups(table: pd.DataFrame) -> list[Group]:
-    """Return the groups of a combined table that have a curve."""
     rows = table[table["suite"] == SUITE]
     if rows.empty or not {*VARIANT, BATCH_SIZES} <= set(rows):
         return []
@@ -199,9 +212,9 @@ def group_of(suffix: str, rows: pd.DataFrame) -> Group:
     """Return the curves of comparable rows; eager code has no cache and no symbols for sizes."""
     is_eager = rows[COMPILER] == EAGER
     compiled = rows[~is_eager]
-    told = [name for name in (CACHE, DYNAMIC) if compiled[name].nunique() > 1]
+    differing = [name for name in (CACHE, DYNAMIC) if compiled[name].nunique() > 1]
     names = rows[COMPILER].astype(str)
-    for name in told:
+    for name in differing:
         names = names.where(is_eager, names + f", {name}=" + rows[name].astype(str).str.lower())
     rows = rows.assign(variant=names)
     measured, order = rows[rows["status"] == "ok"], list(dict.fromkeys(names))
@@ -240,9 +253,9 @@ def times_of(case: CaseRecord) -> Array:
 
 
 def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:
-    """Yield each curve with its break-even against eager.
+    """Yield each curve with its break-even against eager, None where there is none.
 
-    It is None for eager, without eager, and where both ended at different sizes.
+    Curves that ended at different sizes are not compared.
     """
     baseline = group.baseline
     for curve in group.curves:
@@ -252,51 +265,24 @@ def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:
             yield curve, curve.against(baseline)
 
 
-HEADS = {
-    "name": "compiler",
-    "first_step_s": "first step [s]",
-    COMPILE_S: "compile time [s]",
-    "steady_ms": "steady [ms]",
-    "steady_at_rows": "steady at [rows]",
-    "steady_speedup": "steady speedup",
-    "break_even": "break-even [calls]",
-    "of_each_run": "of each run",
-    GRAPHS: "graphs",
-    GRAPH_BREAKS: "graph breaks",
-    RECOMPILATIONS: "recompilations",
-    RECOMPILE_S: "recompiling [s]",
-    "runs": "runs",
-    "reason": "reason",
-}
-"""Columns of compile.md. Those without any value are left out."""
-FIGURES = (
-    "runs", "first_step_s", COMPILE_S, "steady_s", "steady_at_rows", "steady_speedup",
-    "break_even_call", "break_even_outcome", "calls", GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,
-    RECOMPILE_S, COMPILED_AT, CACHE_HITS, CACHE_MISSES, "status", "reason",
-)  # fmt: skip
-
-
 def write(table: pd.DataFrame) -> dict[str, str]:
     """Write a table for readers, and the same as plain numbers: seconds, numbers of calls."""
     found = groups(table)
     if not found:
         return {}
-    many = len(found) > 1
-    parts = [section(group) if many else markdown(group) for group in found]
+    parts = []
+    for group in found:
+        head = f"## {group.suffix.strip('_') or group.title}" if len(found) > 1 else ""
+        parts.append(document(head, markdown(group)))
     rows = pd.DataFrame([row for group in found for row in rows_of(group)])
     settings = [
         name for name in identity_columns(table) if rows.get(name, rows.suite).notna().any()
     ]
     columns = [name for name in (*settings, *FIGURES) if name in rows]
-    return {"compile.md": "\n\n".join(parts), "compile.csv": as_csv(rows[columns])}
-
-
-def section(group: Group) -> str:
-    return f"## {group.suffix.strip('_') or group.title}\n\n{markdown(group)}"
+    return {"compile.md": document(*parts), "compile.csv": as_csv(rows[columns])}
 
 
 def markdown(group: Group) -> str:
-    """Render one group."""
     rows = pd.DataFrame(rows_of(group))
     if (rows["runs"].dropna() == 1).all():
         rows = rows.drop(columns="runs")
@@ -305,7 +291,6 @@ def markdown(group: Group) -> str:
 
 
 def rows_of(group: Group) -> list[dict[str, Any]]:
-    """Return a row per compiler, those that could not run last."""
     measured = [row_of(*pair, group.baseline) for pair in comparisons(group)]
     failed = [{**row, "name": row["variant"], "reason": ending(row)} for row in group.failed]
     return [*measured, *failed]
@@ -318,8 +303,7 @@ def ending(row: dict[str, Any]) -> str:
 
 
 def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dict[str, Any]:
-    """Return the settings and the figures of one curve."""
-    own: dict[str, Any] = {
+    cells: dict[str, Any] = {
         "name": curve.name,
         "runs": len(curve.runs),
         "first_step_s": float(curve.times[0]),
@@ -330,11 +314,66 @@ def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dic
         "reason": None,
     }
     if found and baseline:
-        own["steady_speedup"] = baseline.steady_s / curve.steady_s
-        own["break_even"] = str(found)
+        cells["steady_speedup"] = baseline.steady_s / curve.steady_s
+        cells["break_even"] = str(found)
         if len(curve.runs) > 1:
-            each = [single.short() for single in curve.runs_against(baseline)]
-            own["of_each_run"] = ", ".join(each)
-        own["break_even_call"] = found.call
-        own["break_even_outcome"] = found.outcome
-    return {**curve.row, **own}
+            each = [curve.against(baseline, run).short() for run in curve.runs]
+            cells["of_each_run"] = ", ".join(each)
+        cells["break_even_call"] = found.call
+        cells["break_even_outcome"] = found.outcome
+    return {**curve.row, **cells}
+
+
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
+    return {f"compile{group.suffix}.png": partial(figure_of, group) for group in groups(table)}
+
+
+def figure_of(group: Group) -> Figure:
+    figure, (axis,) = style.panels(1, width=6.4, height=4.2)
+    crossings: dict[str, int] = {}
+    end = 0.0
+    for curve, found in comparisons(group):
+        if found and found.call and found.call <= FARTHEST * len(curve.times):
+            crossings[curve.name] = found.call
+            if found.outcome == ESTIMATED:
+                end = max(end, 1.5 * found.call)
+    for index, curve in enumerate(group.curves):
+        draw_curve(axis, curve, end, index)
+        if call := crossings.get(curve.name):
+            at = sums(curve, [call])
+            axis.scatter([call], at, s=90, facecolor="white", edgecolor=f"C{index}", zorder=5)
+    style.log_sizes(axis, group.curves[0].times.tolist())
+    style.log_values(axis, readable_time)
+    axis.set_xlabel("calls")
+    axis.set_ylabel("time of all calls so far")
+    style.legend(axis)
+    rows = pd.DataFrame([curve.row for curve in group.curves])
+    style.caption(figure, titled(f"When compiling pays: {group.title}", group.suffix), NOTE, rows)
+    return figure
+
+
+def draw_curve(axis: Axes, curve: Curve, end: float, index: int) -> None:
+    """Draw the calls that were measured, and with dashes later ones up to the call `end`."""
+    number = len(curve.times)
+    color = f"C{index % 10}"
+    calls = np.arange(1, number + 1)
+    every = np.unique(np.geomspace(1, number, 12).astype(int)) - 1
+    marker = style.MARKERS[index % len(style.MARKERS)]
+    axis.plot(
+        calls, np.cumsum(curve.times), color=color, label=curve.name, marker=marker,
+        markevery=list(every), markersize=5,
+    )  # fmt: skip
+    if end > number:
+        later = np.geomspace(number, end, 50)
+        axis.plot(later, sums(curve, later), color=color, linestyle="--", linewidth=1)
+
+
+def sums(curve: Curve, calls: "list[int] | Array") -> Array:
+    """Return the seconds of the first calls, for several numbers of calls.
+
+    Calls beyond those that were measured take the median of the steady ones.
+    """
+    known, number = np.cumsum(curve.times), len(curve.times)
+    asked = np.asarray(calls, dtype=float)
+    within = known[np.minimum(asked, number).astype(int) - 1]
+    return np.asarray(within + np.maximum(asked - number, 0) * curve.steady_s)

@@ -1,11 +1,15 @@
-"""Writes the look-up table of matmul_lut, where strategies of splitting look up speeds."""
+"""The look-up table of matmul_lut, where strategies of splitting look up speeds; its figures."""
 
 import pandas as pd
 
+from analysis.records.of_suite import measured_of
 from analysis.records.slowdowns import slowdowns
-from analysis.repetitions import by_mechanism, counted, over_runs
+from analysis.repetitions import bars_of, by_mechanism, counted, over_runs, with_ranges
+from analysis.report.chart import LINES, LOG, TIMES, Axis, Chart, Charts, of_groups, points_of
+from analysis.sides import Baseline
 from analysis.text import as_csv, comment
 from benchkit.api import lut
+from benchkit.api.lut import SIZE
 
 SUITE = "matmul_lut"
 SOURCE = {
@@ -15,21 +19,14 @@ SOURCE = {
     "threads_per_rank": lut.THREADS,
 }
 """Columns that say where figures are from, and how a comment calls them."""
-DOUBT = "doubt"
-"""Why a row of the table cannot be right; empty else."""
+DOUBT = "doubt"  # why a row of the table cannot be right; empty else
 FASTER = "faster than a larger share"
 COLUMNS = [lut.SHARE, lut.SIZE, lut.DTYPE, lut.STREAMS, "avg_ms", lut.RATE]
-"""Columns as in the tables of hpml_testing (Columbia, 2025).
-
-The first is the share asked for, by any mechanism.
-"""
+"""Columns as in the tables of hpml_testing (Columbia, 2025); SHARE is that asked for."""
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    """Write a table per machine and way to run.
-
-    Comments say what was measured, how and when. avg_ms is the mean; the rate is computed from it.
-    """
+    """Write a table per machine and way to run; comments say what was measured, how and when."""
     rows = of_single_ranks(table)
     if rows.empty:
         return {}
@@ -39,8 +36,8 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 def of_single_ranks(table: pd.DataFrame) -> pd.DataFrame:
     """Select the measured rows of single ranks, each with its one factor as `slowdown`."""
-    ok = (table["suite"] == SUITE) & (table["status"] == "ok")
-    rows = table[ok & (table["world_size"] == 1)]
+    rows = measured_of(table, SUITE)
+    rows = rows[rows["world_size"] == 1]
     return rows.assign(slowdown=[slowdown.factors[-1] for slowdown in slowdowns(rows)])
 
 
@@ -63,8 +60,7 @@ def shaped(rows: pd.DataFrame) -> pd.DataFrame:
 def is_faster(points: pd.DataFrame) -> pd.Series:
     """Find rows that are faster than one with a larger share, beyond the intervals of both.
 
-    Args:
-        points: each type, streams and size with its shares in descending order.
+    Each type, streams and size has its shares in descending order.
     """
     low = points["ci_low_s"].fillna(points["median_s"])
     high = points["ci_high_s"].fillna(points["median_s"])
@@ -74,7 +70,6 @@ def is_faster(points: pd.DataFrame) -> pd.Series:
 
 
 def text_of(rows: pd.DataFrame) -> str:
-    """Format the rows as a file: comments that say where these rows are from, then the columns."""
     points = shaped(rows)
     comments = provenance(rows)
     if points["num_points"].max() > 1:
@@ -83,7 +78,6 @@ def text_of(rows: pd.DataFrame) -> str:
 
 
 def provenance(rows: pd.DataFrame) -> str:
-    """Format where the figures are from, as comments."""
     lines = []
     for name, words in SOURCE.items():
         values = ", ".join(map(str, rows[name].dropna().unique()))
@@ -91,3 +85,59 @@ def provenance(rows: pd.DataFrame) -> str:
     lines.append(f"measured: {rows['started_at'].min()} to {rows['started_at'].max()}")
     lines += [f"warning: {text}" for text in rows["warning"].dropna().unique()]
     return "".join(map(comment, lines))
+
+
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    """Show time over size, and performance over share where there are several shares."""
+    rows = of_single_ranks(table)
+    if rows.empty:
+        return {}
+    return of_groups(SUITE, by_mechanism(rows, SIZE, "slowdown"), charts_of)
+
+
+def charts_of(rows: pd.DataFrame) -> Charts:
+    points = with_ranges(over_runs(rows.assign(share=shares(rows)), "share", SIZE))
+    charts = {"time": time_over_size(points)}
+    if points["share"].nunique() > 1:
+        charts["share"] = performance_over_share(points)
+    return charts
+
+
+def time_over_size(rows: pd.DataFrame) -> Chart:
+    rows = rows.sort_values(["share", SIZE], ascending=[False, True])
+    return Chart(
+        mark=LINES,
+        title=f"matmul time by share of the device, {rows['dtype'].iloc[0]}",
+        note=f"median, {bars_of(rows)}",
+        x=Axis("size n of an n × n matmul", LOG),
+        y=Axis("time of one matmul [ms]", LOG),
+        points=points_of(rows, rows[SIZE], TIMES, rows["share"].map("{:g} %".format), scale=1e3),
+    )
+
+
+def performance_over_share(rows: pd.DataFrame) -> Chart:
+    """Show the time at the largest share over that at each, so that the ideal is the share."""
+    rows = with_performance(rows).sort_values([SIZE, "share"])
+    whole = rows["share"].max()
+    ideal = pd.DataFrame({"panel": "", "series": "ideal", "x": [0, whole], "value": [0, 1]})
+    sizes = rows[SIZE].map("n = {:.0f}".format)
+    return Chart(
+        mark=LINES,
+        title=f"What a share is worth, {rows['dtype'].iloc[0]}",
+        note=note_on(rows),
+        x=Axis("share of the device asked for [%]"),
+        y=Axis(f"performance, of that at {whole:g} %"),
+        points=points_of(rows, rows["share"], ("performance",), sizes),
+        curves=ideal,
+    )
+
+
+def with_performance(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the time of each size at the largest share over its time; NaN where it has none."""
+    full = rows[rows["share"] == rows["share"].max()].drop_duplicates(SIZE).set_index(SIZE)
+    return rows.assign(performance=rows[SIZE].map(full["median_s"]) / rows["median_s"])
+
+
+def note_on(rows: pd.DataFrame) -> str:
+    several = "; of medians over runs" if rows["run"].nunique() > 1 else ""
+    return f"dashed: performance = share{several}"

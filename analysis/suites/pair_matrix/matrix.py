@@ -23,8 +23,20 @@ from benchkit.suites.pair_matrix.suite import (
     SENDS_TO,
 )
 
+SUITE = "pair_matrix"
+SIZE = "data_size"
+Cell = tuple[int, int, int]  # sender, receiver and turn
 BUSY = 0.9
 """An uplink is busy in turns in which it carries at least this share of its most messages."""
+ONE_WAY, LINK = "one way", "link"
+RANK_SENDS, RANK_RECEIVES, RANK = "rank sends", "rank receives", "rank"
+RANK_NETWORK = "rank network"
+SENDS, RECEIVES, NETWORK, WHOLE = "sends", "receives", "network", "whole"
+INSIDE, NEAR = "inside", "near"
+BETWEEN_ONE_WAY, BETWEEN = "between one way", "between"
+"""Parts of the names of families of groups; the name of the grouping stands before them."""
+NODE, SWITCH = "node", "switch"  # groupings of ranks
+STEPS = 32  # steps of the share of an uplink per doubling: pairs of one step are alike
 
 
 def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Array:
@@ -35,9 +47,9 @@ def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Arra
     soon as no other one limits any of its flows further.
 
     Args:
-        resources: of each flow, -1 for none: [flow][place].
+        resources: that each flow uses, -1 for none: [flow][place].
         capacity: of each resource: [resource].
-        count: how many flows pass the same, one by default: [flow].
+        count: how many flows use the same, one by default: [flow].
     """
     rates = np.zeros(len(resources))
     weights = np.ones(len(resources)) if count is None else count.astype(np.float64)
@@ -55,11 +67,11 @@ def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Arra
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(used > 0, left / used, np.inf)
         share[-1] = np.inf
-        own = share[places].min(axis=1)
+        allowed = share[places].min(axis=1)
         lowest = np.full_like(share, np.inf)
-        np.minimum.at(lowest, places[rising], own[rising, None])
+        np.minimum.at(lowest, places[rising], allowed[rising, None])
         full = rising & (share <= lowest)[places].any(axis=1)
-        rates[full] = own[full]
+        rates[full] = allowed[full]
         left = np.maximum(left - total(weights * rates, full), 0.0)
         rising &= ~full
     return rates
@@ -85,16 +97,15 @@ class Uplinks:
 
     @cached_property
     def turns(self) -> Ints:
-        """The turn of each message, numbered from 0 on: [cell]."""
         return np.unique(self.turn, return_inverse=True)[1].ravel()
 
     @cached_property
     def rates(self) -> Array:
         """The rate of each message over that of an uplink, were uplinks all that limits it: [cell].
 
-        A limit that is the same for all messages, such as that of network cards, changes no rate
-        below it. So messages of equal rate stay alike at any oversubscription. All uplinks are
-        taken to be equally fast. It is infinite for what stays at its switch.
+        A limit that all messages share, such as that of network cards, changes no rate below it, so
+        messages of equal rate stay alike at any oversubscription. All uplinks are taken to be
+        equally fast. The rate is infinite for what stays at its switch.
         """
         ends = np.stack([self.turns, self.here, self.there], axis=1)[self.crosses]
         flows, of_flow, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
@@ -125,27 +136,9 @@ class Uplinks:
         return np.asarray(self.crosses & (load >= BUSY * most[ends]))
 
 
-ONE_WAY, LINK = "one way", "link"
-RANK_SENDS, RANK_RECEIVES, RANK = "rank sends", "rank receives", "rank"
-RANK_NETWORK = "rank network"
-SENDS, RECEIVES, NETWORK, WHOLE = "sends", "receives", "network", "whole"
-INSIDE, NEAR = "inside", "near"
-BETWEEN_ONE_WAY, BETWEEN = "between one way", "between"
-"""Parts of the names of families of groups; the name of the grouping stands before them."""
-NODE, SWITCH = "node", "switch"
-"""Groupings of ranks."""
-STEPS = 32
-"""Steps of the share of an uplink per doubling: pairs of one step are alike."""
-
-
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of ranks.
-
-    Attributes:
-        name: NODE or SWITCH.
-        of_rank: number of the group of each rank: [rank].
-    """
+    """Groups of ranks: nodes or switches, with the number of each rank's group, [rank]."""
 
     name: str
     of_rank: Ints
@@ -157,7 +150,6 @@ class Grouping:
 
     @property
     def count(self) -> int:
-        """Number of groups."""
         return int(self.of_rank.max()) + 1
 
 
@@ -172,7 +164,6 @@ def families_of(
 
     Args:
         sender, receiver: ranks of each cell: [cell].
-        node: of each rank.
         switch, uplinks: None where switches are not known.
     """
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
@@ -185,8 +176,8 @@ def families_of(
     ]
     if node.is_telling:
         crosses = node.of_rank[sender] != node.of_rank[receiver]
-        own = (np.where(crosses, ends, -1) for ends in (sender, receiver))
-        found += [family(RANK_NETWORK, *own), *of_groups(node, sender, receiver)]
+        ends_across = (np.where(crosses, ends, -1) for ends in (sender, receiver))
+        found += [family(RANK_NETWORK, *ends_across), *of_groups(node, sender, receiver)]
     if switch and uplinks and switch.is_telling:
         found += of_groups(switch, sender, receiver, uplinks.busy())
         if node.count > switch.count:
@@ -202,7 +193,6 @@ def of_groups(
     What leaves one of two groups enters the other one, so that only its direction has a peer.
 
     Args:
-        sender, receiver: ranks of each cell: [cell].
         busy: which cells show what a group sends, and what it receives; all by default: [cell].
     """
     groups = grouping.count
@@ -233,51 +223,13 @@ def near(node: Grouping, switch: Grouping, sender: Ints, receiver: Ints) -> Iter
 
 
 def one_way(sender: Ints, receiver: Ints, count: int) -> Ints:
-    """Return a number for each direction between two of `count`."""
+    """Number each direction between two of `count`."""
     return np.asarray(sender * count + receiver)
 
 
 def both_ways(sender: Ints, receiver: Ints, count: int) -> Ints:
-    """Return a number for each two of `count`, whoever sends."""
+    """Number each two of `count`, whoever sends."""
     return np.asarray(np.minimum(sender, receiver) * count + np.maximum(sender, receiver))
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What makes pairs of ranks comparable, a number per rank: [rank].
-
-    Attributes:
-        node: of each rank.
-        part: its NUMA node; pairs on one node differ where these do.
-        device: its kind of device.
-        rail: its place on its node, where each place has a network card; pairs across nodes then
-            differ in whether they stay on their rail. None where that does not matter.
-    """
-
-    node: Ints
-    part: Ints
-    device: Ints
-    rail: Ints | None = None
-
-    def kinds(self, sender: Ints, receiver: Ints, uplinks: Uplinks | None = None) -> Ints:
-        """Return the kind of each pair, which is only compared with its like: [cell].
-
-        Args:
-            sender, receiver: ranks of each cell.
-            uplinks: that the messages pass; None where switches are not known.
-        """
-        crosses = self.node[sender] != self.node[receiver]
-        is_far = self.part[sender] != self.part[receiver]
-        if self.rail is not None:
-            is_far = np.where(crosses, self.rail[sender] != self.rail[receiver], is_far)
-        else:
-            is_far = is_far & ~crosses
-        found = np.zeros(len(sender), dtype=np.int64)
-        for trait in (crosses, is_far, self.device[sender], self.device[receiver]):
-            found = divided(found, trait)
-        if uplinks:
-            found = divided(found, np.rint(STEPS * np.log2(uplinks.rates)))
-        return found
 
 
 def divided(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
@@ -287,24 +239,16 @@ def divided(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
     return np.asarray(found)
 
 
-SUITE = "pair_matrix"
-SIZE = "data_size"
-Cell = tuple[int, int, int]
-"""Sender, receiver and turn."""
-
-
 @dataclass(frozen=True)
 class Matrix:
     """All pairs at one size.
 
     Attributes:
-        size_mib: of a message.
         sender, receiver: ranks of each cell: [cell].
         halves: logarithm of the median seconds over the first and over the second half of the
             samples, or of the runs where there are several: [2][cell].
         turn: number of the round and the direction of each cell, whose messages are under way
             together: [cell].
-        places: of the ranks.
     """
 
     size_mib: float
@@ -320,7 +264,6 @@ class Matrix:
         return np.array(numbered([place.host for place in self.places]))
 
     def peers(self, switch: Grouping | None = None) -> Peers:
-        """Return the kind of each pair, and what may be slow."""
         sender, receiver, uplinks = self.sender, self.receiver, None
         if switch:
             uplinks = Uplinks(switch.of_rank[sender], switch.of_rank[receiver], self.turn)
@@ -328,15 +271,26 @@ class Matrix:
         return Peers(self.kinds(uplinks), families_of(sender, receiver, node, switch, uplinks))
 
     def kinds(self, uplinks: Uplinks | None = None) -> Ints:
-        """Return the kind of each pair, which is only compared with its like: [cell]."""
-        on_gpus = any(place.uuid for place in self.places)
-        layout = Layout(
-            node=self.node,
-            part=np.array(numbered([(place.host, place.numa) for place in self.places])),
-            device=np.array(numbered([place.device for place in self.places])),
-            rail=rails(self.node) if on_gpus else None,
-        )
-        return layout.kinds(self.sender, self.receiver, uplinks)
+        """Return the kind of each pair, which is only compared with its like: [cell].
+
+        Pairs on one node differ in whether they leave their NUMA node. Pairs across nodes of GPUs,
+        each of which is taken to have a network card of its own, differ in whether they leave their
+        rail: the GPUs of one place on each node.
+        """
+        sender, receiver = self.sender, self.receiver
+        device = np.array(numbered([place.device for place in self.places]))
+        part = np.array(numbered([(place.host, place.numa) for place in self.places]))
+        crosses = self.node[sender] != self.node[receiver]
+        is_far = ~crosses & (part[sender] != part[receiver])
+        if any(place.uuid for place in self.places):
+            rail = rails(self.node)
+            is_far |= crosses & (rail[sender] != rail[receiver])
+        found = np.zeros(len(sender), dtype=np.int64)
+        for trait in (crosses, is_far, device[sender], device[receiver]):
+            found = divided(found, trait)
+        if uplinks:
+            found = divided(found, np.rint(STEPS * np.log2(uplinks.rates)))
+        return found
 
     @property
     def share(self) -> float:
@@ -361,7 +315,6 @@ class Matrix:
         return self.table(np.exp(logs))
 
     def table(self, values: Array) -> Array:
-        """Return the values of all cells by rank, NaN where a pair was not measured."""
         table = np.full((len(self.places), len(self.places)), np.nan)
         table[self.sender, self.receiver] = values
         return table
@@ -377,7 +330,11 @@ def rails(node: Ints) -> Ints:
 
 
 def matrices(records: Sequence[Record]) -> list[Matrix]:
-    """Return the table of each size, from records of the same ranks in order of time."""
+    """Return the table of each size, from records of the same ranks in order of time.
+
+    Records of other suites are passed over.
+    """
+    records = [record for record in records if record.suite == SUITE]
     samples: dict[float, dict[Cell, list[list[float]]]] = {}
     for record in records:
         for case in cases_with(ROUND, SENDS_TO, record):
@@ -405,7 +362,6 @@ def cases_with(label: str, detail: str, record: Record) -> Iterable[CaseRecord]:
 def matrix_of(
     size: float, samples: dict[Cell, list[list[float]]], places: Sequence[Place]
 ) -> Matrix:
-    """Return the table of one size."""
     sender, receiver, turn = np.array(list(samples), dtype=np.int64).reshape(-1, 3).T
     halves = np.array([log_halves(runs) for runs in samples.values()]).T
     return Matrix(size, sender, receiver, halves.reshape(2, -1), turn, places)
@@ -416,7 +372,6 @@ class Level:
     """A level of nested groups.
 
     Attributes:
-        name: of the level.
         group_of: number of each rank's group: [rank].
         halves: as for pairs, of each group's all-reduce: [2][group].
     """
@@ -427,11 +382,10 @@ class Level:
 
     @property
     def seconds(self) -> list[float]:
-        """Median time of each group's all-reduce: [group]."""
         return [float(each) for each in np.exp(self.halves.mean(axis=0))]
 
     def peers(self) -> Peers:
-        """Return the kind of each group, which is its size, and what may be slow: a group."""
+        """Return the groups, each of the kind of its size, and what may be slow: a group."""
         groups = family(f"{self.name} {GROUP}", np.arange(self.halves.shape[1]))
         return Peers(np.bincount(self.group_of), [groups])
 

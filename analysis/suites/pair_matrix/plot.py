@@ -21,15 +21,13 @@ from analysis.suites.pair_matrix.matrix import SUITE, Level, Matrix, levels, mat
 from benchkit.record.naming import readable, readable_time
 from benchkit.statistics.intervals import Array
 
-MOST_NAMED = 16
-"""Of more ranks, cells have no numbers and axes name nodes alone."""
+MOST_NAMED = 16  # of more ranks, cells have no numbers and axes name nodes alone
 SIDE_INCHES = 0.55
-WIDEST = 4.0
-"""Ratio of the colours' ends: slower pairs have the darkest colour."""
+WIDEST = 4.0  # ratio of the colours' ends: slower pairs have the darkest colour
+SHADES, PALETTE = LogNorm(1 / WIDEST, WIDEST), mpl.colormaps["RdBu_r"]
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Draw a heat map per message size, and one tree of groups."""
     drawings = Drawings()
     rows = table[table["suite"] == SUITE]
     for suffix, records in by_layout(records_of(table, SUITE)):
@@ -43,7 +41,6 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 
 def order_of(places: Sequence[Place]) -> list[int]:
-    """Return the ranks ordered by node."""
     hosts = list(dict.fromkeys(place.host for place in places))
     return sorted(range(len(places)), key=lambda rank: (hosts.index(places[rank].host), rank))
 
@@ -51,16 +48,14 @@ def order_of(places: Sequence[Place]) -> list[int]:
 def heat_map(matrix: Matrix, table: pd.DataFrame | None = None) -> Figure:
     """Draw the time of each pair over the median of its kind: a row per sender.
 
-    Args:
-        table: the rows that name their hardware.
+    The rows of `table` name their hardware.
     """
     order, count = order_of(matrix.places), len(matrix.places)
     by_node = np.ix_(order, order)
     seconds, ratios = matrix.seconds()[by_node], matrix.ratios()[by_node]
     side = min(12.0, max(4.0, SIDE_INCHES * count))
     figure, (axis,) = style.panels(1, width=side + 2.2, height=side + 1.2)
-    norm = LogNorm(1 / WIDEST, WIDEST)
-    image = axis.imshow(ratios, norm=norm, cmap="RdBu_r")
+    image = axis.imshow(ratios, norm=SHADES, cmap=PALETTE)
     bar = figure.colorbar(image, ax=axis, shrink=0.8, label="time over the median of such pairs")
     ticks = [1 / WIDEST, 0.5, 1, 2, WIDEST]
     bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
@@ -68,7 +63,7 @@ def heat_map(matrix: Matrix, table: pd.DataFrame | None = None) -> Figure:
     axis.grid(visible=False)
     name_ranks(axis, [matrix.places[rank] for rank in order])
     if count <= MOST_NAMED:
-        write_times(axis, seconds, norm(ratios))
+        write_times(axis, seconds, SHADES(ratios))
     axis.set_xlabel("receives")
     axis.set_ylabel("sends")
     size = readable(matrix.size_mib * 2**20)
@@ -82,7 +77,7 @@ def heat_map(matrix: Matrix, table: pd.DataFrame | None = None) -> Figure:
 def name_ranks(axis: Axes, places: Sequence[Place]) -> None:
     """Name each rank, or each node where ranks are many, and draw lines between nodes."""
     hosts = [place.host for place in places]
-    starts = [0, *(i for i in range(1, len(hosts)) if hosts[i] != hosts[i - 1]), len(hosts)]
+    starts = bounds(hosts)
     for start in starts[1:-1]:
         axis.axhline(start - 0.5, color="black", linewidth=0.8)
         axis.axvline(start - 0.5, color="black", linewidth=0.8)
@@ -96,6 +91,12 @@ def name_ranks(axis: Axes, places: Sequence[Place]) -> None:
         ticks, labels = ticks[::step], labels[::step]
     axis.set_xticks(ticks, labels, rotation=90)
     axis.set_yticks(ticks, labels)
+
+
+def bounds(labels: Sequence[object]) -> list[int]:
+    """Return where each run of equal labels begins, and where the last one ends."""
+    differs = (before != after for before, after in pairwise(labels))
+    return [0, *(place for place, here in enumerate(differs, 1) if here), len(labels)]
 
 
 def write_times(axis: Axes, seconds: Array, shade: Array) -> None:
@@ -115,15 +116,12 @@ def tree(
     order = order_of(places)
     width = min(20.0, max(6.0, 0.8 * len(order)))
     figure, (axis,) = style.panels(1, width=width, height=1.2 + 0.8 * len(found))
-    palette = mpl.colormaps["RdBu_r"]
-    norm = LogNorm(1 / WIDEST, WIDEST)
     for height, level in enumerate(found):
         typical = float(np.median(level.seconds))
         groups = [level.group_of[rank] for rank in order]
-        starts = [0, *(i for i in range(1, len(groups)) if groups[i] != groups[i - 1]), len(groups)]
-        for low, high in pairwise(starts):
+        for low, high in pairwise(bounds(groups)):
             seconds = level.seconds[groups[low]]
-            colour = palette(norm(seconds / typical))
+            colour = PALETTE(SHADES(seconds / typical))
             box = Rectangle((low, height), high - low, 0.9, facecolor=colour, edgecolor="black")
             axis.add_patch(box)
             if len(groups) / (high - low) <= 2 * MOST_NAMED:

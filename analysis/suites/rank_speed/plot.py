@@ -15,18 +15,16 @@ from analysis.report import style
 from analysis.sides import Baseline
 from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
 
-MOST_NAMED = 24
-"""Of more ranks, only some are named."""
+MOST_NAMED = 24  # of more ranks, only some are named
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Draw a figure with a panel per test."""
     rows = table[table["suite"] == SUITE]
-    found = by_layout(records_of(table, SUITE))
-    tests = {suffix: speeds(records) for suffix, records in found}
-    return Drawings(
-        {f"ranks{suffix}.png": partial(bars, own, rows) for suffix, own in tests.items() if own}
-    )
+    drawings = Drawings()
+    for suffix, records in by_layout(records_of(table, SUITE)):
+        if tests := speeds(records):
+            drawings[f"ranks{suffix}.png"] = partial(bars, tests, rows)
+    return drawings
 
 
 def bars(tests: Sequence[Speeds], table: pd.DataFrame | None = None) -> Figure:
@@ -45,7 +43,6 @@ def bars(tests: Sequence[Speeds], table: pd.DataFrame | None = None) -> Figure:
 
 
 def draw_test(axis: Axes, test: Speeds) -> None:
-    """Draw the bars of a test."""
     scale, unit = (1e-12, "TFLOP/s") if test.is_compute else (1e-9, "GB/s")
     ranks = np.arange(len(test.places))
     rates = scale * test.rates()

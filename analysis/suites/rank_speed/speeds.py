@@ -12,6 +12,7 @@ import yaml
 
 from analysis.records.doubts import log_halves
 from analysis.records.places import Place, numbered, places_of
+from analysis.suites.pair_matrix.matrix import NODE, RANK, WHOLE
 from benchkit.api.lut import entry_of
 from benchkit.record.record import Record
 from benchkit.statistics.faults import Peers, family
@@ -28,22 +29,21 @@ from benchkit.suites.rank_speed.suite import (
     TRIAD,
 )
 
-MEMORY, HOST, SOURCE = "memory", "host", "source"
-"""Keys of an entry of devices.yaml."""
+MEMORY, HOST, SOURCE = "memory", "host", "source"  # keys of an entry of devices.yaml
 OF_TEST = {COPY: MEMORY, TRIAD: MEMORY, TO_DEVICE: HOST, FROM_DEVICE: HOST}
 ENOUGH = {MATMUL: 0.5, MEMORY: 0.7, HOST: 0.6}
 """Share of the data sheet below which a rank is out of line. No program reaches all of it: clocks
 fall under load, links and memories have overheads."""
+SUITE = "rank_speed"
+Peaks = Mapping[str, Mapping[str, float]]  # `hardware.peak_tflop_per_s`, by device and dtype
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A rate of the data sheet.
+    """A rate of the data sheet, in FLOP/s or bytes per second.
 
     Attributes:
-        rate: in FLOP/s or bytes per second.
         enough: share of it that a healthy device reaches.
-        source: where it is from.
     """
 
     rate: float
@@ -53,20 +53,13 @@ class Promise:
 
 @functools.cache
 def devices() -> Mapping[str, Mapping[str, Any]]:
-    """Return the table of devices."""
     text = files(__package__).joinpath("devices.yaml").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, Any]] = yaml.safe_load(text)
     return found
 
 
-def promise(
-    test: str, dtype: str, device: str, peak_tflop_per_s: Mapping[str, Mapping[str, float]]
-) -> Promise | None:
-    """Return what the data sheet of a device promises for a test; None where it is not known.
-
-    Args:
-        peak_tflop_per_s: `hardware.peak_tflop_per_s` of the record.
-    """
+def promise(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> Promise | None:
+    """Return what the data sheet of a device promises for a test; None where it is not known."""
     if test == MATMUL:
         entry = entry_of(peak_tflop_per_s, device)
         peak = peak_tflop_per_s[entry].get(dtype) if entry else None
@@ -79,23 +72,14 @@ def promise(
     return Promise(table[entry][column] * 1e9, ENOUGH[column], str(table[entry][SOURCE]))
 
 
-SUITE = "rank_speed"
-RANK, NODE = "rank", "node whole"
-"""Families of what may be slow."""
-
-
 @dataclass(frozen=True)
 class Speeds:
     """One test on all ranks.
 
     Attributes:
-        test: its name.
         dtype: of a matrix product; "" for others.
         halves: as for pairs, of each rank: [2][rank].
         amount: FLOP or bytes of a call.
-        is_compute: whether `amount` is FLOP.
-        places: of the ranks.
-        peak_tflop_per_s: `hardware.peak_tflop_per_s` of the record.
         shows_amount: whether only the amount tells it from another one.
     """
 
@@ -105,12 +89,11 @@ class Speeds:
     amount: float
     is_compute: bool
     places: Sequence[Place]
-    peak_tflop_per_s: Mapping[str, Any]
+    peak_tflop_per_s: Peaks
     shows_amount: bool = False
 
     @property
     def name(self) -> str:
-        """The test in words."""
         unit = "FLOP" if self.is_compute else "B"
         amount = f"of {self.amount:.3g} {unit}" if self.shows_amount else ""
         return " ".join(filter(None, (self.test.replace("_", " "), self.dtype, amount)))
@@ -122,7 +105,7 @@ class Speeds:
         node = np.array(numbered([place.host for place in self.places]))
         found = [family(RANK, ranks)]
         if 1 < node.max() + 1 < len(ranks):
-            found.append(family(NODE, node))
+            found.append(family(f"{NODE} {WHOLE}", node))
         return Peers(kinds, found)
 
     def rates(self) -> Array:
@@ -138,7 +121,11 @@ class Speeds:
 
 
 def speeds(records: Sequence[Record]) -> list[Speeds]:
-    """Return the table of each test, from records of the same ranks in order of time."""
+    """Return the table of each test, from records of the same ranks in order of time.
+
+    Records of other suites are passed over.
+    """
+    records = [record for record in records if record.suite == SUITE]
     runs: dict[tuple[str, str, float, bool], list[list[list[float]]]] = {}
     for record in records:
         for case in record.cases:
@@ -160,7 +147,7 @@ def speeds(records: Sequence[Record]) -> list[Speeds]:
     ]  # fmt: skip
 
 
-def peaks_of(record: Record) -> Mapping[str, Any]:
+def peaks_of(record: Record) -> Peaks:
     """Return the table of peak rates that the record holds."""
     hardware = record.config.get("hardware")
     table = hardware.get("peak_tflop_per_s") if isinstance(hardware, dict) else None
@@ -168,11 +155,7 @@ def peaks_of(record: Record) -> Mapping[str, Any]:
 
 
 def halves_of(runs: Sequence[Sequence[Sequence[float]]]) -> Array:
-    """Return the halves of each rank: [2][rank].
-
-    Args:
-        runs: seconds: [run][rank][iteration].
-    """
+    """Return the halves of each rank, [2][rank], from seconds of [run][rank][iteration]."""
     by_rank = zip(*runs, strict=True)
     halves = [log_halves(list(of_rank)) for of_rank in by_rank]
     return np.asarray(np.array(halves).T.reshape(2, -1))

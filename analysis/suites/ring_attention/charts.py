@@ -5,12 +5,24 @@ import textwrap
 import pandas as pd
 
 from analysis.repetitions import bars_of, with_ranges
-from analysis.report.chart import CELLS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
+from analysis.report.chart import (
+    CELLS,
+    LINES,
+    LOG,
+    NAMES,
+    PAIRED_SPEEDUPS,
+    STACKS,
+    TIMES,
+    Axis,
+    Chart,
+    Charts,
+    of_groups,
+    points_of,
+)
 from analysis.sides import Baseline
 from analysis.suites.ring_attention.table import (
     EFFICIENCY,
     RATIO,
-    SPEEDUP,
     SUITE,
     cells_of,
     label_of,
@@ -20,7 +32,6 @@ from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKE
 
 OTHERS = (REFERENCE, TORCH)
 """Measured beside the strategies, but not meant for ranks of unequal speed."""
-TIMES = ("median_s", "ci_low_s", "ci_high_s")
 OF_IDEAL = (
     EFFICIENCY, "ideal time / time [%]", "ideal: all the work over all the speed, by the cost model"
 )  # fmt: skip
@@ -35,28 +46,23 @@ COMPARED = ("ring_attention", "ring_model")
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return up to six figures per group of rows that differ in strategy, length and slowdown."""
-    charts: Charts = {}
-    for suffix, rows in cells_of(table):
-        for name, chart in charts_of(rows).items():
-            charts[f"{SUITE}_{name}{suffix}"] = chart.of_group(suffix)
-    return charts
+    return of_groups(SUITE, cells_of(table), charts_of)
 
 
 def charts_of(cells: pd.DataFrame) -> Charts:
     rows = with_ranges(cells)
-    own = rows[rows[STRATEGY].isin(strategies_of(rows))]
+    compared = rows[rows[STRATEGY].isin(strategies_of(rows))]
     charts: Charts = {}
-    if own["paired_speedup"].notna().any():
-        charts["speedup_over_even"] = speedup_over_even(own)
-    charts["winner"] = winners(cells.loc[own.index])
+    if compared["paired_speedup"].notna().any():
+        charts["speedup_over_even"] = speedup_over_even(compared)
+    charts["winner"] = winners(cells.loc[compared.index])
     charts["latency_scaling"] = latency_scaling(rows)
-    own = with_efficiencies(rows).loc[own.index]
-    if own[RATIO[0]].notna().any():
-        charts["reference_efficiency"] = efficiency(own, *OF_REFERENCE)
-    charts["efficiency"] = efficiency(own, *OF_IDEAL)
-    if TOKENS in own and own[TOKENS].notna().any():
-        charts["tokens"] = tokens(own)
+    compared = with_efficiencies(rows).loc[compared.index]
+    if compared[RATIO[0]].notna().any():
+        charts["reference_efficiency"] = efficiency(compared, *OF_REFERENCE)
+    charts["efficiency"] = efficiency(compared, *OF_IDEAL)
+    if TOKENS in compared and compared[TOKENS].notna().any():
+        charts["tokens"] = tokens(compared)
     return charts
 
 
@@ -70,10 +76,10 @@ def speedup_over_even(rows: pd.DataFrame) -> Chart:
     return Chart(
         mark=LINES,
         title="Ring attention: speedup over an even split",
-        note=f"median of paired blocks, {bars_of(rows, SPEEDUP[1])}",
+        note=f"median of paired blocks, {bars_of(rows, PAIRED_SPEEDUPS[1])}",
         x=Axis(label_of(rows), NAMES),
         y=Axis("time of even / time", LOG),
-        points=over_slowdown(rows[rows[STRATEGY] != EVEN], SPEEDUP, 1.0),
+        points=over_slowdown(rows[rows[STRATEGY] != EVEN], PAIRED_SPEEDUPS, 1.0),
         series=tuple(strategies_of(rows)),
         reference=1,
     )
@@ -82,7 +88,7 @@ def speedup_over_even(rows: pd.DataFrame) -> Chart:
 def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, note: str) -> Chart:
     return Chart(
         mark=LINES,
-        title=efficiency_title(label),
+        title=f"Ring attention: efficiency {label.removesuffix(' [%]')}",
         note=f"{note}; {bars_of(rows)}",
         x=Axis(label_of(rows), NAMES),
         y=Axis(label),
@@ -119,7 +125,7 @@ def winners(rows: pd.DataFrame) -> Chart:
     return Chart(
         mark=CELLS,
         title="Ring attention: the fastest strategy",
-        note=f"≈: as fast, as far as is known: {bars_of(rows, SPEEDUP[1])}",
+        note=f"≈: as fast, as far as is known: {bars_of(rows, PAIRED_SPEEDUPS[1])}",
         x=Axis(label_of(rows), NAMES),
         y=Axis("speedup over even"),
         points=points,
@@ -131,7 +137,7 @@ def tokens(rows: pd.DataFrame) -> Chart:
     length = rows["seq_len"].max()
     longest = rows[(rows["seq_len"] == length) & rows[TOKENS].notna()]
     shares = longest[TOKENS].map(shares_of)
-    each = longest.assign(share=shares, rank=shares.map(lambda own: range(len(own))))
+    each = longest.assign(share=shares, rank=shares.map(lambda share: range(len(share))))
     each = each.explode(["share", "rank"]).sort_values(["slowdown", "rank"], kind="stable")
     panels = each["slowdown"].map("slowdown {}".format)
     series = each["rank"].map("rank {}".format)
@@ -156,11 +162,6 @@ def strategies_of(rows: pd.DataFrame) -> list[str]:
     return [name for name in dict.fromkeys(rows[STRATEGY]) if name not in OTHERS]
 
 
-def efficiency_title(label: str) -> str:
-    """Format "Ring attention: efficiency T_ref / T" for the label of its axis."""
-    return f"Ring attention: efficiency {label.removesuffix(' [%]')}"
-
-
 def shares_of(text: object) -> list[float]:
     """Compute each rank's share of the tokens in percent, from "[4096, 2048]"."""
     counts = [float(count) for count in str(text).strip("[]").split(",")]
@@ -174,7 +175,7 @@ def winner_of(cell: pd.DataFrame) -> tuple[pd.Series, float, str]:
         Its row, its speedup over even, and a text: its name, the speedup, and the strategies whose
         intervals reach its own.
     """
-    gains = cell[list(SPEEDUP)].astype(float)
+    gains = cell[list(PAIRED_SPEEDUPS)].astype(float)
     gains[cell[STRATEGY] == EVEN] = 1.0
     paired = gains["paired_speedup"]
     best = cell.loc[cell["median_s"].idxmin() if paired.isna().any() else paired.idxmax()]

@@ -1,37 +1,29 @@
-"""Tabulates prefill and decode of a decoder: time, time per token, speedups, tokens per rank."""
+"""Prefill and decode of a decoder on a split sequence: time, speedups, tokens per rank."""
 
 import pandas as pd
 
-from analysis.records.columns import COMPARISONS, names_of
-from analysis.records.slowdowns import slowdowns
-from analysis.repetitions import by_mechanism, describe_runs, over_runs, titled
-from analysis.table import as_markdown
+from analysis.repetitions import (
+    bars_of,
+    titled,
+    with_ranges,
+)
+from analysis.report.chart import BARS, NAMES, TIMES, Axis, Chart, Charts, points_of
+from analysis.report.markdown import document, spread_of, table_of
+from analysis.sides import Baseline
+from analysis.suites.ring_attention.table import CELL, cells_of
 from benchkit.suites.ring_attention import suite as names
 
 SUITE = "ring_model"
 CASE = [names.PHASE, names.IMPLEMENTATION, names.STRATEGY]
-CELL = ["seq_len", "slowdown"]
-TIMES = {names.PREFILL: "time to first token [ms]", names.DECODE: "time per token [ms]"}
+LABELS = {names.PREFILL: "time to first token [ms]", names.DECODE: "time per token [ms]"}
 
 
 def groups_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Group the measured rows that differ in case, length and slowdown alone, by mechanism.
-
-    Returns:
-        A suffix for names of files, and the rows, of each group. `slowdown` is a Slowdown, and
-        `over_single` the time of one rank over that of the row, by their medians.
-    """
-    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
-    if rows.empty:
-        return []
-    rows = rows.assign(slowdown=slowdowns(rows))
-    numbers = [name for name in names_of(COMPARISONS) if name in rows]
-    rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
-    found = []
-    for suffix, group in by_mechanism(rows, *CASE, *CELL):
-        merged = over_runs(group, *CELL, *CASE).sort_values(CELL, kind="stable")
-        found.append((suffix, merged.assign(over_single=over_single(merged))))
-    return found
+    """Return groups as of `cells_of`, with `over_single`: the time of one rank over the row's."""
+    return [
+        (suffix, rows.assign(over_single=over_single(rows)))
+        for suffix, rows in cells_of(table, SUITE, CASE)
+    ]
 
 
 def over_single(rows: pd.DataFrame) -> list[float]:
@@ -46,18 +38,16 @@ def over_single(rows: pd.DataFrame) -> list[float]:
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    """Write a table per group, with a section per phase."""
     return {
         f"{SUITE}{suffix}.md": titled(text_of(rows), suffix) for suffix, rows in groups_of(table)
     }
 
 
 def text_of(rows: pd.DataFrame) -> str:
-    """Render the sections of a group."""
-    parts = ["# A decoder on split sequences", " ".join(describe_runs(rows))]
-    for phase, own in rows.groupby(names.PHASE, sort=False):
-        parts += [f"## {str(phase).capitalize()}", as_markdown(section(own, str(phase)), True)]
-    return "\n\n".join(part for part in parts if part)
+    parts = ["# A decoder on split sequences", spread_of(rows)]
+    for phase, of_phase in rows.groupby(names.PHASE, sort=False):
+        parts += [f"## {str(phase).capitalize()}", table_of(section(of_phase, str(phase)))]
+    return document(*parts)
 
 
 def section(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
@@ -70,8 +60,44 @@ def section(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
         "implementation": rows[names.IMPLEMENTATION],
         "strategy": rows[names.STRATEGY],
         "tokens per rank": rows[names.TOKENS].astype(str) if names.TOKENS in rows else "",
-        TIMES[phase]: rows["median_s"] / calls * 1e3,
+        LABELS[phase]: rows["median_s"] / calls * 1e3,
         "tokens/s": rows["tokens_per_second"],
         "speedup over even ring": rows["paired_speedup"].astype(float).mask(is_even, 1.0),
         "speedup over one rank": rows["over_single"],
     })  # fmt: skip
+
+
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    """Return a figure per phase of each group, with a panel per length and slowdown."""
+    return {
+        f"{SUITE}_{phase}{suffix}": bars(of_phase, str(phase)).of_group(suffix)
+        for suffix, rows in groups_of(table)
+        for phase, of_phase in with_ranges(rows).groupby(names.PHASE, sort=False)
+    }
+
+
+def bars(rows: pd.DataFrame, phase: str) -> Chart:
+    """Show a bar with its interval per implementation and strategy."""
+    rows = rows.sort_values(CELL, kind="stable")
+    calls = 1.0 if phase == names.PREFILL else rows["decode_tokens"].astype(float)
+    times = rows.assign(**rows[list(TIMES)].astype(float).mul(1e3).div(calls, axis=0))
+    panels = [
+        f"{length:g} tokens, slowdown {slowdown}"
+        for length, slowdown in zip(*(rows[name] for name in CELL), strict=True)
+    ]
+    return Chart(
+        mark=BARS,
+        title=f"Decoder on a split sequence: {phase}",
+        note=f"median, {bars_of(rows)}; single: the first rank alone, which is not slowed",
+        x=Axis("implementation and strategy", NAMES),
+        y=Axis(LABELS[phase]),
+        points=points_of(
+            times,
+            rows[names.IMPLEMENTATION] + " " + rows[names.STRATEGY],
+            TIMES,
+            rows[names.IMPLEMENTATION],
+            panels,
+        ),
+        series=(names.RING, names.ALL_GATHER, names.SINGLE),
+        is_shared=False,
+    )

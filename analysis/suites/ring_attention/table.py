@@ -7,18 +7,78 @@ from typing import Any
 import pandas as pd
 
 from analysis.records.columns import COMPARISONS, names_of
+from analysis.records.of_suite import measured_of, with_numbers
 from analysis.records.slowdowns import Slowdown, slowdowns
-from analysis.repetitions import by_mechanism, describe_runs, over_runs, titled
-from analysis.table import as_markdown
+from analysis.repetitions import by_mechanism, over_runs, titled
+from analysis.report.markdown import bullets, document, spread_of, table_of
 from benchkit.suites.ring_attention import suite as names
 from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKENS
 
-SPEEDUP = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
+SUITE = "ring_attention"
 RATIO = ("reference_ratio", "reference_ratio_low", "reference_ratio_high")
 """T_ref/T and the ends of its interval, which are those of T."""
-EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
-"""Ideal time over T, alike."""
+EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")  # ideal time over T, alike
 REFERENCE_S = "reference_s"
+RIVALS = (EVEN, names.UNEVEN, names.LUT, names.FORMULA)
+OURS = (names.BALANCED, names.ZIGZAG, names.ONLINE)
+CELL = ["seq_len", "slowdown"]
+Cell = Mapping[str, Mapping[str, float]]  # the rows of one length and slowdown, by strategy
+NEAR = 0.1  # a time within this share of the ideal, or of the prediction, counts as near
+
+
+def cells_of(
+    table: pd.DataFrame, suite: str = SUITE, case: Sequence[str] = (STRATEGY,)
+) -> list[tuple[str, pd.DataFrame]]:
+    """Group the measured rows that differ in case, length and slowdown alone, by mechanism.
+
+    Each group has a row per cell and case, the labels that tell the cases of a cell apart, over all
+    runs. `slowdown` is a Slowdown.
+    """
+    rows = measured_of(table, suite)
+    if rows.empty:
+        return []
+    rows = with_numbers(rows.assign(slowdown=slowdowns(rows)), names_of(COMPARISONS))
+    return [
+        (suffix, over_runs(group, *CELL, *case).sort_values(CELL, kind="stable"))
+        for suffix, group in by_mechanism(rows, *case, *CELL)
+    ]
+
+
+def write(table: pd.DataFrame) -> dict[str, str]:
+    return {
+        f"{SUITE}_rebalanced{suffix}.md": titled(text_of(rows), suffix)
+        for suffix, rows in cells_of(table)
+    }
+
+
+def text_of(rows: pd.DataFrame) -> str:
+    factor = rows["slowdown"].max()
+    slowed = "last rank" if factor.last_alone else "ranks"
+    title = f"# Ring attention, {slowed} slowed {factor} times"
+    parts = [title, spread_of(rows), table_of(harshest(rows, factor))]
+    if lines := list(summary(rows)):
+        parts += ["## All cells", bullets(lines)]
+    compared = tabulate(rows)
+    if not compared.empty:
+        parts += ["## Beside equal ranks at full speed", table_of(compared)]
+    return document(*parts)
+
+
+def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
+    """Make a row per strategy: time, speedup over even and efficiency at each length."""
+    found: dict[str, dict[str, float | str]] = {}
+    rows = with_efficiencies(rows)
+    for _, row in rows[rows["slowdown"] == factor].iterrows():
+        strategy = row[STRATEGY]
+        line = found.setdefault(strategy, {"strategy": strategy})
+        tokens = f"{row['seq_len']:g} tokens"
+        line[f"{tokens} [ms]"] = row["median_s"] * 1e3
+        line[f"{tokens}, over even"] = 1.0 if strategy == EVEN else row["paired_speedup"]
+        line[f"{tokens}, efficiency [%]"] = 100 * row["efficiency"]
+        line[f"{tokens}, T_ref/T [%]"] = 100 * row[RATIO[0]]
+        if pd.notna(row["doubt"]):
+            line[f"{tokens}, doubt"] = row["doubt"]
+    return pd.DataFrame(list(found.values()))
 
 
 def with_efficiencies(rows: pd.DataFrame) -> pd.DataFrame:
@@ -64,97 +124,30 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     })  # fmt: skip
 
 
-SUITE = "ring_attention"
-RIVALS = (names.EVEN, names.UNEVEN, names.LUT, names.FORMULA)
-OURS = (names.BALANCED, names.ZIGZAG, names.ONLINE)
-CELL = ["seq_len", "slowdown"]
-Cell = Mapping[str, Mapping[str, float]]
-"""The rows of one length and slowdown, by strategy."""
-NEAR = 0.1
-"""A time within this share of the ideal, or of the prediction, counts as near."""
-
-
-def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Group the measured rows that differ in strategy, length and slowdown alone, by mechanism.
-
-    Returns:
-        A suffix for names of files, and the rows, of each group. There is a row per cell and
-        strategy, over all runs. `slowdown` is a Slowdown.
-    """
-    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
-    if rows.empty:
-        return []
-    rows = rows.assign(slowdown=slowdowns(rows))
-    numbers = [name for name in names_of(COMPARISONS) if name in rows]
-    rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
-    return [
-        (suffix, over_runs(group, *CELL, names.STRATEGY).sort_values(CELL, kind="stable"))
-        for suffix, group in by_mechanism(rows, names.STRATEGY, *CELL)
-    ]
-
-
-def write(table: pd.DataFrame) -> dict[str, str]:
-    return {
-        f"{SUITE}_rebalanced{suffix}.md": titled(text_of(rows), suffix)
-        for suffix, rows in cells_of(table)
-    }
-
-
-def text_of(rows: pd.DataFrame) -> str:
-    factor = rows["slowdown"].max()
-    slowed = "last rank" if factor.last_alone else "ranks"
-    title = f"# Ring attention, {slowed} slowed {factor} times"
-    parts = [title, " ".join(describe_runs(rows)), as_markdown(harshest(rows, factor), shaped=True)]
-    if lines := list(summary(rows)):
-        parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
-    compared = tabulate(rows)
-    if not compared.empty:
-        parts += ["## Beside equal ranks at full speed", as_markdown(compared, shaped=True)]
-    return "\n\n".join(parts)
-
-
-def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
-    """Make a row per strategy: time, speedup over even and efficiency at each length."""
-    found: dict[str, dict[str, float | str]] = {}
-    rows = with_efficiencies(rows)
-    for _, row in rows[rows["slowdown"] == factor].iterrows():
-        strategy = row[names.STRATEGY]
-        line = found.setdefault(strategy, {"strategy": strategy})
-        tokens = f"{row['seq_len']:g} tokens"
-        line[f"{tokens} [ms]"] = row["median_s"] * 1e3
-        line[f"{tokens}, over even"] = 1.0 if strategy == names.EVEN else row["paired_speedup"]
-        line[f"{tokens}, efficiency [%]"] = 100 * row["efficiency"]
-        line[f"{tokens}, T_ref/T [%]"] = 100 * row[RATIO[0]]
-        if pd.notna(row["doubt"]):
-            line[f"{tokens}, doubt"] = row["doubt"]
-    return pd.DataFrame(list(found.values()))
-
-
 def summary(rows: pd.DataFrame) -> Iterator[str]:
     """Yield what each of our strategies gains over all cells in which it and even were measured."""
     cells = [
-        dict(zip(cell[names.STRATEGY], cell.to_dict("records"), strict=True))
+        dict(zip(cell[STRATEGY], cell.to_dict("records"), strict=True))
         for _, cell in rows.groupby(CELL)
     ]
     for name in OURS:
-        compared = [cell for cell in cells if name in cell and names.EVEN in cell]
+        compared = [cell for cell in cells if name in cell and EVEN in cell]
         if compared:
             yield summary_of(name, compared)
 
 
 def summary_of(name: str, cells: Sequence[Cell]) -> str:
-    """Summarise one of our strategies in one sentence."""
-    own = [cell[name] for cell in cells]
-    over_even = geometric_mean([row["paired_speedup"] for row in own])
+    ours = [cell[name] for cell in cells]
+    over_even = geometric_mean([row["paired_speedup"] for row in ours])
     over_best = geometric_mean([best_rival(cell) / cell[name]["median_s"] for cell in cells])
     measured = set().union(*cells)
     rivals = ", ".join(rival for rival in RIVALS if rival in measured)
-    highs = [row["paired_speedup_high"] for row in own if pd.notna(row["paired_speedup_high"])]
+    highs = [row["paired_speedup_high"] for row in ours if pd.notna(row["paired_speedup_high"])]
     slower = f"{sum(high < 1 for high in highs)} of {len(highs)}"
     if len(highs) < len(cells):
         slower += f", {len(cells) - len(highs)} without an interval"
-    near = f"{sum(abs(row['efficiency'] - 1) <= NEAR for row in own)} of {len(cells)}"
-    predicted = [row for row in own if pd.notna(row["predicted_s"])]
+    near = f"{sum(abs(row['efficiency'] - 1) <= NEAR for row in ours)} of {len(cells)}"
+    predicted = [row for row in ours if pd.notna(row["predicted_s"])]
     if predicted:
         hits = sum(abs(row["predicted_s"] / row["median_s"] - 1) <= NEAR for row in predicted)
         near += f", of the prediction in {hits} of {len(predicted)}"
@@ -172,6 +165,5 @@ def best_rival(cell: Cell) -> float:
 
 
 def label_of(rows: pd.DataFrame) -> str:
-    """Name an axis of slowdowns."""
     alone = all(slowdown.last_alone for slowdown in rows["slowdown"])
     return "slowdown of the last rank" if alone else "slowdown of each rank, or of the last"

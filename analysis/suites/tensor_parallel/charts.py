@@ -3,7 +3,18 @@
 import pandas as pd
 
 from analysis.repetitions import bars_of, with_ranges
-from analysis.report.chart import BARS, CELLS, NAMES, Axis, Chart, Charts, points_of
+from analysis.report.chart import (
+    BARS,
+    CELLS,
+    NAMES,
+    PAIRED_SPEEDUPS,
+    TIMES,
+    Axis,
+    Chart,
+    Charts,
+    of_groups,
+    points_of,
+)
 from analysis.sides import Baseline
 from analysis.suites.tensor_parallel.table import (
     SHAPE,
@@ -15,8 +26,7 @@ from analysis.suites.tensor_parallel.table import (
 )
 from benchkit.suites.tensor_parallel.suite import AUTO, BOUNDS, IMPLEMENTATION
 
-MOST_PANELS = 6
-"""More shapes than this are shown in the maps alone."""
+MOST_PANELS = 6  # more shapes than this are shown in the maps alone
 LIMIT = "share of the limit [%]"
 BEST_NOTE = "without auto, which is one of the others"
 LIMIT_NOTE = (
@@ -25,8 +35,6 @@ LIMIT_NOTE = (
 )
 TIME = "time of one product [ms]"
 WHOLE, PART = "whole product", "a part alone"
-TIMES = ("median_s", "ci_low_s", "ci_high_s")
-SPEEDUPS = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
 
 
 COMPARED = SUITES
@@ -34,15 +42,14 @@ COMPARED = SUITES
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return figures per suite and group of rows that differ in shape and implementation alone."""
     charts: Charts = {}
-    for suite, suffix, rows in groups_of(table):
-        for name, chart in charts_of(with_ranges(rows), title_of(rows)).items():
-            charts[f"{suite}_{name}{suffix}"] = chart.of_group(suffix)
+    for suite in SUITES:
+        charts |= of_groups(suite, groups_of(table, suite), charts_of)
     return charts
 
 
-def charts_of(rows: pd.DataFrame, title: str) -> Charts:
+def charts_of(rows: pd.DataFrame) -> Charts:
+    rows, title = with_ranges(rows), title_of(rows)
     charts: Charts = {}
     rivals = rows[~rows[IMPLEMENTATION].isin(BOUNDS)]
     compared = rivals[rivals["paired_speedup"].notna()]
@@ -54,7 +61,7 @@ def charts_of(rows: pd.DataFrame, title: str) -> Charts:
             ranked = compared.sort_values(
                 [*SHAPE, "paired_speedup"], ascending=[True] * len(SHAPE) + [False]
             )
-            charts["speedup"] = bars(ranked, head, SPEEDUPS, label, 1.0, reference=1)
+            charts["speedup"] = bars(ranked, head, PAIRED_SPEEDUPS, label, 1.0, reference=1)
     if not compared.empty:
         label, head = f"speedup over {base}", f"{title}: the fastest"
         charts["best"] = shape_map(best_cells(rivals), head, label, BEST_NOTE)

@@ -1,7 +1,4 @@
-"""Tables of tensor-parallel products by shape.
-
-The table compares the plain orders, the fastest implementation, and what `auto` chose.
-"""
+"""Tables of tensor-parallel products by shape: the plain orders, the fastest, and `auto`."""
 
 import re
 from collections.abc import Iterator
@@ -10,40 +7,32 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.repetitions import WITHIN, alike, describe_runs, over_runs, titled
-from analysis.table import as_markdown
+from analysis.records.of_suite import measured_of, with_numbers
+from analysis.repetitions import WITHIN, alike, over_runs, titled
+from analysis.report.chart import PAIRED_SPEEDUPS, TIMES
+from analysis.report.markdown import bullets, document, spread_of, table_of, with_interval
 from benchkit.suites.tensor_parallel import suite as names
 from benchkit.suites.tensor_parallel.suite import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
 
 SUITES = ("tp_columnwise", "tp_rowwise")
 OPTIONS = (names.SIZE, names.ORDER, names.COLLECTIVE, names.CHUNKS, names.COMM_BACKEND)
 SHAPE = ["m", "n", "k"]
-FIGURES = (
-    "median_s",
-    "ci_low_s",
-    "ci_high_s",
-    "paired_speedup",
-    "paired_speedup_low",
-    "paired_speedup_high",
-    "limit_share",
-)
+NUMBERS = (*TIMES, *PAIRED_SPEEDUPS, "limit_share")
+Row = dict[str, Any]
+Shapes = dict[tuple[Any, ...], dict[str, Row]]  # rows by shape and by name of the implementation
 
 
-def groups_of(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+def groups_of(table: pd.DataFrame, suite: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Group the measured rows that differ in shape and implementation alone.
 
-    Yields:
-        The suite, a suffix for names of files, and the rows of each group: one per shape and
-        implementation over all runs, with a further column `name`, and FIGURES as numbers.
+    Each group has a row per shape and implementation, whose `name` is added, over all runs.
     """
-    for suite in SUITES:
-        rows = table[(table["suite"] == suite) & (table["status"] == "ok")]
-        if rows.empty:
-            continue
-        figures = {name: pd.to_numeric(rows[name]) for name in FIGURES}
-        rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()], **figures)
-        for suffix, part in alike(rows, *SHAPE, names.IMPLEMENTATION, *OPTIONS):
-            yield suite, suffix, over_runs(part, *SHAPE, "name")
+    rows = with_numbers(measured_of(table, suite), NUMBERS)
+    if rows.empty:
+        return
+    rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()])
+    for suffix, part in alike(rows, *SHAPE, IMPLEMENTATION, *OPTIONS):
+        yield suffix, over_runs(part, *SHAPE, "name")
 
 
 def title_of(rows: pd.DataFrame) -> str:
@@ -64,7 +53,7 @@ def baselines_of(rivals: pd.DataFrame) -> str:
 
 def name_of(row: Any) -> str:
     """Format "pipeline AG_before 4 chunks": an implementation with its options."""
-    words = [row[names.IMPLEMENTATION]]
+    words = [row[IMPLEMENTATION]]
     for name in OPTIONS:
         if name in row and pd.notna(row[name]) and row[name] != names.DEFAULT:
             value = row[name]
@@ -82,16 +71,12 @@ def shape_of(values: tuple[Any, ...]) -> str:
     return " × ".join(f"{name} {size:.0f}" for name, size in zip(SHAPE, values, strict=True))
 
 
-Row = dict[str, Any]
-Shapes = dict[tuple[Any, ...], dict[str, Row]]
-"""Rows by shape and by name of the implementation."""
-
-
 def write(table: pd.DataFrame) -> dict[str, str]:
-    texts = {}
-    for suite, suffix, rows in groups_of(table):
-        texts[f"{suite}_summary{suffix}.md"] = titled(text_of(rows), suffix)
-    return texts
+    return {
+        f"{suite}_summary{suffix}.md": titled(text_of(rows), suffix)
+        for suite in SUITES
+        for suffix, rows in groups_of(table, suite)
+    }
 
 
 def text_of(rows: pd.DataFrame) -> str:
@@ -99,16 +84,16 @@ def text_of(rows: pd.DataFrame) -> str:
     shapes: Shapes = {}
     for shape, part in rivals.groupby(SHAPE):
         shapes[shape] = {row["name"]: row for row in part.to_dict("records")}
-    parts = [f"# {title_of(rows)}", " ".join(describe_runs(rows))]
+    parts = [f"# {title_of(rows)}", spread_of(rows)]
     if lines := [line_of(shape, named) for shape, named in shapes.items()]:
-        parts.append(as_markdown(pd.DataFrame(lines), shaped=True))
+        parts.append(table_of(lines))
     remarks: list[str] = []
     for name in rivals.loc[rivals[IMPLEMENTATION] == AUTO, "name"].unique():
         remarks += auto_remarks(shapes, name)
     remarks += overlap_remarks(shapes)
     if remarks:
-        parts += ["## All shapes", "\n".join(f"- {remark}" for remark in remarks)]
-    return "\n\n".join(parts)
+        parts += ["## All shapes", bullets(remarks)]
+    return document(*parts)
 
 
 def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
@@ -121,7 +106,7 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
         best = fastest(fixed)
         line["fastest"] = best["name"]
         line["fastest [ms]"] = best["median_s"] * 1e3
-        line["over the baseline"] = gain(best)
+        line["over the baseline"] = with_interval(*(best[name] for name in PAIRED_SPEEDUPS))
         line["of the limit [%]"] = 100 * best["limit_share"]
         if pd.notna(best["doubt"]):
             line["doubt"] = best["doubt"]
@@ -134,25 +119,11 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
 
 
 def fixed_of(named: dict[str, Row]) -> list[Row]:
-    """Select all implementations but `auto`."""
     return [row for row in named.values() if row[IMPLEMENTATION] != AUTO]
 
 
 def fastest(rows: list[Row]) -> Row:
     return min(rows, key=lambda row: float(row["median_s"]))
-
-
-def gain(row: Row) -> str:
-    """Format the paired speedup and its interval as "1.11 [1.06, 1.19]".
-
-    It is "" for the baseline, and where the speedup was not measured.
-    """
-    if pd.isna(row["paired_speedup"]):
-        return ""
-    text = f"{row['paired_speedup']:.3g}"
-    if pd.notna(row["paired_speedup_low"]):
-        text += f" [{row['paired_speedup_low']:.3g}, {row['paired_speedup_high']:.3g}]"
-    return text
 
 
 def auto_remarks(shapes: Shapes, auto: str) -> Iterator[str]:
@@ -166,9 +137,9 @@ def auto_remarks(shapes: Shapes, auto: str) -> Iterator[str]:
         f"each shape (geometric mean of {len(ratios)}; at most {max(ratios):.3f}). "
         "The fastest of many is a little too fast by chance."
     )
-    measured_everywhere = set.intersection(*map(names_of_fixed, with_auto))
+    of_shapes = [{row["name"] for row in fixed_of(named)} for named in with_auto]
     over = {}
-    for name in sorted(measured_everywhere):
+    for name in sorted(set.intersection(*of_shapes)):
         over_name = [named[auto]["median_s"] / named[name]["median_s"] for named in with_auto]
         over[name] = geometric_mean(over_name)
     if over:
@@ -177,10 +148,6 @@ def auto_remarks(shapes: Shapes, auto: str) -> Iterator[str]:
             f"Of the choices made once for all shapes {name} is best; "
             f"{auto} took {over[name]:.3f} times as long."
         )
-
-
-def names_of_fixed(named: dict[str, Row]) -> set[str]:
-    return {row["name"] for row in fixed_of(named)}
 
 
 def overlap_remarks(shapes: Shapes) -> Iterator[str]:

@@ -1,45 +1,123 @@
-"""Shows time, throughput, memory, utilisation, scaling and phases of language models."""
+"""Figures of language models: time, throughput, memory, utilisation, scaling and phases."""
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analysis.repetitions import bars_of
+from analysis.repetitions import alike, bars_of, with_ranges
 from analysis.report.chart import (
     BARS,
     LINES,
     LOG,
     MOST_POINTS,
     NAMES,
-    STACKS,
+    RATE,
+    TIMES,
     Axis,
     Chart,
     Charts,
+    of_groups,
+    phases_of_step,
     points_of,
+    rates_of,
+    told_apart,
 )
+from analysis.report.style import named
 from analysis.sides import Baseline
-from analysis.suites.transformer.groups import Group, groups_of
-from analysis.suites.transformer.rows import SUITE
+from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
+from analysis.text import format_settings
 from benchkit.api.case import PEAK_FROM
-from benchkit.suites.transformer.suite import FORWARD, PASS, PEAK_BYTES, PHASES
+from benchkit.suites.transformer.suite import FORWARD, PASS, PASSES, PEAK_BYTES, PHASES, RANKS
 
+SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", RANKS)
+"""Settings that every figure names, even where they are the same in all."""
+RANKS_AGAIN = "world_size"  # the same as RANKS where all ranks take part
 TITLE = "Language model"
-TIMES = ("median_s", "ci_low_s", "ci_high_s")
-VALUES = ("value", "low", "high")
 UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
 SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
 
 
+@dataclass(frozen=True)
+class Group:
+    """Measured rows that share a figure.
+
+    Attributes:
+        suffix: what they share, in the name of a file.
+        setting: what they share, in words.
+        rows: with the columns `variant`, the settings that tell lines of one model apart in words,
+            and `line`, the name of the line.
+        known: the lines of all groups, so that each has the same look in all figures.
+    """
+
+    suffix: str
+    setting: str
+    rows: pd.DataFrame
+    known: list[str]
+
+    @property
+    def passes(self) -> list[str]:
+        return [name for name in PASSES if (self.rows[PASS] == name).any()]
+
+    def having(self, column: str) -> "Group":
+        """Select the rows that have a positive number in a column."""
+        return replace(self, rows=self.rows[self.rows[column] > 0])
+
+
+def groups_of(table: pd.DataFrame) -> list[Group]:
+    """Group measured rows so that no figure has more lines than a legend holds.
+
+    Models are lines in any case. So are the settings with few values, which a reader compares;
+    figures are told apart by the others.
+    """
+    rows, settings = comparable(table)
+    if rows.empty:
+        return []
+    apart = told_apart(rows, ["model"], settings)
+    rows = with_lines(rows, apart)
+    together = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in apart]
+    shown = [name for name in together if name in rows and rows[name].notna().all()]
+    groups = []
+    for suffix, part in alike(rows, *CASE, RANKS_AGAIN, *apart):
+        measured = part[part["status"] == "ok"]
+        if not measured.empty:
+            setting = format_settings(measured, shown)
+            groups.append(Group(suffix, setting, measured, list(rows["line"].unique())))
+    return groups
+
+
+def comparable(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Select the rows in which all ranks take part, and the settings in which these differ.
+
+    What one rank did alone is for the figure of scaling only.
+    """
+    rows = rows_of(table)
+    if rows.empty:
+        return rows, []
+    rows = with_ranges(rows[rows[RANKS] == rows[RANKS_AGAIN]])
+    return rows, [name for name in varying(rows) if name != RANKS_AGAIN]
+
+
+def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
+    """Add the columns `variant` and `line`, and sort the lines of a model by their settings."""
+    model = rows["model"].astype(str)
+    if not apart:
+        return rows.assign(variant="", line=model)
+    variant = rows[apart].apply(lambda row: ", ".join(map(named, apart, row)), axis="columns")
+    line = model + ", " + variant if model.nunique() > 1 else variant
+    places = rows.groupby(apart, dropna=False).ngroup().groupby(model, sort=False)
+    order = pd.concat([part.sort_values(kind="stable") for _, part in places]).index
+    return rows.assign(variant=variant, line=line).loc[order]
+
+
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return figures of all kinds that there is data for, per group."""
-    charts: Charts = {}
-    for group in groups_of(table):
-        for name, (column, chart_of) in KINDS.items():
-            part = group.having(column)
-            if not part.rows.empty:
-                charts[f"{SUITE}_{name}{group.suffix}"] = chart_of(part).of_group(group.suffix)
-    return charts
+    groups = ((group.suffix, group) for group in groups_of(table))
+    return of_groups(SUITE, groups, charts_of)
+
+
+def charts_of(group: Group) -> Charts:
+    parts = {name: group.having(column) for name, (column, _) in KINDS.items()}
+    return {name: KINDS[name][1](part) for name, part in parts.items() if not part.rows.empty}
 
 
 def step_time(group: Group) -> Chart:
@@ -49,17 +127,10 @@ def step_time(group: Group) -> Chart:
 
 
 def throughput(group: Group) -> Chart:
-    rows = group.rows.assign(**rates_of(group.rows))
+    rows = group.rows.assign(**rates_of(group.rows, "tokens_per_second"))
     note = f"tokens of a step over its median time, {bars_of(rows)}"
     label = Axis("tokens per second", LOG)
-    return over_context(group, "throughput", note, label, points(rows, VALUES, 1.0))
-
-
-def rates_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return tokens per second; the upper limit of the time gives the lower limit of the rate."""
-    tokens = rows["tokens_per_second"] * rows["median_s"]
-    ends = (rows["tokens_per_second"], tokens / rows["ci_high_s"], tokens / rows["ci_low_s"])
-    return pd.DataFrame(dict(zip(VALUES, ends, strict=True)))
+    return over_context(group, "throughput", note, label, points(rows, RATE, 1.0))
 
 
 def memory(group: Group) -> Chart:
@@ -68,7 +139,6 @@ def memory(group: Group) -> Chart:
 
 
 def points(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
-    """Return points with a panel per pass."""
     return points_of(rows, rows["context_length"], values, rows["line"], rows[PASS], scale)
 
 
@@ -129,9 +199,6 @@ def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
     """Select the rows that have a place, and say in words what has none.
 
     Where lines and contexts are more than MOST_POINTS, a line keeps its longest context.
-
-    Args:
-        line: the column with the name of the line.
     """
     if len(rows[[line, "context_length"]].drop_duplicates()) <= MOST_POINTS:
         return rows, ""
@@ -141,27 +208,18 @@ def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
 
 
 def phases(group: Group) -> Chart:
-    """Show the phases of the largest pass, a panel per model."""
     largest = group.passes[-1]
     rows, left_out = longest(group.rows[group.rows[PASS] == largest], "variant")
     contexts = rows["context_length"].astype(str) + " tokens"
     places = (rows["variant"] + ", ").where(rows["variant"] != "", "") + contexts
-    of_phase = partial(points_of, rows, places, panel=rows["model"], scale=1e3)
-    parts = [
-        of_phase((f"{phase}_s",), str(phase), total=rows["median_s"] * 1e3) for phase in PHASES
-    ]
-    return Chart(
-        mark=STACKS,
+    return phases_of_step(
+        rows,
+        places,
+        rows["model"],
+        PHASES,
         title=f"{TITLE}: phases of {largest}",
-        note=(
-            f"medians of the rank that was longest in each; mark: whole step{left_out}\n"
-            f"{group.setting}"
-        ),
-        x=Axis("configuration", NAMES),
-        y=Axis("time [ms]"),
-        points=pd.concat(parts),
-        is_shared=False,
-        series=tuple(map(str, PHASES)),
+        note=f"{left_out}\n{group.setting}",
+        x="configuration",
     )
 
 

@@ -21,8 +21,7 @@ from benchkit.suites.transformer.suite import (
 
 SUITE = "transformer"
 CASE = ("model", "context_length", PASS)
-ANY_PASS = "all"
-"""The pass of a job that failed as a whole."""
+ANY_PASS = "all"  # the pass of a job that failed as a whole
 FIGURES = (
     "median_s", "ci_low_s", "ci_high_s", "rel_ci", "mean_s", "std_s", "min_s", "max_s",
     "num_samples", *(f"{phase}_s" for phase in PHASES), "backward_over_forward",
@@ -46,10 +45,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def rows_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Reduce whole passes to one row per point over all runs, small models first.
-
-    All columns that are named in this module are in the result.
-    """
+    """Reduce whole passes to one row per point over all runs, small models first."""
     rows = whole_passes(table)
     if rows.empty:
         return rows
@@ -59,7 +55,7 @@ def rows_of(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
-    """Select the rows of whole passes as `rows_of`, but each run by itself, in the table's order.
+    """Select the rows of whole passes, each run by itself, in the table's order.
 
     Jobs that failed as a whole have the pass ANY_PASS.
     """
@@ -88,10 +84,7 @@ def known_or(column: pd.Series, word: str) -> pd.Series:
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Sort by the model's size, context and pass.
-
-    Where the number of parameters was not counted, the model's dimensions give it.
-    """
+    """Sort by the model's size, which its dimensions give where it was not counted."""
     layers = rows["model.num_layers"]
     width = rows["model.d_model"]
     inner = rows["model.d_ff"]
@@ -107,9 +100,6 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def varying(rows: pd.DataFrame) -> list[str]:
-    """List the settings, apart from a case's own, in which rows differ.
-
-    These are the settings that analysis.table.alike tells apart.
-    """
+    """List the settings, apart from a case's own, that `alike` tells rows apart by."""
     settings = [name for name in identity_columns(rows) if name not in CASE]
     return [name for name in settings if rows[name].nunique(dropna=False) > 1]

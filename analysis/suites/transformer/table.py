@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from analysis.repetitions import alike, describe_runs
+from analysis.repetitions import alike
+from analysis.report.markdown import document, spread_of, table_of
 from analysis.suites.transformer.rows import ANY_PASS, CASE, rows_of, varying
-from analysis.table import as_markdown, identity_columns, own_columns
-from analysis.text import digits, format_settings, interval_head, intervals, shortened
+from analysis.table import identity_columns, own_columns
+from analysis.text import figure, format_settings, interval_head, intervals, shortened
 from benchkit.api.case import PEAK_FROM
 from benchkit.record.record import HARMLESS
 from benchkit.suites.transformer.suite import (
@@ -25,8 +26,7 @@ from benchkit.suites.transformer.suite import (
     TRAIN_STEP,
 )
 
-Tables = Iterator[tuple[str, pd.DataFrame]]
-"""Each with its heading, "" where it needs none."""
+Tables = Iterator[tuple[str, pd.DataFrame]]  # each with its heading, "" where it needs none
 PRINTED = (
     ("median_s", "median [ms]", 1e3),
     ("mean_s", "mean [ms]", 1e3),
@@ -52,6 +52,12 @@ EXTREMES = (
     ("highest MFU full [%]", "mfu_full", 100.0, "idxmax"),
 )
 """Head, column, scale, and the method of pandas that finds the row."""
+CONVENTIONS = (
+    "Times are of the slowest rank, per step; the interval is that of the median, within the run "
+    "or, of 6 runs and more, between them. "
+    "MFU is told against: {peaks}; full counts every pair of tokens in attention, as PaLM does, "
+    "causal only the pairs that are seen."
+)
 
 
 def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]) -> Tables:
@@ -62,7 +68,6 @@ def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def by_model(rows: pd.DataFrame) -> Tables:
-    """Make a table per model and setting."""
     for model, part in rows.groupby("model", sort=False):
         size = part[PARAMETERS].iloc[0]
         name = f"{model} ({counted(size)} parameters)" if pd.notna(size) else str(model)
@@ -126,8 +131,8 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
     what = [name for name in identity_columns(rows) if name != "warmup_iterations"]
     num_warmups = rows.groupby(what, dropna=False)["warmup_iterations"].transform("nunique")
     several = rows[num_warmups > 1]
-    own = ("batch_size", "warmup_iterations")
-    settings = [name for name in varying(several) if name not in own]
+    shown = ("batch_size", "warmup_iterations")
+    settings = [name for name in varying(several) if name not in shown]
     counts = sorted(several["warmup_iterations"].unique())
     lines = []
     for _, same in several.groupby(what, dropna=False, sort=False):
@@ -138,16 +143,16 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
             "batch": first["batch_size"],
         }
         line |= {name: first[name] for name in (PASS, *settings)}
-        times = {row["warmup_iterations"]: with_interval(row) for _, row in same.iterrows()}
+        times = {row["warmup_iterations"]: time_of(row) for _, row in same.iterrows()}
         lines.append(line | {f"{count} warm-ups [ms]": times.get(count) for count in counts})
     return pd.DataFrame(lines)
 
 
-def with_interval(row: pd.Series) -> str:
+def time_of(row: pd.Series) -> str:
     """Format "2.879 [2.8, 2.95]"; the median alone where there is no interval."""
-    median = digits(1e3 * row["median_s"])
+    median = figure(1e3 * row["median_s"])
     limits = [row[name] for name in ("ci_low_s", "ci_high_s") if pd.notna(row[name])]
-    interval = ", ".join(digits(1e3 * limit) for limit in limits)
+    interval = ", ".join(figure(1e3 * limit) for limit in limits)
     return f"{median} [{interval}]" if interval else median
 
 
@@ -170,7 +175,7 @@ def statistics(part: pd.DataFrame) -> pd.DataFrame:
             if measured[column].notna().any():
                 found = measured.loc[getattr(measured[column], which)()]
                 cell = f"({found['model']}, {found['context_length']})"
-                line[head] = f"{digits(found[column] * scale)} {cell}"
+                line[head] = f"{figure(found[column] * scale)} {cell}"
         lines.append(line)
     return pd.DataFrame(lines)
 
@@ -188,34 +193,25 @@ def pivot(part: pd.DataFrame) -> pd.DataFrame:
     """Arrange median times with contexts down and models across; the status where there is none."""
     last = part.sort_values(PASS, key=lambda name: name != ANY_PASS, kind="stable")
     cells = last.drop_duplicates(["context_length", "model"], keep="last")
-    times = (1e3 * cells["median_s"]).map(digits).where(cells["status"] == "ok", cells["status"])
+    times = (1e3 * cells["median_s"]).map(figure).where(cells["status"] == "ok", cells["status"])
     table = cells.assign(text=times).pivot(index="context_length", columns="model", values="text")
     return table[part["model"].unique()].reset_index(names="context")
-
-
-CONVENTIONS = (
-    "Times are of the slowest rank, per step; the interval is that of the median, within the run "
-    "or, of 6 runs and more, between them. "
-    "MFU is told against: {peaks}; full counts every pair of tokens in attention, as PaLM does, "
-    "causal only the pairs that are seen."
-)
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
     rows = rows_of(table)
     if rows.empty:
         return {}
-    return {"benchmark_summary.md": "\n\n".join(filter(None, parts_of(rows)))}
+    return {"benchmark_summary.md": document(*parts_of(rows))}
 
 
 def parts_of(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield the paragraphs of the report, then the sections that have tables."""
     measured = rows[rows["status"] == "ok"]
     peaks = " or ".join(dict.fromkeys(measured[PEAK_FROM].dropna()))
     yield "# Step time of language models"
     yield CONVENTIONS.format(peaks=peaks or "no known peak")
     yield f"All rows: {format_settings(rows, shared_settings(rows))}."
-    yield " ".join(describe_runs(measured))
+    yield spread_of(measured)
     sections: dict[str, Tables] = {
         "Complete Results": iter([("", results(rows, varying(rows)))]),
         "Results by Model Size": by_model(rows),
@@ -225,18 +221,16 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
         "Median step time by context and model": pivots(rows),
     }
     for title, tables in sections.items():
-        shown = [text(head, table) for head, table in tables if not table.empty]
+        shown = [
+            document(f"### {head}" if head else "", table_of(table))
+            for head, table in tables
+            if not table.empty
+        ]
         if shown:
-            yield "\n\n".join((f"## {title}", *shown))
+            yield document(f"## {title}", *shown)
 
 
 def shared_settings(rows: pd.DataFrame) -> list[str]:
     """List the settings that are known and the same in all rows."""
     names = [name for name in ("device", "device_name", *own_columns(rows)) if name != PART]
     return [name for name in names if rows[name].nunique() == 1 and rows[name].notna().all()]
-
-
-def text(head: str, table: pd.DataFrame) -> str:
-    """Format a table below its heading, where it has one."""
-    body = as_markdown(table, shaped=True)
-    return f"### {head}\n\n{body}" if head else body
