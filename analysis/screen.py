@@ -191,9 +191,9 @@ def contest_answers(
             yield best(sides, rivals, base, where)
 
 
-def kind_column(sides: Sides) -> str:
+def kind_column(sides: Sides, without: str = "") -> str:
     """Return a column of the work with two or three words, each of which has its own answer."""
-    for name in sides.work:
+    for name in (name for name in sides.work if name != without):
         values = {side.row[name] for side in sides.sides}
         are_words = all(isinstance(value, str) for value in values)
         if are_words and name not in sides.question.scale and len(values) <= MOST_ACROSS:
@@ -252,7 +252,8 @@ def claim(side: Side, base: str) -> str:
     ratio = side.ratio
     if ratio is None or not ratio.is_interval or ratio.is_told_apart:
         return ""
-    return f"; not told apart from {base} in this run"
+    where = "in this run" if ratio.basis.endswith("turns") else f"by {ratio.basis}"
+    return f"; not told apart from {base} {where}"
 
 
 def best(sides: Sides, competing: Sequence[Side], base: str, where: str) -> str:
@@ -332,11 +333,11 @@ def plain_answers(sides: Sides) -> Iterator[str]:
     ]
     backends = {str(side.row["backend"]) for side in sides.sides}
     across = question.across if question.across in sides.work else ""
-    for group, own in grouped(
-        sides.sides, scale[1] if len(scale) > 1 and not across_only(question) else ""
-    ):
+    is_along = len(scale) > 1 and not across_only(question)
+    apart = scale[1] if is_along else kind_column(sides, without=across)
+    for group, own in grouped(sides.sides, apart):
         words = [title, *(sorted(backends) if len(backends) == 1 else ())]
-        words += fixed + ([word(question, scale[1], group)] if group != "" else [])
+        words += fixed + ([word(question, apart, group)] if apart else [])
         if across_only(question) and across:
             words += scale_words(sides, at_end_of_scale(sides, own)[-1].row)
         parts = []

@@ -51,6 +51,10 @@ def screens():
     yield "shared cores", [crowded], None
     yield "few samples", [make_record(size, samples=samples) for size, samples in ((1, 5), (2, 20))], None
     yield "nothing", failed, None
+    both = [make_record(1, 2, seconds) for seconds in (1e-3, 2e-3)]
+    for record, dtype in zip(both, ("float32", "bfloat16"), strict=True):
+        record["config"] = record["config"] | {"dtype": dtype}
+    yield "two kinds of work", both, None
     yield "two suites", [make_rich_record("auto_shard"), make_rich_record("ring_attention")], None
     yield "transformer", [make_rich_record("transformer")], None
 
