@@ -258,8 +258,10 @@ def claim(side: Side, base: str) -> str:
 
 def best(sides: Sides, competing: Sequence[Side], base: str, where: str) -> str:
     """Say which side is the fastest at the end of the scale, and how often it is so elsewhere."""
-    winners = [fastest(own) for _, own in groupby(competing, key=lambda side: side.work)]
-    last = at_end(sides, [side for side in competing if side.ratio or side.is_base])
+    compared = [side for side in competing if side.ratio or side.is_base]
+    winners = [fastest(own) for _, own in groupby(compared, key=lambda side: side.work)]
+    last = at_end(sides, compared)
+    last = [side for side in last if side.work == last[-1].work]
     first = fastest(last)
     rivals = [side.name for side in last if side is not first and not is_behind(side, first)]
     scale = scale_words(sides, first.row)
@@ -311,14 +313,15 @@ def is_behind(side: Side, first: Side) -> bool:
 
 
 def at_end(sides: Sides, own: Sequence[Side]) -> list[Side]:
-    """Return the sides of the work that is the largest along the scale."""
+    """Return the sides that are the furthest along the scale: by number, of words the last one."""
     found = list(own)
     for name in sides.question.scale:
         if name in sides.work and found:
-            numbers = [side.row[name] for side in found]
-            end = max(numbers) if all(isinstance(n, int | float) for n in numbers) else numbers[-1]
+            values = [side.row[name] for side in found]
+            is_numeric = all(isinstance(value, int | float) for value in values)
+            end = max(values) if is_numeric else values[-1]
             found = [side for side in found if side.row[name] == end]
-    return [side for side in found if side.work == found[-1].work]
+    return found
 
 
 def plain_answers(sides: Sides) -> Iterator[str]:
@@ -339,7 +342,7 @@ def plain_answers(sides: Sides) -> Iterator[str]:
         words = [title, *(sorted(backends) if len(backends) == 1 else ())]
         words += fixed + ([word(question, apart, group)] if apart else [])
         if across_only(question) and across:
-            words += scale_words(sides, at_end_of_scale(sides, own)[-1].row)
+            words += scale_words(sides, at_end(sides, own)[-1].row)
         parts = []
         for merit in question.merits:
             having = [side for side in own if has(merit, side.row)]
@@ -362,7 +365,7 @@ def across_only(question: Question) -> bool:
 
 def beside(sides: Sides, merit: Merit, own: Sequence[Side], across: str) -> Iterator[str]:
     """Yield a merit of each value of a column, at the end of the scale: "forward 25 ms"."""
-    last = at_end_of_scale(sides, own)
+    last = at_end(sides, own)
     if merit is not sides.question.merits[0]:
         yield shown(merit, last[-1].row)
         return
@@ -370,15 +373,6 @@ def beside(sides: Sides, merit: Merit, own: Sequence[Side], across: str) -> Iter
         more = side.row[merit.column] / last[0].row[merit.column]
         ratio = f" ({figure(more, 0.05 * more)} ×)" if side is not last[0] else ""
         yield f"{sides.word(across, side.row[across])} {shown(merit, side.row)}{ratio}"
-
-
-def at_end_of_scale(sides: Sides, own: Sequence[Side]) -> list[Side]:
-    found = list(own)
-    for name in sides.question.scale:
-        if name in sides.work and found:
-            end = found[-1].row[name]
-            found = [side for side in found if side.row[name] == end]
-    return found
 
 
 def has(merit: Merit, row: Row) -> bool:
