@@ -424,8 +424,9 @@ def grid_of(sides: Sides) -> Grid:
     return best_of_each(sides)
 
 
-def work_cells(sides: Sides, row: Row, columns: Sequence[str] = ()) -> list[str]:
-    columns = columns or columns_of_work(sides)
+def work_cells(sides: Sides, row: Row, columns: Sequence[str] | None = None) -> list[str]:
+    if columns is None:
+        columns = columns_of_work(sides)
     return ["" if pd.isna(row[name]) else sides.word(name, row[name]) for name in columns]
 
 

@@ -55,6 +55,10 @@ def screens():
     for record, dtype in zip(both, ("float32", "bfloat16"), strict=True):
         record["config"] = record["config"] | {"dtype": dtype}
     yield "two kinds of work", both, None
+    once = make_record(suite="collective", title="all_reduce")
+    [case] = once["cases"]
+    once["cases"] = [case | {"labels": {"timing": timing}} for timing in ("latency", "back_to_back")]
+    yield "one size, alone and back to back", [once], None
     yield "two suites", [make_rich_record("auto_shard"), make_rich_record("ring_attention")], None
     yield "transformer", [make_rich_record("transformer")], None
 
