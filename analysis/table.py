@@ -110,7 +110,7 @@ def with_best_peaks(table: pd.DataFrame) -> pd.DataFrame:
     best = peaks.groupby([table[name] for name in alike], dropna=False).transform("max")
     share = (peaks / best).fillna(1.0)
     rates = {name: table[name] * share for name in UTILISATIONS}
-    doubts = table["doubt"].astype(object)
+    doubts = table["doubt"].astype(object).where(table["doubt"].notna(), None)
     for index in table.index[(share < 1) & doubts.notna()]:
         lines = (
             line for line in str(doubts[index]).split("; ") if not line.startswith(UTILISATIONS)

@@ -66,4 +66,4 @@ def test_plan_follows_affinity_of_agent(cli):
     [warning] = record["warnings"]
     assert f"1 of {len(cpuset())} cores" in warning
     assert f"2 ranks on 1 of {len(cpuset())} cores" in done.stdout.splitlines()[0]
-    assert "[!]" in done.stdout
+    assert "shared cores" in done.stdout

@@ -196,11 +196,11 @@ def test_nodes_of_one_kind_are_one_machine_within_a_sweep():
 
 def test_rates_are_shares_of_the_best_peak_of_the_host():
     records = [make_rich_record("transformer", point_id=f"{number}") for number in range(2)]
-    for record, peak in zip(records, (0.1, 0.4), strict=True):
+    for record, peak in zip(records, (100.0, 400.0), strict=True):
         for case in record["cases"]:
             case["details"] |= {"peak_tflop_per_s": peak, "peak_from": MEASURED_PEAK}
     table = tabulate_records(records)
     for name in UTILISATIONS:
         assert table[name].nunique() == 1
-    assert set(table["peak_tflop_per_s"]) == {0.4}
-    assert table["doubt"].str.contains("0.1 TFLOP/s").tolist() == [True] * 4 + [False] * 4
+    assert set(table["peak_tflop_per_s"]) == {400.0}
+    assert table["doubt"].str.contains("100 TFLOP/s").eq(True).tolist() == [True] * 4 + [False] * 4
