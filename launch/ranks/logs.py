@@ -72,10 +72,15 @@ def install() -> None:
 
 
 def innermost_frame(log: Path) -> Frame:
-    stack = end_of_log(log).rpartition("(most recent call first):\n")[2]
-    found = re.search(r'File "(.+?)", line (\d+) in (\S+)', stack)
-    if found is None:
+    """Read the last stack in a rank's log; the place is unknown if there is none.
+
+    Other threads write to the log meanwhile, as NCCL's flight recorder does when it dumps.
+    """
+    last = end_of_log(log).rpartition("(most recent call first):\n")[2]
+    frames = list(re.finditer(r'^  File "(.+)", line (\d+) in (\S+)\n', last, re.MULTILINE))
+    if not frames:
         return Frame("an unknown place", waiting=False, stack="")
-    source, line, function = found.groups()
+    source, line, function = frames[0].groups()
+    stack = "".join(frame.group() for frame in frames)
     waiting = any(place in source for place in WAITING_PLACES)
     return Frame(f"{function} ({Path(source).name}:{line})", waiting, shorten(stack))

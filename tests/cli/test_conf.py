@@ -105,8 +105,9 @@ def test_stored_overrides_compose_to_identity(stored):
 
 
 @pytest.mark.parametrize("name", options("smoke"))
-def test_smoke_point_runs_on_gpu(name):
+def test_smoke_is_one_point_on_gpu(name):
     assert composed(f"+smoke={name}").hardware.device == "cuda"
+    assert not compose("config", [f"+smoke={name}"], return_hydra_config=True).hydra.sweeper.params
 
 
 @cache

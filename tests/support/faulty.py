@@ -48,7 +48,7 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
         raise KeyError("deliberate")
 
     def case(label: str, fault: str) -> Case:
-        buffer = torch.empty(verification.PERIOD + 3)
+        buffer = torch.empty(verification.PERIOD + 3, device=rank.device)
 
         def fill(turn: int) -> None:
             values = verification.pattern(

@@ -119,8 +119,16 @@ def test_innermost_frame_reads_end_of_log(tmp_path):
 def test_innermost_frame_cuts_long_stack(tmp_path):
     log = with_stack(tmp_path / "log", 0)
     with log.open("a") as file:
-        file.write("x" * (logs.LAST_BYTES // 2))
-    assert len(innermost_frame(log).stack) < logs.TEXT_CHARS + 100
+        file.write('  File "/a/c.py", line 4 in outer\n' * (logs.TEXT_CHARS // 30))
+    assert logs.TEXT_CHARS < len(innermost_frame(log).stack) < logs.TEXT_CHARS + 100
+
+
+def test_innermost_frame_leaves_out_lines_of_other_threads(tmp_path):
+    log = with_stack(tmp_path / "log", 0)
+    frame = innermost_frame(log)
+    with log.open("a") as file:
+        file.write("[rank0]:[E1126 ProcessGroupNCCL.cpp:1628] preparing to dump debug info\n")
+    assert innermost_frame(log) == frame
 
 
 def test_time_out_leaves_dumps_and_blames_rank(tmp_path, golden):
