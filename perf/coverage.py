@@ -3,10 +3,10 @@
     python -m perf.coverage [--runs 1000]
 
 Three tables. Median: in what share of runs an interval is given, and of those how many contain the
-median; a run without one says "too few independent samples". Stopping: the same of runs that are
+median; a run without one has a range. Stopping: the same of runs that are
 looked at after every block of BLOCK samples and end where `measure.target_rel_ci` is met, at the
 latest after LENGTHS[-1]; the median is that of as many samples. Identical code: in what share of
-runs the interval of `paired_speedup` of two cases of the same kind leaves out 1.
+runs the interval of `paired_speedup` of two equal cases in turns leaves out 1.
 """
 
 import argparse
@@ -24,6 +24,7 @@ Array = npt.NDArray[np.float64]
 Process = Callable[[np.random.Generator, int, int], Array]
 """Times [runs, n] in units of the median without disturbance."""
 LENGTHS = (9, 15, 100, 700, 2000)
+TURNS = (6, 9, 20, 50, 100, 700, 2000)
 TARGETS = (0.05, 0.02)
 BLOCK = 20
 NOISE = 0.1
@@ -119,9 +120,13 @@ def stopping_cell(process: Process, random: np.random.Generator, runs: int, targ
 
 
 def paired_cell(process: Process, random: np.random.Generator, runs: int, n: int) -> str:
+    """Shares of runs: with an interval of the ratio, and of those that tell two equal cases apart.
+
+    Both cases are on one time line, in an order that is drawn anew in each turn.
+    """
     given = alarms = 0
-    for first, second in zip(process(random, runs, n), process(random, runs, n), strict=True):
-        found = paired_speedup(*(SimpleNamespace(times=times, blocks=[1] * n) for times in (first, second)))
+    for turns in random.permuted(process(random, runs, 2 * n).reshape(runs, n, 2), axis=2):
+        found = paired_speedup(*(SimpleNamespace(times=times, blocks=[1] * n) for times in turns.T))
         if found.low is not None and found.high is not None:
             given += 1
             alarms += not found.low <= 1 <= found.high
@@ -144,10 +149,11 @@ def main() -> None:
     for name, process in PROCESSES.items():
         cells = [stopping_cell(process, random_of_stopping, runs, target) for target in TARGETS]
         print(f"{name:18}" + "".join(f" {cell:>28}" for cell in cells), flush=True)
-    print(f"\nidentical code: interval given / leaves out 1, {runs} runs, rounds of one sample\n{'':18}{heads}")
+    heads_of_turns = "".join(f" {f'{n} turns':>15}" for n in TURNS)
+    print(f"\nidentical code: interval given / leaves out 1, {runs} runs\n{'':18}{heads_of_turns}")
     for name, process in PROCESSES.items():
-        cells = [paired_cell(process, random, runs, n) for n in LENGTHS]
-        print(f"{name:18}" + "".join(f" {cell:>21}" for cell in cells), flush=True)
+        cells = [paired_cell(process, random, runs, n) for n in TURNS]
+        print(f"{name:18}" + "".join(f" {cell:>15}" for cell in cells), flush=True)
 
 
 if __name__ == "__main__":
