@@ -11,6 +11,9 @@ from benchkit.record.record import AgentReport
 from launch.agents.channel import AgentInfo
 from launch.slowdown import mps
 
+NCCL_MAY_SHARE = "NCCL_MULTI_RANK_GPU_ENABLE"
+"""The variable that lets ranks share a GPU over NCCL, since NCCL 2.30."""
+
 
 def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
     """Return all GPUs that the agents on a member's host see together."""
@@ -154,7 +157,8 @@ def unsuited(config: RunConfig) -> str | None:
     if hardware.device not in backend.devices:
         supported = "/".join(backend.devices)
         return f"{backend.name} communicates {supported} tensors, not {hardware.device}"
-    if backend.name == "nccl" and hardware.ranks_per_device > 1:
+    may_share = backend.name != "nccl" or backend.env.get(NCCL_MAY_SHARE) == "1"
+    if hardware.ranks_per_device > 1 and not may_share:
         return "nccl refuses ranks that share a GPU; gloo does not"
     return None
 
