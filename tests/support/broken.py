@@ -107,7 +107,7 @@ def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], object]:
         return func(*args, **kwargs)
 
     results: dict[Any, Any] = {}
-    steps: dict[Any, tuple[list[torch.Tensor], object]] = {}
+    steps: dict[Any, tuple[list[torch.Tensor], object, object]] = {}
 
     def tampered(func: Any, args: Any, kwargs: Any) -> Any:
         """An operation of a timed call that replays its first result, or gives a wrong one."""
@@ -144,7 +144,7 @@ def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], object]:
 
         class Watch(TorchDispatchMode):
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                if not begun and any(True for _ in tensors_in(args)):
+                if not begun and not func.is_view and any(True for _ in tensors_in(args)):  # a view may be of outputs
                     begun.extend(each.clone() for each in tensors_in(args))
                     before = steps[id(call)][0] if id(call) in steps else []
                     if len(begun) == len(before) and all(map(are_bits_equal, begun, before)):
@@ -156,7 +156,7 @@ def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], object]:
                 result = call()
         except SameInputs:
             return steps[id(call)][1]
-        steps[id(call)] = begun, result
+        steps[id(call)] = begun, result, call  # kept: its id would serve another call, on some ranks alone
         return result
 
     communication = {"swapped": swapped, "lost": lost, "absent": absent}
