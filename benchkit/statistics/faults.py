@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from benchkit.statistics.intervals import Array
+from benchkit.statistics.intervals import Array, t_quantile
 
 HALF = 0.5
 NEAR = 1.5
@@ -19,8 +19,6 @@ WINDOW = 2.0
 TRUNCATED = 0.8796
 """Standard deviation of normal values within WINDOW, over that of all."""
 ROUNDS = 20
-MOST_EXPONENT = 500.0
-"""A larger one gives quantiles that no ratio of times reaches, and in the end no number."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +62,6 @@ def healthy(values: Array, share: float = HALF) -> Healthy:
         centre = float(inside.mean())
         sd = float(inside.std(ddof=1)) / TRUNCATED if len(inside) > 1 else 0.0
     return Healthy(centre, sd, len(inside))
-
-
-def t_quantile(p_value: float, df: Array | float) -> Array:
-    """Return the quantile of Student's t that is exceeded with a small probability.
-
-    It inverts Wallace's transformation to a normal quantile (Bounds on normal approximations to
-    Student's and the chi-square distributions, 1959), which is larger than the exact quantile for
-    few degrees of freedom and close to it for others.
-
-    Args:
-        df: degrees of freedom; below 1 nothing is known, and the quantile is infinite.
-    """
-    z = -NormalDist().inv_cdf(p_value)
-    known = np.maximum(df, 1)
-    exponent = (z * (8 * known + 3) / (8 * known + 1)) ** 2 / known
-    quantile = np.sqrt(known * np.expm1(np.minimum(exponent, MOST_EXPONENT)))
-    return np.where(np.asarray(df) < 1, np.inf, quantile)
 
 
 Ints = npt.NDArray[np.int64]

@@ -11,6 +11,7 @@ they touch one. Of each case some twenty are needed, most of them of the same va
 import math
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,36 @@ FEWEST_OF_ROUNDS = 15
 """Fewest independent values among FEWEST_ROUNDS turns and more."""
 FEWEST_QUARTILES = 12
 """Fewest values whose middle half is told; fewer have the range of all of them."""
+
+
+def t_quantile(p_value: float, df: Array | float) -> Array:
+    """Return the quantile of Student's t that is exceeded with a small probability.
+
+    It is exact for 1 and 2 degrees of freedom, 5 % too large between them and right to 0.005 %
+    above (Hill, Algorithm 396: Student's t-quantiles, Communications of the ACM, 1970).
+
+    Args:
+        df: degrees of freedom; below 1 nothing is known, and the quantile is infinite.
+    """
+    n = np.maximum(df, 1.0)
+    x = NormalDist().inv_cdf(p_value)
+    a = 1 / (n - 0.5)
+    b = 48 / a**2
+    c = ((20700 * a / b - 98) * a - 16) * a + 96.36
+    d = ((94.5 / (b + c) - 3) / b + 1) * np.sqrt(a * math.pi / 2) * n
+    y = (d * 2 * p_value) ** (2 / n)
+    # Near the centre an expansion about the normal quantile:
+    c_near = c + np.where(n < 5, 0.3 * (n - 4.5) * (x + 0.6), 0)
+    c_near += (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b
+    x_near = (((((0.4 * x**2 + 6.3) * x**2 + 36) * x**2 + 94.5) / c_near - x**2 - 3) / b + 1) * x
+    near = np.expm1(a * x_near**2)
+    # In the tail one in powers of the probability:
+    inner = 1 / (((n + 6) / (n * y) - 0.089 * d - 0.822) * (n + 2) * 3)
+    tail = ((inner + 0.5 / (n + 4)) * y - 1) * (n + 1) / (n + 2) + 1 / y
+    quantile = np.sqrt(n * np.where(y > 0.05 + a, near, tail))
+    quantile = np.where(n == 1, 1 / math.tan(math.pi * p_value), quantile)
+    quantile = np.where(n == 2, math.sqrt(1 / (2 * p_value * (1 - p_value)) - 2), quantile)
+    return np.where(np.asarray(df) < 1, np.inf, quantile)
 
 
 def median_interval(values: Array) -> tuple[float, float] | None:

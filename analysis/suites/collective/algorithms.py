@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.suites.collective.fit import EXACT, Line, solved, student
+from analysis.suites.collective.fit import EXACT, ONE_SIDE, Line, solved
+from benchkit.statistics.intervals import t_quantile
 from benchkit.suites.collective import suite as names
 
 Cost = Callable[[int], tuple[float, float]]
@@ -105,7 +106,7 @@ def messages(collective: str, times: Times) -> list[Message]:
         found.append((missed, replace(message, off=off)))
     freedom = max(1, len(measured) - 2)
     least = min((missed for missed, _ in found), default=0.0)
-    limit = least * (1 + student(freedom) ** 2 / freedom) + EXACT
+    limit = least * (1 + float(t_quantile(ONE_SIDE, freedom)) ** 2 / freedom) + EXACT
     judged = [replace(message, likely=missed <= limit) for missed, message in found]
     likely = [message for message in judged if message.likely]
     unlikely = [message for message in judged if not message.likely]

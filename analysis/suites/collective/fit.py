@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchkit.statistics.intervals import CONFIDENCE, t_quantile
+
 Array = npt.NDArray[np.float64]
 Matrix = tuple[tuple[float, float], tuple[float, float]]
-STUDENT = {1: 12.706, 2: 4.303}
-"""Student's t at 97.5 % by degrees of freedom; above, the series of `student` is right to 1 %."""
+ONE_SIDE = (1 - CONFIDENCE) / 2
 BEYOND = 10.0
 """How far the search for log(latency / time per byte) goes beyond the logarithms of all sizes."""
 STARTS = 40
@@ -144,18 +145,12 @@ def covariance(latency: float, byte: float, many: Array, size: Array, logs: Arra
     model = latency * many + byte * size
     slopes = np.column_stack([many / model, size / model])
     missed = logs - np.log(model)
-    scale = float(missed @ missed) / freedom * student(freedom) ** 2
+    scale = float(missed @ missed) / freedom * float(t_quantile(ONE_SIDE, freedom)) ** 2
     try:
         ((a, b), (c, d)) = np.linalg.inv(slopes.T @ slopes) * scale
     except np.linalg.LinAlgError:  # Sizes this close determine one number, not two.
         return None
     return (float(a), float(b)), (float(c), float(d))
-
-
-def student(freedom: int) -> float:
-    """Return Student's t at 97.5 % (series in 1 / freedom: Abramowitz and Stegun, 26.7.5)."""
-    series = 1.95996 + 2.3723 / freedom + 2.8226 / freedom**2 + 2.5558 / freedom**3
-    return STUDENT.get(freedom, series)
 
 
 Places = npt.NDArray[np.intp]

@@ -1,11 +1,10 @@
 """Faults in tables of ranks and of pairs: each kind is told from the others, and noise is none."""
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
-from benchkit.statistics.faults import Limits, Peers, detectable, explain, family, healthy, t_quantile
+from benchkit.statistics.faults import Limits, Peers, detectable, explain, family, healthy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -175,16 +174,3 @@ def test_healthy_values_may_be_wider_than_slow_ones():
     known = healthy(values)
     assert known.centre == pytest.approx(0.25, abs=0.05)
     assert known.count == 24
-
-
-def test_t_quantile_is_not_below_table():
-    """Values of Student's table for 5 and 0.1 percent."""
-    table = {(0.05, 1): 6.314, (0.05, 5): 2.015, (0.001, 2): 22.33, (0.001, 4): 7.173, (0.001, 10): 4.144}
-    for (p_value, df), exact in table.items():
-        assert 0.995 * exact <= t_quantile(p_value, df) <= (4.5 if df == 1 else 1.35) * exact
-    assert t_quantile(1e-6, 1e6) == pytest.approx(-NormalDist().inv_cdf(1e-6), rel=1e-4)
-
-
-def test_quantile_is_infinite_where_nothing_is_known():
-    assert t_quantile(0.01, np.array([0.0, 1.0, 100.0])).tolist()[0] == np.inf
-    assert np.isfinite(t_quantile(0.01, np.array([1.0, 100.0]))).all()

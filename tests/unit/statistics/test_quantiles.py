@@ -1,6 +1,8 @@
+from statistics import NormalDist
+
 import numpy as np
 import pytest
-from benchkit.statistics.intervals import median, medians, quantile
+from benchkit.statistics.intervals import median, medians, quantile, t_quantile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,3 +29,21 @@ def test_quantile_is_that_of_numpy(values, share):
 def test_percentile_of_many_values_is_that_of_numpy(percent):
     values = np.random.default_rng(0).lognormal(size=1001)
     assert quantile(np.sort(values), percent / 100) == np.percentile(values, percent)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "df", "quantile"),
+    [
+        (0.025, 1, 12.706), (0.025, 2, 4.303), (0.025, 3, 3.182), (0.025, 5, 2.571), (0.025, 30, 2.042),
+        (0.05, 1, 6.314), (0.05, 5, 2.015), (0.001, 2, 22.33), (0.001, 4, 7.173), (0.001, 10, 4.144),
+        (1e-6, 1e6, -NormalDist().inv_cdf(1e-6)),
+    ],
+)  # fmt: skip
+def test_t_quantile_is_that_of_tables(p_value, df, quantile):
+    assert t_quantile(p_value, df) == pytest.approx(quantile, rel=3e-4)
+
+
+def test_t_quantile_falls_with_degrees_of_freedom():
+    quantiles = t_quantile(0.01, np.array([0.0, *np.arange(1, 4, 0.1), 100.0]))
+    assert quantiles[0] == np.inf
+    assert (np.diff(quantiles[1:]) < 0).all()
