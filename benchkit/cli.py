@@ -10,7 +10,7 @@ from typing import Any
 from benchkit import questions, study
 from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
-from benchkit.errors import ConfigError
+from benchkit.errors import ConfigError, UnknownKey
 from benchkit.record.naming import printable
 from benchkit.sweep import resume, status
 from launch import topology
@@ -102,6 +102,8 @@ def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
 def check(arguments: Sequence[str]) -> None:
     """Raise ConfigError, in the words of `main`, for a command line that `main` would refuse.
 
+    It is UnknownKey where that is why.
+
     The check starts no process and writes no file.
     """
     try:
@@ -110,7 +112,8 @@ def check(arguments: Sequence[str]) -> None:
         settings = [*given, "hydra.sweeper.only_check=true"]
         hydra_internals.run(config_folder(), settings)
     except REFUSALS as error:
-        raise ConfigError(in_one_line(error, arguments)) from None
+        kind = UnknownKey if messages.NO_SUCH_KEY.search(str(error)) else ConfigError
+        raise kind(in_one_line(error, arguments)) from None
 
 
 def in_one_line(refusal: Exception, arguments: Sequence[str]) -> str:

@@ -28,6 +28,10 @@ class ConfigError(BenchkitError):
     """The configuration is wrong; the message names the key, its value and what is allowed."""
 
 
+class UnknownKey(ConfigError):
+    """A key that the chosen suite does not have."""
+
+
 class Unavailable(BenchkitError):
     """A backend, device or operation does not exist here; the message says which and why."""
 

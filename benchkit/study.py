@@ -5,7 +5,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ import yaml
 
 from benchkit import child
 from benchkit.child import ANALYSIS, BENCHKIT
-from benchkit.errors import ConfigError
+from benchkit.errors import ConfigError, UnknownKey
 from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.sweep import manifest, resume
@@ -30,13 +30,18 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class Step:
-    """One command of a study: `words` behind `module`, with placeholders; `name` is its folder's,
-    too.
+    """One command of a study.
+
+    Attributes:
+        name: also that of its folder.
+        words: what stands behind the module, with placeholders of parameters.
+        overrides: keys typed for the study that this sweep takes.
     """
 
     name: str
     module: str
     words: tuple[str, ...]
+    overrides: tuple[str, ...] = ()
 
     def arguments(self, values: Mapping[str, str], only_existing: bool = False) -> list[str]:
         """Return the words with the parameters' values, OUT among them.
@@ -51,7 +56,11 @@ class Step:
                     continue
                 filled = f"{filled.partition('=')[0]}={as_value(path)}"
             found.append(filled)
-        return found
+        return [*found, *self.overrides]
+
+    def sets(self, key: str) -> str:
+        """Return the word by which the study itself sets a key of this sweep, or ""."""
+        return next((word for word in self.words if key_of(word) == key), "")
 
     def missing(self, values: Mapping[str, str]) -> list[str]:
         paths = [self.input_of(word, values) for word in self.words]
@@ -73,17 +82,25 @@ class Study:
     parameters: dict[str, str]
     steps: tuple[Step, ...]
 
-    def values(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Replace the file's values by those typed; raise ConfigError for an unknown parameter."""
-        for name, value in given.items():
-            if name not in self.parameters:
-                near = difflib.get_close_matches(name, self.parameters, n=1)
-                hint = f"did you mean {near[0]}? " if near else ""
-                raise ConfigError(
-                    f"{name}={value}: no parameter of study {self.name}; {hint}"
-                    f"allowed are {', '.join(self.parameters) or 'none'}"
-                )
-        return {**self.parameters, **given}
+    def split(self, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+        """Split what was typed into values of the parameters and overrides of the sweeps' keys."""
+        pairs = {word: word.partition("=") for word in words}
+        given = {name: value for name, _, value in pairs.values() if name in self.parameters}
+        return given, [word for word, (name, *_) in pairs.items() if name not in self.parameters]
+
+    def named(self, names: Sequence[str]) -> tuple[Step, ...]:
+        """Return the steps of these names, in the study's order; raise ConfigError for others."""
+        allowed = [step.name for step in self.steps]
+        if unknown := [name for name in names if name not in allowed]:
+            raise ConfigError(
+                f"--steps {unknown[0]}: no step of study {self.name}; "
+                f"allowed are {', '.join(allowed)}, with commas between"
+            )
+        return tuple(step for step in self.steps if step.name in names)
+
+
+def key_of(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
 
 
 def read_study(name: str, files: Sequence[Path]) -> Study:
@@ -171,6 +188,7 @@ class Progress:
     parameters: dict[str, str]
     finished: list[str] = field(default_factory=list)
     config_dir: str = ""
+    overrides: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
         content = msgspec.json.encode(self)
@@ -236,7 +254,13 @@ PREFIX = "study="
 
 @dataclass(frozen=True)
 class Request:
-    """What a command line asks for; `progress` is None for a fresh study."""
+    """What a command line asks for.
+
+    Attributes:
+        progress: None for a fresh study.
+        overrides: of keys that sweeps have, not of the study's parameters.
+        alone: the steps to run, whether they have ended or not; none: all that have not.
+    """
 
     study: Study
     parameters: dict[str, str]
@@ -245,6 +269,8 @@ class Request:
     asked: Resume
     progress: Progress | None
     dry_run: bool
+    overrides: list[str] = field(default_factory=list)
+    alone: tuple[Step, ...] = ()
 
     @property
     def flags(self) -> list[str]:
@@ -256,6 +282,10 @@ class Request:
     def folder_of(self, step: Step) -> Path:
         return self.folder / step.name
 
+    def is_due(self, step: Step, finished: Sequence[str]) -> bool:
+        names = [each.name for each in self.alone]
+        return step.name in names if names else step.name not in finished
+
 
 def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
     """Read the command line of a study; raise ConfigError or LaunchError where it cannot run."""
@@ -265,14 +295,16 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
     parser.add_argument("--force", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--config-dir", "-cd")
+    parser.add_argument("--steps", default="")
     parser.add_argument("-m", "--multirun", action="store_true")
     options, words = parser.parse_known_args(list(arguments))
     if wrong := [word for word in words if "=" not in word or word.startswith("-")]:
-        raise ConfigError(f"{wrong[0]}: allowed are study=NAME, parameter=value and --resume DIR")
+        raise ConfigError(
+            f"{wrong[0]}: allowed are study=NAME, key=value, --steps NAMES and --resume DIR"
+        )
     started = detect_launcher() if options.dry_run else require_launcher()
     if started.count > 1:
         raise ConfigError("study: one process runs it; its sweeps take launcher=… as a parameter")
-    given = dict(word.split("=", 1) for word in words)
     progress = read_progress(options.resume) if options.resume else None
     if progress is None and (options.retry or options.force):
         raise ConfigError("--retry, --force: allowed only with --resume DIR")
@@ -280,23 +312,38 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
     if progress and progress.config_dir and not config_dir:
         config_dir = found_again(progress.config_dir, "", options.resume)
         files = [*files, *Path(config_dir).glob("study/*.yaml")]
-    name = given.pop("study", progress.study if progress else "")
+    names = [word.removeprefix(PREFIX) for word in words if word.startswith(PREFIX)]
+    name = names[-1] if names else progress.study if progress else ""
     study = read_study(name, files)
-    parameters = study.values((progress.parameters if progress else {}) | given)
+    given, overrides = study.split([word for word in words if not word.startswith(PREFIX)])
+    parameters = study.parameters | (progress.parameters if progress else {}) | given
     if progress:
-        require_same(progress, name, parameters, options.resume)
+        require_same(progress, name, parameters, overrides, options.resume)
+        overrides = progress.overrides
+    alone = study.named(options.steps.split(",")) if options.steps else ()
     fresh = f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}_{name}"
     folder = (options.resume or Path("outputs") / fresh).resolve()
     asked = Resume(folder, options.retry or "none", options.force)
-    return Request(study, parameters, config_dir, folder, asked, progress, options.dry_run)
+    return Request(
+        study, parameters, config_dir, folder, asked, progress, options.dry_run, overrides, alone
+    )
 
 
-def require_same(progress: Progress, name: str, parameters: dict[str, str], folder: Path) -> None:
+def require_same(
+    progress: Progress,
+    name: str,
+    parameters: dict[str, str],
+    overrides: Sequence[str],
+    folder: Path,
+) -> None:
     if name != progress.study:
         raise ConfigError(f"study={name}: {folder} holds study={progress.study}")
     for key, value in parameters.items():
         if value != (before := progress.parameters.get(key, value)):
             raise ConfigError(f"{key}={value}: the study in {folder} began with {key}={before}")
+    if new := [each for each in overrides if each not in progress.overrides]:
+        before = " ".join(progress.overrides) or "no key beside its parameters"
+        raise ConfigError(f"{new[0]}: the study in {folder} began with {before}")
 
 
 Check = Callable[[Sequence[str]], None]
@@ -325,15 +372,15 @@ def main(
     """Run a study from the files of all studies; `exit_code` is that of all points' statuses.
 
     Return the exit code of the step that keeps the next ones from running; else as for a sweep of
-    all
-    points.
+    all points.
 
     Raises:
-        ConfigError: there is no such study or parameter, or a step's command is wrong.
+        ConfigError: there is no such study or key, or a step's command is wrong.
         KeyboardInterrupt: after the step that ran has stored what it measured.
     """
     request = parse(arguments, files)
     refuse_wrong_steps(request, check)
+    request = with_overrides(request, check)
     if request.dry_run:
         return show(request)
     request.folder.mkdir(parents=True, exist_ok=True)
@@ -359,17 +406,61 @@ def refuse_wrong_steps(request: Request, check: Check) -> None:
             raise ConfigError(f"study={request.study.name}, step {step.name}: {error}") from None
 
 
+def with_overrides(request: Request, check: Check) -> Request:
+    """Give each override to the sweeps that have its key and do not set it themselves.
+
+    Raises:
+        ConfigError: no sweep takes it, or one refuses its value.
+    """
+    study, steps = request.study, []
+    refusals: dict[str, str] = {}
+    for step in study.steps:
+        words = step.arguments(request.values(), only_existing=True)
+        taken: list[str] = []
+        # Groups first: the keys of a launcher exist where it is chosen.
+        for override in sorted(request.overrides, key=lambda each: "." in key_of(each)):
+            if step.module != BENCHKIT:
+                continue
+            if word := step.sets(key_of(override)):
+                refusals.setdefault(override, set_by_study(override, study, word))
+                continue
+            try:
+                check([*request.flags, *words, *taken, override])
+            except UnknownKey as error:
+                refusals.setdefault(override, str(error))
+            else:
+                taken.append(override)
+        steps.append(replace(step, overrides=tuple(taken)))
+    for override in request.overrides:
+        if not any(override in step.overrides for step in steps):
+            raise ConfigError(
+                f"study={study.name}: {refusals.get(override, override)}; the study takes "
+                f"{', '.join(study.parameters)} and the other keys of its sweeps"
+            )
+    study = replace(study, steps=tuple(steps))
+    alone = study.named([step.name for step in request.alone])
+    return replace(request, study=study, alone=alone)
+
+
+def set_by_study(override: str, study: Study, word: str) -> str:
+    names = [match[1] for match in PLACEHOLDER.finditer(word) if match[1] in study.parameters]
+    by = f"with its parameter {names[0]}" if names else "which is fixed"
+    return f"{override}: the study sets this key by {word}, {by}"
+
+
 def run(request: Request) -> int:
     """Run the steps that have not ended; return the exit code that keeps others from running."""
     progress = request.progress or Progress(request.study.name, request.parameters)
     progress.config_dir = request.config_dir
+    progress.overrides = request.overrides
     if request.asked.retry != "none":
         progress.finished = []
     progress.write(request.folder)
     for number, step in enumerate(request.study.steps, 1):
         head = headline(request, number, step)
-        if step.name in progress.finished:
-            print(f"{head}  has ended before", flush=True)
+        if not request.is_due(step, progress.finished):
+            if step.name in progress.finished:
+                print(f"{head}  has ended before", flush=True)
             continue
         print(f"\n{head}\n  {command_of(request, step)}", flush=True)
         if missing := step.missing(request.values()):
@@ -384,7 +475,7 @@ def run(request: Request) -> int:
         if not has_ended(step, folder, code):
             print(f"\n{left(request, step)}", flush=True)
             return code or 1
-        progress.finished.append(step.name)
+        progress.finished = [*dict.fromkeys([*progress.finished, step.name])]
         progress.write(request.folder)
     return 0
 
@@ -396,6 +487,8 @@ def show(request: Request) -> int:
     """
     codes = [0]
     for number, step in enumerate(request.study.steps, 1):
+        if not request.is_due(step, []):
+            continue
         print(f"{headline(request, number, step)}\n  {command_of(request, step)}", flush=True)
         if step.module == BENCHKIT:
             words = step.arguments(request.values(), only_existing=True)

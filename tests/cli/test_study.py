@@ -5,7 +5,8 @@ import shlex
 
 import pytest
 from benchkit.cli import check
-from benchkit.study import BENCHKIT, read_study
+from benchkit.errors import ConfigError
+from benchkit.study import BENCHKIT, parse, read_study, with_overrides
 
 from tests.support.cli import ROOT
 
@@ -23,7 +24,8 @@ def test_steps_compose(name, tmp_path):
 
 def test_two_ranks_of_one_gpu_have_the_shares_of_the_study(tmp_path):
     study = read_study("hetero_ring_gpu", FILES)
-    values = study.values({"full_share": "100", "hardware": "slow_gpu", "backend": "gloo"}) | {"out": str(tmp_path)}
+    given = {"full_share": "100", "hardware": "slow_gpu", "backend": "gloo", "out": str(tmp_path)}
+    values = study.parameters | given
     steps = {step.name: step.arguments(values, only_existing=True) for step in study.steps}
     assert all("hardware.full_share=100" in steps[name] for name in ("reference", "rebalance"))
     check(steps["rebalance"])
@@ -33,4 +35,45 @@ def test_two_ranks_of_one_gpu_have_the_shares_of_the_study(tmp_path):
 def test_first_looks_in_comments_name_parameters(path):
     study = read_study(path.stem, FILES)
     for line in re.findall(rf"python -m benchkit study={path.stem} (\S.*)", path.read_text()):
-        study.values(dict(word.split("=", 1) for word in shlex.split(line)))
+        _, overrides = study.split(shlex.split(line))
+        assert not overrides
+
+
+TAKEN = [
+    ("hetero_ring strategies=[even,lut]", {"rebalance": ["strategies=[even,lut]"]}),
+    ("hetero_ring measure.max_iterations=9", {step: ["measure.max_iterations=9"] for step in ("lut", "rebalance")}),
+    (
+        "cs336_allreduce measure.max_iterations=200 measure.warmup_iterations=10 repeat=2",
+        {step: ["repeat=2", "measure.max_iterations=200", "measure.warmup_iterations=10"] for step in ("cpu", "gpu")},
+    ),
+    ("gt_scaling workload=mlp_512x256x512x256", {"scaling": ["workload=mlp_512x256x512x256"]}),
+    (
+        "gt_scaling hydra.launcher.nodes=2 launcher=slurm",
+        {"scaling": ["launcher=slurm", "hydra.launcher.nodes=2"]},
+    ),
+    ("ddlb_rowwise +backend.env.OMP_NUM_THREADS=1", {"rowwise": ["+backend.env.OMP_NUM_THREADS=1"]}),
+]
+
+
+@pytest.mark.parametrize(("line", "taken"), TAKEN, ids=[line for line, _ in TAKEN])
+def test_sweeps_take_the_keys_that_they_have(line, taken):
+    request = with_overrides(parse([f"study={line.split()[0]}", *line.split()[1:]], FILES), check)
+    assert {step.name: list(step.overrides) for step in request.study.steps if step.overrides} == taken
+
+
+REFUSED = [
+    "hetero_ring strategis=[even]",
+    "hetero_ring measure.max_iterations=-3",
+    "hetero_ring hydra.launcher.nodes=2",
+    "cs336_transformer measure.max_iterations=5",
+    "hetero_ring_gpu hardware.slow_by=mps",
+]
+
+
+def test_keys_that_no_sweep_takes_are_refused(golden):
+    refusals = []
+    for line in REFUSED:
+        with pytest.raises(ConfigError) as refusal:
+            with_overrides(parse([f"study={line.split()[0]}", *line.split()[1:]], FILES), check)
+        refusals.append(str(refusal.value))
+    golden("\n".join(refusals))

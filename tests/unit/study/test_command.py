@@ -7,7 +7,7 @@ import pytest
 from benchkit import study as command
 from benchkit import study as steps
 from benchkit.cli import exit_code
-from benchkit.errors import ConfigError
+from benchkit.errors import ConfigError, UnknownKey
 from launch.topology import LaunchError
 
 from tests.support.records import make_record, write_plan
@@ -147,10 +147,38 @@ def test_step_without_its_input_says_which_and_how_to_go_on(modules, capsys, gol
     assert modules.names()[2:] == ["first", "table", "second"]
 
 
-@pytest.mark.parametrize("line", ["size", "--retry failed", "--resume nowhere", "seize=1"])
+def only_seen_by_second(words):
+    if "seen=1" in words and not any(word.startswith("data_size") for word in words):
+        return
+    if set(words) & {"seen=1", "seize=1"}:
+        raise UnknownKey("no such key")
+
+
+def test_override_goes_to_the_sweeps_that_have_its_key(modules):
+    assert study(modules, "seen=1", check=only_seen_by_second) == 0
+    out = folder_of(modules)
+    taken = {name: "seen=1" in words for name, words in modules.calls}
+    assert taken == {"first": False, "table": False, "second": True}
+    assert study(modules, "--resume", str(out), "--retry", "all", check=only_seen_by_second) == 0
+    assert "seen=1" in modules.calls[-1][1]
+    with pytest.raises(ConfigError):
+        study(modules, "data_size=2", "--resume", str(out))
+
+
+def test_named_steps_run_alone_and_again(modules):
+    assert study(modules, "--steps", "first") == 0
+    assert modules.names() == ["first"]
+    out = str(folder_of(modules))
+    assert study(modules, "--steps", "table,first", "--resume", out) == 0
+    assert modules.names() == ["first", "first", "table"]
+    assert study(modules, "--resume", out) == 0
+    assert modules.names() == ["first", "first", "table", "second"]
+
+
+@pytest.mark.parametrize("line", ["size", "--retry failed", "--resume nowhere", "seize=1", "--steps third"])
 def test_wrong_command_line_runs_nothing(modules, monkeypatch, line):
     with pytest.raises(ConfigError):
-        study(modules, *line.split())
+        study(modules, *line.split(), check=only_seen_by_second)
     monkeypatch.setenv("RANK", "1")  # as a launcher whose processes do not join
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(LaunchError):

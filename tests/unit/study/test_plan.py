@@ -22,7 +22,9 @@ def study_of(tmp_path, text):
 def test_parameters_fill_commands(tmp_path):
     study = study_of(tmp_path, GOOD)
     assert study.parameters == {"size": "1,2", "flag": "true"}
-    values = study.values({"size": "8"}) | {"out": "/o"}
+    given, overrides = study.split(["size=8", "measure.max_iterations=3", "+size=9"])
+    assert (given, overrides) == ({"size": "8"}, ["measure.max_iterations=3", "+size=9"])
+    values = study.parameters | given | {"out": "/o"}
     assert study.steps[0].arguments(values) == ["+suite=allreduce", "data_size=8", "x=${now:%Y}"]
 
 
@@ -53,7 +55,7 @@ def test_wrong_files_and_names_get_one_line(tmp_path, golden):
         read_study("mime", [tmp_path / "mine.yaml"])
     refused.append(str(refusal.value))
     with pytest.raises(ConfigError) as refusal:
-        study_of(tmp_path, GOOD).values({"sise": "3"})
+        study_of(tmp_path, GOOD).named(["sweep", "swep"])
     refused.append(str(refusal.value))
     assert not any("\n" in each for each in refused)
     golden("\n".join(refused), {r"not a command .*": "not a command (WHY)"})
