@@ -296,7 +296,7 @@ PROVENANCE = (
     text("slowed_by", "what slowed ranks down: cgroup, duty cycle, mps"),
     integer("calls", "consecutive calls per sample"),
     text("estimator", "how the time of an iteration is computed"),
-    text("stopped_by", "target_rel_ci, max_iterations or max_seconds"),
+    text("stopped_by", "target_rel_ci, max_iterations, max_seconds, or timeout of the point"),
     boolean("converged", "whether `rel_ci` met its target"),
     boolean("steady", "whether the warm-up had become steady"),
     text("disturbed", "what took cores or clocks away during the samples"),

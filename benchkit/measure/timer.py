@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from benchkit.api.case import Case
+from benchkit.api.case import Case, noop
 from benchkit.api.keys import COLD, MeasureConfig
 from benchkit.api.regions import QUEUEING
 from benchkit.errors import oom_reason
@@ -49,7 +49,7 @@ class Measurement:
             [rank]. Also `lowest_ghz` and `highest_ghz`, the range of `core_ghz()` after the
             blocks: [rank].
         elapsed_s: with resets and barriers, on the slowest rank.
-        stopped_by: target_rel_ci, max_iterations or max_seconds.
+        stopped_by: target_rel_ci, max_iterations or max_seconds; "" until it is.
         converged: the interval met `target_rel_ci`; None without a target.
         ranks: number of ranks that take part, the first ones; None for all.
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
@@ -188,12 +188,14 @@ def measure(
     exchange: Exchange,
     seed: int,
     hooks: Hooks = DEFAULT_HOOKS,
+    after_block: Callable[[Sequence[Measurement]], object] = noop,
 ) -> list[Measurement]:
     """Time every case; return their measurements in the order of `cases`.
 
-    All ranks call this with the same cases and the same seed of the order of turns.
+    All ranks call this with the same cases and the same seed of the order of turns. `after_block`
+    gets all measurements as they are after each block, outside the clock.
     """
-    timer = Timer(config, Sampler(clock, barrier, hooks), exchange)
+    timer = Timer(config, Sampler(clock, barrier, hooks), exchange, after_block)
     collecting = gc.isenabled()
     gc.disable()  # a collection in the middle of a sample is not the case's time
     try:
@@ -210,6 +212,7 @@ class Timer:
     config: MeasureConfig
     sampler: Sampler
     exchange: Exchange
+    after_block: Callable[[Sequence[Measurement]], object] = noop
 
     def run(self, cases: Sequence[Case], seed: int) -> list[Measurement]:
         """Warm up every case, then run rounds of one block per case until every case is done."""
@@ -238,6 +241,7 @@ class Timer:
                 self.attempt(measurement, block)
                 if measurement.oom_reason or stop(measurement, self.config, single_case):
                     active.remove(index)
+                self.after_block(measurements)
 
     def attempt(self, measurement: Measurement, timing: Callable[[], None]) -> None:
         """Run a part of the timing; note a lack of memory where no other rank waits."""

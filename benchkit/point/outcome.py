@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from benchkit.api.keys import GRAPH
 from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
 from benchkit.rank.assignment import RankReport
-from benchkit.record.record import CaseRecord, ErrorReport, Measured, StartClock
+from benchkit.record.record import TIMEOUT, CaseRecord, ErrorReport, Measured, StartClock
 from launch import topology
 from launch.agents.group import Offset
 from launch.ranks.watch import Failure, root_cause
@@ -63,11 +63,16 @@ class RanksEnd:
 
 
 def end_of(report: RankReport | None, ends: Sequence[AgentEnd]) -> RanksEnd:
+    """Return how a point ended by what rank 0 returned, or stored before a time-out."""
     if failed := root_cause([end.failure for end in ends if end.failure]):
         # SIGKILL means a lack of memory if the kernel ran out of it on the host of the failure.
         there = [end for end in ends if end.failure and end.failure.host == failed.host]
         starved = failed.signal == signal.SIGKILL and any(end.out_of_memory for end in there)
-        return RanksEnd("oom" if starved else failure_status(failed), error_of(failed))
+        status = "oom" if starved else failure_status(failed)
+        if report is None or status != TIMEOUT:
+            return RanksEnd(status, error_of(failed))
+        so_far = replace(report.measured, cases=[*map(cut_off, report.measured.cases)])
+        return RanksEnd(status, error_of(failed), so_far, report.began_s)
     if report is None:
         return RanksEnd("ok")
     cases = report.measured.cases
@@ -81,9 +86,19 @@ def end_of(report: RankReport | None, ends: Sequence[AgentEnd]) -> RanksEnd:
     return RanksEnd(status, error, report.measured, report.began_s)
 
 
+def cut_off(case: CaseRecord) -> CaseRecord:
+    """Return a case as a time-out leaves it; it keeps its samples, which were not checked again."""
+    if case.status != "ok":
+        return case
+    if not case.samples_s:
+        return replace(case, status=TIMEOUT, reason="no sample before the point timed out")
+    stopped_by = case.stopped_by or TIMEOUT
+    return replace(case, stopped_by=stopped_by, unchecked="all: the point timed out before")
+
+
 def failure_status(failure: Failure) -> str:
     if failure.kind == "timeout":
-        return "timeout"
+        return TIMEOUT
     if failure.kind in ("signal", "exit"):
         return "crash"
     if is_out_of_memory(failure.type, failure.message):

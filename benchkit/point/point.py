@@ -28,10 +28,11 @@ from benchkit.point.agents import form_group, heard
 from benchkit.point.outcome import AgentEnd, RanksEnd, end_of, error_report, leaves_ranks_sound
 from benchkit.point.placement import Placement, crowding, factors, place_ranks
 from benchkit.point.ranks import KeptRanks, LocalRanks, fresh_ranks, network_of
-from benchkit.rank.assignment import Assignment, RankReport
+from benchkit.rank.assignment import Assignment, RankReport, take_so_far
 from benchkit.record import files
 from benchkit.record.naming import printable
 from benchkit.record.record import (
+    TIMEOUT,
     AgentReport,
     CaseRecord,
     Comparison,
@@ -236,7 +237,8 @@ class PointRun:
         # in the baselines and the best cases, each alone in fresh ranks.
         alone: list[CaseRecord] = []
         failed_alone = []
-        for number, labels in enumerate(self.chosen_alone(together.measured.cases)):
+        cases = [] if together.status == TIMEOUT else together.measured.cases
+        for number, labels in enumerate(self.chosen_alone(cases)):
             with self.phase("alone"):
                 end = self.run_fresh(f"alone_{number}", labels)
             alone += [case for case in end.measured.cases if case.status == "ok"]
@@ -316,8 +318,11 @@ class PointRun:
             )
             for place in plan.places
         ]
+        if self.agents.first:
+            take_so_far(folder)  # of an attempt that was killed
         ends = ranks.run(assignments)
-        report = msgspec.convert(ends.results.get(0), RankReport | None)
+        so_far = take_so_far(folder) if self.agents.first else None
+        report = msgspec.convert(ends.results.get(0), RankReport | None) or so_far
         is_sound = report is None or leaves_ranks_sound(report.measured.cases, config.measure.mode)
         own = AgentEnd(ends.failure, environment.oom_kills() > oom_kills, is_sound)
         rest_s = began_s + config.timeout_s + ENDING_S - time.perf_counter()

@@ -2,14 +2,17 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from benchkit.api.case import Case, Components
 from benchkit.api.keys import RunConfig
+from benchkit.record import files
 from benchkit.record.record import Labels, Measured
 from launch.agents.channel import LOOPBACK
 from launch.agents.group import Offset
@@ -181,3 +184,24 @@ class RankReport:
 
     measured: Measured
     began_s: dict[str, float]
+
+
+SO_FAR = "so_far.json"
+"""In the folder of a point, what rank 0 would return if the point ended now."""
+
+
+def store_so_far(report: RankReport, folder: Path) -> None:
+    """Keep a report for the agent, which reads it only if the ranks return none."""
+    with suppress(OSError):  # a full disk, which the agent reports once
+        files.write_whole(folder / SO_FAR, msgspec.json.encode(report), durable=False)
+
+
+def take_so_far(folder: Path) -> RankReport | None:
+    """Remove what rank 0 stored and return it; None if it stored nothing."""
+    path = folder / SO_FAR
+    try:
+        return files.read_json(path, RankReport)
+    except (OSError, ValueError):
+        return None
+    finally:
+        path.unlink(missing_ok=True)

@@ -26,7 +26,14 @@ from benchkit.rank.around_samples import (
     record_traces,
     trace_file,
 )
-from benchkit.rank.assignment import Assignment, RankReport, Rendezvous, by_mps, keep_alone
+from benchkit.rank.assignment import (
+    Assignment,
+    RankReport,
+    Rendezvous,
+    by_mps,
+    keep_alone,
+    store_so_far,
+)
 from benchkit.rank.backends import ControlGroup
 from benchkit.rank.calibration import Prober
 from benchkit.rank.devices import (
@@ -45,7 +52,7 @@ from benchkit.rank.run_cases import (
     require_sound,
     run_cases,
 )
-from benchkit.record.record import Measured, RankUse, SlowdownReport
+from benchkit.record.record import CaseRecord, Measured, RankUse, SlowdownReport
 from benchkit.streams import protect_streams
 from launch.agents.group import Offset
 from launch.ranks import entry
@@ -179,7 +186,23 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     rank = describe_rank(assignment, kept, prober)
     stopwatch.enter("build")
     cases = build_cases(assignment, rank)
-    run = RankRun(config, clock, group, controller, watch, stopwatch)
+
+    def report_of(reports: list[CaseRecord]) -> RankReport:
+        measured = Measured(
+            cases=reports,
+            clock=clock.name,
+            slowdown=slowdown,
+            warnings=[*warnings, *collect_warnings(slowdown, cases, watch)],
+            rank_devices=watch.devices.of_ranks,
+            torch_settings=torch_settings(),
+            rank_use=rank_use,
+        )
+        return RankReport(measured, stopwatch.began_s)
+
+    def store(reports: list[CaseRecord]) -> None:
+        store_so_far(report_of(reports), assignment.folder)
+
+    run = RankRun(config, clock, group, controller, watch, stopwatch, noop if rank.index else store)
     with marked_by(clock.region), flushed_profiler(device.type):
         reports = run_cases(run, cases)
     warnings |= dict.fromkeys(of_several_cases(config, reports))
@@ -196,16 +219,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     group.barrier()
     if rank.index:
         return None
-    told = Measured(
-        cases=reports,
-        clock=clock.name,
-        slowdown=slowdown,
-        warnings=[*warnings, *collect_warnings(slowdown, cases, watch)],
-        rank_devices=watch.devices.of_ranks,
-        torch_settings=torch_settings(),
-        rank_use=rank_use,
-    )
-    return RankReport(told, stopwatch.began_s)
+    return report_of(reports)
 
 
 def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:

@@ -55,12 +55,19 @@ class Stopwatch:
 
 @dataclass
 class RankRun:
+    """What a rank measures with.
+
+    Attributes:
+        store: keeps the cases as they are so far, for a point that does not end.
+    """
+
     config: RunConfig
     clock: Clock
     group: ControlGroup
     controller: ThrottleController
     watch: GpuWatch
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    store: Callable[[list[CaseRecord]], object] = noop
 
 
 @dataclass
@@ -111,14 +118,44 @@ def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
 
     timed = [each for each in all_cases if each.status == "ok"]
     run.stopwatch.enter("measure", bound(len(timed), config.measure))
-    time_cases(run, timed, hooks)
+
+    def reports() -> list[CaseRecord]:
+        return [case_record(each, cases, run.clock) for each in all_cases]
+
+    time_cases(run, timed, hooks, SamplesSoFar(timed, lambda: run.store(reports())))
 
     run.stopwatch.enter("verify_again")
     verify_timed(run, all_cases, Sampler(run.clock, run.group.barrier, hooks))
-    return [case_record(each, cases, run.clock) for each in all_cases]
+    return [with_details(report, each) for report, each in zip(reports(), all_cases, strict=True)]
 
 
-def time_cases(run: RankRun, timed: Sequence[CaseRun], hooks: Hooks) -> None:
+STORE_EVERY_S = 1.0
+STORE_SHARE = 0.01
+"""Of the time of rank 0, the most that storing the samples so far may take."""
+
+
+@dataclass
+class SamplesSoFar:
+    """Stores now and then, between blocks, what has been measured so far."""
+
+    timed: Sequence[CaseRun]
+    store: Callable[[], object]
+    due_s: float = field(default_factory=lambda: time.perf_counter() + STORE_EVERY_S)
+
+    def __call__(self, measurements: Sequence[Measurement]) -> None:
+        began_s = time.perf_counter()
+        if began_s < self.due_s:
+            return
+        for each, measurement in zip(self.timed, measurements, strict=True):
+            each.measurement = measurement
+        self.store()
+        ended_s = time.perf_counter()
+        self.due_s = ended_s + max(STORE_EVERY_S, (ended_s - began_s) / STORE_SHARE)
+
+
+def time_cases(
+    run: RankRun, timed: Sequence[CaseRun], hooks: Hooks, after_block: SamplesSoFar
+) -> None:
     """Time cases in interleaved blocks, with what is seen of the GPUs meanwhile."""
     running = as_timed([each.case for each in timed], run.config)
     measurements = measure(
@@ -129,6 +166,7 @@ def time_cases(run: RankRun, timed: Sequence[CaseRun], hooks: Hooks) -> None:
         exchange=run.group.exchange,
         seed=run.config.seed,
         hooks=hooks,
+        after_block=after_block,
     )
     run.controller.release()
     states = run.watch.end(running, run.group.exchange)
@@ -225,7 +263,7 @@ def stays_slowed(case: Case, controller: ThrottleController) -> str:
 
 
 def case_record(each: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecord:
-    """Return one case as the record stores it; references become positions among all cases."""
+    """Return a case as the record stores it so far; references become positions among all cases."""
     case, measurement = each.case, each.measurement
     described = CaseRecord(
         labels=dict(case.labels),
@@ -245,12 +283,17 @@ def case_record(each: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecor
     )
     if measurement is None or measurement.oom_reason:
         return described
-    return replace(with_samples(described, case, measurement, clock), unchecked=each.unchecked)
+    return with_samples(described, measurement, clock)
 
 
-def with_samples(
-    described: CaseRecord, case: Case, measurement: Measurement, clock: Clock
-) -> CaseRecord:
+def with_details(report: CaseRecord, each: CaseRun) -> CaseRecord:
+    """Return a case with what is known after its checks; all ranks call this together."""
+    if not report.samples_s:
+        return report
+    return replace(report, details=dict(each.case.details()), unchecked=each.unchecked)
+
+
+def with_samples(described: CaseRecord, measurement: Measurement, clock: Clock) -> CaseRecord:
     """Return a case that was timed, with times rounded to the clock's nanosecond.
 
     Starts are stored only if the host's clock gave them: its starts and durations can be added up.
@@ -258,7 +301,6 @@ def with_samples(
     starts_s = nanoseconds(measurement.start_offsets_s)
     return replace(
         described,
-        details=dict(case.details()),
         calls_per_sample=measurement.calls_per_sample,
         blocks=measurement.blocks,
         warmup_s=nanoseconds(measurement.warmup_s),

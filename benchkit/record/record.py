@@ -56,7 +56,7 @@ class CaseRecord:
 
     Attributes:
         labels: what sets it apart inside its job.
-        status: ok, invalid, skipped, unavailable or oom.
+        status: ok, invalid, skipped, unavailable, oom, or timeout without a sample.
         reason: why it is not ok; "" if it is.
         rank: the first rank that said so.
         payload_bytes: message size S in the convention of nccl-tests; see `benchkit.api.case.Work`.
@@ -78,7 +78,7 @@ class CaseRecord:
         regions_s: by region, per call: [rank][iteration].
         disturbance: by counter, its growth during the samples: [rank].
         elapsed_s: with resets and barriers.
-        stopped_by: target_rel_ci, max_iterations or max_seconds.
+        stopped_by: target_rel_ci, max_iterations, max_seconds, or timeout of the point.
         converged: the interval met its target; None without a target.
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
         unchecked: what its timed calls computed without a check; "" if nothing.
@@ -533,8 +533,11 @@ class Record:
         return msgspec.convert({"config": self.config}, Configured).config
 
     def status_of(self, case: CaseRecord) -> str:
-        """Return how a case ended: as its point, unless some case is why that is not ok."""
-        if self.status == "ok" or any(each.status == self.status for each in self.cases):
+        """Return how a case ended: as its point, unless some case is why that is not ok.
+
+        A point that timed out keeps the cases that it measured.
+        """
+        if self.status in ("ok", TIMEOUT) or any(each.status == self.status for each in self.cases):
             return case.status
         return self.status
 
@@ -612,12 +615,13 @@ def require_version(content: bytes) -> None:
         raise ValueError(f"record version {version}, this benchkit reads {SCHEMA_VERSION}")
 
 
+TIMEOUT = "timeout"
 STATUSES = (
     "running",      # the agent works on it, or was killed before it could store another status
     "ok",
     "invalid",      # a wrong result
     "oom",          # out of memory
-    "timeout",
+    TIMEOUT,
     "crash",        # a rank died by a signal
     "error",        # a rank raised an exception
     "unavailable",  # this machine has no such backend or device

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from benchkit.record.naming import named, printable, readable_time, time_unit
-from benchkit.record.record import CaseRecord, ErrorReport, Record
+from benchkit.record.record import TIMEOUT, CaseRecord, ErrorReport, Record
 from benchkit.statistics.intervals import FEWEST_QUARTILES, Modes, find_modes
 from benchkit.statistics.summary import (
     Summary,
@@ -45,6 +45,8 @@ def point_line(record: Record) -> str:
         lines[0] = f"{head}  {lines[0]}"
     else:
         lines.insert(0, head)
+    if record.status == TIMEOUT:
+        lines.append(failure_text(record))
     lines += [f"warning: {text}" for text in record.warnings]
     return "\n    ".join(lines)
 

@@ -163,3 +163,16 @@ def test_unstorable_result_is_rank_error(cli):
     assert cli("+suite=broken", "-m", "seed=1,2", "world_size=1").returncode == 1
     errors = [record["error"] for record in cli.records()]
     assert [(error["rank"], error["type"], error["log"]) for error in errors] == [(0, "TypeError", "rank_0.log")] * 2
+
+
+@pytest.mark.slow
+def test_time_out_keeps_samples(cli):
+    cli(
+        "+suite=allreduce", "data_size=1KiB", "timeout_s=15", "measure.max_seconds=600",
+        f"measure.max_iterations={10**9}",
+    )  # fmt: skip
+    [record] = cli.records()
+    assert record["status"] == "timeout"
+    ended = [(case["status"], case["stopped_by"], bool(case["samples_s"][0])) for case in record["cases"]]
+    assert set(ended) == {("ok", "timeout", True)}
+    assert not list((cli.folder / "outputs/latest/0").glob("*so_far*"))

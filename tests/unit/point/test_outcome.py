@@ -1,10 +1,13 @@
 import contextlib
 import signal
 import socket
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from benchkit.rank.assignment import RankReport
 from benchkit.record import files
+from benchkit.record.record import CaseRecord, Measured
 from launch.signals import STOPPING, StopRequested
 
 from tests.support.configs import agent_group, config
@@ -61,6 +64,20 @@ def ends(*failures, out_of_memory=False):
 def test_sigkill_with_kernel_oom_is_oom(number, out_of_memory, status):
     killed = Failure(1, "signal", "", signal=number)
     assert end_of(None, ends(killed, out_of_memory=out_of_memory)).status == status
+
+
+def test_time_out_keeps_what_was_measured():
+    sound, bare = CaseRecord(labels={}, status="ok", samples_s=[[1.0]]), CaseRecord(labels={}, status="ok")
+    skipped = CaseRecord(labels={}, status="skipped")
+    done = replace(sound, stopped_by="max_seconds")
+    report = RankReport(Measured(cases=[sound, bare, skipped, done]), {"init": 0.0})
+    outcome = end_of(report, ends(Failure(0, "timeout", "")))
+    assert outcome.status == "timeout"
+    found = [(case.status, case.stopped_by, bool(case.unchecked)) for case in outcome.measured.cases]
+    assert found == [
+        ("ok", "timeout", True), ("timeout", "", False), ("skipped", "", False), ("ok", "max_seconds", True),
+    ]  # fmt: skip
+    assert end_of(report, ends(Failure(0, "signal", "", signal=9))).measured.cases == []
 
 
 def test_oom_on_other_host_is_not_cause():
