@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.discover import conclusions, or_left_out
-from analysis.sides import APART, Baseline, Row, Side, Sides, all_sides, word
+from analysis.sides import APART, Baseline, Row, Side, Sides, all_sides
 from analysis.table import crowded
 from analysis.text import figure, half_width, render_table, shortened
 from benchkit.api.question import LEAST, Merit, Question
@@ -330,7 +330,7 @@ def plain_answers(sides: Sides) -> Iterator[str]:
     first = sides.sides[0].row
     title = str(first["suite"] if pd.isna(first["title"]) else first["title"])
     fixed = [
-        word(question, name, first[name])
+        question.word(name, first[name])
         for name in question.scale
         if name in sides.shared and not pd.isna(first[name])
     ]
@@ -340,7 +340,7 @@ def plain_answers(sides: Sides) -> Iterator[str]:
     apart = scale[1] if is_along else kind_column(sides, without=across)
     for group, own in grouped(sides.sides, apart):
         words = [title, *(sorted(backends) if len(backends) == 1 else ())]
-        words += fixed + ([word(question, apart, group)] if apart else [])
+        words += fixed + ([question.word(apart, group)] if apart else [])
         if across_only(question) and across:
             words += scale_words(sides, at_end(sides, own)[-1].row)
         parts = []

@@ -22,15 +22,12 @@ from analysis.discover import questions
 from analysis.repetitions import over_runs
 from analysis.table import CONDITIONS, identity_columns, own_columns
 from benchkit.api.question import FIRST, LEAST, Cells, Contest, Question
-from benchkit.record.naming import named
 from benchkit.statistics.intervals import median_interval
 
 REPEATS = ("seed", "kernel")
 """Conditions in which repetitions may differ."""
 PREFERRED = ("backend", "device", "host", "device_name", "commit", "torch")
 """Of conditions that differ together the first of these names a side."""
-WORDS = {"world_size": "{} ranks", "world_size=1": "1 rank"}
-"""What values are called in any suite."""
 RANKS = ("ranks", "world_size")
 """Columns with the number of ranks that work."""
 APART = "apart"
@@ -159,19 +156,7 @@ class Sides:
         return found
 
     def word(self, column: str, value: Any) -> str:
-        return word(self.question, column, value)
-
-
-def word(question: Question, column: str, value: Any) -> str:
-    """Return how the question's words call a value: "4 ranks", "alone", or "align 32"."""
-    text = named(column, value)
-    words = {**WORDS, **question.words}
-    for key in (f"{column}={text}", column):
-        if key in words:
-            return words[key].format(text)
-    if isinstance(value, bool | np.bool_):
-        return column if value else f"no {column}"
-    return text if isinstance(value, str) or column == "data_size" else f"{column} {text}"
+        return self.question.word(column, value)
 
 
 def all_sides(table: pd.DataFrame, baseline: Baseline | None = None) -> Iterator[tuple[str, Sides]]:
@@ -350,7 +335,7 @@ def compared(
 
 
 def side_words(question: Question, row: Row, by: Sequence[str]) -> list[str]:
-    return [word(question, name, row[name]) for name in by if not pd.isna(row[name])]
+    return [question.word(name, row[name]) for name in by if not pd.isna(row[name])]
 
 
 def crowded(row: Row) -> bool:

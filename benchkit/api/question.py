@@ -7,10 +7,15 @@ output follow this description, and guess nothing from what happens to vary.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from benchkit.record.naming import named
 
 LEAST, FIRST = "least", "first"
 Cells = Mapping[str, str | int | float | bool]
 """Values by column."""
+WORDS = {"world_size": "{} ranks", "world_size=1": "1 rank"}
+"""What values are called in any suite."""
 
 
 @dataclass(frozen=True)
@@ -84,3 +89,14 @@ class Question:
     free: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     further: str = ""
+
+    def word(self, column: str, value: Any) -> str:
+        """Return how the question's words call a value: "4 ranks", "alone", or "align 32"."""
+        text = named(column, value)
+        words = {**WORDS, **self.words}
+        for key in (f"{column}={text}", column):
+            if key in words:
+                return words[key].format(text)
+        if text in ("True", "False"):
+            return column if text == "True" else f"no {column}"
+        return text if isinstance(value, str) or column == "data_size" else f"{column} {text}"
