@@ -4,9 +4,12 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from analysis.records.rows import Columns as Cells
+from benchkit.api.question import BUSBW, TIME, Merit, Question
 from benchkit.compare.command import Plan
 from benchkit.compare.report import Compared, Finding, Mean, Result
 from benchkit.record import files
@@ -29,7 +32,7 @@ from benchkit.statistics.compare import (
     word_of_ends,
 )
 from benchkit.statistics.intervals import Array
-from benchkit.statistics.summary import iteration_times
+from benchkit.statistics.summary import bus_bandwidth, iteration_times
 from benchkit.sweep import manifest
 
 NO_CASE = "no such case"
@@ -72,6 +75,8 @@ class RunFigures:
         harmless: those of the reasons that are no failure, such as a backend that is not here.
         identical_runs: by number of the point, what two identical runs differ by, as a share: the
             noise floor of a selftest.
+        cells: settings and labels, by a point or, of one without cases, by its number.
+        busbw_of_1_s: bus bandwidth in GB/s if a call took one second; None where it has none.
     """
 
     times: dict[Point, Array] = field(default_factory=dict)
@@ -81,6 +86,9 @@ class RunFigures:
     title: str = ""
     software: dict[str, str] = field(default_factory=dict)
     identical_runs: dict[int, float] = field(default_factory=dict)
+    suite: str = ""
+    cells: dict[Point | int, dict[str, Any]] = field(default_factory=dict)
+    busbw_of_1_s: dict[Point, float | None] = field(default_factory=dict)
 
     def lack(self, point: Point) -> Lack | None:
         """Return why a point has no times; None where it has.
@@ -112,8 +120,10 @@ def read_run(folder: Path) -> RunFigures:
 
 def add(found: RunFigures, number: int, record: Record) -> None:
     found.overrides.append(record.overrides)
+    cells = Cells(record)
+    found.cells[number] = cells.settings
     if not found.title:
-        found.title = record.title
+        found.title, found.suite = record.title, record.suite
         versions = {name: getattr(record.environment, name) for name in VERSIONS}
         found.software = {name: str(value) for name, value in versions.items() if value}
     if record.noise_floor:
@@ -125,6 +135,8 @@ def add(found: RunFigures, number: int, record: Record) -> None:
     for case in record.cases:
         labels = tuple((name, str(value)) for name, value in case.labels.items())
         point = Point(number, labels)
+        found.cells[point] = cells.settings | cells.renamed(case.labels)
+        found.busbw_of_1_s[point] = bus_bandwidth(case.payload_bytes, case.bus_factor, 1.0)
         status = record.status_of(case)
         if status != case.status:
             continue  # the whole point failed
@@ -159,6 +171,67 @@ def names_of(points: Iterable[Point], run: RunFigures) -> dict[Point, str]:
         words += [f"{name}={value}" for name, value in point.labels]
         names[point] = " ".join(words) or run.title
     return names
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The points of a comparison, as the question of their suite sees them.
+
+    `typed`: keys of the command line, which tell points apart where the question does not.
+    """
+
+    question: Question
+    cells: Mapping[Point, Mapping[str, Any]]
+    typed: Sequence[str]
+
+    def in_order(self) -> list[Point]:
+        """Return the points by their work, numbers by size."""
+
+        def place(point: Point) -> tuple[Any, ...]:
+            values = (self.cells[point].get(name) for name in self.question.work)
+            return tuple(
+                (0, value, "") if isinstance(value, int | float) else (1, 0, str(value))
+                for value in values
+            )
+
+        return sorted(sorted(self.cells), key=place)
+
+    def labels(self) -> dict[Point, str]:
+        """Return what tells each point apart, in the question's words."""
+        sides = (name for contest in self.question.contests for name in contest.by)
+        own = (name for point in self.cells for name, _ in point.labels)
+        names = dict.fromkeys((*self.question.work, *sides, *own, *self.typed))
+        varied = [
+            name for name in names if len({str(c.get(name)) for c in self.cells.values()}) > 1
+        ]
+        return {
+            point: ", ".join(self.question.word(n, cells[n]) for n in varied if n in cells)
+            for point, cells in self.cells.items()
+        }
+
+    def merit(self, point: Point) -> Merit:
+        """Return the bus bandwidth where the question asks for that of the point, else the time."""
+        cells = self.cells[point]
+        for merit in self.question.merits:
+            held = all(str(cells.get(name)) == str(value) for name, value in merit.only.items())
+            if merit.column == BUSBW.column and merit.only and held:
+                return merit
+        return TIME
+
+
+def asked_of(points: Iterable[Point], runs: Iterable[RunFigures]) -> Asked:
+    from analysis.discover import questions  # loads pandas, which takes a second
+
+    every = list(runs)
+    cells = {}
+    for point in points:
+        held = (run.cells.get(key) for key in (point, point.number) for run in every)
+        cells[point] = next(filter(None, held), {})
+    suite = next((run.suite for run in every if run.suite), "")
+    texts = (text for run in every for overrides in run.overrides for text in overrides)
+    typed = dict.fromkeys(text.partition("=")[0] for text in texts)
+    keys = [name for name in typed if name not in ("seed", "suite", "+suite")]
+    return Asked(questions().get(suite, Question()), cells, keys)
 
 
 Runs = Mapping[tuple[int, int], RunFigures]
@@ -240,7 +313,8 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
     numbers = range(1, num_rounds + 1)
     controls = [number for number in numbers if plan.order[number - 1].is_control]
     pairs = [number for number in numbers if number not in controls]
-    points = points_of(runs.values())
+    asked = asked_of(points_of(runs.values()), runs.values())
+    points, labels = asked.in_order(), asked.labels()
     names = names_of(points, runs[pairs[0], 0])
     arms, options = [arm.text for arm in plan.arms], plan.options
     result = Result(
@@ -252,6 +326,12 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
         word, reason = word_without_times(runs, pairs, role, point)
         columns = columns_of(runs, pairs, role, point)
         found = new_point(plan, names[point], arms[role], columns, word, reason)
+        if list(labels.values()).count(labels[point]) == 1:
+            found.label = labels[point]
+        merit = asked.merit(point)
+        amount = runs[pairs[0], 0].busbw_of_1_s.get(point)
+        if merit.rises and amount:
+            found.merit, found.unit, found.amount = merit.head, merit.unit, amount
         found.identical_runs = runs[pairs[0], 0].identical_runs.get(point.number)
         result.points.append(found)
         if not word:
@@ -273,6 +353,7 @@ def new_point(
     baseline, candidate = columns.figures(plan.options.statistic)
     return Compared(
         name=name,
+        label=name,
         arm=arm,
         word=word,
         reason=reason,

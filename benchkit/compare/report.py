@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 import msgspec
 from tabulate import tabulate
@@ -12,7 +13,9 @@ from benchkit.compare.command import RESULT_FILE
 from benchkit.record import files
 from benchkit.record.naming import in_markdown, printable
 from benchkit.statistics.compare import (
+    FAILED,
     FASTER,
+    SAME,
     SLOWER,
     UNCLEAR,
     Change,
@@ -28,6 +31,7 @@ class Compared:
     """One point of one arm against the baseline.
 
     Attributes:
+        label: its name in the words of the suite's question; "" where it is the only one.
         arm: the candidate, as it was typed.
         word: FASTER, SLOWER, SAME, UNCLEAR, FAILED, FIXED, NEW or NOT COMPARED.
         reason: why it has no times in some pairs; "" if it has.
@@ -38,9 +42,12 @@ class Compared:
         candidate_s: the same of the candidate.
         identical_runs: what two identical single runs differ by, as a share, by a selftest; None
             without one.
+        merit, unit, amount: a rate that the question asks for, such as busbw in GB/s, and what it
+            is of a call of one second; a time if the amount is None.
     """
 
     name: str
+    label: str
     arm: str
     word: str
     reason: str
@@ -51,6 +58,9 @@ class Compared:
     baseline_s: list[float]
     candidate_s: list[float]
     identical_runs: float | None = None
+    merit: str = ""
+    unit: str = "ms"
+    amount: float | None = None
 
 
 @dataclass(frozen=True)
@@ -132,20 +142,56 @@ def write(result: Result, folder: Path) -> None:
 
 def as_text(result: Result) -> str:
     """Return the table and what else is known, for a terminal."""
-    lines = [sentence(result), "", table(result, "simple"), "", *means(result)]
+    lines = [answer(result), "", sentence(result), "", table(result, "simple"), "", *means(result)]
     return "\n".join([*lines, *tails(result), *result.remarks])
 
 
 def as_markdown(result: Result) -> str:
     """Return the same for a pull request."""
-    counted = Counter(point.word for point in result.points)
-    summary = ", ".join(f"{count} {word}" for word, count in counted.items()) or "no point"
     lines = [*means(result), *tails(result), *result.remarks]
     bullets = "\n".join(f"- {line}" for line in lines)
     return (
-        f"### benchkit compare: {summary}\n\n{sentence(result)}\n\n{table(result, 'github')}\n\n"
-        f"{bullets}\n"
+        f"### benchkit compare: {in_markdown(answer(result))}\n\n{sentence(result)}\n\n"
+        f"{table(result, 'github')}\n\n{bullets}\n"
     )
+
+
+LEADING = (FAILED, SLOWER, FASTER)
+
+
+def answer(result: Result) -> str:
+    """Say in one line what has changed most, and how many points have which verdict."""
+
+    def weight(point: Compared) -> tuple[int, float]:
+        rank = LEADING.index(point.word) if point.word in LEADING else len(LEADING)
+        return rank, -abs(math.log(point.verdict.ratio)) if point.verdict and rank < 3 else 0.0
+
+    points = sorted(result.points, key=weight)
+    told = points[:1] if points and points[0].word in LEADING else []
+    parts = [change(point, len(result.arms) > 2) for point in told]
+    counted = Counter(point.word for point in points[len(told) :])
+    for word, count in counted.items():
+        more = ("more " if told and word == told[0].word else "other ") if told else ""
+        what = f"{count} {more}point" + "s" * (count > 1)
+        within = f" within {percent(result.fail_on)}" if word == SAME else ""
+        parts.append(f"{what} {'unchanged' if word == SAME else word}{within}")
+    return printable("; ".join(parts) or "no point was compared", keep="")
+
+
+def change(point: Compared, is_named: bool) -> str:
+    """Describe a change: "SLOWER by 12 % (8–17 %) at 1 MiB: 0.74 → 0.83 ms"."""
+    where = (f" at {point.label}" if point.label else "") + (f" of {point.arm}" * is_named)
+    found = point.verdict
+    if found is None:
+        return f"{point.word}{where}: {point.reason}"
+    sizes = sorted(abs(end - 1) for end in (found.low, found.high))
+    ends = "–".join(percent(size).removesuffix(" %") for size in sizes)
+    pairs = zip(point.baseline_s, point.candidate_s, strict=True)
+    both = [pair for pair in pairs if all(map(math.isfinite, pair))]
+    figures = (median(times) for times in zip(*both, strict=True))
+    shown = (f"{point.amount / s if point.amount else 1e3 * s:.3g}" for s in figures)
+    values = f"{' → '.join(shown)} {point.unit} {point.merit}".rstrip()
+    return f"{point.word} by {percent(abs(found.ratio - 1))} ({ends} %){where}: {values}"
 
 
 def sentence(result: Result) -> str:
@@ -173,11 +219,11 @@ def table(result: Result, style: str) -> str:
 def cells(point: Compared) -> list[str]:
     found = point.verdict
     if found is None:
-        return [point.name, "", "", "", "", "", f"{point.word} {point.reason}"]
+        return [point.label or point.name, "", "", "", "", "", f"{point.word} {point.reason}"]
     within = [spread for spread in (point.spread.baseline, point.spread.candidate) if spread]
     least = found.smallest_effect
     return [
-        point.name,
+        point.label or point.name,
         number(found.ratio),
         interval(found.low, found.high),
         str(found.num_pairs),

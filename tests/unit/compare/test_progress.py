@@ -210,7 +210,7 @@ def test_texts_of_a_comparison(tmp_path, capsys, golden):
     golden(capsys.readouterr().out.rpartition("[round ")[2].partition("\n")[2])
     points = json.loads((tmp_path / "compare_result.json").read_text())["points"]
     assert points[4]["candidate_s"].count(None) == 1  # JSON has no NaN
-    assert (tmp_path / "compare.md").read_text().count("\n| data_size=") == len(slower)
+    assert (tmp_path / "compare.md").read_text().count("\n| ") == 1 + len(slower)
     junit = (tmp_path / "junit.xml").read_text()
     golden(junit)
     cases = ElementTree.fromstring(junit)
@@ -353,3 +353,28 @@ def test_folder_of_runs_may_be_no_link(tmp_path):
     (tmp_path / "runs").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="runs"):
         session.set_aside(tmp_path / "runs" / "001-0")
+
+
+def of_question(turn: Turn, run: Path) -> None:
+    """Gives each record of a run the labels of the suite that asks for bus bandwidth."""
+    for path in run.glob("*/record.json"):
+        record = json.loads(path.read_text())
+        for case in record["cases"]:
+            case["labels"] = {"timing": "back_to_back"}
+        record["config"]["suite"] = record["suite"] = "collective"
+        path.write_text(json.dumps(record))
+
+
+def test_answer_has_the_merit_and_the_words_of_the_question(tmp_path, capsys):
+    """The largest change leads, with its ends and its figures; points stand in the order of the work."""
+    slower = {100.0: 1.0, 10.0: 1.5, 1.0: 1 / 1.25}
+    assert go_on(new_plan(12), tmp_path, slower, change=of_question)[1] == 1
+    points = json.loads((tmp_path / "compare_result.json").read_text())["points"]
+    assert [point["label"] for point in points] == ["1 MiB", "10 MiB", "100 MiB"]
+    assert next(point["name"] for point in points).startswith("data_size=1 ")
+    assert {(point["merit"], point["unit"]) for point in points} == {("busbw", "GB/s")}
+    first = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("SLOWER"))
+    assert first.startswith("SLOWER by 50 % (")
+    # 10 MiB by ms, over the median pace of 1.2 and the lower quartile of ± 10 %
+    assert " at 10 MiB: 9.18 → 6.11 GB/s busbw; " in first
+    assert first.endswith("1 other point FASTER; 1 other point unchanged within 5 %")
