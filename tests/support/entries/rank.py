@@ -32,3 +32,4 @@ from benchkit.rank.run_cases import require_references as require_references
 from benchkit.rank.run_cases import require_sound as require_sound
 from benchkit.rank.run_cases import stays_slowed as stays_slowed
 from benchkit.rank.run_cases import verify as verify
+from benchkit.rank.run_cases import with_details as with_details
