@@ -83,7 +83,7 @@ def test_timed_case_is_rounded_to_nanoseconds():
         warmup_s=rounded_s, samples_s=rounded_s, start_offsets_s=rounded_s, regions_s={"wait": rounded_s}, **alike,
     )  # fmt: skip
     other = rank.case_record(each, [case], fakes.FakeClock(lambda: 0.0))
-    assert other == replace(record, start_offsets_s=None)
+    assert other == replace(record, start_offsets_s=None, details={})
 
 
 def test_settings_that_contradict_each_other_are_refused(golden):
