@@ -17,7 +17,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.discover import conclusions, or_left_out
-from analysis.sides import APART, Baseline, Row, Side, Sides, all_sides
+from analysis.records.figures import Row
+from analysis.sides import APART, Baseline, Side, Sides, all_sides
 from analysis.table import crowded
 from analysis.text import figure, half_width, render_table, shortened
 from benchkit.api.question import LEAST, Merit, Question

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.discover import questions
+from analysis.records.figures import Row
 from analysis.repetitions import over_runs
 from analysis.table import CONDITIONS, identity_columns, own_columns
 from benchkit.api.question import FIRST, LEAST, Cells, Contest, Question
@@ -32,7 +33,6 @@ RANKS = ("ranks", "world_size")
 """Columns with the number of ranks that work."""
 APART = "apart"
 """Of two sides that took no turns and share no run but this."""
-Row = dict[str, Any]
 
 
 class BaselineError(Exception):

@@ -11,6 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from textwrap import fill, shorten
 from tokenize import TokenError
 from typing import Any
@@ -432,14 +433,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "a view", "With one of these only the table is printed, and no file is written."
     )
-    names: dict[str, Any] = {"metavar": "NAME[,NAME]", "type": names_in, "default": ()}
-    group.add_argument("--columns", help="columns of combined.csv to show", **names)
+    add_names = partial(group.add_argument, metavar="NAME[,NAME]", type=names_in, default=())
+    add_names("--columns", help="columns of combined.csv to show")
     order = f"columns to sort by; NAME{DESCENDING} for descending"
-    group.add_argument("--sort", help=order, **names)
+    add_names("--sort", help=order)
     group.add_argument("--top", metavar="N", type=positive, default=0, help="the first N rows only")
     some = 'only some rows, e.g. "world_size == 2 and data_size > 1"'
     group.add_argument("--where", metavar="CONDITION", default="", help=some)
-    group.add_argument("--group-by", help="a row per value of some columns", **names)
+    add_names("--group-by", help="a row per value of some columns")
 
 
 def positive(text: str) -> int:

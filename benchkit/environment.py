@@ -152,7 +152,7 @@ def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
 
 
 @functools.cache
-def torch_build() -> dict[str, Any]:
+def torch_build() -> dict[str, str | None]:
     """Return what torch/version.py defines, such as `__version__`, `cuda` and `hip`.
 
     The file is run by itself, because an import of torch takes seconds.

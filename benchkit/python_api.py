@@ -71,7 +71,7 @@ def run(
     return table
 
 
-def overrides(settings: Mapping[str, Any]) -> list[str]:
+def overrides(settings: Mapping[str, object]) -> list[str]:
     """Write settings as overrides; raise ConfigError for one that cannot be written."""
     if SWEEP_DIR in settings:
         raise ConfigError(f"{SWEEP_DIR}: give the folder as out=…")

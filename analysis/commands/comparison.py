@@ -142,8 +142,8 @@ def compare(
     differing = [name for name in alike if table[name].nunique(dropna=False) > 1]
     by_settings, unknown = runs_of(sides, plans, alike)
     figures_in = table[["run", "status", *dict.fromkeys((statistic, *SECONDARY))]]
-    matched: list[tuple[dict[str, Any], Figures]] = []
-    others: list[dict[str, Any]] = []
+    matched: list[tuple[dict[str, object], Figures]] = []
+    others: list[dict[str, object]] = []
     for runs in by_settings.values():
         for labels, of_point in points_of(runs):
             places = {side: positions(own, labels) for side, own in of_point.items()}
@@ -247,12 +247,12 @@ def positions(runs: Iterable[Run], labels: Labels) -> list[int]:
     return [position for run in runs for position in run.rows.get(labels, ())]
 
 
-def ends_of(runs: Runs, labels: Labels) -> dict[str, Any]:
+def ends_of(runs: Runs, labels: Labels) -> dict[str, object]:
     """Return how the runs of a point ended, by column; the verdict is "" where figures decide it.
 
     Where B does not say how many runs it planned, these are as many as A has.
     """
-    cells: dict[str, Any] = {}
+    cells: dict[str, object] = {}
     reasons, ends = [], []
     for side, own in runs.items():
         statuses = Counter(run.status_of(labels) for run in own)
@@ -290,7 +290,9 @@ def logs(figures: pd.DataFrame, name: str) -> Array:
     return np.asarray(np.log(figures[name].to_numpy(dtype=float)))
 
 
-def results_of(points: Sequence[Figures], statistic: str, fail_on: float) -> list[dict[str, Any]]:
+def results_of(
+    points: Sequence[Figures], statistic: str, fail_on: float
+) -> list[dict[str, object]]:
     """Return ratio, interval, spreads and verdict of each point, by column."""
     of_sides = [{side: logs(own, statistic) for side, own in found.items()} for found in points]
     tests = [RankSum(*found.values()) for found in of_sides]
@@ -356,7 +358,7 @@ def fewest_runs(num_points: int) -> int:
     return runs
 
 
-def verdict_cells(test: RankSum, limits: Limits) -> dict[str, Any]:
+def verdict_cells(test: RankSum, limits: Limits) -> dict[str, object]:
     """Return the word on a point and its interval, which is left out where runs are too few."""
     word = word_for(test, limits)
     alpha = limits.alpha_same if word == SAME else limits.alpha

@@ -6,10 +6,12 @@ No other module judges whether a figure is possible.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from math import inf
 from typing import Any
 
 import numpy as np
 
+from analysis.records.metrics import CaseMetrics
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM
 from benchkit.record.record import CLOCK_REASONS, FIRST_CALLS, HOLDS_BACK, CaseRecord, Record
 from benchkit.statistics.intervals import Array, find_modes, median, medians
@@ -22,7 +24,7 @@ ROUNDING = 1e-9
 """Tolerance of shares, which are quotients: exactly 100 % is possible."""
 
 
-def doubt_of(figures: Mapping[str, Any], details: Mapping[str, Any]) -> str | None:
+def doubt_of(figures: CaseMetrics, details: Mapping[str, object]) -> str | None:
     """Describe the impossible figures of a case and their likely causes.
 
     Args:
@@ -32,7 +34,7 @@ def doubt_of(figures: Mapping[str, Any], details: Mapping[str, Any]) -> str | No
     return "; ".join(found_in(figures, details)) or None
 
 
-def found_in(figures: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator[str]:
+def found_in(figures: CaseMetrics, details: Mapping[str, object]) -> Iterator[str]:
     if above := beyond_whole(figures, UTILISATIONS):
         why = "the peak is too low"
         if details.get(PEAK_FROM) == MEASURED_PEAK:
@@ -42,7 +44,7 @@ def found_in(figures: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator
         why = "the probe saw a slower machine than the measurement, or the cost model is wrong"
         yield f"{above}: {why}"
     scaling, low = figures.get("scaling_efficiency"), figures.get("paired_speedup_low")
-    if scaling and low and low * scaling > figures["paired_speedup"] * (1 + ROUNDING):
+    if scaling and low and low * scaling > value(figures, "paired_speedup", inf) * (1 + ROUNDING):
         why = (
             "more than the ranks can do together; the base was disturbed, or caches hold the parts"
         )
@@ -61,16 +63,16 @@ def found_in(figures: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator
             yield f"overlap {percent(overlap)}: {why}"
     if value(figures, "rel_ci", 0.0) > WIDEST:
         why = "the median is hardly known; take more samples, or a quieter machine"
-        yield f"rel_ci ±{percent(figures['rel_ci'])}: {why}"
+        yield f"rel_ci ±{percent(value(figures, 'rel_ci', 0.0))}: {why}"
 
 
-def beyond_whole(figures: Mapping[str, Any], names: tuple[str, ...]) -> str:
+def beyond_whole(figures: CaseMetrics, names: tuple[str, ...]) -> str:
     """List the shares above 1: "mfu_full 100.1 %"; "" where there is none."""
     above = [name for name in names if value(figures, name, 0.0) > 1 + ROUNDING]
-    return ", ".join(f"{name} {percent(figures[name])}" for name in above)
+    return ", ".join(f"{name} {percent(value(figures, name, 0.0))}" for name in above)
 
 
-def value(figures: Mapping[str, Any], name: str, otherwise: float) -> float:
+def value(figures: CaseMetrics, name: str, otherwise: float) -> float:
     found = figures.get(name)
     return otherwise if found is None else float(found)
 
@@ -168,7 +170,7 @@ NEAR = 1.1
 """A call within this multiple of the warm calls counts as warm."""
 
 
-def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[str, Any]:
+def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[str, float | int]:
     """Compute what the first call of a case costs.
 
     Empty with too few samples, and in other modes, where verification has called before.

@@ -13,6 +13,8 @@ from analysis.records.columns import METRICS
 from benchkit.record.naming import printable
 
 Cell = bool | int | float | str | None
+Row = Mapping[str, Any]
+"""A row of a table, its cells by column, as pandas gives them."""
 DETAILS = "details"
 """Key of a row for what the suite reports of the case, by name. Each detail becomes a column of its
 own, which does not say what was measured."""
@@ -65,7 +67,7 @@ class RecordFigures(msgspec.Struct, frozen=True, array_like=True):
         return [CaseRow(shared, case) for case in self.cases]
 
 
-class CaseRow(Mapping[str, Any]):
+class CaseRow(Mapping[str, object]):
     """The cells of a case by name, those that all cases of its record share among them.
 
     A dictionary per case would take ten times the memory: most cells are shared, and the names of
@@ -123,7 +125,7 @@ def plain(value: Any, keep: str = "") -> Cell:
     return value if isinstance(value, int | float | None) else printable(str(value), keep)
 
 
-def plain_cells(cells: Mapping[str, Any]) -> dict[str, Cell]:
+def plain_cells(cells: Mapping[str, object]) -> dict[str, Cell]:
     """Make all cells comparable; a reason keeps its lines."""
     return {
         printable(name, keep=""): plain(value, keep="\n\t" if name == REASON else "")

@@ -4,7 +4,6 @@ A formula reads what a case of any suite may have (benchkit.api.case.Case), and 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from benchkit.api.case import IDEAL_S, PEAK_TFLOP_PER_S
 from benchkit.api.regions import (
@@ -95,7 +94,7 @@ def median_of(case: CaseRecord) -> float:
     return median(case.times)
 
 
-CaseMetrics = Mapping[str, Any]
+CaseMetrics = Mapping[str, float | int | None]
 """The summary of a case, and what is computed of it so far, by name."""
 Formula = Callable[[CaseRecord, CaseMetrics], float | int | None]
 """Computes a figure from a case and its summary; None where it does not apply."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.figures import plain_cells
+from analysis.records.figures import Row, plain_cells
 from analysis.records.places import places_of
 from analysis.records.rows import Columns
 from benchkit.record import files
@@ -46,7 +46,7 @@ def by_layout(records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
         yield f"_{number}" if len(layouts) > 1 else "", own
 
 
-def cases_of(rows: pd.DataFrame) -> Iterator[tuple[dict[str, Any], CaseRecord]]:
+def cases_of(rows: pd.DataFrame) -> Iterator[tuple[Row, CaseRecord]]:
     """Yield each measured row of the combined table with its case, record by record.
 
     Raises:
@@ -63,7 +63,7 @@ def cases_of(rows: pd.DataFrame) -> Iterator[tuple[dict[str, Any], CaseRecord]]:
             yield {str(name): value for name, value in row.items()}, found[0]
 
 
-def is_labelled(row: Mapping[Any, Any], labels: Mapping[str, Any]) -> bool:
+def is_labelled(row: Mapping[Any, Any], labels: Mapping[str, object]) -> bool:
     """Return whether a row has these labels; the cell of a label without a value is empty."""
     return all(
         row.get(name) == value or (value is None and pd.isna(row.get(name)))

@@ -1,7 +1,6 @@
 """Rows per rank: busy and waiting time, and what a suite reports of each rank."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def marked_regions(case: CaseRecord) -> dict[str, Array]:
     return {name: spent for name, spent in regions.items() if spent.any()}
 
 
-def arrivals(case: CaseRecord, record: Record) -> dict[str, Any]:
+def arrivals(case: CaseRecord, record: Record) -> dict[str, object]:
     """Return who began and ended when, where the ranks' clocks are known well enough."""
     starts = starts_of(case, record)
     if starts is None:

@@ -54,7 +54,7 @@ def conditions(record: Record) -> dict[str, Any]:
     }
 
 
-def provenance(record: Record) -> dict[str, Any]:
+def provenance(record: Record) -> dict[str, object]:
     clock, model, noise = record.start_clock, record.settings.model, record.noise_floor
     factors = " ".join(f"{factor:.3g}" for factor in record.slowdown.measured or ())
     loads = [agent.load_average[0] for agent in record.agents if agent.load_average]
@@ -148,9 +148,9 @@ class Columns:
             for name, value in record.config.items()
             if name not in SHARED_KEYS and not isinstance(value, list | dict)
         }
-        self.settings: dict[str, Any] = shared | self.renamed(own) | held
+        self.settings: dict[str, object] = shared | self.renamed(own) | held
 
-    def renamed(self, own: Mapping[str, Any]) -> dict[str, Any]:
+    def renamed(self, own: Mapping[str, object]) -> dict[str, object]:
         """Return a suite's keys, or a case's labels, as columns.
 
         One with the name of a column that every table has gets the suite's name as prefix.
@@ -161,7 +161,7 @@ class Columns:
         }
 
 
-def shared_settings(record: Record) -> dict[str, Any]:
+def shared_settings(record: Record) -> dict[str, object]:
     shared = record.settings
     return {
         "suite": record.suite,
@@ -182,7 +182,8 @@ def cases_of(record: Record, own: Columns) -> list[CaseFigures]:
     """Derive the figures of each case; without cases, how the record ended."""
     if not record.cases:
         return [CaseFigures(plain_cells(failure(record)), {}, None)]
-    slowed_by, num_hosts = record.slowdown.mechanism or "", len(own.settings["host"].split("+"))
+    slowed_by = record.slowdown.mechanism or ""
+    num_hosts = len({agent.host for agent in record.agents})
     contests = metrics.contests(record.cases)
     rivals_s: dict[metrics.Contest | None, list[float]] = {None: []}
     for case, contest in zip(record.cases, contests, strict=True):
@@ -200,7 +201,7 @@ def cases_of(record: Record, own: Columns) -> list[CaseFigures]:
     return found
 
 
-def failure(record: Record) -> dict[str, Any]:
+def failure(record: Record) -> dict[str, object]:
     error = record.error
     return {
         "status": record.status,
@@ -209,10 +210,10 @@ def failure(record: Record) -> dict[str, Any]:
     }
 
 
-def outcome(case: CaseRecord, record: Record) -> dict[str, Any]:
+def outcome(case: CaseRecord, record: Record) -> dict[str, object]:
     status = record.status_of(case)
     ended = case.reason if status == case.status else failure(record)["reason"]
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "is_component": case.is_component,
         "unslowed": case.unslowed,
         "status": status,
@@ -241,7 +242,7 @@ def starts_of(case: CaseRecord, record: Record) -> Array | None:
 
 
 def measured(
-    case: CaseRecord, record: Record, rivals_s: Sequence[float], cells: dict[str, Any]
+    case: CaseRecord, record: Record, rivals_s: Sequence[float], cells: dict[str, object]
 ) -> CaseFigures:
     """Derive the figures of a measured case.
 

@@ -1,7 +1,6 @@
 """Check what types cannot: shapes of samples, and values whose names a suite chooses."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from benchkit.api.case import (
     CAUSAL_FLOPS,
@@ -9,6 +8,7 @@ from benchkit.api.case import (
     PEAK_TFLOP_PER_S,
     PREDICTED_S,
     TOKENS_PER_CALL,
+    Details,
 )
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.summary import iteration_times, slowest_rank
@@ -48,14 +48,12 @@ def faults_of(record: Record) -> Iterator[str]:
             yield from (f"{where}.{fault}" for fault in wrong_samples(case))
 
 
-def wrong_numbers(
-    where: str, values: Mapping[str, Any], ranges: Mapping[str, Range]
-) -> Iterator[str]:
+def wrong_numbers(where: str, values: Details, ranges: Mapping[str, Range]) -> Iterator[str]:
     """Yield which of the values with a range is neither null nor a number within it."""
     for name, (low, high) in ranges.items():
         value = values.get(name)
-        known = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (known and low <= value <= high):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and low <= float(value) <= high):
             shown = f"{value!r:.40}"
             yield f"{where}.{name}: {shown}; allowed is a number from {low:g} to {high:g}"
 

@@ -48,7 +48,7 @@ def rows_of(sides: Sides) -> pd.DataFrame:
         basis = ratio.basis + (kind if ratio.basis != APART else "")
         ends = (ratio.value, ratio.low, ratio.high)
         made = (ratio.base.name, ratio.base.row["median_s"], *ends, basis)
-        rows.append(side.row | dict(zip(MADE, made, strict=True)))
+        rows.append({**side.row, **dict(zip(MADE, made, strict=True))})
     return pd.DataFrame(rows)
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Union
 import msgspec
 
 from benchkit.errors import ConfigError
-from benchkit.record.record import FIRST_CALLS
+from benchkit.record.record import FIRST_CALLS, PlainConfig
 
 MISSING = "???"
 """OmegaConf's mark of a key that is not set. Ranks import this module, but not OmegaConf."""
@@ -428,8 +428,8 @@ class RunConfig:
             raise ConfigError(f"{setting}: allowed with hardware.device=cuda")
 
 
-def as_dict(config: RunConfig) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(config)
+def as_dict(config: RunConfig) -> PlainConfig:
+    plain: PlainConfig = msgspec.to_builtins(config)
     return plain
 
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 SHARE, LATENCY, RATE = "mps_pct", "latency_ms", "tflops"
 SIZE, DTYPE, STREAMS = "size", "dtype", "bg_streams"
@@ -131,7 +130,7 @@ OTHERS = ("MIG", "Laptop", "Ti", "D", "SUPER", "Max-Q")
 """Words that mark another GPU, or a slice of one, where an entry does not have them."""
 
 
-def entry_of(table: Mapping[str, Any], device_name: str) -> str:
+def entry_of(table: Mapping[str, object], device_name: str) -> str:
     """Return the longest entry whose words are in the name of a device; "" where there is none."""
     found = [entry for entry in table if has_words(entry, device_name)]
     best = max(found, key=len, default="")

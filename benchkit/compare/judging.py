@@ -87,7 +87,7 @@ class RunFigures:
     software: dict[str, str] = field(default_factory=dict)
     identical_runs: dict[int, float] = field(default_factory=dict)
     suite: str = ""
-    cells: dict[Point | int, dict[str, Any]] = field(default_factory=dict)
+    cells: dict[Point | int, dict[str, object]] = field(default_factory=dict)
     busbw_of_1_s: dict[Point, float | None] = field(default_factory=dict)
 
     def lack(self, point: Point) -> Lack | None:
@@ -181,7 +181,7 @@ class Asked:
     """
 
     question: Question
-    cells: Mapping[Point, Mapping[str, Any]]
+    cells: Mapping[Point, Mapping[str, object]]
     typed: Sequence[str]
 
     def in_order(self) -> list[Point]:

@@ -16,7 +16,7 @@ SHAPE = ("m", "n", "k")
 ITERATIONS, WARMUPS = "num_iterations", "num_warmups"
 TIMER, BARRIER = "time_measurement_backend", "barrier_at_each_iteration"
 IMPLEMENTATIONS = "implementations"
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, object] = {
     "primitive": "", **dict.fromkeys(SHAPE), "dtype": "float32", "validate": True,
     ITERATIONS: 50, WARMUPS: 5, "output_csv": None, TIMER: "cuda_event", BARRIER: True,
     IMPLEMENTATIONS: {},
@@ -28,7 +28,7 @@ IN_ANOTHER_WAY = {
 """What a command cannot ask for, by key and value."""
 
 
-def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def split(settings: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
     """Split settings into those that a command can ask for, and one line for each other."""
     lines = [
         f"left out: {name}: no such key of DDLB; allowed are {', '.join(DEFAULTS)}"
@@ -58,7 +58,7 @@ class Implementations:
         self.unknown: list[str] = []
         self._suites = [suite for suite in load_suites().values() if suite.name in primitives]
 
-    def known(self, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def known(self, given: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
         for name, groups in given.items():
             if self._is_known(name):
                 yield name, [self._with_known_options(name, group) for group in as_list(groups)]
@@ -114,7 +114,7 @@ def main(arguments: list[str], check: Check) -> int:
     return 0
 
 
-def read(path: str) -> Mapping[str, Any]:
+def read(path: str) -> Mapping[str, object]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         settings = content["benchmark"]
@@ -127,27 +127,28 @@ def read(path: str) -> Mapping[str, Any]:
     return {**DEFAULTS, **settings}
 
 
-def problems_of(settings: Mapping[str, Any], check: Check) -> Iterator[str]:
+def problems_of(settings: Mapping[str, object], check: Check) -> Iterator[str]:
     """Yield what is wrong, one line each; every part of the command is checked alone."""
     for name in SHAPE:
         if settings[name] is None:
             yield f"{name}: missing; allowed is a whole number, or a list of them"
-    if not isinstance(settings[IMPLEMENTATIONS], Mapping) or not settings[IMPLEMENTATIONS]:
+    implementations = settings[IMPLEMENTATIONS]
+    if not isinstance(implementations, Mapping) or not implementations:
         allowed = "allowed is an object with a list of options for each implementation"
-        yield f"{IMPLEMENTATIONS}={json.dumps(settings[IMPLEMENTATIONS])}: {allowed}"
+        yield f"{IMPLEMENTATIONS}={json.dumps(implementations)}: {allowed}"
         return
     for primitive in as_list(settings["primitive"]):
         if primitive not in primitives():
             yield f"primitive={primitive}: allowed are {', '.join(primitives())}"
             continue
-        for name, groups in settings[IMPLEMENTATIONS].items():
+        for name, groups in implementations.items():
             try:
                 check([f"+suite={primitive}", *only({name: groups})])
             except ConfigError as error:
                 yield str(error)
 
 
-def command_of(settings: Mapping[str, Any]) -> list[str]:
+def command_of(settings: Mapping[str, object]) -> list[str]:
     count, warmups = settings[ITERATIONS], settings[WARMUPS]
     if settings[BARRIER]:
         measure = ["measure=fixed", override("measure.max_iterations", count)]
@@ -166,6 +167,6 @@ def command_of(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def only(implementations: Mapping[str, Any]) -> list[str]:
+def only(implementations: object) -> list[str]:
     """Return overrides that leave no other implementation than these, with their options."""
     return [f"~{IMPLEMENTATIONS}", override(f"+{IMPLEMENTATIONS}", implementations)]

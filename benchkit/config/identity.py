@@ -1,7 +1,6 @@
 """The identity of a point: the digest of what its configuration says of the measurement."""
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -9,14 +8,15 @@ import msgspec
 
 from benchkit.api.keys import RunConfig, nested_schema
 from benchkit.api.registry import load_suites
+from benchkit.record.record import PlainConfig
 
 
-def point_id(config: Mapping[str, Any], world_size: int) -> str:
+def point_id(config: PlainConfig, world_size: int) -> str:
     """Return the digest of a resolved configuration, with its number of ranks."""
     return digest({**identity_of(config), "world_size": world_size})
 
 
-def identity_of(config: Mapping[str, Any]) -> dict[str, Any]:
+def identity_of(config: PlainConfig) -> PlainConfig:
     """Return a configuration without the keys that its suite declares with `identity=False`.
 
     Of a suite that is not here, only the keys of every run are known.
@@ -25,7 +25,7 @@ def identity_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return identifying_keys(config, suite.config if suite else RunConfig)
 
 
-def identifying_keys(config: Mapping[str, Any], schema: type) -> dict[str, Any]:
+def identifying_keys(config: PlainConfig, schema: type) -> PlainConfig:
     """Return a configuration, or a group of it, without the keys that do not identify a point.
 
     Args:

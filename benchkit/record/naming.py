@@ -50,7 +50,7 @@ def named(column: str, value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def depends_on_time(labels: Mapping[str, Any]) -> bool:
+def depends_on_time(labels: Mapping[str, object]) -> bool:
     """Tell whether a suite has a case with these labels only where the clock allows it.
 
     That is the latency of a short call, and a round of pairs that fits in the time.

@@ -14,6 +14,9 @@ from msgspec import Meta
 from benchkit.record.naming import printable
 from benchkit.statistics import SLOWEST_RANK
 
+PlainConfig = dict[str, Any]
+"""A resolved configuration, groups and all, as JSON holds it."""
+
 if TYPE_CHECKING:
     from benchkit.statistics.intervals import Array
 
@@ -487,7 +490,7 @@ class Record:
     title: str
     status: str
     error: ErrorReport | None = None
-    config: dict[str, Any]
+    config: PlainConfig
     overrides: list[str] = field(default_factory=list)
     attempt: Count = 1
     repetition: RepetitionNumber = 0

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -58,7 +58,7 @@ class Agenda:
     statuses: list[str]
     resumed_with: dict[str, list[str]]
 
-    def told(self, parent: Path) -> dict[str, Any]:
+    def told(self, parent: Path) -> dict[str, object]:
         """Return what the other agents need, as JSON; each knows the folder's `parent`."""
         names = self.folder.relative_to(parent).parts
         return {"names": names, "folders": self.folders, "open": self.open}

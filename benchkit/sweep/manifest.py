@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import msgspec
 
 from benchkit.config.identity import digest, identity_of
 from benchkit.errors import ConfigError
 from benchkit.record import files
+from benchkit.record.record import PlainConfig
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list
     return runs
 
 
-def key_of(config: dict[str, Any]) -> str:
+def key_of(config: PlainConfig) -> str:
     """Return the key of a point from its configuration, be it of a record or a command line."""
     return digest(identity_of(config))
 

@@ -87,7 +87,7 @@ class Meeting:
             told = agents.exchange(own, EXCHANGE_TIMEOUT_S)[0]
         except Lost as lost:
             raise JoinError(f"{lost} before the first point") from None
-        content, problem = heard(told, tuple[dict[str, Any] | None, str | None])
+        content, problem = heard(told, tuple[dict[str, object] | None, str | None])
         if problem:
             raise ConfigError(problem)
         return agents, agenda or Agenda.heard(content, folder, parent, len(self.entries))

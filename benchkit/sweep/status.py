@@ -3,7 +3,6 @@
 import datetime
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -27,7 +26,7 @@ class Brief(msgspec.Struct):
 
     status: str
     started_at: str
-    error: dict[str, Any] | None = None
+    error: dict[str, object] | None = None
 
     @property
     def reason(self) -> str:

@@ -95,7 +95,7 @@ def exception_report(error: BaseException, raised_at: float) -> bytes:
         "type": type(error).__qualname__,
         "traceback": traceback.format_exc(),
     }
-    storable: dict[str, Any] = {"raised_at": raised_at}
+    storable: dict[str, object] = {"raised_at": raised_at}
     for name, text in texts.items():
         storable[name] = shorten(text).encode(errors="backslashreplace").decode()
     return msgspec.json.encode({"exception": storable})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.records.figures import Row
 from analysis.records.of_suite import with_numbers
 from analysis.repetitions import alike, over_runs
 from analysis.report.chart import PAIRED_SPEEDUPS
@@ -44,7 +45,6 @@ EVEN = 1.05  # the busiest device may have this many times its share of the work
 NEARLY_ALL = 0.95
 """Where nothing is sharded, each device does at least this share of the whole work."""
 ROUNDING = 1e-9  # gains are quotients: a speedup of exactly 5 is to count as 5
-Row = Mapping[str, Any]
 Finding = tuple[str, str]  # a reason, and what to try; "" where there is nothing to say
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from statistics import geometric_mean
-from typing import Any
 
 import pandas as pd
 
+from analysis.records.figures import Row
 from analysis.repetitions import titled
 from analysis.report.markdown import document, spread_of, table_of, with_interval
 from analysis.suites.auto_shard.rows import (
@@ -13,7 +13,6 @@ from analysis.suites.auto_shard.rows import (
     SPEEDUP,
     SUITE,
     Group,
-    Row,
     amdahl,
     band,
     counted,
@@ -35,7 +34,7 @@ from benchkit.suites.auto_shard.suite import (
 )
 from benchkit.suites.auto_shard.workloads import Phase
 
-Lines = Iterator[dict[str, Any]]
+Lines = Iterator[Row]
 SCOPES = {
     RESIDENT: "operands and result stay on the devices: compute + communicate",
     END_TO_END: "operands are created, the result is fetched: all four phases",

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.discover import Drawings
+from analysis.records.figures import Row
 from analysis.records.of_suite import cases_of
 from analysis.repetitions import alike, titled
 from analysis.report import style
@@ -145,7 +145,7 @@ class Curve:
     """
 
     name: str
-    row: dict[str, Any]
+    row: Row
     runs: Array
     size_begins: int
     short_of: str
@@ -189,7 +189,7 @@ class Group:
 
     suffix: str
     curves: list[Curve]
-    failed: list[dict[str, Any]]
+    failed: list[Row]
     title: str
 
     @property
@@ -238,13 +238,15 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     number = min(len(times) for _, times, _ in runs)
     of_runs = np.array([times[:number] for _, times, _ in runs])
     row, _, case = runs[-1]
-    for detail in (COMPILE_S, RECOMPILE_S):
-        if detail in case.details:
-            row[detail] = median([each.details[detail] for _, _, each in runs])
+    costs = {
+        detail: median([each.details[detail] for _, _, each in runs])
+        for detail in (COMPILE_S, RECOMPILE_S)
+        if detail in case.details
+    }
     sizes, calls = str(row[BATCH_SIZES]).split(","), int(case.details[CALLS_PER_SIZE])
     last = min(len(sizes) - 1, (number - 1) // calls)
     short_of = sizes[last] if last < len(sizes) - 1 else ""
-    return Curve(name, row, of_runs, last * calls, short_of)
+    return Curve(name, {**row, **costs}, of_runs, last * calls, short_of)
 
 
 def times_of(case: CaseRecord) -> Array:
@@ -290,20 +292,20 @@ def markdown(group: Group) -> str:
     return as_markdown(rows[known].rename(columns=HEADS), shaped=True, source="compile.csv")
 
 
-def rows_of(group: Group) -> list[dict[str, Any]]:
+def rows_of(group: Group) -> list[Row]:
     measured = [row_of(*pair, group.baseline) for pair in comparisons(group)]
     failed = [{**row, "name": row["variant"], "reason": ending(row)} for row in group.failed]
     return [*measured, *failed]
 
 
-def ending(row: dict[str, Any]) -> str:
+def ending(row: Row) -> str:
     """Format why there are no figures: "unavailable: …", or "running" where no reason is known."""
     status, reason = str(row["status"]), row["reason"]
     return status if pd.isna(reason) else f"{status}: {shortened(reason)}"
 
 
-def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dict[str, Any]:
-    cells: dict[str, Any] = {
+def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> Row:
+    cells: dict[str, object] = {
         "name": curve.name,
         "runs": len(curve.runs),
         "first_step_s": float(curve.times[0]),

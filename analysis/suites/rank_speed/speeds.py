@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
+import msgspec
 import numpy as np
 import yaml
 
@@ -29,7 +29,7 @@ from benchkit.suites.rank_speed.suite import (
     TRIAD,
 )
 
-MEMORY, HOST, SOURCE = "memory", "host", "source"  # keys of an entry of devices.yaml
+MEMORY, HOST = "memory", "host"  # rates of a DataSheet
 OF_TEST = {COPY: MEMORY, TRIAD: MEMORY, TO_DEVICE: HOST, FROM_DEVICE: HOST}
 ENOUGH = {MATMUL: 0.5, MEMORY: 0.7, HOST: 0.6}
 """Share of the data sheet below which a rank is out of line. No program reaches all of it: clocks
@@ -51,11 +51,18 @@ class Promise:
     source: str
 
 
+class DataSheet(msgspec.Struct):
+    """An entry of devices.yaml: rates of memory and of the link to the host, in GB/s."""
+
+    memory: float
+    host: float
+    source: str
+
+
 @functools.cache
-def devices() -> Mapping[str, Mapping[str, Any]]:
+def devices() -> dict[str, DataSheet]:
     text = files(__package__).joinpath("devices.yaml").read_text(encoding="utf-8")
-    found: Mapping[str, Mapping[str, Any]] = yaml.safe_load(text)
-    return found
+    return msgspec.convert(yaml.safe_load(text), dict[str, DataSheet])
 
 
 def promise(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> Promise | None:
@@ -68,8 +75,8 @@ def promise(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> Prom
     entry = entry_of(table, device)
     if not entry or test not in OF_TEST:
         return None
-    column = OF_TEST[test]
-    return Promise(table[entry][column] * 1e9, ENOUGH[column], str(table[entry][SOURCE]))
+    kind, sheet = OF_TEST[test], table[entry]
+    return Promise(getattr(sheet, kind) * 1e9, ENOUGH[kind], sheet.source)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Write tensor-parallel products in the columns of DDLB; `analysis.foreign.ddlb` reads them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.records.figures import Row
 from analysis.records.of_suite import cases_of
 from analysis.suites.tensor_parallel.table import OPTIONS, SHAPE, SUITES
 from analysis.text import as_csv
@@ -26,7 +26,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     """
     rows = table[table["suite"].isin(SUITES) & table["status"].isin(["ok", "invalid"])]
     rows = rows[rows["mean_s"].notna()]
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[Row]] = {}
     for row, case in cases_of(rows):
         found.setdefault(row["suite"], []).append(line_of(row, case))
     return {
@@ -35,7 +35,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def line_of(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
+def line_of(row: Row, case: CaseRecord) -> Row:
     """Make the line of a case; its standard deviations are those of the population.
 
     Rates are of the case's own operations, where DDLB always counts the whole product: a part of
@@ -69,7 +69,7 @@ def labelled(implementation: str, options: str) -> str:
     return f"{implementation} ({options})" if options else implementation
 
 
-def options_of(row: Mapping[str, Any]) -> str:
+def options_of(row: Row) -> str:
     """Format "order=AG_before, chunks=4, backend=gloo"."""
     known = {name: row.get(name) for name in OPTIONS if pd.notna(row.get(name))}
     named = {"backend" if name == COMM_BACKEND else name: known[name] for name in known}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.records.figures import Row
 from analysis.records.of_suite import measured_of, with_numbers
 from analysis.repetitions import WITHIN, alike, over_runs, titled
 from analysis.report.chart import PAIRED_SPEEDUPS, TIMES
@@ -18,7 +19,6 @@ SUITES = ("tp_columnwise", "tp_rowwise")
 OPTIONS = (names.SIZE, names.ORDER, names.COLLECTIVE, names.CHUNKS, names.COMM_BACKEND)
 SHAPE = ["m", "n", "k"]
 NUMBERS = (*TIMES, *PAIRED_SPEEDUPS, "limit_share")
-Row = dict[str, Any]
 Shapes = dict[tuple[Any, ...], dict[str, Row]]  # rows by shape and by name of the implementation
 
 
@@ -98,7 +98,7 @@ def text_of(rows: pd.DataFrame) -> str:
 
 def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
     """Make the row of a shape: the plain orders, the fastest with its speedup, and `auto`."""
-    line: Row = {"shape": shape_of(shape)}
+    line: dict[str, Any] = {"shape": shape_of(shape)}
     for name, row in named.items():
         if row[IMPLEMENTATION] == PYTORCH:
             line[f"{name} [ms]"] = row["median_s"] * 1e3

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -61,7 +60,7 @@ class Variant:
 def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> Details:
     if plan.devices == 1:
         return {}
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "plan": str(plan),
         WORK_SHARE: plan.busiest_flops * plan.devices / planner.workload.flops,
         CREATES_WHOLE: planner.creates_whole(plan),

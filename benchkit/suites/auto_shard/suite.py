@@ -59,7 +59,7 @@ class AutoShardConfig(RunConfig):
         "numbers of devices, each a rank, to compare", unit="ranks", at_least=1
     )
     workload: str = key("matmul_MxKxN, mlp_ROWSxWIDTHxWIDTH… or relu_ROWSxCOLUMNS")
-    workloads: dict[str, Any] = key(
+    workloads: dict[str, list[str]] = key(
         "which ones to sweep over where none is given, by hardware.device", identity=False
     )
     scaling: str = key(

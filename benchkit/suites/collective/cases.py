@@ -1,11 +1,10 @@
 """A collective as cases: which sizes run here, how calls are timed and checked."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, takewhile
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -120,18 +119,17 @@ class Check:
 
 
 def values_of(held: ExpectedSlice, collective: Collective, turn: int, seed: int) -> Tensor:
-    drawn: dict[str, Any] = {
-        "seed": seed,
-        "turn": turn * collective.world_size + held.part,
-        "world_size": collective.world_size,
-        "dtype": collective.dtype,
-        "op": drawn_op(collective),
-        "length": len(held.buffer),
-    }
-    if held.rank is None:
-        values = verification.reduced(**drawn)
-    else:
-        values = verification.pattern(rank=held.rank, **drawn)
+    draw: Callable[..., Tensor] = verification.reduced
+    if held.rank is not None:
+        draw = partial(verification.pattern, rank=held.rank)
+    values = draw(
+        seed=seed,
+        turn=turn * collective.world_size + held.part,
+        world_size=collective.world_size,
+        dtype=collective.dtype,
+        op=drawn_op(collective),
+        length=len(held.buffer),
+    )
     return values.to(collective.device, collective.dtype)
 
 

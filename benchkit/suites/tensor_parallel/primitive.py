@@ -231,15 +231,18 @@ class Primitive(Generic[AnyBuffers]):
         work = Work(useful_flops=self.flops, executed_flops=self.flops * ranks)
         return Implementation(partial(job.matmul, a, b, c), work, lambda: c)
 
-    def drawn(self, op: str, dtype: torch.dtype, columns: int) -> dict[str, Any]:
-        """Return what `verification.pattern` draws a rank's padded rows by, but turn and rank."""
-        return {
-            "seed": self.rank.seed,
-            "world_size": self.rank.world_size,
-            "dtype": dtype,
-            "op": op,
-            "length": self.rows.most * columns,
-        }
+    def drawing(
+        self, draw: Callable[..., Tensor], op: str, dtype: torch.dtype, columns: int
+    ) -> Callable[..., Tensor]:
+        """Return `verification.pattern` or `reduced`, for this rank's padded rows."""
+        return partial(
+            draw,
+            seed=self.rank.seed,
+            world_size=self.rank.world_size,
+            dtype=dtype,
+            op=op,
+            length=self.rows.most * columns,
+        )
 
     def choose(self, job: AnyBuffers, backend: str) -> tuple[Options, Details]:
         costs = measure_costs(self.rank.seconds_of, *self.probes(job))

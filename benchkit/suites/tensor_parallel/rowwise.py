@@ -253,13 +253,12 @@ class RowwiseCases(Primitive[Rowwise]):
         if collective == "all_reduce":
             step = partial(job.reduce, summand)
             results = dict(enumerate(blocks))
-        draw = self.drawn("sum", self.c.dtype, self.shape[1])
+        alike = "sum", self.c.dtype, self.shape[1]
+        draw = self.drawing(verification.pattern, *alike)
+        draw_sum = self.drawing(verification.reduced, *alike)
 
         def verify(turn: int, call: Call) -> None:
-            values = [
-                verification.pattern(turn=turn * size + index, rank=rank, **draw)
-                for index in range(size)
-            ]
+            values = [draw(turn=turn * size + index, rank=rank) for index in range(size)]
 
             def prepare() -> None:
                 if collective == "reduce_scatter":
@@ -269,7 +268,7 @@ class RowwiseCases(Primitive[Rowwise]):
 
             call(prepare)
             for index, result in results.items():
-                expected = verification.reduced(turn=turn * size + index, **draw)
+                expected = draw_sum(turn=turn * size + index)
                 verification.require_tiled(result.view(-1), expected)
 
         work = Work(wire_bytes=self.work(collective).wire_bytes)
@@ -281,7 +280,7 @@ class RowwiseCases(Primitive[Rowwise]):
         step = sums_round_the_ring(in_turns(job), 1, noop)
         trial = in_turns(job)
         held = [trial.new(most), trial.new(most), job.c]  # two sums in turns, and the last one
-        draw = partial(verification.pattern, **self.drawn("sum", self.c.dtype, self.shape[1]))
+        draw = self.drawing(verification.pattern, "sum", self.c.dtype, self.shape[1])
 
         def verify(turn: int, call: Call) -> None:
             values = [

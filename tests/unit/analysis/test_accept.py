@@ -182,8 +182,8 @@ def test_senseless_record_is_named_and_passed_over(verdict, made, change, key):
 
 def test_devices_have_rates_and_sources():
     for entry in devices().values():
-        assert entry["memory"] > entry["host"] > 0
-        assert len(entry["source"]) > 10
+        assert entry.memory > entry.host > 0
+        assert len(entry.source) > 10
     peaks = {"H200": {"bfloat16": 989.4}}
     assert promise("matmul", "bfloat16", "NVIDIA H200", peaks).rate == 989.4e12
     assert promise("copy", "", "NVIDIA H200 NVL", {}).rate == 4.8e12
