@@ -21,14 +21,15 @@ from analysis.output import folder_for
 from analysis.page import render
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest, without_collection
-from analysis.records.paths import missing
+from analysis.records.paths import require_there
 from analysis.repetitions import over_repetitions
 from analysis.report.report import write_report
 from analysis.screen import screen_of
-from analysis.sides import BaselineError, require_held, uncompared
+from analysis.sides import require_held, uncompared
 from analysis.table import combine
-from analysis.terminal import NoRowError, ViewError, view_of
-from analysis.text import complain
+from analysis.terminal import NoRowError, view_of
+from analysis.text import command, complain
+from benchkit.errors import ConfigError
 from benchkit.record.naming import printable
 from benchkit.streams import protect_streams
 
@@ -53,18 +54,20 @@ def main(arguments: list[str] | None = None) -> int:
         subcommand, _ = SUBCOMMANDS[arguments[0]]
         try:
             return subcommand(arguments[1:])
-        except OSError as error:
-            warn(f"{arguments[0]}: {error}")
         except Exception:
             traceback.print_exc()
         return 2  # 1 may say that something is slower
+    return report(arguments)
+
+
+@command("analysis")
+def report(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
-    if why := missing(options.places):
-        warn(why + meant(arguments[0]))
-        return 2
-    if why := unwritten(options) or lack_of_library(options):
-        warn(why)
-        return 2
+    try:
+        require_there(options.places)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{error}{meant(arguments[0])}") from None
+    check(options)
     with without_collection():
         found = harvest(options.places, usable_processes())
         table = combine(found.rows, options.split == "host") if found.rows else None
@@ -76,31 +79,25 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     try:
         text, fault = text_of(table, found, options)
-    except (BaselineError, ViewError, NoRowError) as error:
+    except NoRowError as error:
         warn(error)
-        return 1 if isinstance(error, NoRowError) else 2
+        return 1
     print(text)
     if fault:
         warn(f"{fault}; --output-dir D writes elsewhere")
     return 1 if fault else 0
 
 
-def unwritten(options: argparse.Namespace) -> str:
-    """Say which option of the report is given beside a view, which writes no report."""
+def check(options: argparse.Namespace) -> None:
+    """Raise ConfigError for options that exclude each other, or whose library is missing."""
     asked = [name for name in OF_REPORT if getattr(options, name) != parser().get_default(name)]
-    if view_of(options).is_whole or not asked:
-        return ""
-    option = f"--{asked[0].replace('_', '-')}"
-    return f"{option}: {', '.join(OF_VIEW)} print a table and write no report; leave one out"
-
-
-def lack_of_library(options: argparse.Namespace) -> str:
-    """Return which library an option needs that is not installed; "" where all are."""
-    return (
-        (options.html and render.missing_library())
-        or (options.parquet and output.missing_library())
-        or ""
-    )
+    if asked and not view_of(options).is_whole:
+        views = f"{', '.join(OF_VIEW)} print a table and write no report; leave one out"
+        raise ConfigError(f"--{asked[0].replace('_', '-')}: {views}")
+    if options.html:
+        render.require_libraries()
+    if options.parquet:
+        output.require_pyarrow()
 
 
 def text_of(

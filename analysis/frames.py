@@ -11,7 +11,7 @@ from analysis.records.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, TI
 from analysis.records.derive import usable_processes
 from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest
-from analysis.records.paths import missing
+from analysis.records.paths import require_there
 from analysis.table import combine
 from benchkit.record.naming import printable
 
@@ -38,8 +38,7 @@ def load(*places: str | Path) -> pd.DataFrame:
         UserWarning: a file that is no record was skipped.
     """
     paths = [Path(place) for place in places]
-    if why := missing(paths):
-        raise FileNotFoundError(why)
+    require_there(paths)
     found = harvest(paths, usable_processes())
     if remarks := "\n".join(found.remarks()):
         warnings.warn(remarks, stacklevel=2)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import pandas as pd
 
 from analysis.text import as_csv, without_html
+from benchkit.errors import ConfigError
 from benchkit.record import files
 
 Content: TypeAlias = str | bytes | pd.DataFrame
@@ -73,11 +74,9 @@ def file_name(name: str) -> str:
 FILE_NAME = "combined.parquet"
 
 
-def missing_library() -> str:
-    """Return why no Parquet can be written; "" where pyarrow is installed."""
-    return (
-        "" if find_spec("pyarrow") else "--parquet: needs pyarrow; pip install 'benchkit[parquet]'"
-    )
+def require_pyarrow() -> None:
+    if not find_spec("pyarrow"):
+        raise ConfigError("--parquet: needs pyarrow; pip install 'benchkit[parquet]'")
 
 
 def write_parquet(table: pd.DataFrame, folder: Path) -> Path:

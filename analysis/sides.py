@@ -23,6 +23,7 @@ from analysis.records.figures import Row
 from analysis.repetitions import over_runs
 from analysis.table import CONDITIONS, identity_columns, own_columns
 from benchkit.api.question import FIRST, LEAST, Cells, Contest, Question
+from benchkit.errors import ConfigError
 from benchkit.statistics.intervals import median_interval
 
 REPEATS = ("seed", "kernel")
@@ -35,7 +36,7 @@ APART = "apart"
 """Of two sides that took no turns and share no run but this."""
 
 
-class BaselineError(Exception):
+class BaselineError(ConfigError):
     """The baseline names a column or a value that the table does not have."""
 
 

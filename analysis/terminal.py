@@ -40,6 +40,7 @@ from analysis.table import (
     own_columns,
 )
 from analysis.text import figure, half_width, interval_head, measured, shortened, times
+from benchkit.errors import ConfigError
 from benchkit.record.naming import named
 
 FROM_TIME = ("ci_low_s", "ci_high_s", *RATES)
@@ -298,7 +299,7 @@ DESCENDING = ":desc"
 EXAMPLE = 'e.g. "world_size == 2"'
 
 
-class ViewError(ValueError):
+class ViewError(ConfigError):
     """A view of columns that the table does not have, or of an expression that is none."""
 
 

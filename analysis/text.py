@@ -3,12 +3,14 @@
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from typing import Any
 
 import pandas as pd
 from tabulate import tabulate
 
+from benchkit.errors import ConfigError
 from benchkit.record.naming import in_markdown, named, printable
 
 MOST_ROWS = 300
@@ -93,8 +95,29 @@ def format_settings(rows: pd.DataFrame, names: Iterable[str]) -> str:
 
 
 def complain(program: str, message: object) -> None:
-    """Prints a message on stderr, with the name of the program."""
+    """Print a message on stderr, with the name of the program."""
     print(f"{program}: {printable(str(message))}", file=sys.stderr)
+
+
+Command = Callable[[list[str]], int]
+"""Runs on the arguments of a command line and returns the exit code."""
+
+
+def command(program: str) -> Callable[[Command], Command]:
+    """Make a command print what it refuses, or cannot read or write, as one line and return 2."""
+
+    def decorate(main: Command) -> Command:
+        @wraps(main)
+        def run(arguments: list[str]) -> int:
+            try:
+                return main(arguments)
+            except (ConfigError, OSError) as error:
+                complain(program, error)
+                return 2
+
+        return run
+
+    return decorate
 
 
 INTERVAL, RANGE = "95 % interval", "range"

@@ -11,10 +11,11 @@ import yaml
 
 from analysis.records.harvest import Harvest, harvest, plan_of
 from analysis.records.of_suite import by_layout
-from analysis.records.paths import missing, one_line
+from analysis.records.paths import one_line, require_there
 from analysis.records.places import places_of
 from analysis.suites.acceptance.verdict import SUITES, check, judge
-from analysis.text import complain
+from analysis.text import command, complain
+from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import printable
 from benchkit.record.record import Record
@@ -27,23 +28,23 @@ warn = partial(complain, "analysis accept")
 def switches_in(path: Path) -> dict[str, str]:
     """Return the switch of each host, from YAML with the hosts of each switch.
 
-    Raises ValueError for something else, or a host twice.
+    Raise ConfigError for something else, or a host twice.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         table = msgspec.convert(content, dict[str | int, list[str | int]])
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{path}: {EXAMPLE} ({str(error).splitlines()[0]})") from None
+        raise ConfigError(f"--switches {path}: {EXAMPLE} ({str(error).splitlines()[0]})") from None
     counts = Counter(str(host) for hosts in table.values() for host in hosts)
     if twice := [host for host, count in counts.items() if count > 1]:
-        raise ValueError(f"{path}: {', '.join(twice)}: allowed is one switch per host")
+        raise ConfigError(f"--switches {path}: {', '.join(twice)}: allowed is one switch per host")
     return {str(host): str(name) for name, hosts in table.items() for host in hosts}
 
 
 def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
     """Return the switch of each host, from a file that may be of a larger cluster.
 
-    Raises ValueError for a host of the records that it does not have.
+    Raise ConfigError for a host of the records that it does not have.
     """
     if path is None:
         return {}
@@ -53,10 +54,11 @@ def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
         line = f"{path}: no switch for {', '.join(without)}"
         if unknown := sorted(switches.keys() - hosts):
             line += f"; no record has {', '.join(unknown)}"
-        raise ValueError(line)
+        raise ConfigError(f"--switches {line}")
     return switches
 
 
+@command("analysis accept")
 def main(arguments: list[str]) -> int:
     """Print one verdict on the records of some folders.
 
@@ -64,21 +66,15 @@ def main(arguments: list[str]) -> int:
     nothing to judge; 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
-    if why := missing(options.places):
-        warn(why)
-        return 2
+    require_there(options.places)
     if not 0 < options.tolerance < 100:
-        warn(f"--tolerance {options.tolerance:g}: allowed is a share > 0, such as 0.1")
-        return 2
+        wrong = f"--tolerance {options.tolerance:g}"
+        raise ConfigError(f"{wrong}: allowed is a share > 0, such as 0.1")
     found = harvest(options.places)
     for line in found.remarks():
         warn(line)
     records, flaws = read_records({str(row["path"]) for row in found.rows})
-    try:
-        switches = switches_of(records, options.switches)
-    except ValueError as error:
-        warn(f"--switches {error}")
-        return 2
+    switches = switches_of(records, options.switches)
     limits = Limits(tolerance=options.tolerance)
     verdicts = [judge(alike, limits, switches) for _, alike in by_layout(records)]
     judged = [verdict for verdict in verdicts if verdict is not None]

@@ -26,9 +26,10 @@ from analysis.output import write as write_file
 from analysis.records.derive import usable_processes
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest, harvest, plan_of
-from analysis.records.paths import missing, one_line
+from analysis.records.paths import one_line, require_there
 from analysis.suites.acceptance.changes import changes
-from analysis.text import complain, render_table
+from analysis.text import command, complain, render_table
+from benchkit.errors import ConfigError
 from benchkit.record.naming import in_markdown, named, printable
 from benchkit.statistics.compare import FAILED, FIXED, NEW, NOT_COMPARED, RankSum, exit_code, junit
 from benchkit.statistics.faults import Limits
@@ -194,6 +195,7 @@ WORSE, INVALID, NO_MATCH = 1, 2, 3
 """Exit codes. NO_MATCH, where nothing was compared, is that of unclear points."""
 
 
+@command("analysis compare")
 def main(arguments: list[str]) -> int:
     """Print and write what differs between two environments, and how their points compare.
 
@@ -201,18 +203,7 @@ def main(arguments: list[str]) -> int:
         The exit code, as `parser` describes it.
     """
     options = parser().parse_args(arguments)
-    try:
-        return compared(options)
-    except OSError as error:
-        warn(error)
-        return INVALID
-
-
-def compared(options: argparse.Namespace) -> int:
-    """Compare the places, see `main`; raise OSError for a file that cannot be used."""
-    if why := missing(options.places):
-        warn(why)
-        return INVALID
+    require_there(options.places)
     sides = [harvest([place], usable_processes()) for place in options.places]
     plans = []
     for place, found in zip(options.places, sides, strict=True):
@@ -220,8 +211,7 @@ def compared(options: argparse.Namespace) -> int:
         for line in (*found.remarks(), *(f"passed over {fault}" for fault in plan.faults)):
             warn(line)
         if not found.rows:
-            warn(f"no readable record.json at or below {printable(str(place))}")
-            return INVALID
+            raise ConfigError(f"no readable record.json at or below {place}")
         plans.append(plan)
     rows = [found.rows for found in sides]
     statistic = STATISTICS[options.statistic]

@@ -10,14 +10,16 @@ from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import harvest
-from analysis.records.paths import missing
+from analysis.records.paths import require_there
 from analysis.table import combine
-from analysis.text import complain
+from analysis.text import command, complain
+from benchkit.errors import ConfigError
 from benchkit.record.naming import printable
 
 warn = partial(complain, "analysis export")
 
 
+@command("analysis export")
 def main(arguments: list[str]) -> int:
     """Write the files of one system and print their paths.
 
@@ -25,9 +27,7 @@ def main(arguments: list[str]) -> int:
         0; 1 where the records have nothing that the system measures; 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
-    if why := missing(options.places):
-        warn(why)
-        return 2
+    require_there(options.places)
     found = harvest(options.places, usable_processes())
     for line in found.remarks():
         warn(line)
@@ -41,9 +41,8 @@ def main(arguments: list[str]) -> int:
             texts |= write(table)
         folder = folder_for(options.places[0], options.output_dir, options.system)
         written = [write_file(folder, name, text) for name, text in texts.items()]
-    except (OSError, ValueError) as error:
-        warn(error)
-        return 2
+    except ValueError as error:
+        raise ConfigError(error) from None
     if not texts:
         warn(f"nothing that {options.system} measures is in these records")
         return 1

@@ -14,8 +14,9 @@ from analysis.foreign.timings import Output, RanksMissing, Reading, Timing
 from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.figures import plain_cells
-from analysis.records.paths import PATTERN, missing, one_line
-from analysis.text import complain, render_table
+from analysis.records.paths import PATTERN, one_line, require_there
+from analysis.text import command, complain, render_table
+from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import printable
 
@@ -52,6 +53,7 @@ UNREADABLE = (
 warn = partial(complain, "analysis import")
 
 
+@command("analysis import")
 def main(arguments: list[str]) -> int:
     """Print and write one table of all results.
 
@@ -59,12 +61,9 @@ def main(arguments: list[str]) -> int:
         0; 2 for invalid arguments, and where nothing could be read.
     """
     options = parser().parse_args(arguments)
-    if why := missing(options.places):
-        warn(why)
-        return 2
+    require_there(options.places)
     if options.ranks is not None and options.ranks < 2:
-        warn(f"--ranks {options.ranks}: allowed are numbers >= 2")
-        return 2
+        raise ConfigError(f"--ranks {options.ranks}: allowed are numbers >= 2")
     rows: list[Timing] = []
     try:
         for place in options.places:
@@ -81,11 +80,7 @@ def main(arguments: list[str]) -> int:
             write_file(folder, "imported.md", as_text(tables, "github")),
         ]
     except RanksMissing as error:
-        warn(f"{error}; add --ranks N")
-        return 2
-    except OSError as error:
-        warn(error)
-        return 2
+        raise ConfigError(f"{error}; add --ranks N") from None
     print(as_text(tables, "simple"), "", sep="\n")
     print(*(printable(f"wrote {path}") for path in written), sep="\n")
     return 0

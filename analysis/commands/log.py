@@ -18,10 +18,11 @@ from analysis.output import FOLDER, folder_for
 from analysis.records.columns import METRICS
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest
-from analysis.records.paths import missing
+from analysis.records.paths import require_there
 from analysis.report.report import write_report
 from analysis.table import combine, identity_columns
-from analysis.text import complain
+from analysis.text import command, complain
+from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import printable
 
@@ -131,7 +132,7 @@ ADVICE = (
 """What to do where MLflow refuses the place that its runs would go to."""
 
 
-class TrackerError(Exception):
+class TrackerError(ConfigError):
     """The tracker cannot be used; the message is one line."""
 
 
@@ -293,6 +294,7 @@ def milliseconds(time: str) -> int | None:
 warn = partial(complain, "analysis log")
 
 
+@command("analysis log")
 def main(arguments: list[str]) -> int:
     """Log one run per point, and one with the report.
 
@@ -301,21 +303,17 @@ def main(arguments: list[str]) -> int:
     """
     options = parser().parse_args(arguments)
     folder: Path = options.folder
-    if why := missing([folder]) or ("" if folder.is_dir() else f"{folder}: allowed is a folder"):
-        warn(why)
-        return 2
+    require_there([folder])
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: allowed is a folder")
     found = harvest([folder], usable_processes())
     for line in found.remarks():
         warn(line)
     if not found.rows:
         warn(f"no readable record.json at or below {printable(str(folder))}")
         return 1
-    try:
-        with TRACKERS[options.to](options.name) as tracker:
-            print(log(folder, found, tracker))
-    except (TrackerError, OSError, ValueError) as error:
-        warn(error)
-        return 2
+    with TRACKERS[options.to](options.name) as tracker:
+        print(log(folder, found, tracker))
     return 0
 
 

@@ -3,25 +3,24 @@
 import argparse
 import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from analysis.records.paths import one_line
-from analysis.text import complain, render_table
+from analysis.text import command, render_table
 from benchkit.api import lut
+from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.suites.ring_attention import splits
 from benchkit.suites.ring_attention.splits import CostModel, Split
-
-warn = partial(complain, "analysis plan")
 
 ALIGN = 32
 DTYPE = "float32"
 """Both as in conf/suite/ring_attention.yaml."""
 
 
+@command("analysis plan")
 def main(arguments: list[str]) -> int:
     """Print a table of all strategies.
 
@@ -29,14 +28,11 @@ def main(arguments: list[str]) -> int:
         0, or 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
-    if problem := wrong(options):
-        warn(problem)
-        return 2
+    check(options)
     try:
         lut_table = read_lut(options)
     except (ValueError, OSError, TypeError) as error:  # TypeError: a line with too few cells
-        warn(f"--lut {options.lut}: {one_line(error)}")
-        return 2
+        raise ConfigError(f"--lut {options.lut}: {one_line(error)}") from None
     cost = cost_of(options)
     performance = lut_table.performance if lut_table else None
     table = plan(options.seq_len, options.speeds, options.align, cost, performance)
@@ -119,20 +115,19 @@ def row(split: Split, slowest_s: float, ideal_s: float, even_s: float) -> dict[s
     }
 
 
-def wrong(options: argparse.Namespace) -> str:
-    """Say what is wrong with the arguments, and what is allowed; "" where all is right."""
+def check(options: argparse.Namespace) -> None:
+    """Raise ConfigError for an argument out of its range."""
     if options.seq_len < 1 or options.align < 1:
         numbers = f"--seq-len {options.seq_len} --align {options.align}"
-        return f"{numbers}: allowed are numbers >= 1"
+        raise ConfigError(f"{numbers}: allowed are numbers >= 1")
     if not all(is_positive(speed) for speed in options.speeds):
         speed_list = ",".join(f"{speed:g}" for speed in options.speeds)
-        return f"--speeds {speed_list}: allowed are finite numbers > 0"
+        raise ConfigError(f"--speeds {speed_list}: allowed are finite numbers > 0")
     if options.pair_ns is not None and not is_positive(options.pair_ns):
-        return f"--pair-ns {options.pair_ns:g}: allowed are finite numbers > 0"
+        raise ConfigError(f"--pair-ns {options.pair_ns:g}: allowed are finite numbers > 0")
     for name, value in (("--token-cost", options.token_cost), ("--pass-cost", options.pass_cost)):
         if not (math.isfinite(value) and value >= 0):
-            return f"{name} {value:g}: allowed are finite numbers >= 0"
-    return ""
+            raise ConfigError(f"{name} {value:g}: allowed are finite numbers >= 0")
 
 
 def is_positive(value: float) -> bool:

@@ -11,11 +11,12 @@ import pandas as pd
 
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import harvest
-from analysis.records.paths import missing
+from analysis.records.paths import require_there
 from analysis.suites.collective.algorithms import Message, Times, messages
 from analysis.suites.collective.table import Series, groups_of
 from analysis.table import combine
-from analysis.text import complain, render_table
+from analysis.text import command, complain, render_table
+from benchkit.errors import ConfigError
 from benchkit.record.naming import readable
 
 warn = partial(complain, "analysis predict")
@@ -133,19 +134,18 @@ def some_of(sizes: list[float]) -> list[float]:
     return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
 
 
+@command("analysis predict")
 def main(arguments: list[str]) -> int:
     """Print a table of predictions for each group of comparable records.
 
     The exit code is 1 where nothing can be predicted, 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
-    if why := missing(options.places):
-        warn(why)
-        return 2
+    require_there(options.places)
     wrong = [number for number in options.world_size if not 2 <= number <= MOST_RANKS]
     if wrong:
-        warn(f"--world-size {wrong[0]}: allowed are numbers >= 2, up to {MOST_RANKS}")
-        return 2
+        allowed = f"allowed are numbers >= 2, up to {MOST_RANKS}"
+        raise ConfigError(f"--world-size {wrong[0]}: {allowed}")
     found = harvest(options.places, usable_processes())
     for line in found.remarks():
         warn(line)

@@ -19,9 +19,9 @@ import msgspec
 import pandas as pd
 
 from analysis.records.harvest import Harvest
-from analysis.records.paths import missing, one_line
+from analysis.records.paths import one_line, require_there
 from analysis.records.per_rank import WAITING
-from analysis.text import complain, render_table
+from analysis.text import command, complain, render_table
 from benchkit.record import files
 from benchkit.record.naming import printable
 
@@ -173,15 +173,14 @@ def self_times(events: Sequence[Event]) -> dict[str, float]:
     return dict(spent)
 
 
+@command("analysis profile")
 def main(arguments: list[str]) -> int:
     """Print a table of regions per rank, and tables of the kernels with the most time.
 
     The exit code is 1 where there is no trace, 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
-    if why := missing(options.places):
-        warn(why)
-        return 2
+    require_there(options.places)
     found: list[tuple[Path, Trace]] = []
     passed_over: list[str] = []
     for path in trace_files(options.places):

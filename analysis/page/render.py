@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.output import write
 from analysis.records.environments import Facts
 from analysis.sides import Baseline
+from benchkit.errors import ConfigError
 
 FILE_NAME = "report.html"
 FOLDER = Path(__file__).parent
@@ -21,12 +22,10 @@ SCRIPTS = ("numbers.js", "figures.js", "samples.js", "tables.js", "page.js")
 LIBRARIES = ("altair", "jinja2", "markdown_it", "vl_convert")
 
 
-def missing_library() -> str:
-    """Return what the page lacks, and how to get it; "" where all libraries are installed."""
+def require_libraries() -> None:
     missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
-    if not missing:
-        return ""
-    return f"--html: needs {', '.join(missing)}; pip install 'benchkit[html]'"
+    if missing:
+        raise ConfigError(f"--html: needs {', '.join(missing)}; pip install 'benchkit[html]'")
 
 
 def write_page(

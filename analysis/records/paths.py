@@ -13,15 +13,15 @@ PATTERN = "*record.json"
 SWEEP_FILE = "multirun.yaml"
 
 
-def missing(places: Iterable[Path]) -> str:
-    """Name the first place that does not exist or is not accessible, and why; "" without any."""
+def require_there(places: Iterable[Path]) -> None:
+    """Raise FileNotFoundError that names the first place that is not there, or not accessible."""
     for place in places:
         try:
-            if not place.exists():
-                return f"{place}: no such folder or file"
+            found = place.exists()
         except OSError as error:
-            return f"{place}: {error.strerror}"
-    return ""
+            raise FileNotFoundError(f"{place}: {error.strerror}") from None
+        if not found:
+            raise FileNotFoundError(f"{place}: no such folder or file")
 
 
 def record_files(places: Iterable[Path]) -> list[str]:
