@@ -19,6 +19,9 @@ OUT_OF_MEMORY_TEXTS = (
     "STATUS_ALLOC_FAILED",
 )
 
+Reason = str
+"""Why a case cannot run or is wrong, in one line; "" where nothing stands against it."""
+
 
 class BenchkitError(Exception):
     """Base of all errors that a user sees as one line."""

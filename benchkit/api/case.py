@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchkit.errors import Reason
 from benchkit.statistics import SLOWEST_RANK
 
 if TYPE_CHECKING:
@@ -136,14 +137,14 @@ class Case:
     work: Work = field(default_factory=Work)
     fill_seconds: float = 0.0
     estimator: str = SLOWEST_RANK
-    skip: str = ""
+    skip: Reason = ""
     regions: tuple[str, ...] = ()
     observe: Callable[[Mapping[str, float]], None] = noop
     details: Callable[[], Details] = dict
     baseline: Case | None = None
     ranks: int | None = None
     unslowed: bool = False
-    unavailable: str = ""
+    unavailable: Reason = ""
     is_component: bool = False
     components: Components = Components()
     on_host: bool = False
@@ -202,7 +203,7 @@ class Rank:
     hosts: tuple[str, ...] = ()
     folder: Path = Path()
 
-    def memory_shortage(self, needed_bytes: float, host_bytes: float = 0.0) -> str:
+    def memory_shortage(self, needed_bytes: float, host_bytes: float = 0.0) -> Reason:
         """Return why what every rank allocates does not fit in free memory; "" where it does.
 
         Args:
@@ -216,7 +217,7 @@ class Rank:
         return on_device or shortage(host_bytes, *host, " of host memory")
 
 
-def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: str = "") -> str:
+def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: str = "") -> Reason:
     if needed_bytes * sharers <= available_bytes:
         return ""
     ranks = f"{sharers} ranks x " if sharers > 1 else ""
@@ -239,7 +240,7 @@ class CapturableStep:
 
     call: Callable[[], object]
     over: str = ""
-    refusal: str | None = None
+    refusal: Reason | None = None
 
     def __call__(self) -> object:
         return self.call()

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Union
 
 import msgspec
 
-from benchkit.errors import ConfigError
+from benchkit.errors import ConfigError, Reason
 from benchkit.record.record import FIRST_CALLS, PlainConfig
 
 MISSING = "???"
@@ -391,7 +391,7 @@ class RunConfig:
         seconds = self.measure.max_seconds + self.measure.max_warmup_seconds
         return None if cases is None else cases * seconds
 
-    def unsuited(self) -> str:
+    def unsuited(self) -> Reason:
         """Return why the kind of device can run no case; "" if it can."""
         if self.measure.mode == GRAPH and self.hardware.device != "cuda":
             return f"measure.mode={GRAPH}: needs hardware.device=cuda"

@@ -17,6 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import WAIT, region
+from benchkit.errors import Reason
 
 Ends = Sequence[tuple[Tensor, int]]
 
@@ -125,7 +126,7 @@ def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]
     return [msgspec.json.decode(row[: int(size)]) for row, size in zip(rows, sizes, strict=True)]
 
 
-def first_reason(reason: str, group: dist.ProcessGroup | None = None) -> str:
+def first_reason(reason: Reason, group: dist.ProcessGroup | None = None) -> Reason:
     """Return the first rank's reason, if any has one; all ranks of the group call this together."""
     return next(filter(None, gather_json(reason, group)), "")
 
@@ -137,7 +138,7 @@ GLOO_ON_GPUS = (
 GRACE_S = 60.0
 
 
-def dtensor_missing(device: torch.device) -> str:
+def dtensor_missing(device: torch.device) -> Reason:
     """Return why DTensors, or functional collectives, cannot communicate here; "" if they can."""
     return GLOO_ON_GPUS if device.type == "cuda" and dist.get_backend() == "gloo" else ""
 

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.errors import is_out_of_memory
+from benchkit.errors import Reason, is_out_of_memory
 
 RING_ARGUMENTS = ("group", "seq_dim", "op", "query", "key", "value", "is_causal")
 
@@ -58,7 +58,7 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
     return out, lse[..., : query.shape[2]], *rest  # the kernel pads L to a multiple of 32
 
 
-def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int) -> str:
+def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int) -> Reason:
     """Return why fused_attention() cannot run; half precision needs Ampere, for example."""
 
     def attend() -> None:
@@ -69,7 +69,7 @@ def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int
     return refusal(f"compute fused attention of {name} on {device.type}", attend)
 
 
-def float8_matmul_missing(device: torch.device) -> str:
+def float8_matmul_missing(device: torch.device) -> Reason:
     def multiply() -> None:
         left = torch.ones(16, 16, device=device).to(torch.float8_e4m3fn)
         product = torch.empty(16, 16, dtype=torch.bfloat16, device=device)
@@ -78,7 +78,7 @@ def float8_matmul_missing(device: torch.device) -> str:
     return refusal(f"multiply float8 on {device.type}", multiply)
 
 
-def refusal(what: str, trial: Callable[[], None]) -> str:
+def refusal(what: str, trial: Callable[[], None]) -> Reason:
     """Return why torch refuses a trial; "" if it does not. A lack of memory is raised."""
     try:
         trial()
@@ -97,7 +97,7 @@ def multiply_float8(scale: Tensor, left: Tensor, right: Tensor, out: Tensor) -> 
     torch._scaled_mm(left, right, scale, scale, out_dtype=out.dtype, use_fast_accum=False, out=out)
 
 
-def ring_attention_missing() -> str:
+def ring_attention_missing() -> Reason:
     """Return why attend_in_ring() cannot be called with this torch; "" if it can."""
     try:
         from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
@@ -128,7 +128,7 @@ def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> T
     return out
 
 
-def symmetric_memory_missing() -> str:
+def symmetric_memory_missing() -> Reason:
     try:
         from torch.distributed import _symmetric_memory  # noqa: F401 (it defines the operators)
     except ImportError as error:

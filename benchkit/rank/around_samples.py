@@ -14,7 +14,7 @@ from benchkit.api.case import CapturableStep, Case, noop
 from benchkit.api.keys import GRAPH, NSYS, RunConfig
 from benchkit.api.memory import free_unused
 from benchkit.api.regions import marked_by, unmarked
-from benchkit.errors import oom_reason
+from benchkit.errors import Reason, oom_reason
 from benchkit.measure.sampler import Hooks
 from launch.slowdown.cgroup import Throttle
 
@@ -222,7 +222,7 @@ REFUSAL = f"measure.mode={GRAPH}: "
 """Start of the reasons."""
 
 
-def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> str:
+def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> Reason:
     """Replace the step of a case by the replay of a graph that holds its work on the GPU.
 
     All ranks call this together, after the case has run: capturing neither computes nor

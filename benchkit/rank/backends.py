@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from benchkit.api.keys import RunConfig
 from benchkit.api.p2p import gather_json
-from benchkit.errors import Unavailable, oom_reason
+from benchkit.errors import Reason, Unavailable, oom_reason
 from benchkit.rank.assignment import STORE_TIMEOUT, Place, Rendezvous
 
 WARM_UP_ELEMENTS = 2**18
@@ -145,7 +145,7 @@ def control_group(timeout: timedelta) -> dist.ProcessGroup | None:
 class Finding:
     """Why a case is not ok, and the first rank that says so."""
 
-    reason: str = ""
+    reason: Reason = ""
     rank: int | None = None
 
 
@@ -166,7 +166,7 @@ class ControlGroup:
         dist.all_gather(gathered, mine, group=self.handle)
         return [row.tolist() for row in gathered]
 
-    def first_reason(self, reasons: list[str]) -> list[Finding]:
+    def first_reason(self, reasons: list[Reason]) -> list[Finding]:
         """Return the first non-empty reason of each case, by rank; the same on all ranks."""
         by_case = zip(*gather_json(reasons, self.handle), strict=True)
         return [first_finding(reasons_of_ranks) for reasons_of_ranks in by_case]

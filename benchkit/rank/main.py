@@ -17,6 +17,7 @@ from benchkit.api.p2p import gather_json
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.torch_internals import keep_gpu_busy
+from benchkit.errors import Reason
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
 from benchkit.measure.timer import exchange_named
 from benchkit.rank import backends, calibration
@@ -84,7 +85,7 @@ class Joined:
     def side_group(self, name: str, assignment: Assignment) -> dist.ProcessGroup | None:
         """Return the group of all ranks over a backend; all ranks call this together."""
 
-        def first_reason(reason: str) -> str:
+        def first_reason(reason: Reason) -> Reason:
             return self.group.first_reason([reason])[0].reason
 
         if name not in self.side_groups:

@@ -10,7 +10,7 @@ from typing import Any
 from benchkit.api.case import Call, Case, noop
 from benchkit.api.keys import COLD, GRAPH, MeasureConfig, RunConfig
 from benchkit.api.memory import free_unused
-from benchkit.errors import InvalidResult, oom_reason
+from benchkit.errors import InvalidResult, Reason, oom_reason
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.sampler import Hooks, Sampler
 from benchkit.measure.timer import Measurement, measure
@@ -181,7 +181,7 @@ def note(
     group: ControlGroup,
     all_cases: Sequence[CaseRun],
     status: str,
-    reason_of: Callable[[CaseRun], str],
+    reason_of: Callable[[CaseRun], Reason],
 ) -> None:
     """Give a status to the cases that are ok and for which any rank has a reason.
 
@@ -216,7 +216,7 @@ def verify_timed(run: RankRun, all_cases: Sequence[CaseRun], sampler: Sampler) -
     """Verify the cases that are ok by calls made as their samples were; note what is unchecked."""
     checked: set[str] = set()
 
-    def reason_of(each: CaseRun) -> str:
+    def reason_of(each: CaseRun) -> Reason:
         measurement = each.measurement
         assert measurement  # a case that is ok was timed
         make = partial(sampler.check, each.case, measurement.calls_per_sample, measurement.lead_s)
@@ -237,7 +237,7 @@ def verify_timed(run: RankRun, all_cases: Sequence[CaseRun], sampler: Sampler) -
         each.unchecked = each.case.unchecked if any(by_rank) else none
 
 
-def wrong(run: RankRun, each: CaseRun, call: Call) -> str:
+def wrong(run: RankRun, each: CaseRun, call: Call) -> Reason:
     """Return why a case is wrong, by a call that it checks; "" if it is right."""
     run.stopwatch.tell(f"verifying case {each.number}")
     try:
@@ -255,7 +255,7 @@ def bound(num_cases: int, limits: MeasureConfig) -> str:
     return f"{cases}, at most {most_s:.3g} s, until {end:%H:%M:%S}"
 
 
-def stays_slowed(case: Case, controller: ThrottleController) -> str:
+def stays_slowed(case: Case, controller: ThrottleController) -> Reason:
     """Return why a case that is to run at full speed cannot; "" if it can, or need not."""
     if not case.unslowed or controller.throttle.switchable:
         return ""

@@ -29,7 +29,7 @@ from benchkit.api.torch_internals import (
     keep_progress_bars_local,
     reset_compiler,
 )
-from benchkit.errors import InvalidResult
+from benchkit.errors import InvalidResult, Reason
 from benchkit.suites.compile.suite import (
     AOT_EAGER,
     BATCH_SIZES,
@@ -61,7 +61,7 @@ WARM_UPS = 3
 """Calls on another stream before a capture, in which libraries make their workspaces."""
 
 
-def missing(config: CompileConfig, device: torch.device) -> str:
+def missing(config: CompileConfig, device: torch.device) -> Reason:
     """Return what this machine lacks for the compiler, which is not loaded yet; "" if nothing."""
     if reason := graphs_missing(config.compiler, device.type):
         return reason

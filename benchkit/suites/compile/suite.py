@@ -8,7 +8,7 @@ from benchkit.api.keys import COLD as FIRST_CALLS
 from benchkit.api.keys import ModelConfig, RunConfig, check_model_heads, check_said_once, key
 from benchkit.api.question import Contest, Merit, Question
 from benchkit.api.registry import cases_in, suite
-from benchkit.errors import ConfigError
+from benchkit.errors import ConfigError, Reason
 
 EAGER, AOT_EAGER, CUDA_GRAPH = "eager", "aot_eager", "cuda_graph"
 DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE = "default", "reduce-overhead", "max-autotune"
@@ -67,7 +67,7 @@ class CompileConfig(RunConfig):
     def most_cases(self) -> int:
         return 1
 
-    def unsuited(self) -> str:
+    def unsuited(self) -> Reason:
         return graphs_missing(self.compiler, self.hardware.device) or super().unsuited()
 
     def check(self) -> None:
@@ -96,7 +96,7 @@ class CompileConfig(RunConfig):
             )
 
 
-def graphs_missing(compiler: str, device: str) -> str:
+def graphs_missing(compiler: str, device: str) -> Reason:
     if compiler in (REDUCE_OVERHEAD, CUDA_GRAPH) and device != "cuda":
         return f"compiler={compiler}: CUDA graphs need hardware.device=cuda"
     return ""

@@ -12,6 +12,7 @@ from benchkit.api.case import IDEAL_S, PREDICTED_S, Call, Case, Details, Rank
 from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import dtensor_missing
 from benchkit.api.regions import COMPUTE, WAIT, region
+from benchkit.errors import Reason
 from benchkit.suites.ring_attention.planner import Online, Planner, doubts_of, fit_cost
 from benchkit.suites.ring_attention.reference import Exact, compare
 from benchkit.suites.ring_attention.ring import (
@@ -39,7 +40,7 @@ from benchkit.suites.ring_attention.suite import (
 )
 
 
-def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> str:
+def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> Reason:
     if why := torch_internals.ring_attention_missing():
         return why
     if dtype == torch.float64:
@@ -89,10 +90,10 @@ class RingJob:
     exact: Exact
     doubts: tuple[str, ...] = ()
 
-    def lacking(self, strategy: str) -> str:
+    def lacking(self, strategy: str) -> Reason:
         return dtensor_missing(self.x.device) if strategy == TORCH else ""
 
-    def obstacle(self, strategy: str) -> str:
+    def obstacle(self, strategy: str) -> Reason:
         if strategy == LUT and not self.planner.table:
             return NO_TABLE
         if strategy == ZIGZAG and not self.causal:

@@ -17,7 +17,7 @@ from benchkit.api import torch_internals, verification
 from benchkit.api.case import Call, Case, Details, Rank, Work, noop
 from benchkit.api.p2p import InFlight, first_reason, sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
-from benchkit.errors import Unavailable, is_out_of_memory
+from benchkit.errors import Reason, Unavailable, is_out_of_memory
 from benchkit.suites.tensor_parallel.operands import Scratch
 from benchkit.suites.tensor_parallel.primitive import (
     NAN_BYTE,
@@ -224,7 +224,7 @@ def rows_to_all_peers(
     return step
 
 
-def obstacle(job: Columnwise) -> str:
+def obstacle(job: Columnwise) -> Reason:
     if job.a.device.type != "cuda":
         return "symmetric memory needs GPUs that reach each other's memory"
     if not job.rows.even:

@@ -27,7 +27,7 @@ from benchkit.api.p2p import first_reason
 from benchkit.api.products import matmul_of, multiply
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.api.sizes import FLOAT8_STEP
-from benchkit.errors import Unavailable
+from benchkit.errors import Reason, Unavailable
 from benchkit.suites.tensor_parallel import operands
 from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
 from benchkit.suites.tensor_parallel.suite import (
@@ -279,7 +279,7 @@ class Primitive(Generic[AnyBuffers]):
     def inner(self) -> slice:
         return slice(0, self.shape[2])
 
-    def lacking(self) -> str:
+    def lacking(self) -> Reason:
         if not self.matmul.is_float8:
             return ""
         width = self.inner.stop - self.inner.start

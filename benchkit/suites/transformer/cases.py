@@ -20,6 +20,7 @@ from benchkit.api.case import (
 )
 from benchkit.api.keys import parameters
 from benchkit.api.p2p import first_reason
+from benchkit.errors import Reason
 from benchkit.suites.transformer import model, peak_flops
 from benchkit.suites.transformer.checks import Checks, mask_targets
 from benchkit.suites.transformer.data import Batches
@@ -221,7 +222,7 @@ class TransformerJob:
     def why_not(self, name: str) -> str:
         return self.lacking or self.obstacle() or self.shortage(name, alone=False)
 
-    def obstacle(self) -> str:
+    def obstacle(self) -> Reason:
         size = self.rank.world_size
         heads, d_ff = self.model.num_heads, self.model.d_ff
         if self.shared and self.config.parallel == "tp" and (heads % size or d_ff % size):
@@ -230,7 +231,7 @@ class TransformerJob:
             return f"parallel={self.config.parallel} needs more than one rank"
         return ""
 
-    def shortage(self, name: str, alone: bool) -> str:
+    def shortage(self, name: str, alone: bool) -> Reason:
         """Return why a pass does not fit in memory; "" where it does.
 
         The model of one rank alone is in memory beside the model that all ranks share.
