@@ -25,6 +25,9 @@ TIERS = ("slow", "cluster")
 SHARED = {"module_cli", "slurm", "chromium", "pages", "charts_of_suites", "poisoned_folder"}
 """Fixtures that take seconds: all tests of a file that use one run on the same worker."""
 
+collect_ignore = [] if "BENCHKIT_EMULATOR" in os.environ else ["gpu"]
+"""`make gpu` names the folder of the emulator, without which tests of GPU paths cannot run."""
+
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # hardware=auto is cpu in tests, also where GPUs are
 os.environ["OMP_NUM_THREADS"] = "1"  # workers share the cores: threads that spin for each other would take all of them
 os.environ[LOCK_VARIABLE] = f"benchkit-test-{os.getpid()}"  # other runs on this host measure, or test, beside these

@@ -97,6 +97,12 @@ def multiply_float8(scale: Tensor, left: Tensor, right: Tensor, out: Tensor) -> 
     torch._scaled_mm(left, right, scale, scale, out_dtype=out.dtype, use_fast_accum=False, out=out)
 
 
+def nccl_has_failed(device: torch.device) -> bool:
+    """Return whether the job's NCCL has reported an asynchronous error on this rank."""
+    nccl = dist.distributed_c10d._get_default_group()._get_backend(device)
+    return hasattr(nccl, "get_error") and nccl.get_error().name != "SUCCESS"  # from torch 2.7 on
+
+
 def ring_attention_missing() -> Reason:
     """Return why attend_in_ring() cannot be called with this torch; "" if it can."""
     try:

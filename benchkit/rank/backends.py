@@ -1,6 +1,9 @@
 """The backends of this torch build, how a rank joins its process group, and the control channel."""
 
 import os
+import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +14,17 @@ import torch.distributed as dist
 
 from benchkit.api.keys import RunConfig
 from benchkit.api.p2p import gather_json
+from benchkit.api.torch_internals import nccl_has_failed
 from benchkit.errors import Reason, Unavailable, oom_reason
 from benchkit.rank.assignment import STORE_TIMEOUT, Place, Rendezvous
+from launch.ranks.entry import fail
+from launch.topology import read_text
 
 WARM_UP_ELEMENTS = 2**18
 """Elements of float32 that each rank sends to each other one in warm_up(): 1 MiB."""
+
+NCCL_POLL_S = 1.0
+NCCL_SAYS = re.compile(r"NCCL error: [^,\n]+|(?<=Last error:\n)[^\n]+")
 
 
 def require_built(name: str) -> None:
@@ -45,7 +54,20 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
     )
     # A communicator is made at its first collective, which ranks may reach minutes apart.
     store.set_timeout(group_timeout(config))
+    if config.backend.name == "nccl":
+        threading.Thread(target=end_at_nccl_error, args=(device,), daemon=True).start()
     return device
+
+
+def end_at_nccl_error(device: torch.device) -> None:
+    """Wait until NCCL reports that a link or a peer has failed, then end this rank.
+
+    The collective itself would wait to the end of the point's time-out, since no rank aborts.
+    """
+    while not nccl_has_failed(device):
+        time.sleep(NCCL_POLL_S)
+    log = read_text("/proc/self/fd/2")  # where torch has written what NCCL says
+    fail(RuntimeError("; ".join(NCCL_SAYS.findall(log)[:2]) or "NCCL: asynchronous error"))
 
 
 def take(device: torch.device) -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import msgspec
 
@@ -154,6 +154,14 @@ def rank_main(
     leave(0)
 
 
+def fail(error: BaseException) -> NoReturn:
+    """Report what a watching thread has found while the job may wait for ever, and end."""
+    if _pipe:
+        with suppress(OSError):
+            send(_pipe, exception_report(error, time.monotonic()))
+    leave(1)
+
+
 def next_job(incoming: Pieces) -> Job | None:
     try:
         job: Job = pickle.loads(incoming.take(REPORT_BYTES) or b"")
@@ -242,7 +250,7 @@ def line_buffered(descriptor: int) -> TextIO:
     return os.fdopen(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
-def leave(code: int) -> None:
+def leave(code: int) -> NoReturn:
     """End the process at once, because the teardown of torch's threads is slow and may hang."""
     flush_output()
     os._exit(code)

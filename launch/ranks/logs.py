@@ -49,6 +49,15 @@ def end_of_log(path: Path) -> str:
         return ""
 
 
+UNCAUGHT = re.compile(r"^  what\(\):  (.*)", re.MULTILINE)
+"""What the C++ runtime writes of an exception that ends the process."""
+
+
+def uncaught(log: Path) -> str:
+    found = UNCAUGHT.findall(end_of_log(log))
+    return found[-1] if found else ""
+
+
 STACK_SIGNAL = signal.SIGUSR1
 WAITING_PLACES = ("torch/distributed/", "torch/cuda/")
 """Source files in which a rank that hangs is waiting for another rank.

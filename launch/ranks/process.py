@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection
+from pathlib import Path
 from typing import Any
 
 from launch.framing import Pieces, framed, is_writable
@@ -44,10 +45,11 @@ class RankProcess:
     end: int
     incoming: Pieces
     reported: bool = False
+    log: Path | None = None
 
     def give(self, job: Job) -> None:
         """Hand the rank a job; a rank that has ended takes none, which its watch notices."""
-        self.reported = False
+        self.reported, self.log = False, job.log
         rest = memoryview(framed(pickle.dumps(job)))
         deadline = time.monotonic() + TAKE_S
         with suppress(BrokenPipeError):

@@ -15,7 +15,7 @@ from launch.agents.group import Agents
 from launch.framing import REPORT_BYTES
 from launch.ranks import entry, fork_server
 from launch.ranks.flight_recorder import FlightRecorder
-from launch.ranks.logs import STACK_SIGNAL, Frame, innermost_frame, log_file
+from launch.ranks.logs import STACK_SIGNAL, Frame, innermost_frame, log_file, uncaught
 from launch.ranks.process import RankProcess
 from launch.signals import wait_for
 
@@ -200,7 +200,8 @@ def note_exit(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -
     if rank.index in rank_ends.results or any(failure.rank == rank.index for failure in failures):
         return
     if code < 0:
-        message = f"killed by {signal_name(-code)}"
+        words = uncaught(rank.log) if rank.log and code == -signal.SIGABRT else ""
+        message = ": ".join(filter(None, (f"killed by {signal_name(-code)}", words)))
         began = time.monotonic() - DYING_S if code == -signal.SIGABRT else None
         failures.append(Failure(rank.index, "signal", message, signal=-code, raised_at=began))
         return

@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <unistd.h>
@@ -29,7 +30,8 @@ __attribute__((format(printf, 1, 2))) static inline void note(const char *format
     if (!file) return;
     va_list arguments;
     va_start(arguments, format);
-    vfprintf(file, format, arguments);
+    char line[256];
+    vsnprintf(line, sizeof line - 1, format, arguments);
     va_end(arguments);
-    fputc('\n', file);
+    fputs(strcat(line, "\n"), file);  // at once, because threads write beside each other
 }

@@ -1,7 +1,7 @@
 """What CUDA kernels would compute, on the host memory that the emulated CUDA runtime hands out.
 
-A dispatch mode sees each operation on "cuda" tensors, runs it by torch's CPU kernels on tensors that share their memory,
-and tells the runtime how long a GPU would take. Operations on other tensors pass.
+A dispatch mode sees each operation on "cuda" tensors, runs it by torch's CPU kernels on tensors that share their
+memory, and tells the runtime how long a GPU would take. Operations on other tensors pass.
 """
 
 import ctypes
@@ -71,7 +71,9 @@ def milliseconds(name: str, tensors: list[Tensor]) -> float:
 # ---- attention, whose CPU kernels have other signatures ----
 
 
-def scores_of(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, bias: Tensor | None) -> tuple[Any, ...]:
+def scores_of(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, bias: Tensor | None
+) -> tuple[Any, ...]:
     q, k, v = q.double(), k.double(), v.double()
     if k.shape[1] != q.shape[1]:
         k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))
@@ -84,7 +86,9 @@ def scores_of(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None
     return q, k, v, scores, scale
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     _, _, values, scores, _ = scores_of(q, k, v, causal, scale, bias)
     logsumexp = scores.logsumexp(-1)
     return (torch.exp(scores - logsumexp[..., None]) @ values).to(q.dtype), logsumexp.float()

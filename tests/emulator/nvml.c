@@ -68,3 +68,12 @@ int nvmlDeviceGetPciInfo_v3(void *device, PciInfo *info) {
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *processes) { *count = 0; return SUCCESS; }
+int nvmlDeviceGetComputeRunningProcesses(void *device, unsigned *count, void *processes) { *count = 0; return SUCCESS; }
+
+// torch looks these up all at once when memory runs out.
+int nvmlDeviceGetHandleByPciBusId_v2(void) { return NOT_SUPPORTED; }
+int nvmlDeviceGetNvLinkRemoteDeviceType(void) { return NOT_SUPPORTED; }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void) { return NOT_SUPPORTED; }
+int nvmlDeviceGetP2PStatus(void) { return NOT_SUPPORTED; }
+int nvmlDeviceGetTopologyCommonAncestor(void) { return NOT_SUPPORTED; }
+int nvmlSystemGetCudaDriverVersion_v2(void) { return NOT_SUPPORTED; }

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <dlfcn.h>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -190,7 +191,7 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes) {
     note("cudaMalloc %zu", bytes);
     if (isLost()) return cudaErrorDevicesUnavailable;
     static const int failing = number("EMULATED_OOM_AT", -1);
-    if (++allocations == failing || used + bytes > totalBytes()) return cudaErrorMemoryAllocation;
+    if ((failing >= 0 && ++allocations >= failing) || used + bytes > totalBytes()) return cudaErrorMemoryAllocation;
     *pointer = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE);
     if (!*pointer) return cudaErrorMemoryAllocation;
     std::lock_guard<std::mutex> lock(ofMemory);
@@ -280,12 +281,19 @@ static double &timeOf(cudaEvent_t event) { return reinterpret_cast<Event *>(even
 cudaError_t cudaEventCreate(cudaEvent_t *event) { *event = reinterpret_cast<cudaEvent_t>(new Event); return cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) { return cudaEventCreate(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { delete reinterpret_cast<Event *>(event); return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { timeOf(event) = endOf(stream); return state(); }
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    note("cudaEventRecord %p", static_cast<void *>(event));
+    timeOf(event) = endOf(stream);
+    return state();
+}
+
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) { return cudaEventRecord(event, stream); }
 cudaError_t cudaEventQuery(cudaEvent_t event) { return now() >= timeOf(event) ? state() : cudaErrorNotReady; }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { note("cudaEventSynchronize"); sleepUntil(timeOf(event)); return state(); }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    note("cudaEventElapsedTime %p %p", static_cast<void *>(start), static_cast<void *>(end));
     *ms = static_cast<float>(timeOf(end) - timeOf(start));
     return cudaSuccess;
 }
@@ -438,11 +446,15 @@ const char *cudaGetErrorString(cudaError_t error) {
     }
 }
 
+static int isNotSupported() { return 801; }  // CUDA_ERROR_NOT_SUPPORTED
+
+// Gives the functions of driver.c, and for the others one that refuses: torch asks for all that it may ever need at once.
 cudaError_t cudaGetDriverEntryPointByVersion(
     const char *symbol, void **function, unsigned, unsigned long long, cudaDriverEntryPointQueryResult *result) {
-    note("cudaGetDriverEntryPoint %s", symbol);
-    *function = nullptr;
-    if (result) *result = cudaDriverEntryPointSymbolNotFound;
+    static void *driver = dlopen("libcuda.so.1", RTLD_LAZY);
+    void *found = driver ? dlsym(driver, symbol) : nullptr;
+    *function = found ? found : reinterpret_cast<void *>(isNotSupported);
+    if (result) *result = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }
 

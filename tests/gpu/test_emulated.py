@@ -1,0 +1,207 @@
+"""Suites, backends and faults on emulated GPUs: statuses, records, and what is left."""
+
+import itertools
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import PATIENCE_S, begun, wait_until
+
+SMALL = {
+    "allreduce": ("data_size=0.0625",),
+    "collective": ("data_size=0.0625", "collective=all_to_all"),
+    "pair_matrix": ("sizes=[8B,64KiB]", "minutes=0.2"),
+    "rank_speed": ("matmul_size=128", "memory_size=1"),
+    "matmul_lut": ("sizes=[128]", "hardware.slowdown=1"),
+    "tp_columnwise": ("m=256", "n=128", "k=128"),
+    "tp_rowwise": ("m=256", "n=128", "k=128"),
+    "ring_attention": ("seq_len=256", "strategies=[reference,even,zigzag]", "hardware.slowdown=1"),
+    "ring_model": ("model=tiny", "seq_len=256", "decode_tokens=2", "hardware.slowdown=1"),
+    "transformer": ("model=tiny", "context_length=32"),
+    "compile": ("workload=pointwise", "width=64", "depth=1", "compiler=eager"),
+}
+"""Each suite at sizes that take the same path as large ones."""
+ALONE = {"allreduce": "skipped", "collective": "skipped", "pair_matrix": "unavailable"}
+"""How a point of one rank ends, of suites that need two."""
+MAY_LACK = ("symmetric memory", "TransformerEngine")
+"""What the emulator, or this environment, does not have."""
+WAITS = re.compile(r"cuda\w*Synchronize|cudaMemcpyAsync \d+ kind [12]")
+"""A wait of the host, or a copy from or to it."""
+COPIES = {"rank_speed"}
+"""Suites that time such copies."""
+
+
+def point(suite, *more):
+    return f"+suite={suite}", "hardware=cuda", "measure=quick", "timeout_s=240", *SMALL[suite], *more
+
+
+def ends(records):
+    return [(record["world_size"], record["status"]) for record in records]
+
+
+@pytest.mark.parametrize("suite", sorted(SMALL))
+def test_suite_runs_on_one_to_eight_gpus(machine, suite):
+    gpus = machine(8)
+    done = gpus(*point(suite, "-m", "world_size=1,2,8"))
+    records = gpus.records()
+    assert ends(records) == [(1, ALONE.get(suite, "ok")), (2, "ok"), (8, "ok")], done.stdout + done.stderr
+    assert done.returncode == 0
+    for case in itertools.chain.from_iterable(record["cases"] for record in records[1:]):
+        assert case["status"] == "ok" or case["reason"].startswith(MAY_LACK), case
+    assert {gpu["name"] for gpu in records[-1]["rank_devices"]} == {"NVIDIA H100 80GB HBM3"}
+    assert len({gpu["uuid"] for gpu in records[-1]["rank_devices"]}) == 8
+
+
+def test_auto_shard_runs_on_four_gpus(machine):
+    gpus = machine(4)
+    given = "workload=matmul_256x128x128", "devices=[1,2,4]", "world_size=4"
+    done = gpus("+suite=auto_shard", "hardware=cuda", "measure=quick", "timeout_s=240", *given)
+    [record] = gpus.records()
+    assert (done.returncode, record["status"]) == (0, "ok")
+    assert {case["status"] for case in record["cases"]} == {"ok"}
+
+
+@pytest.mark.parametrize("suite", ["allreduce", "matmul_lut", "tp_columnwise"])
+def test_step_is_captured_as_graph(machine, suite):
+    gpus = machine(2)
+    done = gpus(*point(suite, "measure.mode=graph", "world_size=2"))
+    [record] = gpus.records()
+    assert (done.returncode, record["status"]) == (0, "ok")
+    assert "ok" in {case["status"] for case in record["cases"]}
+
+
+@pytest.mark.parametrize("suite", sorted(SMALL.keys() - COPIES))
+def test_timed_step_waits_for_nothing(machine, tmp_path, suite):
+    gpus = machine(2)
+    done = gpus(*point(suite, "world_size=2"), EMULATED_CALLS=str(tmp_path / "calls"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    [record] = gpus.records()
+    by_rank = [timed for path in tmp_path.glob("calls.*") if (timed := list(timed_steps(path)))]
+    assert len(by_rank) == 2
+    for timed in by_rank:  # the one call of a case that is checked is prepared within its time, which no record holds
+        waiting = [step for step in timed if any(map(WAITS.match, step))]
+        assert len(waiting) <= len(record["cases"]), waiting[-1]
+
+
+def timed_steps(calls: Path) -> Iterator[list[str]]:
+    """The calls between the two events of each time that was read."""
+    lines = calls.read_text().splitlines()
+    recorded: dict[str, int] = {}
+    for index, line in enumerate(lines):
+        name, _, events = line.partition(" ")
+        if name == "cudaEventRecord":
+            recorded[events] = index
+        elif name == "cudaEventElapsedTime":
+            start, end = (recorded[event] for event in events.split())
+            yield lines[start + 1 : end]
+
+
+def test_several_ranks_per_gpu_and_fewer_gpus_than_ranks(machine):
+    gpus = machine(2)
+    done = gpus(*point("allreduce", "-m", "world_size=2,4"))
+    assert (done.returncode, ends(gpus.records())) == (0, [(2, "ok"), (4, "unavailable")])
+    given = "hardware=cuda_shared", "world_size=4", "backend=nccl", "+backend.env.NCCL_MULTI_RANK_GPU_ENABLE=1"
+    assert gpus(*point("allreduce", *given)).returncode == 0
+    assert ends(gpus.records()) == [(4, "ok")]
+
+
+def test_buffers_that_do_not_fit_are_skipped(machine):
+    gpus = machine(2)
+    gpus("+suite=allreduce", "hardware=cuda", "world_size=2", "data_size=1000", "measure=quick", EMULATED_GPU_GB="1")
+    assert ends(gpus.records()) == [(2, "skipped")]
+
+
+def test_mps_gives_each_rank_its_share(machine, tmp_path):
+    gpus = machine(2)
+    log = tmp_path / "told"
+    given = "hardware.slowdown=2", "world_size=2"
+    done = gpus(*point("ring_attention")[:-1], *given, EMULATED_MPS_LOG=str(log))
+    [record] = gpus.records()
+    assert (done.returncode, record["status"], record["slowdown"]["mechanism"]) == (0, "ok", "mps")
+    assert [gpu["multiprocessors"] for gpu in record["rank_devices"]] == [132, 66]
+    told = [line.split()[0] for line in log.read_text().splitlines()]
+    assert (told.count("-d"), told[-1]) == (1, "quit")
+
+
+def test_mps_that_does_not_start_is_a_reason(machine):
+    gpus = machine(2)
+    gpus(*point("ring_attention")[:-1], "hardware.slowdown=2", "world_size=2", EMULATED_MPS_FAILS="1")
+    [record] = gpus.records()
+    assert record["status"] in ("unavailable", "error")
+    assert "MPS" in record["error"]["message"]
+
+
+def test_hot_gpu_is_noted(machine):
+    gpus = machine(2)
+    gpus(*point("allreduce", "world_size=2"), EMULATED_HOT="1")
+    [record] = gpus.records()
+    assert record["status"] == "ok"
+    assert any("held back" in warning for warning in record["warnings"])
+
+
+def test_collective_that_hangs_is_a_timeout_with_traces(machine):
+    gpus = machine(2)
+    done = gpus(*point("allreduce", "world_size=2", "timeout_s=20"), EMULATED_HANG_AT="9")
+    [record] = gpus.records()
+    assert (done.returncode, record["status"]) == (1, "timeout")
+    assert len(list((gpus.folder / "outputs" / "latest" / "0").glob("nccl_trace_rank_*"))) == 2
+
+
+def test_asynchronous_error_ends_point_with_words_of_nccl(machine):
+    """The point's time-out is far beyond what the test waits for."""
+    gpus = machine(2)
+    done = gpus(
+        *point("allreduce", "-m", "world_size=2", "data_size=0.0625,0.125", "timeout_s=3600"), EMULATED_ERROR_AT="9"
+    )
+    records = gpus.records()
+    assert (done.returncode, [record["status"] for record in records]) == (1, ["error", "error"])
+    assert all("remote process exited or there was a network error" in record["error"]["message"] for record in records)
+
+
+@pytest.mark.parametrize("variables", [{"EMULATED_OOM_AT": "2"}, {"EMULATED_LOST_AT": "200"}])
+def test_gpu_that_fails_is_an_ended_point(machine, variables):
+    gpus = machine(2)
+    done = gpus(*point("tp_columnwise", "world_size=2"), **variables)
+    [record] = gpus.records()
+    assert done.returncode == 1
+    assert record["status"] in ("oom", "error", "crash"), record["status"]
+    assert "CUDA" in record["error"]["message"]
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_command_leaves_nothing(machine, tmp_path, seed):
+    gpus = machine(2)
+    process = gpus.start(*point("ring_attention")[:-1], "hardware.slowdown=2", "world_size=2")
+    assert wait_until(lambda: begun(gpus, 0))
+    time.sleep(random.Random(seed).uniform(0, 6))
+    process.send_signal(signal.SIGKILL if seed % 2 else signal.SIGTERM)
+    process.communicate(timeout=PATIENCE_S)
+    assert wait_until(lambda: not gpus.processes())
+    assert wait_until(lambda: not [name for name in os.listdir("/dev/shm") if name.startswith("benchkit-emulated")])
+
+
+def test_fork_server_begins_no_cuda(machine, tmp_path):
+    """A process forked after CUDA has begun cannot use it."""
+    gpus = machine(2)
+    given = "measure.target_rel_ci=1e-6", "measure.max_iterations=1000000", "measure.max_seconds=60"
+    process = gpus.start(*point("allreduce", "world_size=2", *given), EMULATED_CALLS=str(tmp_path / "calls"))
+    assert wait_until(lambda: begun(gpus, 0))
+    running = gpus.processes()
+    servers = {parent_of(pid) for pid in running} & set(running) - {process.pid}
+    process.terminate()
+    process.communicate(timeout=PATIENCE_S)
+    began = {int(path.suffix[1:]) for path in tmp_path.glob("calls.*") if "cudaSetDevice" in path.read_text()}
+    assert servers
+    assert len(began) >= 2
+    assert not began & servers
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
