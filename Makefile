@@ -13,7 +13,7 @@ PACKAGES := benchkit benchkit/suites launch analysis hydra_plugins
 QUICK := -m 'not slow and not cluster'
 PARALLEL := -n auto --dist loadgroup
 
-.PHONY: help demo test test-all golden coverage mutants oldest newest pythons lint check docs perf wheel clean
+.PHONY: help demo test test-all golden gpu coverage mutants oldest newest pythons lint check docs perf wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -30,6 +30,11 @@ test-all: $(READY) ## all tests: also slow ones, and those of launchers, Slurm a
 
 golden: $(READY) ## tests/golden, the texts that commands, errors, tables and pages must have: review the diff
 	$(BIN)/python -m pytest -q --snapshot-update
+
+EMULATOR ?= $(CURDIR)/build/emulator
+gpu: $(READY) ## the tests of GPU paths, on GPUs that are emulated (6 GB once; root, g++)
+	$(BIN)/python -m tests.support.emulator.build $(EMULATOR)
+	BENCHKIT_EMULATOR=$(EMULATOR) $(BIN)/python -m pytest -n 2 tests/gpu
 
 coverage: $(READY) ## share of statements that the tests run, per package; fails below FLOOR (TESTS="..." chooses tests)
 	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest $(PARALLEL) $(SELECT) --cov --cov-report= $(TESTS)

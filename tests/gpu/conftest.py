@@ -1,4 +1,4 @@
-"""benchkit on emulated GPUs (tests/emulator): `make gpu` builds the emulator and runs these tests."""
+"""benchkit on emulated GPUs (tests/support/emulator): `make gpu` builds the emulator and runs these tests."""
 
 import contextlib
 import os
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulator.build import environment
 from tests.support.cli import ROOT, Cli
+from tests.support.emulator.build import environment
 
 FOLDER = Path(os.environ["BENCHKIT_EMULATOR"])
 DRIVER = Path("/dev/nvidiactl")

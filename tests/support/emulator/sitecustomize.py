@@ -1,5 +1,6 @@
 """Computes for the emulated GPUs in each thread that chooses one; Python imports this file when it starts."""
 
+import importlib
 import importlib.abc
 import importlib.util
 import os
@@ -22,9 +23,7 @@ class AfterTorchCuda(importlib.abc.MetaPathFinder):
 
             def set_device(device):
                 choose(device)
-                import kernels
-
-                kernels.enter()
+                importlib.import_module("kernels").enter()
 
             module.set_device = set_device
 

@@ -1,4 +1,4 @@
-"""Builds the emulator: `python -m tests.emulator.build FOLDER`, once, about 6 GB and some minutes.
+"""Builds the emulator: `python -m tests.support.emulator.build FOLDER`, once, about 6 GB and some minutes.
 
 The folder gets the CUDA build of torch with NVIDIA's libraries; our own runtime, NCCL, driver and NVML come first.
 """

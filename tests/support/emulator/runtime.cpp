@@ -140,7 +140,7 @@ static size_t totalBytes() {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *found, int device) {
     memset(found, 0, sizeof *found);
     const char *name = getenv("EMULATED_GPU_NAME");
-    snprintf(found->name, sizeof found->name, "%s", name ? name : "NVIDIA H100 80GB HBM3");
+    snprintf(found->name, sizeof found->name, "%s", name ? name : "Emulated H100 80GB HBM3");
     for (int i = 0; i < 16; ++i) found->uuid.bytes[i] = static_cast<char>(0x10 + device * 16 + i);
     const char *share = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
     found->multiProcessorCount = static_cast<int>(MULTIPROCESSORS * (share ? atof(share) : 100.0) / 100);
