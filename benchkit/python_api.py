@@ -1,4 +1,4 @@
-"""Runs a sweep from Python: the command line in a process of its own, with a table at the end."""
+"""Run a sweep from Python: the command line in a process of its own, with a table at the end."""
 
 import datetime
 import json
@@ -27,7 +27,7 @@ WITH_PATH_OF_PARENT = (
     "sys.path[:] = json.loads(sys.argv.pop(1))\n"
     "runpy.run_module('benchkit', run_name='__main__', alter_sys=True)"
 )
-"""Finds modules where this process finds them, which a notebook may have changed."""
+"""Finds modules where this process does: a notebook may have changed sys.path."""
 
 
 def run(
@@ -72,17 +72,13 @@ def run(
 
 
 def overrides(settings: Mapping[str, object]) -> list[str]:
-    """Write settings as overrides; raise ConfigError for one that cannot be written."""
     if SWEEP_DIR in settings:
         raise ConfigError(f"{SWEEP_DIR}: give the folder as out=…")
     return [override(key, value) for key, value in settings.items()]
 
 
 def complete(folder: Path, arguments: Sequence[str], progress: bool) -> None:
-    """Run a sweep to the end of its last point; `progress` prints its lines.
-
-    Raise ConfigError, SweepStopped or KeyboardInterrupt as `run` does.
-    """
+    """Run a sweep to the end of its last point; raise as `run` does."""
     try:
         code, complaint = perform(arguments, progress)
     except KeyboardInterrupt:
@@ -95,12 +91,12 @@ def complete(folder: Path, arguments: Sequence[str], progress: bool) -> None:
 
 
 def new_folder() -> Path:
-    """Return a folder as conf/config.yaml names those of sweeps."""
+    """Return a folder named as conf/config.yaml names those of sweeps."""
     return Path("outputs") / f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}"
 
 
 def perform(arguments: Sequence[str], progress: bool) -> tuple[int, str]:
-    """Run the command line to its end; return its exit code and what it complains of."""
+    """Run the command line; return its exit code and its complaint."""
     search_path = json.dumps([str(each) for each in sys.path])
     command = [sys.executable, "-c", WITH_PATH_OF_PARENT, search_path, *arguments]
     lines = subprocess.PIPE if progress else subprocess.DEVNULL
@@ -120,7 +116,7 @@ def complaint_in(errors: str) -> str:
 
 
 def num_left(folder: Path) -> int | None:
-    """Return how many points of a sweep are to be measured; None where it has not begun."""
+    """Return how many points are still to be measured; None where the sweep has not begun."""
     try:
         points = manifest.read(folder).points
     except ConfigError:

@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 
 
 PREDICTED_S, IDEAL_S = "predicted_s", "ideal_s"
-"""Details: seconds of a step by the suite's cost model, and with all work spread over all speed."""
+"""Details: seconds of a step by the suite's cost model; and with all work spread over all speed."""
 TOKENS_PER_CALL, CAUSAL_FLOPS = "tokens_per_call", "causal_flops"
-"""Details: tokens of a step, and those of its useful operations that a causal mask leaves."""
+"""Details: tokens of a step, and its useful operations that a causal mask leaves."""
 PEAK_TFLOP_PER_S, PEAK_FROM = "peak_tflop_per_s", "peak_from"
-"""Details: peak rate that utilisation is a share of, and where that rate is from, in words."""
-MEASURED_PEAK = "best matrix product here"
-"""PEAK_FROM where no data sheet states the peak rate."""
+"""Details: the rate of 100 % utilisation, and where that rate is from, in words."""
+MEASURED_PEAK = "best matrix product here"  # PEAK_FROM where no data sheet states the peak rate
 
 
 def noop(*_: object) -> None:
@@ -36,11 +35,11 @@ def noop(*_: object) -> None:
 
 
 Call = Callable[..., Any]
-"""Makes the call that a check looks at, after `prepare()`, and returns what that call returned."""
+"""Call prepare(), then make the call that a check looks at; return what it returned."""
 
 
 Details = Mapping[str, Any]
-"""What a record says of a case: JSON values by name; a list with an entry per rank is per rank."""
+"""JSON values by name. A list with one entry per rank is per rank."""
 SecondsOf = Callable[..., list[list[float]]]
 
 
@@ -70,13 +69,6 @@ class Work:
 
 @dataclass(frozen=True)
 class Components:
-    """The cases that time the components of another case in isolation.
-
-    Attributes:
-        computation: the case that only computes, or None.
-        communication: the case that only communicates, or None.
-    """
-
     computation: Case | None = None
     communication: Case | None = None
 
@@ -86,8 +78,8 @@ class Case:
     """One thing to time: the call, how to check its result, and what its record says.
 
     The harness verifies all cases of a job, times them in interleaved blocks, and verifies them
-    again. A case may refer to other cases of the same list (`baseline`, `components`), so two cases
-    are equal only if they are the same object.
+    again. A case may refer to other cases of the same list (`baseline`, `components`), so cases
+    compare by identity.
 
     Attributes:
         step: the timed call. On a CPU it returns when its work is done; on a GPU the work that it
@@ -102,18 +94,16 @@ class Case:
             step once. After timing it takes samples as the timed ones were taken and prepares their
             last two calls: a step that returns at once, or remembers results, is seen. All ranks
             verify together and use `call` equally often; who does not use it makes one such call.
-        work: what one call moves or computes, from which bandwidths and computing rates follow.
         fill_seconds: length of one sample in seconds; the sample is as many calls back to back as
             fill it. With 0 the configuration group `measure` sets the number of calls.
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
         skip: why this case cannot run here, such as "needs 54 GB, 24 GB there"; "" if it can.
-        regions: names of the regions that `step` marks by `region`; each is timed on each rank.
+        regions: names of the regions that `step` marks; each is timed on each rank.
         observe: receives the seconds per call that this rank spent in each of `regions`. It is
             called after each sample, outside the clock.
         details: returns what the record should say of the case after timing. A list with one entry
             per rank is shown per rank. Of any suite, analysis derives metrics from those that this
             module names.
-        baseline: the case that this one is compared with, or None.
         ranks: number of ranks that take part, the first ones; None for all. On the other ranks
             `step` does nothing.
         unslowed: whether this case runs at full speed on ranks that `hardware.slowdown` slows down.
@@ -160,16 +150,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Rank:
-    """What a suite may know of the rank it runs on.
-
-    The process group is initialized, so torch.distributed works.
+    """What a suite may know of the rank it runs on; torch.distributed is initialized.
 
     Attributes:
-        index: number of this rank in the job, from 0 to world_size - 1.
-        world_size: number of ranks of the job.
+        world_size: ranks of the job; `index` counts from 0 to world_size - 1.
         sharers: number of ranks that draw on the same memory as this one, itself included; where
             hosts differ the largest such number, alike on all ranks.
-        device: where the tensors of this rank live.
+        device: device of the tensors of this rank.
         seed: seed of inputs, alike on all ranks.
         available_bytes: free bytes where memory is scarcest among all ranks. It is read once, so
             that all ranks decide alike.
@@ -183,7 +170,7 @@ class Rank:
             "default", the job's own group. All ranks call it together. Raises Unavailable.
         host_sharers: as `sharers`, of host memory.
         host_available_bytes: as `available_bytes`, of host memory.
-        hosts: name of the node of each rank: [rank].
+        hosts: names of nodes: [rank].
         folder: where the record of the point goes.
     """
 
@@ -204,12 +191,7 @@ class Rank:
     folder: Path = Path()
 
     def memory_shortage(self, needed_bytes: float, host_bytes: float = 0.0) -> Reason:
-        """Return why what every rank allocates does not fit in free memory; "" where it does.
-
-        Args:
-            needed_bytes: bytes on the device of the rank.
-            host_bytes: further bytes in host memory, which is that of the device on a CPU.
-        """
+        """Return why these bytes of every rank do not fit in free memory, or ""."""
         if self.device.type == "cpu":
             return shortage(needed_bytes + host_bytes, self.sharers, self.available_bytes)
         host = self.host_sharers, self.host_available_bytes
@@ -233,7 +215,6 @@ class CapturableStep:
     outputs from there.
 
     Attributes:
-        call: what the step does.
         over: the backend that it communicates over, `default` for the job's; "" for none.
         refusal: why it was not captured; "" if `call` replays its graph, None if none was tried.
     """

@@ -16,7 +16,7 @@ SHORT_NAMES = {
     "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32",
     "fp64": "float64", "double": "float64", "fp8": "float8_e4m3fn",
 }  # fmt: skip
-"""What a command line may say for element types among a key's choices."""
+"""Element types as a command line may say them."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,10 @@ class Key:
     Attributes:
         doc: the meaning, as help and error messages show it.
         unit: unit of the value, such as "MiB"; "" for none.
-        choices: words that the value may be.
-        above: exclusive lower bound of a number, or None.
-        at_least: inclusive lower bound of a number, or None.
-        below: exclusive upper bound of a number, or None.
-        identity: whether the value belongs to a point's identity, because it changes what is
-            measured.
-        neutral: the value of all points from before the key existed. It does not count in their
-            identity, which therefore stays as it was; None for a key without such a value.
+        above: lower bound, exclusive; `at_least` is inclusive, `below` an exclusive upper bound.
+        identity: whether the value changes what is measured, and so belongs to a point's identity.
+        neutral: the value of all points from before the key existed. It is left out of the
+            identity, so those points keep theirs. None for a key without such a value.
     """
 
     doc: str
@@ -135,10 +131,8 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-GRAPH, NSYS = "graph", "nsys"
-"""The `measure.mode` and the `profile` that need a GPU."""
-COLD = FIRST_CALLS
-"""The `measure.mode` that times the first calls of fresh ranks."""
+GRAPH, NSYS = "graph", "nsys"  # the `measure.mode` and the `profile` that need a GPU
+COLD = FIRST_CALLS  # the `measure.mode` that times the first calls of fresh ranks
 
 
 @dataclass
@@ -169,7 +163,7 @@ class HardwareConfig:
     )
 
     def share(self, factor: float) -> float:
-        """Return the percent of its device that a rank has that is so many times slower."""
+        """Return the percent of its device that a rank gets when `factor` times slower."""
         on_device = self.ranks_per_device if self.device == "cuda" else 1
         full = 100 / on_device if self.full_share == "auto" else float(self.full_share)
         return full / factor
@@ -227,7 +221,7 @@ class ModelConfig:
 
 
 def check_model_heads(model: ModelConfig) -> None:
-    """Raise ConfigError where the heads do not share out the width, evenly for their rotation."""
+    """Raise ConfigError unless the heads divide the width into even parts, for rotation."""
     if model.d_model % model.num_heads or model.d_model // model.num_heads % 2:
         raise ConfigError(
             f"model.num_heads={model.num_heads}: allowed are numbers that divide "
@@ -236,7 +230,7 @@ def check_model_heads(model: ModelConfig) -> None:
 
 
 def check_said_once(name: str, value: int, owner: str, said: int, their_name: str = "") -> None:
-    """Raise ConfigError where a key contradicts what a model or a layer says of the same."""
+    """Raise ConfigError where a key contradicts what a model or a layer says."""
     if value != said:
         has = f"{owner} has {their_name or name}={said}"
         raise ConfigError(f"{name}={value}: {has}; leave one of both out")
@@ -262,7 +256,7 @@ def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
 
 
 def check_cold(measure: MeasureConfig, ranks: str) -> None:
-    """Raise ConfigError where a key of `measure`, or the key `ranks`, warms up the first calls."""
+    """Raise ConfigError where a key would warm up the first calls."""
     if measure.mode != COLD:
         return
     first = f"with measure.mode={COLD}, which times the first calls of fresh ranks"
@@ -282,8 +276,7 @@ def is_rate(value: Any) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-REUSE = "reuse"
-"""The value of `ranks` with which processes of ranks stay for the next points."""
+REUSE = "reuse"  # value of `ranks`: processes stay for the next points
 
 
 @dataclass
@@ -363,17 +356,13 @@ class RunConfig:
 
     @classmethod
     def unknown(cls, name: str, rest: str) -> str:
-        """Return why key `name` has no `rest` below it, and what it has; "" by default.
-
-        Args:
-            rest: the part of an unknown key after `name`.
-        """
+        """Return why key `name` has no `rest` below it, and what it has; "" by default."""
         return ""
 
     def needed_bytes(self, world_size: int) -> float | None:
-        """Return the memory that each rank needs on its device, in bytes.
+        """Return the memory that each rank needs on its device, in bytes; None if only ranks know.
 
-        None where only the ranks know. Of several cases, the one that needs most counts.
+        Of several cases, the one that needs most counts.
         """
         return None
 
@@ -382,7 +371,7 @@ class RunConfig:
         return 0.0
 
     def most_cases(self) -> int | None:
-        """Return how many cases a job has at most; None where only the ranks know."""
+        """Return how many cases a job has at most; None if only ranks know."""
         return None
 
     def most_seconds(self) -> float | None:
@@ -392,13 +381,13 @@ class RunConfig:
         return None if cases is None else cases * seconds
 
     def unsuited(self) -> Reason:
-        """Return why the kind of device can run no case; "" if it can."""
+        """Return why the kind of device can run no case, or ""."""
         if self.measure.mode == GRAPH and self.hardware.device != "cuda":
             return f"measure.mode={GRAPH}: needs hardware.device=cuda"
         return ""
 
     def title(self) -> str:
-        """Return what is measured, for heads of lines and plots; the suite's name by default."""
+        """Return what is measured, for heads of lines and plots; by default the suite's name."""
         return self.suite
 
     def check(self) -> None:
@@ -445,7 +434,7 @@ def layer_parameters(model: ModelConfig) -> int:
 
 
 LAYERS = ("attn_qkv", "attn_out", "ffn_up", "ffn_down", "head")
-"""The products of tokens with weights, by name; ffn_up is one of the gated layer's two."""
+"""The products of tokens with weights. ffn_up is one of the gated layer's two."""
 
 
 def layer_shape(model: ModelConfig, layer: str) -> tuple[int, int]:

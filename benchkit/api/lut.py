@@ -13,12 +13,10 @@ from pathlib import Path
 SHARE, LATENCY, RATE = "mps_pct", "latency_ms", "tflops"
 SIZE, DTYPE, STREAMS = "size", "dtype", "bg_streams"
 LATENCIES = (SHARE, LATENCY)
-MATMULS = (SHARE, SIZE, DTYPE, STREAMS, RATE)
-"""Columns of a table of square matrix products, among them the rate in TFLOP/s."""
+MATMULS = (SHARE, SIZE, DTYPE, STREAMS, RATE)  # square matrix products; RATE is in TFLOP/s
 THREADS = "threads per rank"
 """Begins the comment that says with how many threads a table was measured."""
-SHARE_DIGITS = 3
-"""Decimal digits of the shares in a table that benchkit wrote."""
+SHARE_DIGITS = 3  # decimals of the shares in a table that benchkit wrote
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Table:
     """Performance in any unit, by compute share in percent.
 
     Attributes:
-        seq_len: sequence length in tokens that was looked up.
+        seq_len: length in tokens that was looked up.
         sizes: numbers of rows of the square matrices in the table; empty for a table of latencies.
         threads: threads per rank that the table was measured with, such as "1"; "" if unknown.
     """
@@ -37,9 +35,7 @@ class Table:
     threads: str = ""
 
     def doubts(self, shares: Sequence[float], threads: int | None = None) -> list[str]:
-        """Return why the table may not fit these shares in percent and threads per rank, one line
-        each.
-        """
+        """Return why the table may not fit these shares (%) and threads per rank, a line each."""
         found = []
         low = min(self.performance, default=0.0)
         high = max(self.performance, default=math.inf)
@@ -59,11 +55,8 @@ class Table:
 def read(path: str, seq_len: int, dtype: str) -> Table:
     """Read a table of latencies or of square matrix products (CSV).
 
-    Of matrix products, those of the dtype and without background streams count, at the size that is
-    nearest to the sequence length.
-
-    Raises:
-        ValueError: the table cannot be used; the message says why, and the caller adds where.
+    Of matrix products it reads those of the dtype and without background streams, at the size
+    nearest to the sequence length. Raises ValueError, to which the caller adds where.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -92,7 +85,7 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
 
 
 def matmuls_alone(rows: Sequence[dict[str, str]]) -> dict[str, list[tuple[float, float, float]]]:
-    """Return (size, share in %, TFLOP/s) of the rows without background streams, by dtype."""
+    """Return (size, share in %, TFLOP/s) by dtype, without background streams."""
     alone: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         size, share, rate = (number(row, name) for name in (SIZE, SHARE, RATE))
@@ -115,7 +108,7 @@ def threads_of(lines: Sequence[str]) -> str:
 
 
 def number(row: Mapping[str, str | None], column: str, allow_0: bool = False) -> float:
-    """Return the number in a cell; raise ValueError that names the column and what is allowed."""
+    """Return a cell's number; raise ValueError with the column and what is allowed."""
     try:
         value = float(row[column] or "")
     except ValueError:
@@ -127,11 +120,11 @@ def number(row: Mapping[str, str | None], column: str, allow_0: bool = False) ->
 
 
 OTHERS = ("MIG", "Laptop", "Ti", "D", "SUPER", "Max-Q")
-"""Words that mark another GPU, or a slice of one, where an entry does not have them."""
+"""Words of a device's name that make it another GPU, or a slice, unless the entry has them."""
 
 
 def entry_of(table: Mapping[str, object], device_name: str) -> str:
-    """Return the longest entry whose words are in the name of a device; "" where there is none."""
+    """Return the longest entry whose words are in a device's name, or ""."""
     found = [entry for entry in table if has_words(entry, device_name)]
     best = max(found, key=len, default="")
     for word in OTHERS:

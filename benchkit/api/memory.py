@@ -18,8 +18,8 @@ MEMORY_FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("memory.max", "memory.current", "inactive_file"),
 }
-"""By version of control groups: the files of the limit and of the usage, and the key in memory.stat
-for that part of the usage which is file cache that the kernel would drop."""
+"""By version of control groups: the files of limit and usage, and the key in memory.stat of the
+file cache that the kernel would drop."""
 RESET_PEAK = "5"
 
 
@@ -32,7 +32,7 @@ def available_bytes(device: "torch.device") -> int:
 
 
 def host_available_bytes(root: Path = ROOT) -> int:
-    """Return the free memory of this host in bytes, at most what all control groups leave."""
+    """Return the free bytes of this host, within the limits of all control groups."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in read_text(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
@@ -57,9 +57,9 @@ def free_unused() -> None:
 
 
 class PeakMemory:
-    """Measures the peak of the memory in use since reset(), in bytes.
+    """Peak of the memory in use since reset(), in bytes.
 
-    On a GPU that is what torch has allocated; on a CPU what is resident in this process.
+    On a GPU it is what torch has allocated; on a CPU it is what is resident in this process.
     """
 
     def __init__(self, device: "torch.device") -> None:
@@ -90,8 +90,8 @@ class PeakMemory:
     def beside_peak(self) -> tuple[int, int] | None:
         """Return what a GPU holds beside the peak, in bytes; None on a CPU.
 
-        These are the peak since reset() of what torch's allocator reserved, and what is in use now
-        outside of it: contexts, NCCL's buffers, and other processes.
+        The first is the peak since reset() of what torch's allocator reserved. The second is in use
+        now outside of it: contexts, NCCL's buffers, and other processes.
         """
         if self._cuda is None:
             return None
@@ -101,10 +101,10 @@ class PeakMemory:
 
 
 def wait_for_device(tensor: "torch.Tensor") -> None:
-    """Wait until the GPU of a tensor has done all that was queued; for other devices at once.
+    """Wait until the GPU of a tensor has done all that was queued; return at once on other devices.
 
     A read waits, too, but in C, with the reader as innermost Python frame: a rank that hangs there
-    would look like the cause of the hang. In torch.cuda.synchronize it counts as waiting
+    would look like the cause of the hang. torch.cuda.synchronize counts as waiting
     (launch/ranks/logs.py).
     """
     if tensor.is_cuda:

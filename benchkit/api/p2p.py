@@ -1,6 +1,6 @@
 """Send tensors to peers, gather plain data of all ranks, and make groups of some ranks.
 
-gloo sends no GPU memory to a peer. There a tensor takes the way over the host's memory.
+gloo sends no GPU memory to a peer, so tensors go through host memory there.
 """
 
 import functools
@@ -32,12 +32,11 @@ StartedTransfers = tuple[list[Transfer], list[Transfer]]
 
 
 def by_way_of_the_host(tensor: Tensor, group: dist.ProcessGroup | None) -> bool:
-    """Return whether peers cannot read a tensor's memory over this group's backend."""
     return bool(tensor.is_cuda and dist.get_backend(group) == "gloo")
 
 
 def sendable(tensor: Tensor) -> Tensor:
-    """Return a tensor as every backend sends it: float8, which gloo refuses, as bytes."""
+    """View float8, which gloo refuses to send, as bytes."""
     is_float8 = tensor.dtype.itemsize == 1 and tensor.is_floating_point()
     return tensor.view(torch.uint8) if is_float8 else tensor
 
@@ -47,10 +46,9 @@ def exchange_device(device: torch.device) -> torch.device:
 
 
 def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -> StartedTransfers:
-    """Start all transfers in one batch; where they are one work, they count as received.
+    """Start all transfers in one batch. If they become one work, it counts as received.
 
-    Without a batch NCCL would wait for each transfer in turn, and a ring of ranks would wait for
-    ever.
+    Without a batch NCCL would wait for each transfer in turn, and a ring of ranks would deadlock.
     """
     if not (sends or receives):
         return [], []
@@ -75,7 +73,7 @@ def in_one_batch(sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -
 
 
 class InFlight:
-    """Transfers that are under way, by the piece of a message that they belong to."""
+    """Transfers under way, by piece of a message."""
 
     def __init__(self, num_pieces: int) -> None:
         self._transfers: list[list[Transfer]] = [[] for _ in range(num_pieces)]
@@ -87,7 +85,6 @@ class InFlight:
         self._transfers[piece] = [*sending, *receiving]
 
     def wait(self, piece: int) -> None:
-        """Wait until what is received has arrived, and what is sent may change."""
         with region(WAIT):
             for transfer in self._transfers[piece]:
                 transfer.wait()
@@ -95,8 +92,6 @@ class InFlight:
 
 @dataclass(frozen=True)
 class Landing:
-    """A transfer that is received on the host and wanted on a GPU."""
-
     work: Transfer
     target: Tensor
     host: Tensor
@@ -109,7 +104,7 @@ class Landing:
 def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
     """Return every rank's plain JSON value: [rank]; all ranks of the group call this together.
 
-    It replaces `all_gather_object`, which unpickles, and so executes, what the other ranks send.
+    `all_gather_object` would unpickle, and so execute, what the other ranks send.
     """
     device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
     mine = torch.frombuffer(bytearray(msgspec.json.encode(value)), dtype=torch.uint8).to(device)
@@ -127,7 +122,7 @@ def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]
 
 
 def first_reason(reason: Reason, group: dist.ProcessGroup | None = None) -> Reason:
-    """Return the first rank's reason, if any has one; all ranks of the group call this together."""
+    """Return the reason of the first rank that has one; all ranks call this together."""
     return next(filter(None, gather_json(reason, group)), "")
 
 
@@ -139,7 +134,7 @@ GRACE_S = 60.0
 
 
 def dtensor_missing(device: torch.device) -> Reason:
-    """Return why DTensors, or functional collectives, cannot communicate here; "" if they can."""
+    """Return why DTensors and functional collectives cannot communicate here, or ""."""
     return GLOO_ON_GPUS if device.type == "cuda" and dist.get_backend() == "gloo" else ""
 
 
@@ -147,8 +142,7 @@ def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceM
     """Return a mesh of the first ranks, None on the others; all ranks of the job call it together.
 
     It communicates over the job's backend; torch would choose another for a mesh without a group.
-    Collectives end later than the point's `timeout_s`: the agent ends what hangs, with a better
-    message.
+    Its collectives time out after the point's `timeout_s`, because the agent's message is better.
     """
     group = join_group((tuple(range(ranks)),), timeout_s)
     if dist.get_rank() >= ranks:
@@ -160,8 +154,8 @@ def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceM
 def join_group(groups: tuple[tuple[int, ...], ...], timeout_s: float) -> dist.ProcessGroup | None:
     """Make disjoint groups and return this rank's; all ranks of the job call it together.
 
-    None stands for the job's own, which has all ranks, and for ranks outside of the groups. A
-    process that runs several points makes them once.
+    Return None for the job's own group and for ranks outside the groups. A process that runs
+    several points makes them once.
     """
     mine = None
     for ranks in groups:

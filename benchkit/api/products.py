@@ -1,8 +1,8 @@
-"""How matrices of a dtype are multiplied, what they hold, and the check of their products.
+"""Matrix products: how a dtype is multiplied, how much it holds, and how a product is checked.
 
-Products are timed of random normal numbers and checked of -1, 0 and 1, of which every partial sum
-is a small integer. Those toggle so few bits that a GPU at its power limit multiplies them faster
-(docs/results/gpu.md).
+Timed factors are random normal numbers. Checked factors are -1, 0 and 1, so every partial sum is a
+small integer. These toggle so few bits that a GPU at its power limit multiplies them faster
+(docs/results/gpu.md), so they are not timed.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,7 @@ from benchkit.api.memory import wait_for_device
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import InvalidResult
 
-CHECKED_ROWS = 16
-"""Rows of a product that are compared with float64."""
+CHECKED_ROWS = 16  # rows of a product that are compared with float64
 DRAWN_ROWS = 1024
 
 
@@ -30,7 +29,6 @@ def fill_normal(generator: torch.Generator, *matrices: Tensor) -> None:
 
 
 def fill_exact(generator: torch.Generator, *matrices: Tensor) -> None:
-    """Write random -1, 0 and 1 into matrices."""
     for matrix in matrices:
         drawn = {"generator": generator, "device": matrix.device, "dtype": torch.int8}
         for rows in matrix.split(DRAWN_ROWS):
@@ -46,9 +44,8 @@ class Matmul:
     """How matrices of one dtype are multiplied on one device.
 
     Attributes:
-        dtype: of the factors.
+        dtype: element type of the factors.
         multiply: multiplies [m, k] by [k, n] into a third matrix [m, n].
-        details: what the record says of it.
     """
 
     device: torch.device
@@ -65,7 +62,7 @@ class Matmul:
         return torch.zeros(rows, columns, dtype=self.dtype, device=self.device)
 
     def right(self, rows: int, columns: int) -> Tensor:
-        """Allocate a right factor of zeros; of float8 in column-major order, as it must be."""
+        """Allocate a right factor of zeros, column-major in float8 as the kernel requires."""
         return self.left(columns, rows).t() if self.is_float8 else self.left(rows, columns)
 
     def product(self, rows: int, columns: int) -> Tensor:
@@ -73,7 +70,7 @@ class Matmul:
 
 
 def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
-    """Return how matrices of a dtype are multiplied; products of float8 are bfloat16."""
+    """Return how matrices of a dtype are multiplied. Products of float8 are bfloat16."""
     dtype = getattr(torch, dtype_name)
     if dtype_name != FLOAT8:
         return Matmul(device, dtype, dtype)
@@ -82,7 +79,7 @@ def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
 
 
 def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
-    """Return the same, with sums in float32 on a GPU, which rounds half precision once."""
+    """Return `matmul_of`, on a GPU with float32 sums, so half precision is rounded once."""
     kind = matmul_of(dtype_name, device)
     if device.type == "cuda" and kind.dtype.itemsize == 2:
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
@@ -110,7 +107,7 @@ class SquareProduct:
 def check_product(
     call: Call, left: Tensor, right: Tensor, product: Tensor, generator: torch.Generator
 ) -> None:
-    """Check rows of the product of exact factors; afterwards the factors hold normal numbers.
+    """Check rows of the product of exact factors. Afterwards the factors hold normal numbers.
 
     `call` multiplies `left` by `right` into `product`.
     """
@@ -125,7 +122,7 @@ def check_product(
 
 
 def require_rows(product: Tensor, left: Tensor, right: Tensor, rows: Tensor) -> None:
-    """Raise InvalidResult where some rows of a product differ from float64."""
+    """Raise InvalidResult where a row differs from the product in float64."""
     expected = (left[rows].double() @ right.double()).to(product.dtype)
     wrong = product[rows] != expected
     wait_for_device(product)

@@ -1,8 +1,8 @@
 """What a suite asks: of which work, between which sides, by which metric, along which scale.
 
-Each key and label of a suite is of the work, of a contest, or free; one that is not named is of the
-work. Times are compared only where the work is equal. Reports, figures and the first lines of every
-output follow this description, and guess nothing from what happens to vary.
+Each key and label of a suite belongs to the work, to a contest, or is free; the work is the
+default. Times are compared only where the work is equal. Reports, figures and the first lines of
+every output follow this description, and guess nothing from what happens to vary.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,8 @@ from typing import Any
 from benchkit.record.naming import named
 
 LEAST, FIRST = "least", "first"
-Cells = Mapping[str, str | int | float | bool]
-"""Values by column."""
-WORDS = {"world_size": "{} ranks", "world_size=1": "1 rank"}
-"""What values are called in any suite."""
+Cells = Mapping[str, str | int | float | bool]  # values by column
+WORDS = {"world_size": "{} ranks", "world_size=1": "1 rank"}  # what values are called in any suite
 
 
 @dataclass(frozen=True)
@@ -23,12 +21,11 @@ class Merit:
     """A metric by which cases are judged.
 
     Attributes:
-        column: of the combined table.
-        head: above its numbers.
-        unit: of its numbers, in a head and behind a number.
-        scale: from the table's unit to this one.
-        at: the end of the scale at which the answer tells it: LEAST, or "" for the most.
-        only: the rows that have it; empty for all.
+        head: text above its numbers.
+        unit: unit in a head and behind a number.
+        scale: factor from the table's unit to `unit`.
+        at: end of the scale at which the answer reads it: LEAST, or "" for the largest.
+        only: values of the rows that have it; empty for all.
         rises: whether more is better.
     """
 
@@ -48,14 +45,13 @@ TFLOP_PER_S = Merit("useful_tflop_per_s", "", "TFLOP/s")
 
 @dataclass(frozen=True)
 class Contest:
-    """What is compared.
+    """What is compared: `by` columns tell the sides apart.
 
     Attributes:
-        by: the columns that tell sides apart.
-        over: marks the side that others are compared with. LEAST stands for the least number in
-            each work, FIRST for the value that was measured first.
-        main: marks the side that the answer is about; empty for the best of each work.
-        bounds: marks sides that show what can be reached; none of them wins.
+        over: the side that others are compared with. LEAST stands for the least number in each
+            work, FIRST for the value measured first.
+        main: the side that the answer is about; empty for the best of each work.
+        bounds: sides that show what can be reached; none of them wins.
     """
 
     by: tuple[str, ...]
@@ -66,16 +62,16 @@ class Contest:
 
 @dataclass(frozen=True)
 class Question:
-    """What a suite asks.
+    """What a suite asks, in columns of its table.
 
     Attributes:
         work: settings and labels that are equal where times are compared, in the order of a table.
-        contests: the first with two sides in equal work is held; columns of the others are then of
-            the work.
-        merits: the first is that of the contest, the others stand beside it where there is room.
-        scale: columns of the work along which times grow; answers are of their largest values.
+        contests: the first with two sides in equal work is held. Columns of the others then belong
+            to the work.
+        merits: the first decides the contest; the others stand beside it where there is room.
+        scale: columns of the work along which times grow; answers are for their largest values.
         across: the column of the work whose values stand side by side where nothing is compared.
-        free: settings that may differ within a side, whose rows count as repetitions.
+        free: settings that may differ within a side; its rows count as repetitions.
         words: what a column's values are called, or one of them: {"ranks": "{} devices",
             "timing=latency": "alone"}.
         further: what one may ask next, as it is typed.
@@ -91,7 +87,7 @@ class Question:
     further: str = ""
 
     def word(self, column: str, value: Any) -> str:
-        """Return how the question's words call a value: "4 ranks", "alone", or "align 32"."""
+        """Return what a value is called: "4 ranks", "alone", or "align 32"."""
         text = named(column, value)
         words = {**WORDS, **self.words}
         for key in (f"{column}={text}", column):

@@ -1,4 +1,4 @@
-"""Marks named regions of a step: `with region("comm_wait"):`.
+"""Named regions of a step: `with region("comm_wait"):`.
 
 The harness chooses what a region does. While a case is timed, its regions are timed too. While it
 is profiled, they are labels in the trace. At any other time they do nothing.
@@ -7,12 +7,10 @@ is profiled, they are labels in the trace. At any other time they do nothing.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-COMPUTE, WAIT = "compute_block", "comm_wait"
-"""Regions that several suites have."""
-FORWARD, BACKWARD = "forward", "backward"
-"""Regions of a training step, which analysis reads of any suite."""
+COMPUTE, WAIT = "compute_block", "comm_wait"  # regions that several suites have
+FORWARD, BACKWARD = "forward", "backward"  # regions of a training step, which analysis reads
 QUEUEING = "queueing_on_host"
-"""Region in which the host queues the calls of a sample on a GPU, by the host's clock."""
+"""The host queues the calls of a sample on a GPU; timed by the host's clock."""
 Marker = Callable[[str], AbstractContextManager[object]]
 
 
@@ -21,7 +19,7 @@ def unmarked(name: str) -> AbstractContextManager[object]:
 
 
 _marker: list[Marker] = [unmarked]
-"""What regions do now, last; process-wide, since a step marks regions deep inside its own calls."""
+"""The last decides. It is process-wide: a step marks regions deep inside its own calls."""
 
 
 def region(name: str) -> AbstractContextManager[object]:
@@ -31,7 +29,7 @@ def region(name: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def marked_by(marker: Marker) -> Iterator[None]:
-    """Make `marker` decide, within this context, what the regions of this process do."""
+    """Let `marker` decide, within this context, what the regions of this process do."""
     _marker.append(marker)
     try:
         yield

@@ -1,7 +1,7 @@
-"""Finds the suites: each is a function `(config, rank) -> list[Case]`, marked by a decorator.
+"""The suites: each is a function `(config, rank) -> list[Case]`, marked by a decorator.
 
-The file of a suite loads no torch: its dataclass is read to check the command line, which must
-answer at once.
+The file of a suite loads no torch: its dataclass checks the command line, which must answer at
+once.
 """
 
 import functools
@@ -24,7 +24,7 @@ LOADED = (
     "numpy.ma",
     "benchkit.rank.main",
 )
-"""Modules that every rank needs; the first np.median() of a process imports numpy.ma."""
+"""Modules that every rank needs. A process's first np.median() imports numpy.ma."""
 EXTRA_SUITES = "BENCHKIT_SUITES"
 """Environment variable: comma-separated modules outside benchkit.suites that define suites."""
 
@@ -34,14 +34,12 @@ class Suite:
     """A suite, which its decorator leaves in place of the function.
 
     Attributes:
-        name: name of the function, which is the suite's name on the command line.
-        config: dataclass of the suite's configuration.
-        build: the function, which returns the cases of a rank.
+        name: the function's name, which the command line uses.
         summary: first line of the function's docstring.
-        preload: modules that every rank would import; they start no thread and touch no GPU. They
-            come from the constant PRELOAD of the suite's module, where it has one.
-        resolvers: functions that the suite's YAML calls, by name: `${name:argument}`. They come
-            from the constant RESOLVERS of the suite's module, where it has one.
+        preload: modules that every rank would import, from the constant PRELOAD of the suite's
+            module. They start no thread and touch no GPU.
+        resolvers: functions that the suite's YAML calls as `${name:argument}`, from the constant
+            RESOLVERS of the suite's module.
     """
 
     name: str
@@ -70,7 +68,7 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
 
 
 def cases_in(module: str, config: RunConfig, rank: Any) -> list[Any]:
-    """Return what `cases_of(config, rank)` of a module returns.
+    """Return the suite's `cases_of(config, rank)` from a module.
 
     The module is named and not imported, because it loads torch, and imports the suite's own.
     """
@@ -90,10 +88,9 @@ def suite_modules() -> list[str]:
 
 
 def load_suites() -> dict[str, Suite]:
-    """Return all suites by name, sorted; of one name, that of the last module.
+    """Return all suites by name, sorted. The last module wins a name.
 
-    Raises:
-        ConfigError: a module that EXTRA_SUITES names does not exist.
+    Raises ConfigError where a module that EXTRA_SUITES names does not exist.
     """
     return suites_in(suite_modules())
 
@@ -116,7 +113,6 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
 
 
 def preload_for(names: Iterable[str]) -> list[str]:
-    """Return the modules that the fork server loads for the ranks of the named suites."""
     suites = load_suites()
     needed = dict.fromkeys(module for name in names for module in suites[name].preload)
     return [*LOADED, *suite_modules(), *needed]

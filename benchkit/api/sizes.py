@@ -6,7 +6,7 @@ from benchkit.errors import ConfigError
 
 FLOAT8 = "float8_e4m3fn"
 FLOAT8_STEP = 16
-"""What the columns of a float8 factor, and the rows and columns of the next, must divide by."""
+"""Divides the columns of a float8 factor, and the rows and columns of the next."""
 
 ITEM_BYTES = {
     FLOAT8: 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8,
@@ -14,7 +14,7 @@ ITEM_BYTES = {
 
 
 def product_bytes(dtype: str, factors: int, products: int) -> int:
-    """Return the bytes of so many elements of factors and products; bfloat16 for float8."""
+    """Return the bytes of elements of factors and products; products of float8 are bfloat16."""
     of_product = "bfloat16" if dtype == FLOAT8 else dtype
     return factors * ITEM_BYTES[dtype] + products * ITEM_BYTES[of_product]
 
@@ -25,16 +25,15 @@ UNITS = {
     "m": 1.0, "mib": 1.0, "mb": 1e6 / 2**20,
     "g": 2.0**10, "gib": 2.0**10, "gb": 1e9 / 2**20,
 }  # fmt: skip
-"""MiB per unit in small letters: K, M and G are binary as in nccl-tests, KB, MB and GB decimal."""
+"""MiB per unit. K, M and G are binary as in nccl-tests; KB, MB and GB are decimal."""
 SIZE = re.compile(r"([0-9.eE+-]+?)\s*([kmg]?i?b|[kmg])?", re.IGNORECASE)
 RANGE = re.compile(r"(\d+[kmg]?i?b?)-(\d+[kmg]?i?b?)", re.IGNORECASE)
 
 
 def mebibytes(size: float | str, key: str = "data_size") -> float:
-    """Convert a size to MiB.
+    """Convert a size to MiB: a number of MiB, or "4B", "1KiB", "1K", "16 MiB", "10MB".
 
-    It is a number of MiB, or has its unit: "4B", "1KiB", "1K", "16 MiB" or "10MB". Raises
-    ConfigError, which names `key`, for anything that is not a finite size > 0.
+    Raises ConfigError, which names `key`, for anything that is not a finite size > 0.
     """
     found = SIZE.fullmatch(str(size))
     try:
@@ -50,7 +49,7 @@ def mebibytes(size: float | str, key: str = "data_size") -> float:
 def doubling(sizes: str) -> list[str] | None:
     """Return the sizes of a range such as "8-1G", each twice the one before (nccl-tests' -f 2).
 
-    A number without a unit is of bytes. None if it is no range.
+    A number without a unit is bytes. None if `sizes` is no range.
     """
     found = RANGE.fullmatch(sizes)
     if found is None:

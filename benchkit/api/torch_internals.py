@@ -1,4 +1,4 @@
-"""All that suites rely on inside of torch and its compiler, which promise none of it.
+"""Private parts of torch and its compiler on which suites rely; all of them stand here.
 
 tests/unit/api/test_torch_internals.py and test_compiler_internals.py pin the names, the arguments
 and the results, and say what to do when a new torch has others.
@@ -22,12 +22,11 @@ RING_ARGUMENTS = ("group", "seq_dim", "op", "query", "key", "value", "is_causal"
 
 
 def default_store() -> dist.Store:
-    """Return the store of the job's process group, for which torch has no public name."""
-    return dist.distributed_c10d._get_default_store()
+    return dist.distributed_c10d._get_default_store()  # torch has no public name for it
 
 
 def keep_gpu_busy(cycles: int) -> None:
-    """Queue a kernel that lasts so many cycles of the GPU's clock on the current stream."""
+    """Queue a kernel on the current stream that lasts `cycles` of the GPU's clock."""
     torch.cuda._sleep(cycles)
 
 
@@ -38,9 +37,7 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
     itself.
 
     Args:
-        query: [1, H, L, D].
-        key: [1, H, K, D].
-        value: [1, H, K, D].
+        query: [1, H, L, D]; key and value are [1, H, K, D].
         causal: whether query i sees only the keys up to i.
 
     Returns:
@@ -59,7 +56,7 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
 
 
 def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int) -> Reason:
-    """Return why fused_attention() cannot run; half precision needs Ampere, for example."""
+    """Return why fused_attention() cannot run, such as half precision before Ampere."""
 
     def attend() -> None:
         tokens = torch.ones(1, 1, 16, width, device=device).to(dtype)
@@ -79,7 +76,7 @@ def float8_matmul_missing(device: torch.device) -> Reason:
 
 
 def refusal(what: str, trial: Callable[[], None]) -> Reason:
-    """Return why torch refuses a trial; "" if it does not. A lack of memory is raised."""
+    """Return why torch refuses a trial, or "". Raise a lack of memory."""
     try:
         trial()
     except (AttributeError, RuntimeError) as error:
@@ -104,7 +101,7 @@ def nccl_has_failed(device: torch.device) -> bool:
 
 
 def ring_attention_missing() -> Reason:
-    """Return why attend_in_ring() cannot be called with this torch; "" if it can."""
+    """Return why this torch has no attend_in_ring(), or ""."""
     try:
         from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
 
@@ -119,8 +116,8 @@ def ring_attention_missing() -> Reason:
 def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
     """Compute this rank's part [1, H, L, D] of attention over the tokens of all ranks.
 
-    The public `context_parallel` has a ring only for the kernels of GPUs. All ranks have as many
-    tokens, in zigzag order if causal.
+    The public `context_parallel` has a ring only for the kernels of GPUs. Every rank holds the same
+    number of tokens, in zigzag order if causal.
     """
     from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
 
@@ -143,7 +140,7 @@ def symmetric_memory_missing() -> Reason:
 
 
 def symmetric_empty(like: Tensor, group_name: str) -> Tensor:
-    """Allocate memory of this shape that all ranks of a group can read, who call this together.
+    """Allocate memory of this shape that all ranks of a group can read; all call it together.
 
     Raises RuntimeError where the GPUs cannot reach each other's memory.
     """
@@ -162,7 +159,7 @@ def all_gather_matmul(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
 
 
 GRAPH_BREAKS = ("graph_break", "unimplemented")
-"""Where torch counts breaks, each in one of them; the second has branches on values of tensors."""
+"""Torch counts a break under one of them; the second has branches on values of tensors."""
 
 EVENTS = 100_000
 
@@ -184,7 +181,6 @@ def is_compiler_loaded() -> bool:
 
 
 def reset_compiler() -> None:
-    """Forget what was compiled in this process; load no compiler."""
     if is_compiler_loaded():
         from torch._dynamo import utils
 
@@ -194,9 +190,9 @@ def reset_compiler() -> None:
 
 
 def compilations() -> Compilations:
-    """Count the compilations since `reset_compiler`; to be called after each call that compiles.
+    """Count the compilations since `reset_compiler`; call it after each call that compiles.
 
-    Of the first call torch keeps the latest 64 events, after that EVENTS.
+    Torch keeps the latest 64 events of the first call, then EVENTS.
     """
     if not is_compiler_loaded():
         return Compilations()

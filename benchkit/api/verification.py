@@ -1,8 +1,8 @@
-"""Draws inputs whose reductions are exact in every dtype and order, and checks outputs to the bit.
+"""Inputs whose reductions are exact in every dtype and order, and checks to the bit.
 
 Values are small integers, or powers of two for products. They are drawn per (seed, round, rank) and
-repeated with a prime period, so that a swapped, shifted, missing or stale chunk shows. The idea of
-exactly predictable inputs is that of nccl-tests.
+repeated with a prime period, so a swapped, shifted, missing or stale chunk shows. nccl-tests has
+exactly predictable inputs, too.
 """
 
 import functools
@@ -15,9 +15,9 @@ from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 
 PERIOD = 65537
-"""Elements of one period. It is prime, so that no chunks of a power of two line up with it."""
+"""Elements of one period; prime, so that no chunk of a power of two lines up with it."""
 ROWS_PER_CHECK = 64
-"""Periods that are compared at a time: 16 MiB of float32, to need little memory."""
+"""Periods that are compared at a time: 16 MiB of float32."""
 
 
 def pattern(
@@ -32,12 +32,10 @@ def pattern(
 ) -> Tensor:
     """Return one period of a rank's input, which stays exact when it is reduced.
 
-    At each index only so many ranks contribute more than the neutral element.
+    At each index only `window()` ranks contribute more than the neutral element.
 
     Args:
-        turn: number of the round; each round has inputs of its own.
-        world_size: number of ranks that are reduced.
-        dtype: element type of the buffers, which sets what is exact.
+        turn: number of the round, which has its own inputs.
         op: reduction: sum, avg, min, max or product.
         length: elements of the buffer to fill; a short one needs no whole period.
 
@@ -79,7 +77,7 @@ def exact_range(dtype: torch.dtype) -> tuple[int, int]:
 def reduced(
     seed: int, turn: int, world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD
 ) -> Tensor:
-    """Return one period of the exact reduction of all ranks' patterns, as `pattern` does."""
+    """Return one period of the exact reduction of all ranks' patterns."""
     combine = {
         "sum": torch.add,
         "avg": torch.add,
@@ -96,14 +94,13 @@ def reduced(
 
 
 def returned(result: object) -> Tensor:
-    """Return what a call returned; raise InvalidResult where that is no tensor."""
     if not isinstance(result, Tensor):
         raise InvalidResult(f"the call returned {type(result).__name__}, expected a tensor")
     return result
 
 
 def tile(buffer: Tensor, period: Tensor) -> None:
-    """Fill a flat buffer [n] with repetitions of `period` [p], of the same dtype and device."""
+    """Fill a flat buffer [n] with repetitions of `period` [p]."""
     rows = len(buffer) // len(period)
     whole = rows * len(period)
     buffer[:whole].view(rows, len(period)).copy_(period.expand(rows, -1))
@@ -113,8 +110,8 @@ def tile(buffer: Tensor, period: Tensor) -> None:
 def tolerance(world_size: int, dtype: torch.dtype, op: str) -> float:
     """Return the absolute difference that a correct output may have; 0 means exact equality.
 
-    Only averages over a number of ranks n that is no power of two may differ. NCCL multiplies each
-    input by the rounded 1/n, so each contributing value, of at most 2, has that rounding error.
+    Only averages over n ranks may differ, where n is no power of two. NCCL multiplies each input by
+    the rounded 1/n, so each contributing value, of at most 2, has that rounding error.
     """
     if op != "avg" or world_size & (world_size - 1) == 0:
         return 0.0
@@ -122,10 +119,9 @@ def tolerance(world_size: int, dtype: torch.dtype, op: str) -> float:
 
 
 def require_tiled(output: Tensor, period: Tensor, atol: float = 0.0) -> None:
-    """Check that a flat output consists of repetitions of a period, the last of which may be cut.
+    """Raise InvalidResult, with the first wrong index, unless a flat output repeats a period.
 
-    `atol` is the absolute difference that passes; 0 means equal to the bit. Raises InvalidResult
-    with the first index that differs.
+    The last repetition may be cut. `atol` is the absolute difference that passes.
     """
     wait_for_device(output)
     period = period.to(output)  # only now: this, too, waits for the device
@@ -150,10 +146,10 @@ def require_tiled(output: Tensor, period: Tensor, atol: float = 0.0) -> None:
 
 
 def are_bits_equal(left: Tensor, right: Tensor) -> bool:
-    """Return whether two tensors of one shape and dtype are equal to the bit.
+    """Compare two tensors of one shape and dtype to the bit.
 
-    As integers they are compared in one pass and without a tensor of the results, at two to three
-    times the speed of `(left == right).all()` in half precision and in float32 on a CPU.
+    Compared as integers they need one pass and no tensor of results: two to three times the speed
+    of `(left == right).all()` in half precision and in float32 on a CPU.
     """
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[left.element_size()]
     return bool(torch.equal(left.view(bits), right.view(bits)))
