@@ -14,18 +14,17 @@ import numpy.typing as npt
 
 from benchkit.statistics.intervals import Array, find_modes, valley_between_modes
 
-CONTROL_EVERY = 5
-"""Every fifth round is an A/A pair."""
+CONTROL_EVERY = 5  # every fifth round is an A/A pair
 
 
 @dataclass(frozen=True)
 class Round:
-    """One run of each arm, one after the other, of all points.
+    """One run of each arm of all points.
 
     Attributes:
         roles: the arms in the order in which they run; 0 is the baseline.
-        seed: of all runs of the round, so that arms differ in nothing else.
-        is_control: an A/A pair: the baseline plays both roles.
+        seed: seed of all runs of the round, so that arms differ in nothing else.
+        is_control: an A/A pair, in which the baseline plays both roles.
     """
 
     roles: tuple[int, ...]
@@ -37,9 +36,9 @@ def order_of_runs(num_pairs: int, seed: int, num_arms: int = 2) -> list[Round]:
     """Return the rounds of a comparison; a longer one begins with the same rounds.
 
     Two rounds make a block: a random order of the arms, then its reverse. So two arms run ABBA or
-    BAAB by the flip of a coin, and in each block all arms run at the same time on average: a drift
-    that is linear within a block favours none (Cox, Some systematic experimental designs,
-    Biometrika 38, 1951). A/A pairs alternate in the same way.
+    BAAB at random, and all arms of a block run at the same mean time: a drift that is linear within
+    a block favours none (Cox, Some systematic experimental designs, Biometrika 38, 1951). A/A pairs
+    alternate in the same way.
     """
     random, rounds = Random(seed), list[Round]()
     roles, control = list(range(num_arms)), random.sample(range(2), 2)
@@ -55,12 +54,11 @@ def order_of_runs(num_pairs: int, seed: int, num_arms: int = 2) -> list[Round]:
 def benjamini_hochberg(p_values: Sequence[float], level: float) -> float:
     """Return the level of each test that keeps the false discovery rate to `level`.
 
-    Of the tests that are significant, a share of at most `level` is wrong on average, also where
-    the tests are positively dependent (Benjamini and Hochberg, 1995; Benjamini and Yekutieli,
-    2001). With R significant tests of m the level is R / m times `level`, which is also the error
-    rate of the intervals with a false coverage rate of `level` (Benjamini and Yekutieli, 2005,
-    False discovery rate-adjusted multiple confidence intervals). Where none is significant it is
-    that of R = 1.
+    A share of at most `level` of the significant tests is wrong on average, also where the tests
+    are positively dependent (Benjamini and Hochberg, 1995; Benjamini and Yekutieli, 2001). With R
+    of m tests significant the returned level is R / m times `level`, with R = 1 where none is. It
+    is also the error rate of the intervals with a false coverage rate of `level` (Benjamini and
+    Yekutieli, False discovery rate-adjusted multiple confidence intervals, 2005).
     """
     count = max(1, len(p_values))
     passing = np.flatnonzero(np.sort(p_values) <= level * np.arange(1, len(p_values) + 1) / count)
@@ -71,7 +69,7 @@ def holm(p_values: Sequence[float], level: float) -> float:
     """Return the level of each test that keeps the chance of any false one to `level`.
 
     The j-th smallest of m p-values is held to level / (m - j + 1), until the first one that fails
-    (Holm, 1979). The R before it, and no other, are at most level / (m - R).
+    (Holm, 1979). Only the R before it are at most level / (m - R).
     """
     left = len(p_values)
     for p_value in sorted(p_values):
@@ -87,18 +85,15 @@ Interval = tuple[float, float]
 class RankTest:
     """Estimate, intervals and p-values of a centre or a shift.
 
-    As many elementary estimates are above c as the statistic of the test of "it is c" counts. So
-    tests and intervals are two readings of one list: the interval with error rate `alpha` leaves
-    out c if and only if `p_above(c)` or `p_below(c)` is at most alpha / 2. Values that equal c, or
-    each other, make both conservative.
-
-    Attributes:
-        estimate: the median of the elementary estimates (Hodges and Lehmann, 1963); NaN where there
-            are none.
+    The statistic of the test of "it is c" is the number of elementary estimates above c. So tests
+    and intervals are two readings of one list: the interval with error rate `alpha` leaves out c if
+    and only if `p_above(c)` or `p_below(c)` is at most alpha / 2. Values that equal c, or each
+    other, make both conservative. `estimate` is the median of the elementary estimates (Hodges and
+    Lehmann, 1963); NaN without any.
     """
 
     def __init__(self, estimates: Array, cumulative: npt.NDArray[np.float64]) -> None:
-        """Take what tells the tests apart."""
+        """`cumulative` is P(T <= t) of the statistic: [t]."""
         self._estimates = np.sort(estimates)
         self._cumulative = cumulative
         self.estimate = float(np.median(estimates)) if len(estimates) else math.nan
@@ -107,7 +102,7 @@ class RankTest:
         """Return the interval that leaves out the truth with a probability of at most `alpha`.
 
         It reaches from the k-th smallest to the k-th largest estimate, with the largest k for which
-        P(T < k) <= alpha / 2. It is infinite where there are too few values for any k.
+        P(T < k) <= alpha / 2. It is infinite if no k is small enough.
         """
         k = int(np.searchsorted(self._cumulative, alpha / 2, side="right"))
         if k == 0:
@@ -130,15 +125,15 @@ class RankTest:
     def p_inside(self, limit: float) -> float:
         """Return the p-value of "it is not between -limit and limit".
 
-        Two one-sided tests, of which the worse one counts (Schuirmann, 1987).
+        The worse of two one-sided tests counts (Schuirmann, 1987).
         """
         return max(self.p_above(-limit), self.p_below(limit))
 
 
 def log_ratios(baseline: Array, candidate: Array) -> Array:
-    """Return log(candidate / baseline) of each pair: [pair].
+    """Return log(candidate / baseline): [pair].
 
-    A pair that lacks a positive figure is NaN, so pairs of several points stay aligned.
+    A pair that lacks a positive number is NaN, so pairs of several points stay aligned.
     """
     figures = np.array([baseline, candidate], dtype=np.float64)
     figures[~(np.isfinite(figures) & (figures > 0))] = np.nan
@@ -149,11 +144,10 @@ def log_ratios(baseline: Array, candidate: Array) -> Array:
 class SignedRank(RankTest):
     """The centre of a symmetric distribution: estimate, intervals and p-values from a sample.
 
-    The elementary estimates are the Walsh averages (x_i + x_j) / 2, i <= j, of which a sample of n
-    values has n (n + 1) / 2. As many of them are above c as ranks of positive x - c add up to
-    (Tukey, 1949). The distribution is exact for every n. An interval is infinite below
-    `fewest_pairs(alpha)` values. Source: Hollander, Wolfe and Chicken, Nonparametric Statistical
-    Methods, sections 3.1 to 3.3.
+    The elementary estimates are the n (n + 1) / 2 Walsh averages (x_i + x_j) / 2, i <= j. The
+    number of them above c is the sum of the ranks of positive x - c (Tukey, 1949). The distribution
+    is exact for every n. An interval is infinite below `fewest_pairs(alpha)` values. Source:
+    Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, sections 3.1 to 3.3.
     """
 
     def __init__(self, values: Array) -> None:
@@ -168,8 +162,8 @@ class SignedRank(RankTest):
 def signed_rank_distribution(n: int) -> npt.NDArray[np.float64]:
     """Return P(T <= t), t = 0 ... n (n + 1) / 2, of the sum T of the ranks of positive values.
 
-    Where the centre is 0, each of the ranks 1 ... n counts with probability 1/2, independently. So
-    the probabilities are the coefficients of the product of (1 + x^i) / 2 over i = 1 ... n.
+    Where the centre is 0, each rank 1 ... n counts with probability 1/2, independently. So the
+    probabilities are the coefficients of the product of (1 + x^i) / 2 over i = 1 ... n.
     """
     probabilities = np.zeros(n * (n + 1) // 2 + 1)
     probabilities[0] = 1.0
@@ -180,14 +174,14 @@ def signed_rank_distribution(n: int) -> npt.NDArray[np.float64]:
 
 
 def fewest_pairs(alpha: float) -> int:
-    """Return the fewest pairs that have an interval: all n values on one side have p = 2^(1-n)."""
+    """Return the fewest pairs with an interval: n values on one side have p = 2^(1-n)."""
     return math.ceil(1 - math.log2(alpha))
 
 
 ALPHA, POWER = 0.05, 0.8
 EFFICIENCY = 3 / math.pi
-"""Of the signed-rank test relative to the t-test for normal differences (Hodges and Lehmann, 1956);
-it is higher for most others, and never below 0.864."""
+"""Of the signed-rank test relative to the t-test for normal differences (Hodges and Lehmann, 1956).
+For most others it is higher, and it is never below 0.864."""
 quantile = NormalDist().inv_cdf
 
 
@@ -196,10 +190,8 @@ class Spread:
     """Standard deviations of logarithms between runs; None with fewer than two.
 
     Attributes:
-        baseline: of the runs of the baseline, with all that changes from pair to pair.
-        candidate: of the runs of the other arm.
         ratios: of the log ratios of pairs. Divided by the square root of 2 it is the spread of one
-            run without what both runs of a pair share.
+            run, without what both runs of a pair share.
     """
 
     baseline: float | None
@@ -224,9 +216,9 @@ def standard_deviation(values: Array) -> float | None:
 def equivalent_sd(test: SignedRank) -> float | None:
     """Return the standard deviation of normal differences with an interval as wide as this one.
 
-    Outliers widen the interval little, and the standard deviation much; so this is the one to plan
-    with (Lehmann, 1963: the width of the interval estimates the standard error). Below 6 pairs,
-    which have no interval, it is the sample's standard deviation; None with fewer than two.
+    Outliers widen the interval little, and the standard deviation much; so plan with this one
+    (Lehmann, 1963: the width of the interval estimates the standard error). Below 6 pairs, which
+    have no interval, it is the sample's standard deviation; None with fewer than two.
     """
     low, high = test.interval(ALPHA)
     if math.isinf(high):
@@ -236,7 +228,7 @@ def equivalent_sd(test: SignedRank) -> float | None:
 
 
 def difference_of_runs(sigma_run: float) -> float:
-    """Return what two identical runs differ by at most in 95 of 100 cases, as a share."""
+    """Return the largest difference of two identical runs in 95 of 100 cases, as a share."""
     return math.expm1(quantile(1 - ALPHA / 2) * math.sqrt(2) * sigma_run)
 
 
@@ -248,9 +240,9 @@ def percent(share: float) -> str:
 def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: float = POWER) -> float:
     """Return the log ratio whose interval leaves out 0 with probability `power`.
 
-    That is (z_alpha/2 + z_power) sd / sqrt(e (n - z_alpha/2^2 / 2)): the formula of the t-test with
-    Guenther's correction for few pairs (The American Statistician 35, 1981), and its n reduced by
-    the efficiency e of the signed-rank test. It is infinite where so few pairs show no effect.
+    It is (z_alpha/2 + z_power) sd / sqrt(e (n - z_alpha/2^2 / 2)): the formula of the t-test with
+    Guenther's correction for few pairs (The American Statistician 35, 1981), its n reduced by the
+    efficiency e of the signed-rank test. It is infinite where so few pairs show no effect.
     """
     z = quantile(1 - alpha / 2)
     effective = EFFICIENCY * (num_pairs - z**2 / 2)
@@ -268,27 +260,27 @@ def pairs_needed(sd: float, effect: float, alpha: float = ALPHA, power: float = 
 
 FASTER, SLOWER, SAME, UNCLEAR = "FASTER", "SLOWER", "SAME", "UNCLEAR"
 FAILED, FIXED, NEW, NOT_COMPARED = "FAILED", "FIXED", "NEW", "NOT COMPARED"
-"""Of points that runs do not decide, see `word_of_ends`."""
+"""Of points that times do not decide, see `word_of_ends`."""
 POWER_OF_SAME = 0.9
-"""Power for which pairs are counted; SAME needs both ends of an interval to be within the limit."""
+"""Power for which pairs are counted: SAME needs both ends of an interval within the limit."""
 MOST_PAIRS = 10_000
 """Most pairs that are worth naming; an estimate near `fail_on` would need millions."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the pairs tell of one point.
+    """The verdict on one point.
 
     Attributes:
         word: FASTER, SLOWER, SAME or UNCLEAR.
         ratio: time of the candidate over that of the baseline; NaN without pairs.
         low, high: 0 and infinity where the pairs are too few for an interval.
         confidence: of the interval, adjusted for the number of points.
-        p_value: two-sided, not adjusted, that the ratio is within the noise floor.
-        smallest_effect: the least change these pairs show with a power of 0.8, as a share; None
-            where the spread is not known.
-        pairs_needed: for UNCLEAR, how many pairs would do if the ratio is as estimated; None where
-            not even 10 000 would, or the spread is not known.
+        p_value: two-sided, not adjusted, of "the ratio is within the noise floor".
+        smallest_effect: the least change these pairs show with a power of 0.8, as a share; None if
+            the spread is unknown.
+        pairs_needed: for UNCLEAR, the pairs that would decide if the ratio is as estimated; None if
+            more than 10 000, or if the spread is unknown.
     """
 
     word: str
@@ -304,13 +296,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Limits:
-    """What log ratios are held against.
+    """Limits of log ratios.
 
     Attributes:
         margin: the change that matters: log(1 + fail_on).
-        floor: how far identical code may be from 1.
+        floor: how far identical code may be from 0.
         alpha: error rate of the interval that shows a difference.
-        alpha_same: error rate of the interval that shows that there is none that matters.
+        alpha_same: error rate of the interval that shows that none matters.
     """
 
     margin: float
@@ -331,18 +323,18 @@ def judge(
     SAME: the interval is within 1 / (1 + fail_on) and 1 + fail_on, also if it leaves out 1. SLOWER:
     the interval is above 1 and the noise floor, and the estimate is at least 1 + fail_on. FASTER:
     the same below. UNCLEAR: everything else. So SLOWER is wrong with probability level / 2 where
-    the candidate is not slower, and SAME with probability level / 2 where it differs by fail_on. To
-    ask that the whole interval is above 1 + fail_on would take four times as many pairs to find a
-    change of twice fail_on.
+    the candidate is not slower, and SAME with probability level / 2 where it differs by fail_on. An
+    interval wholly above 1 + fail_on would take four times as many pairs to find a change of twice
+    fail_on.
 
     Both questions are asked at many points, so each is held to a false discovery rate of its own:
     the tests of a difference to `level`, the one-sided tests of SAME to level / 2.
 
     Args:
-        log_ratios: of each point the log ratios of its pairs, NaN for those that are missing.
-        floors: of each point the noise floor as a share (see `noise_floor`); None if not known.
+        log_ratios: of each point the log ratios of its pairs, NaN for missing ones.
+        floors: of each point the noise floor as a share (see `noise_floor`); None if unknown.
         fail_on: the least change that matters, as a share: 0.05 for 5 %.
-        level: error rate; that of a look where there are several.
+        level: error rate; that of one look where there are several.
     """
     tests = [SignedRank(values) for values in log_ratios]
     limits = limits_of(tests, floors, fail_on=fail_on, level=level)
@@ -405,8 +397,8 @@ def more_pairs(test: SignedRank, limits: Limits, sd: float | None) -> int | None
 def geometric_mean(log_ratios: Sequence[Array], alpha: float = 0.05) -> tuple[float, Interval]:
     """Return the geometric mean of all ratios, [point][pair], and its interval.
 
-    The mean over points is taken in each pair, and the interval over pairs, because the points of
-    a pair share what disturbs them. Pairs that lack a point are left out.
+    The mean over points is taken in each pair, and the interval over pairs, because the points of a
+    pair share their disturbances. Pairs that lack a point are left out.
     """
     test = SignedRank(np.mean(log_ratios, axis=0))
     low, high = test.interval(alpha)
@@ -414,11 +406,11 @@ def geometric_mean(log_ratios: Sequence[Array], alpha: float = 0.05) -> tuple[fl
 
 
 def noise_floor(log_ratios: Array, alpha: float = 0.05) -> float | None:
-    """Return how far identical code may be from a ratio of 1, as a share.
+    """Return how far identical code may be from a ratio of 1, as a share; None with too few pairs.
 
-    This is the far end of the interval of A/A pairs; None where they are too few for one. It is a
-    bound on what the order of runs or the harness adds, and wide unless it is of many pairs: one
-    from the few A/A pairs of a single comparison would hide most changes.
+    This is the far end of the interval of A/A pairs: a bound on what the order of runs or the
+    harness adds. It is wide unless there are many pairs; a floor from the few A/A pairs of one
+    comparison would hide most changes.
     """
     low, high = SignedRank(log_ratios).interval(alpha)
     return None if math.isinf(high) else math.expm1(max(-low, high))
@@ -429,8 +421,8 @@ class Ends:
     """How the planned runs of a point ended on one side of a comparison.
 
     Attributes:
-        unmeasured: planned runs without a result for whatever reason.
-        failed: planned runs that failed; others were skipped, unavailable or never made.
+        unmeasured: planned runs without a result, `failed` or not: skipped, unavailable, never
+            made.
     """
 
     planned: int
@@ -445,7 +437,7 @@ class Ends:
 
 
 def word_of_ends(baseline: Ends, candidate: Ends) -> str:
-    """Return the word on a point that the figures of its runs do not decide; "" where they do.
+    """Return the word on a point that its times do not decide; "" where they do.
 
     FAILED: the candidate fails, or is not measured, in a larger share of its runs. NEW: only the
     candidate has the point. FIXED: only the candidate has a result. NOT_COMPARED: neither has one,
@@ -461,7 +453,7 @@ def word_of_ends(baseline: Ends, candidate: Ends) -> str:
 
 
 def exit_code(words: Sequence[str]) -> int:
-    """Return 1 where any point is worse, else 3 where any is unclear or none is told, else 0."""
+    """Return 1 if any point is worse, else 3 if any is unclear or none is compared, else 0."""
     if SLOWER in words or FAILED in words:
         return 1
     is_told = not words or {*words} - {NEW, NOT_COMPARED}
@@ -469,7 +461,7 @@ def exit_code(words: Sequence[str]) -> int:
 
 
 def junit(suite: str, points: Sequence[tuple[str, str, str, str]]) -> bytes:
-    """Return JUnit XML: SLOWER and FAILED fail, what is not decided is skipped."""
+    """Return JUnit XML: SLOWER and FAILED fail; UNCLEAR and NOT_COMPARED are skipped."""
     kinds = {SLOWER: "failure", FAILED: "failure", UNCLEAR: "skipped", NOT_COMPARED: "skipped"}
     found = [kinds.get(word, "") for _, _, word, _ in points]
     root = ElementTree.Element(
@@ -493,13 +485,12 @@ def junit(suite: str, points: Sequence[tuple[str, str, str, str]]) -> bytes:
 
 LEVELS = (0.05, 0.0294, 0.0221, 0.0182, 0.0158)
 """Level of each look for 1, 2, ... looks, for an error rate of 0.05, two-sided."""
-PAIRS_PER_LOOK = 10
-"""Fewest pairs from one look to the next."""
+PAIRS_PER_LOOK = 10  # fewest pairs from one look to the next
 
 
 @dataclass(frozen=True)
 class Plan:
-    """When to look, and how strictly.
+    """When to look, and at which level.
 
     Attributes:
         looks: numbers of pairs after which verdicts are taken, ascending.
@@ -510,7 +501,6 @@ class Plan:
     level: float
 
     def goes_on(self, num_pairs: int, words: Sequence[str]) -> bool:
-        """Return whether more pairs are wanted."""
         is_answered = num_pairs in self.looks and UNCLEAR not in words
         return num_pairs < self.looks[-1] and not is_answered
 
@@ -520,20 +510,20 @@ def fixed_plan(num_pairs: int) -> Plan:
 
 
 def auto_plan(max_pairs: int) -> Plan:
-    """Return a plan of up to 5 equally spaced looks, at least 10 pairs apart, up to a limit."""
+    """Return a plan of up to 5 equally spaced looks, at least 10 pairs apart."""
     count = min(len(LEVELS), max(1, max_pairs // PAIRS_PER_LOOK))
     looks = tuple(round(max_pairs * look / count) for look in range(1, count + 1))
     return Plan(looks, LEVELS[count - 1])
 
 
 MOST_EXACT = 10_000
-"""Pairs of values up to which the distribution is exact, which takes a fraction of a second."""
+"""Pairs of values up to which the distribution is exact, in a fraction of a second."""
 
 
 class RankSum(RankTest):
     """The shift between two samples from distributions of one shape, whatever that shape is.
 
-    The elementary estimates are all differences, a value of the second sample less one of the
+    The elementary estimates are all differences of a value of the second sample and one of the
     first. The statistic counts those above 0 (Mann and Whitney, 1947). Source: Hollander, Wolfe and
     Chicken, Nonparametric Statistical Methods, sections 4.1 to 4.3.
     """
@@ -547,10 +537,10 @@ class RankSum(RankTest):
 def rank_sum_distribution(m: int, n: int) -> npt.NDArray[np.float64]:
     """Return P(U <= u), u = 0 ... m n, of two samples from one distribution without ties.
 
-    U counts the pairs in which the value of the first sample is the larger one. With probability
-    i / (i + j) the largest of i + j values is of the first sample and so counts in j pairs; else it
-    counts in none. The same holds of the values that are left (Mann and Whitney, 1947). Beyond
-    MOST_EXACT pairs this is the normal approximation with a correction for continuity.
+    U counts the pairs in which the value of the first sample is larger. With probability i / (i +
+    j) the largest of i + j values is of the first sample and counts in j pairs; else it counts in
+    none. The same holds for the other values (Mann and Whitney, 1947). Beyond MOST_EXACT pairs this
+    is the normal approximation with a correction for continuity.
     """
     if m * n > MOST_EXACT:
         normal = NormalDist(m * n / 2, math.sqrt(m * n * (m + n + 1) / 12))
@@ -572,10 +562,9 @@ Name = TypeVar("Name")
 
 @dataclass(frozen=True)
 class Change:
-    """A secondary figure, on the scale of its differences: log ratios, or shares.
+    """A change of a secondary metric, on the scale of its differences: log ratios, or shares.
 
     Attributes:
-        estimate: Hodges-Lehmann estimate of the difference; NaN without runs.
         low, high: infinite where the runs are too few for an interval.
         p_value: two-sided, not adjusted.
         is_significant: the interval leaves out 0, at the level of Holm's correction.
@@ -589,9 +578,9 @@ class Change:
 
 
 def changes(tests: Mapping[Name, RankTest], level: float = 0.05) -> dict[Name, Change]:
-    """Return the change of each secondary figure.
+    """Return the change of each secondary metric.
 
-    The chance that any of them is called significant where nothing changed is at most `level`.
+    The chance that any is called significant where nothing changed is at most `level`.
     """
     p_values = {name: test.p_outside(0.0) for name, test in tests.items()}
     alpha = holm(list(p_values.values()), level)
@@ -609,10 +598,10 @@ def changes(tests: Mapping[Name, RankTest], level: float = 0.05) -> dict[Name, C
 def slow_shares(
     baseline: Sequence[Array], candidate: Sequence[Array]
 ) -> tuple[Array, Array] | None:
-    """Return the share of samples in the slow mode of each run, 0 to 1, of both arms: [run], [run].
+    """Return the share of samples in the slow mode, 0 to 1, of both arms: [run], [run].
 
     The valley between the modes is that of all runs of the baseline, or of the candidate where the
-    baseline has one mode. So a candidate whose only mode is slower has no slow mode. None where
+    baseline has one mode. So a candidate whose only mode is slower has no slow mode. None if
     neither arm has two modes.
     """
     for runs in (baseline, candidate):

@@ -1,4 +1,4 @@
-"""Finds what is slow in a table of measurements by the fewest causes."""
+"""Find what is slow in a table of measurements, by the fewest causes."""
 
 import math
 from collections.abc import Sequence
@@ -13,9 +13,8 @@ from benchkit.statistics.intervals import Array, t_quantile
 
 HALF = 0.5
 NEAR = 1.5
-"""A half this much wider than the shortest one may be the healthy half, if its values are lower."""
-WINDOW = 2.0
-"""Values within so many standard deviations of the centre count as healthy."""
+"""A half at most this much wider than the shortest may be the healthy half, if it is lower."""
+WINDOW = 2.0  # standard deviations from the centre within which values are healthy
 TRUNCATED = 0.8796
 """Standard deviation of normal values within WINDOW, over that of all."""
 ROUNDS = 20
@@ -29,19 +28,18 @@ class Healthy:
 
 
 def healthy(values: Array, share: float = HALF) -> Healthy:
-    """Return what the healthy ones among some values look like.
+    """Estimate the healthy values among some values.
 
-    It begins with the shortest half (Rousseeuw, Least Median of Squares Regression, 1984, with the
-    factor for few values of Rousseeuw and Leroy, 1987). Of halves about as short, and of those
-    below a gap that is wider than they are, it takes the lowest, because faults only make things
-    slower: one slow node of four is in half of all pairs across nodes, and a slow cable has less
-    noise than the healthy ones. Then it takes mean and standard deviation of all values near that,
-    until they no longer change.
+    It begins with the shortest half (Rousseeuw, Least Median of Squares Regression, 1984; factor
+    for few values: Rousseeuw and Leroy, 1987). Faults only make things slower, so it takes the
+    lowest of halves about as short, and a half below a gap wider than itself. One slow node of four
+    is in half of all pairs across nodes, and a slow cable is less noisy than the healthy ones. Then
+    it takes mean and standard deviation of all values near that, until they no longer change.
 
     Args:
         values: finite logarithms of times: [n], n >= 1.
-        share: of the values that are healthy at least; a third takes the place of the half where
-            one slow node of three is in two thirds of all pairs.
+        share: least share of healthy values; a third where one slow node of three is in two thirds
+            of all pairs.
     """
     ordered = np.sort(values)
     count = len(ordered)
@@ -74,9 +72,9 @@ class Family:
 
     Attributes:
         subjects: number of each candidate among its like, such as a rank: [candidate].
-        cells: of each candidate, -1 for no further one: [candidate][place].
-        shows: the cells by which it is judged: those that it certainly slows if it is slow; -1 at
-            the other places. All its cells are set aside with it.
+        cells: cells of each candidate, padded by -1: [candidate][place].
+        shows: of these the cells that the candidate certainly slows; -1 at the other places. They
+            judge it; all its cells are set aside with it.
     """
 
     name: str
@@ -90,10 +88,9 @@ class Fault:
     """A candidate that is slower than its peers.
 
     Attributes:
-        subject: its number in its family.
-        ratio: how many times as long it takes as its peers.
+        subject: number in its family.
+        ratio: its time over that of its peers.
         z: the logarithm of the ratio over its standard error.
-        num_cells: cells by which it was judged.
     """
 
     family: str
@@ -105,11 +102,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Limits:
-    """What counts as a fault.
+    """Limits of a fault.
 
     Attributes:
         tolerance: smallest slowdown that matters, as a share.
-        floor: standard deviation of logarithms of identical runs; smaller spreads are not trusted.
+        floor: standard deviation of logarithms of identical runs; the least spread that is trusted.
         alpha: chance of any false fault in a healthy table.
     """
 
@@ -119,13 +116,13 @@ class Limits:
 
 
 def family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
-    """Return the candidates of a family.
+    """Make a family.
 
     Args:
         keys: for each cell the candidate that it belongs to, -1 for none: [cell]. A cell may belong
             to one candidate per array.
-        shows: for each array of keys the cells that its candidates slow for certain; by default
-            all: [cell].
+        shows: for each array of keys the cells that its candidates certainly slow; by default all:
+            [cell].
     """
     owners = np.concatenate(keys)
     cells = np.tile(np.arange(len(keys[0])), len(keys))
@@ -145,7 +142,7 @@ def family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
 
 
 MOST_SHARE = 0.75
-"""A candidate with a larger share of the cells of a kind leaves it without peers."""
+"""A candidate with a larger share of a kind's cells leaves the kind without peers."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +150,7 @@ class Peers:
     """Cells that are alike, and the candidates among them.
 
     Attributes:
-        kinds: number of the kind of each cell; only cells of one kind are compared: [cell].
+        kinds: kind of each cell: [cell]. Only cells of one kind are compared.
     """
 
     kinds: Ints
@@ -161,12 +158,12 @@ class Peers:
 
     @property
     def healthy_shares(self) -> Array:
-        """The share of cells of each kind that is healthy where one candidate is slow: [kind]."""
+        """The share of healthy cells of each kind where one candidate is slow: [kind]."""
         return self.compared[0]
 
     @property
     def judged(self) -> Sequence[Family]:
-        """The families, judged by those cells that have peers.
+        """The families, judged by the cells that have peers.
 
         Where a candidate has nearly all cells of a kind, too few others are left to compare with.
         """
@@ -197,14 +194,11 @@ class Peers:
 
 MEDIAN_SE = math.sqrt(math.pi / 2)
 """Standard error of a median of normal values over that of their mean."""
-FEWEST = 5
-"""Candidates of a family from which their own spread is known."""
-LEAST_Z = 2.0
-"""Each half of the samples must show a fault at least so clearly."""
-MOST = 0.9
-"""Share of the candidates that is meant where most of them are."""
+FEWEST = 5  # candidates of a family from which their own spread is known
+LEAST_Z = 2.0  # each half of the samples must show a fault at least so clearly
+MOST = 0.9  # share of the candidates that `least_found` calls most
 LASTING = 0.5
-"""Each half must show this share of the logarithm of the ratio at least; else the fault passed."""
+"""Share of the logarithm of the ratio that each half must show; else the fault passed."""
 LEAST_SHARE = 0.5
 """A candidate is not judged once more than this share of its cells is explained."""
 MOSTLY, BOTH_MOSTLY = 1.6449, 1.9545
@@ -213,15 +207,15 @@ MOSTLY, BOTH_MOSTLY = 1.6449, 1.9545
 
 @dataclass(frozen=True)
 class Residuals:
-    """How far each cell of a table is from the healthy cells of its kind.
+    """Residuals of the cells of a table, relative to the healthy cells of their kind.
 
-    The last cell is empty. What has no peers, or is explained, is NaN.
+    The last cell is empty. A cell without peers, or explained, is NaN.
 
     Attributes:
         halves: difference to the centre in each half: [2][cell + 1].
         sd: standard deviation of a healthy cell, over both halves: [cell + 1].
-        df: degrees of freedom of that: [cell + 1].
-        kinds: of each cell: [cell + 1].
+        df: degrees of freedom of `sd`: [cell + 1].
+        kinds: [cell + 1].
     """
 
     halves: Array
@@ -234,8 +228,8 @@ class Judged:
     """The candidates of a family, judged.
 
     Args:
-        level: chance of a false fault that each candidate has.
-        num_families: over which alpha is shared.
+        level: chance of a false fault of each candidate.
+        num_families: families that share alpha.
     """
 
     def __init__(
@@ -292,10 +286,7 @@ class Judged:
         )
 
     def least_found(self) -> float:
-        """Return the logarithm of the ratio at which most candidates are found nine times in ten.
-
-        NaN where they have no peers.
-        """
+        """Return the log ratio of which most are found 9 times in 10; NaN without peers."""
         clear = (self.critical + MOSTLY) * self.error
         lasting = (self.least_z + BOTH_MOSTLY) * math.sqrt(2) * self.error
         large = math.log1p(self.limits.tolerance) + MOSTLY * self.error
@@ -306,12 +297,10 @@ class Judged:
 
 
 def error_of(cells: Ints, residuals: Residuals, count: Ints) -> tuple[Array, Array]:
-    """Return the standard error of the median of each candidate's cells, and its freedom.
+    """Return the standard error, and its degrees of freedom, of the median of a candidate's cells.
 
-    The degrees of freedom of cells of several kinds are those of Welch and Satterthwaite.
-
-    Args:
-        cells: of each candidate: [candidate][place].
+    Cells of several kinds have the degrees of freedom of Welch and Satterthwaite. `cells` is
+    [candidate][place].
     """
     by_cell = np.where(np.isfinite(residuals.halves[0]), residuals.sd**2, np.nan)
     if cells.shape[1] == 1:
@@ -343,15 +332,15 @@ def spread_of(middles: Array) -> float:
 
 
 def persistent(z_halves: Array, alpha: float) -> float:
-    """Return how clearly both halves must show a fault.
+    """Return how clearly both halves must show a fault: the smallest t that rules out noise.
 
-    If noise takes a candidate beyond t in a half with probability p, then it takes about 2 N p of N
+    If noise takes a candidate beyond t in a half with probability p, it takes about 2 N p of N
     candidates beyond t in one half only, and N p^2 in both. So with D candidates beyond t in one
-    half only, D^2 / (4 N) <= alpha makes a false one unlikely. It returns the smallest such t from
-    LEAST_Z on. One candidate may always be: what was disturbed once hides no lasting fault.
+    half only, D^2 / (4 N) <= alpha makes a false one unlikely. One candidate may always be beyond:
+    one disturbance hides no lasting fault.
 
     Args:
-        z_halves: the smaller and the larger one of both halves: [2][candidate].
+        z_halves: the smaller and the larger z of both halves: [2][candidate].
     """
     lower, higher = (np.sort(row[np.isfinite(row)]) for row in z_halves)
     most = max(1.0, 2 * math.sqrt(alpha * len(higher)))
@@ -364,16 +353,16 @@ MOST_FAULTS = 50
 
 
 def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
-    """Return the faults of a table, the one that explains most first; none where all are alike.
+    """Return the faults of a table, the one that explains most first.
 
-    A fault is at least `tolerance` slower than its peers, clear against the spread of the healthy
-    cells at a level of `alpha` over the number of candidates (Bonferroni), and persistent: both
-    halves of the samples show it. How clearly they must follows from the candidates that only one
-    half shows, which noise explains; so spikes raise the limit and make no faults.
+    A fault is at least `tolerance` slower than its peers. It is clear against the spread of the
+    healthy cells, at a level of `alpha` over the number of candidates (Bonferroni). It is
+    persistent: both halves of the samples show it. Candidates that only one half shows are noise,
+    and raise the limit of both halves; so spikes make no faults.
 
     Args:
-        halves: logarithm of the median time over the first and over the second half of the
-            samples: [2][cell].
+        halves: log of the median time over the first and over the second half of the samples:
+            [2][cell].
     """
     values = padded(halves)
     found: list[Fault] = []
@@ -391,21 +380,18 @@ def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
 
 
 def faster(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
-    """Return what is faster than its peers; where it is much, perhaps the others are slow."""
+    """Return what is faster than its peers; if much is, the others may be slow."""
     return explain(-halves, peers, limits)
 
 
 def detectable(halves: Array, peers: Peers, limits: Limits) -> float | None:
-    """Return from which ratio on most candidates of the first family are found nine times in ten.
-
-    None where they have no peers.
-    """
+    """Return the ratio at which most of the first family are found nine times in ten, or None."""
     least = judge(padded(halves), peers, limits)[0].least_found()
     return None if math.isnan(least) else math.exp(min(700.0, least))
 
 
 def padded(halves: Array) -> Array:
-    """Append an empty cell, for the places of candidates that have fewer: [2][cell + 1]."""
+    """Append an empty cell, to which -1 in `Family.cells` points: [2][cell + 1]."""
     return np.append(halves.astype(np.float64), [[np.nan], [np.nan]], axis=1)
 
 

@@ -1,11 +1,11 @@
 """95 % intervals of medians for autocorrelated series, quantiles, and times with two modes.
 
-Times of calls are not independent draws: what slows one call down often slows the next one too. So
-the width of an interval follows the effective number of independent values in a series. Simulations
+Times of calls are not independent: what slows one call down often slows the next one too. So the
+width of an interval follows the effective number of independent values in a series. Simulations
 measure the coverage: perf/coverage.py, docs/results/coverage.md.
 
 `np.median` and `np.quantile` take 20 to 60 µs for a few hundred values, nearly all of it before
-they touch one. Of each case some twenty are needed, most of them of the same values.
+they touch one. A case needs some twenty, most of them of the same values.
 """
 
 import math
@@ -21,24 +21,23 @@ Array = npt.NDArray[np.float64]
 CONFIDENCE = 0.95
 FEWEST_SAMPLES = 700
 """Fewest samples of one case that have an interval. With fewer, a run that stays in one of two
-modes, each about 50 samples long, looks in more than one of ten runs as if there were no other."""
+modes, each about 50 samples long, hides the other in more than one of ten runs."""
 FEWEST_INDEPENDENT = 6
-"""Fewest independent values in a series that has an interval: what `median_interval` needs. To ask
-for more would keep the runs that look uncorrelated by chance."""
+"""Fewest independent values in a series with an interval, which `median_interval` needs. A higher
+limit would keep the runs that look uncorrelated by chance."""
 FEWEST_TURNS, FEWEST_STEADY, FEWEST_ROUNDS = 6, 20, 100
-"""Turns of two cases from which on their ratio has an interval, has one only if it is steady, and
-has that of a series."""
-FEWEST_OF_ROUNDS = 15
-"""Fewest independent values among FEWEST_ROUNDS turns and more."""
+"""Fewest turns of two cases whose ratio has an interval if steady; in any case; and that of a
+series."""
+FEWEST_OF_ROUNDS = 15  # fewest independent values among FEWEST_ROUNDS turns and more
 FEWEST_QUARTILES = 12
-"""Fewest values whose middle half is told; fewer have the range of all of them."""
+"""Fewest values whose middle half is told; fewer have the range of all."""
 
 
 def t_quantile(p_value: float, df: Array | float) -> Array:
     """Return the quantile of Student's t that is exceeded with a small probability.
 
-    It is exact for 1 and 2 degrees of freedom, 5 % too large between them and right to 0.005 %
-    above (Hill, Algorithm 396: Student's t-quantiles, Communications of the ACM, 1970).
+    Exact for 1 and 2 degrees of freedom, 5 % too large between them, right to 0.005 % above (Hill,
+    Algorithm 396: Student's t-quantiles, Communications of the ACM, 1970).
 
     Args:
         df: degrees of freedom; below 1 nothing is known, and the quantile is infinite.
@@ -69,7 +68,7 @@ def median_interval(values: Array) -> tuple[float, float] | None:
 
     It reaches from the k-th smallest to the k-th largest value, with the largest k for which the
     binomial tail P(X < k), X ~ B(n, 1/2), is at most (1 - CONFIDENCE) / 2 (Conover, Practical
-    Nonparametric Statistics, section 3.2). It assumes no distribution.
+    Nonparametric Statistics, section 3.2). No distribution is assumed.
     """
     k = order_below(len(values))
     if k == 0:
@@ -85,8 +84,7 @@ def series_interval(
 
     `median_interval` takes two order statistics of independent values. This function takes the same
     quantiles of the series, for its effective number of independent values. The interval always
-    contains the median of the series. None below `fewest` values, or below `fewest_independent`
-    independent ones.
+    contains the median. None below `fewest` values, or `fewest_independent` independent ones.
     """
     if len(times) < max(1, fewest):
         return None
@@ -96,8 +94,8 @@ def series_interval(
 def turns_interval(ratios: Array) -> tuple[float, float] | None:
     """Return the confidence interval of the ratio, in this run, of two cases in turns: [turn].
 
-    The order of cases is drawn anew in each turn. So between equal cases each ratio is above 1 by a
-    fair coin, however times correlate, and the order statistics of few ratios hold. Other ranks may
+    The order of cases is drawn anew in each turn. So the ratio of equal cases is above 1 by a fair
+    coin, however times correlate, and the order statistics of few ratios hold. Other runs may
     differ. None below FEWEST_TURNS turns, and where the ratio changed during the run.
     """
     if len(ratios) >= FEWEST_ROUNDS:
@@ -115,10 +113,7 @@ def is_steady(values: Array) -> bool:
 
 
 def spread(ordered: Array) -> tuple[float, float]:
-    """Return how much ascending values differ: the ends of their middle half, of few of all.
-
-    It says nothing of how well their median is known.
-    """
+    """Return the bounds of the middle half of ascending values, or of all if they are few."""
     if len(ordered) < FEWEST_QUARTILES:
         return float(ordered[0]), float(ordered[-1])
     return quantile(ordered, 0.25), quantile(ordered, 0.75)
@@ -127,10 +122,9 @@ def spread(ordered: Array) -> tuple[float, float]:
 def ordered_interval(
     ordered: Array, length: float, fewest_independent: int = FEWEST_INDEPENDENT
 ) -> tuple[float, float] | None:
-    """Return the interval of `series_interval` from what it needs of a series.
+    """Return the interval of `series_interval` of sorted values.
 
-    Args:
-        length: how many values of the series count as one independent value.
+    `length` is the number of values that count as one independent value.
     """
     n = len(ordered)
     independent = int(n / length)
@@ -151,18 +145,17 @@ def order_below(n: int) -> int:
 
 
 def log_binomial(n: int, k: int) -> float:
-    """Return the natural logarithm of n over k."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def correlation_length(times: Array) -> float:
     """Return how many values of a series count as one independent value, >= 1, on the safe side.
 
-    This is the integrated autocorrelation time 1 + 2 (r1 + r2 + ...) plus one standard error. It is
-    computed from the ranks of the values in order of size, which outliers do not move. The sum ends
-    where two neighbouring terms together are no longer positive (Geyer, Practical Markov Chain
-    Monte Carlo, 1992). For a sum over m lags of n values the variance of the estimate is
-    2 (2 m + 1) / n of its square (Sokal, 1997).
+    This is the integrated autocorrelation time 1 + 2 (r1 + r2 + ...) plus one standard error, of
+    the values' ranks by size, which outliers do not move. The sum ends where two neighbouring terms
+    together are no longer positive (Geyer, Practical Markov Chain Monte Carlo, 1992). For a sum
+    over m lags of n values the variance of the estimate is 2 (2 m + 1) / n of its square (Sokal,
+    1997).
     """
     correlations = autocorrelation(np.unique(times, return_inverse=True)[1])
     pairs = correlations[: len(correlations) // 2 * 2].reshape(-1, 2).sum(axis=1)
@@ -174,7 +167,7 @@ def correlation_length(times: Array) -> float:
 
 
 def autocorrelation(values: npt.NDArray[Any]) -> Array:
-    """Return r0 = 1, r1, ... of a series: [n]; without correlation where all values are equal."""
+    """Return r0 = 1, r1, ... of a series: [n]; 0 beyond r0 where all values are equal."""
     n = len(values)
     centred = values - values.mean()
     spectrum = np.fft.rfft(centred, 2 * n)
@@ -185,17 +178,17 @@ def autocorrelation(values: npt.NDArray[Any]) -> Array:
 
 
 def median(values: Any) -> float:
-    """Return the median of values, [n] in any order; exactly that of `np.median`."""
+    """Return the median of values in any order, exactly that of `np.median`."""
     return float(medians(values))
 
 
 def medians(values: Any) -> Array:
-    """Return the medians along the last axis: [..., n] -> [...]; exactly those of `np.median`."""
+    """Return the medians along the last axis: [..., n] -> [...]."""
     return middle(np.sort(np.asarray(values, dtype=np.float64)))
 
 
 def middle(ordered: Array) -> Array:
-    """Return the medians of values in ascending order: [..., n] -> [...]."""
+    """Return the medians of ascending values: [..., n] -> [...]."""
     n = ordered.shape[-1]
     return np.asarray((ordered[..., (n - 1) // 2] + ordered[..., n // 2]) / 2)
 
@@ -212,18 +205,16 @@ def quantile(ordered: Array, share: float) -> float:
 
 
 FEWEST, PER_BIN, MOST_BINS = 100, 10, 40
-"""Fewest samples that can show two modes, average samples per bin of the histogram, most bins."""
+"""Fewest samples that can show two modes, mean samples per bin, most bins of the histogram."""
 LEAST_RATIO = 1.1
-"""Smallest ratio of two modes; for short times the resolution of the clock alone makes peaks."""
+"""Smallest ratio of two modes. The resolution of the clock makes peaks of short times."""
 VALLEY, LEAST_SHARE = 0.5, 0.1
-"""Two peaks are two modes where the valley between them is below VALLEY times the lower peak, and
-each side holds at least LEAST_SHARE of all samples."""
+"""Two peaks are two modes if the valley between them is below VALLEY times the lower peak, and each
+side holds at least LEAST_SHARE of all samples."""
 
 
 @dataclass(frozen=True)
 class Modes:
-    """Two modes of the times of a case."""
-
     fast_s: float
     slow_s: float
     slow_share: float
@@ -232,8 +223,7 @@ class Modes:
 def find_modes(times: Array) -> Modes | None:
     """Return the two modes of times; None where there is one, or too few times to tell.
 
-    The modes are peaks of the smoothed histogram of the times' logarithms, separated at the lowest
-    bin between them.
+    They are peaks of the smoothed histogram of the times' logarithms, separated at the lowest bin.
     """
     edge = valley_between_modes(times)
     if edge is None:

@@ -1,4 +1,4 @@
-"""The reported figures of raw samples, as pure functions of arrays; times in seconds."""
+"""Summaries of raw samples, as pure functions of arrays; times in seconds."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypedDict
@@ -23,7 +23,7 @@ from benchkit.statistics.intervals import (
 
 
 class Arrivals(TypedDict):
-    """What starts and ends on one clock tell; None without such starts."""
+    """Numbers that need starts on one clock; None without them."""
 
     start_skew_s: float | None
     makespan_s: float | None
@@ -32,7 +32,7 @@ class Arrivals(TypedDict):
 
 
 class Summary(Arrivals):
-    """The times of one case, in the unit that ends the name; None where there is no such number."""
+    """The times of one case. A number that does not exist is None."""
 
     median_s: float
     ci_low_s: float | None
@@ -59,10 +59,7 @@ NO_ARRIVALS = Arrivals(
 
 
 def slowest_rank(samples: Any) -> Array:
-    """Return the maximum over ranks of each iteration: [rank][iteration] -> [iteration].
-
-    A collective is as slow as its slowest rank.
-    """
+    """Return the longest time of each iteration: [rank][iteration] -> [iteration]."""
     slowest: Array = np.asarray(samples, dtype=np.float64).max(axis=0)
     return slowest
 
@@ -71,13 +68,13 @@ def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) ->
     """Return one time per iteration: [iteration], in seconds.
 
     SLOWEST_RANK takes the longest call of all ranks. LAST_ARRIVAL takes the time from the last
-    rank's start to the last rank's end, which leaves out how long ranks wait for others to begin.
-    SPAN takes the time from the first rank's start, which counts ranks that do not overlap because
-    they share cores. Where starts are not known, both take the longest call, too.
+    rank's start to the last rank's end, without the time that ranks wait for others to begin. SPAN
+    takes the time from the first rank's start, for ranks that share cores and do not overlap.
+    Without starts, both take the longest call.
 
     Args:
         samples: seconds per call, [rank][iteration].
-        starts: start of each call in seconds on one clock, [rank][iteration]; None if not known.
+        starts: start of each call in seconds on one clock, [rank][iteration]; None if unknown.
     """
     if estimator == SLOWEST_RANK or starts is None:
         return slowest_rank(samples)
@@ -87,7 +84,7 @@ def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) ->
 
 
 def relative_half_width(interval: tuple[float, float] | None, centre: float) -> float | None:
-    """Return half the width of an interval as a share of its centre; None without an interval."""
+    """Return half the width of an interval as a share of its centre."""
     if interval is None or centre == 0:
         return None
     low, high = interval
@@ -95,12 +92,11 @@ def relative_half_width(interval: tuple[float, float] | None, centre: float) -> 
 
 
 def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -> Summary:
-    """Return every figure of one case; arguments as for `iteration_times`.
+    """Summarize one case; arguments as for `iteration_times`.
 
-    `median_s` and its interval are computed from the same times. Without an interval there is the
-    range of the times, see `spread`. `osu_mean_s` is the mean of all
-    samples of all ranks, which the OSU micro-benchmarks print. `independent_samples` is the
-    effective number of independent samples.
+    `median_s` and its interval come from the same times. Without an interval there is their range,
+    see `spread`. `osu_mean_s` is the mean of all samples of all ranks, which the OSU
+    micro-benchmarks print. `independent_samples` is the effective number of independent samples.
     """
     samples = np.asarray(samples, dtype=np.float64)
     times = iteration_times(samples, start_offsets, estimator)
@@ -135,12 +131,9 @@ def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -
 def algorithm_bandwidth(
     payload_bytes: int | None, bus_factor: float | None, median_s: float | None
 ) -> float | None:
-    """Return the payload over the median time in GB/s (10^9 bytes); it is never a mean of rates.
+    """Return the payload over the median time in GB/s (10^9 bytes), never a mean of rates.
 
-    Args:
-        payload_bytes: message size S of nccl-tests.
-        bus_factor: ratio of bus bandwidth to algorithm bandwidth; None on one rank, which has
-            neither.
+    `bus_factor` is None on one rank, which has no bandwidth.
     """
     if not payload_bytes or bus_factor is None or not median_s:
         return None
@@ -150,26 +143,22 @@ def algorithm_bandwidth(
 def bus_bandwidth(
     payload_bytes: int | None, bus_factor: float | None, median_s: float | None
 ) -> float | None:
-    """Return the algorithm bandwidth times the collective's factor in GB/s; None on one rank.
-
-    This is the convention of nccl-tests; the arguments are those of `algorithm_bandwidth`.
-    """
+    """Return the algorithm bandwidth times the collective's factor (nccl-tests) in GB/s."""
     algbw = algorithm_bandwidth(payload_bytes, bus_factor, median_s)
     return None if algbw is None or bus_factor is None else algbw * bus_factor
 
 
 def computing_rate(flops: float | None, median_s: float | None) -> float | None:
-    """Return floating-point operations over the median time in TFLOP/s (10^12 operations)."""
+    """Return operations over the median time in TFLOP/s (10^12)."""
     return flops / median_s / 1e12 if flops and median_s else None
 
 
 def arrival_summary(samples: Array, start_offsets: Any) -> Arrivals:
     """Return the numbers that need the starts of all ranks on one clock.
 
-    `start_skew_s` is the median of last minus first start, and `makespan_s` that of last end minus
-    last start. `straggler_rank` is the rank that ended last most often, and `straggler_share` how
-    often it did: 1 / ranks where no rank stands out. An iteration in which several ranks ended
-    together has no straggler.
+    `start_skew_s` is the median of last minus first start, `makespan_s` that of last end minus last
+    start. `straggler_rank` ended last most often, and `straggler_share` says how often: 1 / ranks
+    where no rank stands out. An iteration whose last ranks ended together has no straggler.
     """
     starts = np.asarray(start_offsets, dtype=np.float64)
     last_start, last_end = starts.max(axis=0), (starts + samples).max(axis=0)
@@ -184,7 +173,7 @@ def arrival_summary(samples: Array, start_offsets: Any) -> Arrivals:
 
 
 def last_shares(samples: Array, starts: Array) -> Array:
-    """Return per rank the share of iterations in which it alone ended last: [rank]."""
+    """Return the share of iterations in which a rank alone ended last: [rank]."""
     ends = starts + samples
     is_last = ends == ends.max(axis=0)
     alone = is_last & (is_last.sum(axis=0) == 1)
@@ -192,13 +181,12 @@ def last_shares(samples: Array, starts: Array) -> Array:
 
 
 class Estimate(NamedTuple):
-    """A figure of cases that take turns.
+    """The median over turns, of cases that take turns.
 
     Attributes:
-        value: the median over turns.
-        low, high: its 95 % interval in this run, else None.
+        low, high: 95 % interval in this run, or None.
         range_low, range_high: without an interval, how much turns differ (`spread`), else None.
-        num_turns: how many turns all of the cases took part in.
+        num_turns: turns that all of the cases took part in.
     """
 
     value: float
@@ -209,7 +197,7 @@ class Estimate(NamedTuple):
     num_turns: int
 
     def around(self, value: float) -> "Estimate":
-        """Return the ends with another estimate of the value, which they reach to if need be."""
+        """Return the bounds with another value, to which they are extended if need be."""
         low, high, range_low, range_high = (
             end and furthest(end, value)
             for end, furthest in zip(self[1:5], (min, max, min, max), strict=True)
@@ -222,7 +210,7 @@ class Estimate(NamedTuple):
 
 
 class Timed(Protocol):
-    """A case with its time of each iteration in seconds, and the lengths of its blocks."""
+    """A case with its seconds per iteration, and the lengths of its blocks."""
 
     @property
     def times(self) -> Array: ...
@@ -232,7 +220,7 @@ class Timed(Protocol):
 
 
 def round_medians(case: Timed) -> Array:
-    """Return the median of each block in seconds: [block]; cases of a job take turns in blocks."""
+    """Return the median of each block in seconds: [block]; cases take turns in blocks."""
     times = case.times
     lengths = np.asarray(case.blocks, dtype=int)
     if len(lengths) and (lengths == lengths[0]).all():  # as nearly all blocks are
@@ -244,8 +232,8 @@ def round_medians(case: Timed) -> Array:
 def paired_speedup(baseline: Timed, case: Timed) -> Estimate:
     """Return how many times faster a case is than the baseline, another case of its job.
 
-    It is the median over turns of the ratio of both block medians. A disturbance that lasts for a
-    while affects both.
+    It is the median over turns of the ratio of both block medians, so a lasting disturbance affects
+    both.
     """
     reference, own = aligned(baseline, case)
     ratios = reference / own
@@ -256,9 +244,9 @@ def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
     """Return the share of the shorter component that is hidden behind the other.
 
     It is the median over turns of (T_comp + T_comm - T) / min(T_comp, T_comm): 1 where the shorter
-    component is hidden, below 0 where the components hinder each other. The shorter one is the one
-    with the smaller median, in all turns. The smaller of two noisy times of each turn would be too
-    small, and the overlap too large. Few turns have no interval: no fair coin stands behind 0.
+    component is hidden, below 0 where the components hinder each other. The shorter component has
+    the smaller median of all turns. The smaller of two noisy times of each turn would be too small,
+    and the overlap too large. Few turns have no interval: around 0 there is no fair coin.
     """
     computing, communicating, both = aligned(compute, communicate, case)
     shorter = min(computing, communicating, key=median)
@@ -267,14 +255,14 @@ def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
 
 
 def aligned(*cases: Timed) -> list[Array]:
-    """Return the block medians of each case in the turns that all cases took part in: [turn]."""
+    """Return the block medians of each case in the turns of all of them: [turn]."""
     medians_by_case = [round_medians(case) for case in cases]
     rounds = min(map(len, medians_by_case))
     return [medians[:rounds] for medians in medians_by_case]
 
 
 def estimated(turns: Array, interval: tuple[float, float] | None) -> Estimate:
-    """Return the median of a figure of all turns [turn] with its interval or its range."""
+    """Return the median of turns [turn] with its interval or its range."""
     low, high = interval or (None, None)
     range_low, range_high = (None, None) if interval else spread(np.sort(turns))
     return Estimate(median(turns), low, high, range_low, range_high, len(turns))
