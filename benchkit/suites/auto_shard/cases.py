@@ -1,4 +1,4 @@
-"""The cases of one job: a workload on each number of devices, sharded by each rule."""
+"""A workload on each number of devices, sharded by each rule."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,7 +53,6 @@ class Variant:
 
     @property
     def alone(self) -> bool:
-        """Whether each of its devices computes a whole workload."""
         return self.sharding in (UNSHARDED, INDEPENDENT)
 
 
@@ -79,7 +78,7 @@ def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> Details:
 
 
 class AutoShard:
-    """The cases of one job on one rank; all ranks make them together, in the same order."""
+    """The cases of one job on one rank. All ranks make them together, in the same order."""
 
     def __init__(self, config: AutoShardConfig, rank: Rank) -> None:
         self.config = config

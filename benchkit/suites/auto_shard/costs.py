@@ -1,4 +1,4 @@
-"""Measures costs for the planner: DTensor's changes of layout, products, creating and touching."""
+"""Measure costs for the planner: DTensor's changes of layout, products, creating, touching."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,10 +21,9 @@ from benchkit.suites.auto_shard.planner import (
 from benchkit.suites.auto_shard.program import distributed, fetched, moved, part_of, size_of
 from benchkit.suites.auto_shard.workloads import Workload
 
-SMALL = 64
-"""Rows and columns of the matrix whose moves cost little beyond latency."""
+SMALL = 64  # side of the matrix whose moves cost little beyond latency
 LARGEST = {"cpu": 1024, "cuda": 8192}
-"""Side of the largest matrix that is moved or multiplied, to learn the rates of the device."""
+"""Side of the largest matrix that is moved or multiplied, to learn the device's rates."""
 FETCHED = (ROWS, COLUMNS)
 
 
@@ -38,7 +37,7 @@ def measure_costs(
 ) -> Costs:
     """Time every operation and message on all devices at once; the slowest device counts.
 
-    All ranks call this together; `mesh` is None on a rank that is not one of the devices.
+    All ranks call this together. `mesh` is None on a rank that is not one of the devices.
     """
     most = LARGEST[device.type]
     large = min(most, max(workload.rows, *workload.widths, 4 * SMALL))
@@ -75,7 +74,7 @@ def messages(
 def computations(
     m: int, k: int, n: int, device: torch.device, dtype: torch.dtype
 ) -> list[Callable[[], object]]:
-    """Return the calls that multiply [m, k] by [k, n], create [m, n], and apply relu to it."""
+    """Return calls that multiply [m, k] by [k, n], create [m, n], and apply relu to it."""
     left = torch.randn(m, k, device=device, dtype=dtype)
     right = torch.randn(k, n, device=device, dtype=dtype)
     block = torch.randn(m, n, device=device, dtype=dtype)

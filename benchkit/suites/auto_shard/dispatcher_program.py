@@ -1,4 +1,4 @@
-"""Runs a workload in GT's architecture, for comparison: all data passes through one dispatcher.
+"""A workload in GT's architecture, for comparison: all data passes through one dispatcher.
 
 Shards lie along axis 0. For a product the dispatcher gathers all shards of the weight, concatenates
 them, and sends the whole to one worker after another. Each worker multiplies and answers before the
@@ -25,7 +25,7 @@ MOST_DIMENSIONS = 4
 
 @dataclass
 class Dispatched(Program):
-    """One rank's part of the program; `group` carries messages of host memory."""
+    """One rank's part of the program; `group` sends messages in host memory."""
 
     group: dist.ProcessGroup | None
 
@@ -37,7 +37,7 @@ class Dispatched(Program):
         """Send a tensor, or with None the message that something is done.
 
         The tensor is copied into a message of bytes, as pickling does. A header precedes it: the
-        number of its dtype, the number of its dimensions, and the dimensions.
+        number of its dtype, of its dimensions, and the dimensions.
         """
         shape = [] if message is None else list(message.shape)
         kind = DONE if message is None else DTYPES.index(message.dtype)
@@ -89,7 +89,6 @@ class Dispatched(Program):
         return result
 
     def in_turns(self, x: Tensor, weight: Tensor, layout: Layout) -> Tensor:
-        """Compute a product, worker after worker, with the whole weight from the dispatcher."""
         whole = self.whole_weight(weight, layout)
         with region(COMPUTE):
             result = self.activated(x @ whole)

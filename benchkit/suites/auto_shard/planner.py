@@ -3,7 +3,7 @@
 Each product is sharded by rows, by columns, along the inner dimension, or not at all. A cost model
 predicts the seconds of every choice: products at a rate, messages by latency and bandwidth
 (Hockney, 1994), each as measured. Along the chain the planner keeps the cheapest way to every
-layout (dynamic programming), among those that fit in memory. Imports no torch.
+layout (dynamic programming) that fits in memory. Imports no torch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from benchkit.suites.auto_shard.workloads import Phase, Workload
 
 
 class Layout(Enum):
-    """How a matrix lies on the devices; PARTIAL is the sum of what the devices have."""
+    """Layout of a matrix on the devices. PARTIAL: the matrix is the sum of their parts."""
 
     ROWS = "rows"
     COLUMNS = "columns"
@@ -33,7 +33,7 @@ MOVES: tuple[Move, ...] = (
     (ROWS, REPLICATED), (COLUMNS, REPLICATED), (ROWS, COLUMNS), (COLUMNS, ROWS),
     (PARTIAL, ROWS), (PARTIAL, COLUMNS), (PARTIAL, REPLICATED),
 )  # fmt: skip
-"""Changes of layout that take messages: all-gather, all-to-all, reduce-scatter, all-reduce."""
+"""Changes of layout by messages: all-gather, all-to-all, reduce-scatter, all-reduce."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ BY_COLUMNS = Mode("columns", REPLICATED, COLUMNS, COLUMNS, (COLUMNS,))
 BY_INNER = Mode("inner", COLUMNS, ROWS, PARTIAL, LAYOUTS)
 EVERYWHERE = Mode("everywhere", REPLICATED, REPLICATED, REPLICATED, (REPLICATED,))
 MODES = (BY_ROWS, BY_COLUMNS, BY_INNER, EVERYWHERE)
-"""BY_INNER shards the dimension that is summed over. Of equal choices the first is taken."""
+"""BY_INNER shards the dimension that is summed over. The first of equal choices is taken."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """The time of a message, by seconds without bytes and per byte of the whole matrix."""
+    """Time of a message: seconds without bytes, and per byte of the whole matrix."""
 
     latency_s: float
     byte_s: float
@@ -69,7 +69,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds per operation of a product, element created and element of relu, and of messages."""
+    """Seconds per operation of a product, element created, element of relu, and message."""
 
     devices: int
     itemsize: int
@@ -80,7 +80,7 @@ class Costs:
     fetch: Mapping[Layout, Link]
 
     def share(self, length: int) -> int:
-        """Return the longest shard of a dimension; shards are those of torch.chunk."""
+        """Return the longest shard of a dimension, as torch.chunk makes them."""
         return -(-length // self.devices)
 
     def elements(self, rows: int, columns: int, layout: Layout) -> int:
@@ -97,14 +97,12 @@ def costs_of_one(itemsize: int) -> Costs:
 
 @dataclass(frozen=True)
 class Layer:
-    """One product of a plan; its weight lies in `weight_at_rest` until it is needed."""
-
     mode: Mode
     weight_at_rest: Layout
     output: Layout
 
     def __str__(self) -> str:
-        """Describe the weight and the product: "rows gathered, by inner, summed to rows"."""
+        """Return a text such as "rows gathered, by inner, summed to rows"."""
         gathered = "" if self.weight_at_rest == self.mode.weight else " gathered"
         summed = f", summed to {self.output}" if self.mode.product == PARTIAL else ""
         return f"{self.weight_at_rest}{gathered}, by {self.mode}{summed}"
@@ -215,7 +213,7 @@ class Planner:
         return min(plans, key=lambda plan: plan.elements)
 
     def alternatives(self) -> dict[Mode | Layout, float]:
-        """Return the seconds of the best plan for each way to begin; it may exceed memory."""
+        """Return the seconds of the best plan by its first choice; it may exceed memory."""
         slowest_first = sorted(self.candidates, key=lambda plan: plan.total_s, reverse=True)
         return {plan.first: plan.total_s for plan in slowest_first}
 
@@ -246,7 +244,7 @@ class Planner:
         return self.plans(respect_memory_limit=False)
 
     def plans(self, respect_memory_limit: bool) -> list[Plan]:
-        """Return finished plans, none dominated by another with the same first product."""
+        """Return finished plans; none dominates another with the same first product."""
         plans = [self.start(layout) for layout in LAYOUTS]
         for index in range(len(self.workload.weights)):
             longer = [self.after(plan, index, layer) for plan in plans for layer in choices()]
@@ -254,7 +252,7 @@ class Planner:
         return [self.finished(plan) for plan in plans]
 
     def held_elements(self, plan: Plan) -> int:
-        """Return the elements that one device keeps between steps: operands and a result."""
+        """Return the elements that a device keeps between steps: operands and a result."""
         workload, costs = self.workload, self.costs
         first = costs.elements(workload.rows, workload.widths[0], plan.at_start)
         if self.end_to_end:

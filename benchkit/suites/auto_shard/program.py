@@ -29,11 +29,11 @@ from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, CREATE, F
 
 Part = tuple[slice, slice]
 Source = Callable[[int, Part], Tensor]
-"""Returns a part of an operand; operand 0 is the input, then come the weights."""
+"""Returns a part of an operand. Operand 0 is the input, then come the weights."""
 NONZEROS = 3
 """Nonzero entries in a column of an exact weight, every third -1; fewer would soon be all 0."""
 MOST_NONZEROS, NARROW = 63, 192
-"""The weight of a single product has more, or a narrow weight might have a shard without any."""
+"""A single product's weight has more, or a shard of a narrow one might have none."""
 
 
 def part_of(shape: tuple[int, int], layout: Layout, devices: int, index: int) -> Part:
@@ -78,9 +78,9 @@ class Random:
 class Exact:
     """Integers that differ by turn and position; the same on all ranks.
 
-    They are small enough to be exact in `dtype`. Each column of a weight has a few entries of ±1,
-    so each column of a product is the sum of a few columns of its input. Data that is lost,
-    doubled, stale or out of place changes the result.
+    They are small enough to be exact in `dtype`. A column of a weight has a few entries of ±1, so a
+    column of a product is the sum of a few columns of its input. Data that is lost, doubled, stale
+    or out of place changes the result.
     """
 
     workload: Workload
@@ -156,10 +156,10 @@ class Exact:
 
 @dataclass
 class Program:
-    """One rank's part of a workload, on a device that has all of it.
+    """One rank's part of a workload; this class is for a device that has all of it.
 
-    `index` says which device of the plan this is. `held` has this rank's parts of the operands that
-    a step does not create, `output` its part of the result after a step, or None.
+    `index` is the device's number in the plan. `held` has this rank's parts of the operands that a
+    step does not create, `output` its part of the result after a step, or None.
     """
 
     workload: Workload
@@ -210,7 +210,7 @@ class Program:
         return self.source(number, self.part(self.shape(number), self.plan.at_rest[number]))
 
     def all_created(self) -> None:
-        """Do nothing; a dispatcher waits here until all ranks have created their operands."""
+        """A dispatcher waits here until all ranks have created their operands."""
 
     def run(self, operands: list[Tensor]) -> Tensor:
         with region(COMPUTE):

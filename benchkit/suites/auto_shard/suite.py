@@ -16,16 +16,16 @@ SHARDING, RANKS, SCOPE = "sharding", "ranks", "scope"
 WORK_SHARE, CREATES_WHOLE, LATENCY_S = "work_share", "creates_whole", "latency_s"
 """Details of a case on several devices.
 
-WORK_SHARE: the work of the busiest device as a multiple of its even share. CREATES_WHOLE: whether a
-step creates an operand whole on each device. LATENCY_S: predicted seconds of empty messages."""
+WORK_SHARE: work of the busiest device over its even share. CREATES_WHOLE: whether a step creates an
+operand whole on each device. LATENCY_S: predicted seconds of empty messages."""
 STRONG, WEAK = "strong", "weak"
 
 
 class Sharding(StrEnum):
     """The rule by which a workload is sharded.
 
-    UNSHARDED is on one device. AUTO and AXIS0 are planners of DTensor, DISPATCHER is GT's
-    architecture. With INDEPENDENT each device has a whole workload of its own.
+    AUTO and AXIS0 are planners of DTensor, DISPATCHER is GT's architecture. With INDEPENDENT each
+    device has a whole workload of its own.
     """
 
     UNSHARDED = "none"
@@ -36,11 +36,7 @@ class Sharding(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a step includes.
-
-    RESIDENT: operands and result stay on the devices. END_TO_END: operands are created, and the
-    result is fetched.
-    """
+    """RESIDENT: operands and result stay on the devices. END_TO_END creates and fetches them."""
 
     RESIDENT = "resident"
     END_TO_END = "end_to_end"
@@ -50,7 +46,7 @@ UNSHARDED, AUTO, AXIS0, DISPATCHER, INDEPENDENT = Sharding
 RESIDENT, END_TO_END = Scope
 DTENSOR = "dtensor"
 MOST_LAYERS = {"bfloat16": 4, "float16": 6, "float32": 14, "float64": 32}
-"""The most layers of an MLP whose checked result is still exact: values may triple per layer."""
+"""Most layers of an MLP whose checked result is exact: values may triple per layer."""
 
 
 @dataclass
@@ -89,9 +85,7 @@ class AutoShardConfig(RunConfig):
             )
 
     def needed_bytes(self, world_size: int) -> float:
-        """Return what a whole workload needs on one device; plans for several depend on measured
-        costs.
-        """
+        """Return the bytes of a whole workload on one device; other plans depend on costs."""
         itemsize = ITEM_BYTES[self.dtype]
         planner = Planner(self.workload_on(1), costs_of_one(itemsize), end_to_end=False)
         return planner.everywhere().elements * itemsize
@@ -100,7 +94,7 @@ class AutoShardConfig(RunConfig):
         return self.workload_on(max(self.devices)).checking_bytes(ITEM_BYTES[self.dtype])
 
     def workload_on(self, devices: int) -> Workload:
-        """Return the workload of these devices; with scaling=weak each brings as many rows."""
+        """Return the workload; with scaling=weak each device brings as many rows."""
         workload = parse(self.workload)
         return workload.times(devices) if self.scaling == WEAK else workload
 

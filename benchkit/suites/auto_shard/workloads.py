@@ -8,7 +8,7 @@ from benchkit.errors import ConfigError
 
 
 class StrEnum(str, Enum):
-    """Members equal their text and are shown as it; Python has this class from 3.11 on."""
+    """Members equal their text; Python has this class from 3.11 on."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -24,7 +24,7 @@ class Kind(StrEnum):
     """What a chain computes.
 
     MATMUL is one product of two operands, both created by the program. MLP applies relu after each
-    product; the weights are there before the program runs. RELU has no product, only 2 relu(x).
+    product; its weights are there before. RELU has no product, only 2 relu(x).
     """
 
     MATMUL = "matmul"
@@ -37,7 +37,7 @@ NAME = re.compile(rf"({'|'.join(Kind)})_([1-9]\d*(?:x[1-9]\d*)+)")
 
 @dataclass(frozen=True)
 class Workload:
-    """A chain: an input [rows, widths[0]] times weights [widths[i], widths[i + 1]], one by one."""
+    """A chain: an input [rows, widths[0]] times weights [widths[i], widths[i + 1]]."""
 
     kind: Kind
     rows: int
@@ -53,12 +53,12 @@ class Workload:
 
     @property
     def flops(self) -> float:
-        """Operations of the products, 2 m k n each; without products two per element."""
+        """Operations of the products, 2 m k n each; without products 2 per element."""
         products = sum(2.0 * self.rows * k * n for k, n in self.weights)
         return products or 2.0 * self.rows * self.widths[0]
 
     def checking_bytes(self, itemsize: int) -> float:
-        """Return the host memory needed to draw exact operands and to compute their result."""
+        """Return the host memory to draw exact operands and compute their result."""
         drawn = self.rows * self.widths[0]
         drawn += sum(inner * outer for inner, outer in self.weights)
         # Checking holds some copies of the widest matrix, in float32 at least.
@@ -95,7 +95,7 @@ def parse(name: str) -> Workload:
 
 
 class Phase(StrEnum):
-    """The regions of a step; with resident operands it has only the two in the middle."""
+    """The regions of a step. Resident operands have only the two in the middle."""
 
     CREATE = "create"
     COMPUTE = "compute"

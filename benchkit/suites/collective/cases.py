@@ -28,7 +28,7 @@ from benchkit.suites.collective.suite import (
 )
 
 LATE_S = 0.02
-"""How long one rank keeps the others waiting when a barrier is checked."""
+"""Seconds for which one rank keeps the others waiting when a barrier is checked."""
 PLAIN = "max"
 """Reduction whose inputs every rank draws in full, for collectives that reduce nothing."""
 POISON = -77
@@ -38,10 +38,10 @@ TIMED = -1
 
 @dataclass
 class Check:
-    """Checks every element of every buffer that the call must fill, with new inputs each time.
+    """Check every element of every buffer that the call must fill, with new inputs each time.
 
-    `turns` numbers the checks of all operations that share buffers, so that none finds what another
-    one left there.
+    `turns` numbers the checks of all operations that share buffers, so none finds what another
+    left.
     """
 
     collective: Collective
@@ -96,8 +96,8 @@ class Check:
         """Raise InvalidResult where this rank leaves the barrier before all ranks entered it.
 
         All ranks count themselves in before the barrier. The last rank waits until the others are
-        in, and then for LATE_S, in which they could leave a barrier that does not hold them.
-        Earlier points in the same processes have counted every rank in, too.
+        in, and then for LATE_S, in which they could leave a broken barrier. Earlier points in the
+        same processes have counted every rank in, too.
         """
         store = default_store()
         rank, size = self.collective.rank, self.collective.world_size
@@ -137,7 +137,7 @@ def repeatable(values: Tensor, collective: Collective) -> Tensor:
     """Return inputs that keep their size when a call reduces its own results repeatedly.
 
     Sums of zeros and products of signs keep it; averages, minima and maxima keep it for any inputs.
-    So no input must be renewed between timed calls, which would disturb them.
+    So inputs are not renewed between timed calls, which would disturb them.
     """
     op = drawn_op(collective)
     if op == "sum":
@@ -152,7 +152,7 @@ def drawn_op(collective: Collective) -> str:
 ISSUE = "issue_on_host"
 """Region of an asynchronous call until it returns, by the host's clock even on a GPU."""
 SHORT_S = 0.01
-"""Calls shorter than this are timed alone and back to back; longer ones take as long either way."""
+"""Shorter calls are timed alone and back to back; longer ones take as long either way."""
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
     """Return the cases of every size, in the order given.
 
     All sizes share the buffers of the largest one and use them from the first element on, as in
-    nccl-tests and OSU. Thus sizes differ in nothing but their length: pages, alignment and what a
-    network card has mapped are the same. A job takes the memory and the caches of its largest size
-    alone, and a size finds as much of its data in the caches as it does alone.
+    nccl-tests and OSU. So sizes differ only in their length: pages, alignment and what a network
+    card has mapped are the same. A job takes the memory of its largest size alone, and a size finds
+    as much of its data in the caches as it does alone.
     """
     sizes = as_list(config.data_size)
     shared = Shared()
@@ -229,7 +229,7 @@ def latency_of(in_a_row: Case, rank: Rank) -> Case:
 
 
 def short_cases(config: CollectiveConfig, rank: Rank, descending: list[Case]) -> Iterator[Case]:
-    """Yield the cases of short calls; beyond the first long size, all are taken for long."""
+    """Yield the cases of short calls; beyond the first long size all count as long."""
     ready = [case for case in reversed(descending) if not (case.skip or case.unavailable)]
     if config.measure.mode != "loop":
         yield from takewhile(lambda case: is_short(case, rank), ready)
@@ -257,7 +257,7 @@ def asynchronously(operation: Operation) -> None:
 
 
 def work_of(name: str, payload_bytes: int, world_size: int) -> Work:
-    """Return the payload S of nccl-tests' table per call, in both directions for send_recv."""
+    """Return the payload S of nccl-tests' table, in both directions for send_recv."""
     if name == BARRIER:
         return Work()
     directions = 2 if name == SEND_RECV else 1

@@ -18,10 +18,7 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True)
 class ExpectedSlice:
-    """The values that a slice of a buffer holds: those of a part, as one rank drew them.
-
-    `rank` is None for the reduction of what all ranks drew.
-    """
+    """The values of a slice of a buffer: a part as `rank` drew it; None for the reduction."""
 
     buffer: Tensor
     part: int
@@ -33,8 +30,8 @@ class Operation:
     """A call of this rank with its buffers.
 
     `start` returns a handle to wait for, or None; true makes the call asynchronous. `inputs` and
-    `outputs` are what the buffers must hold before and after. `poisoned` buffers are overwritten,
-    so no earlier value may remain.
+    `outputs` are the contents before and after. `poisoned` buffers are overwritten, so no earlier
+    value may remain.
     """
 
     start: Callable[[bool], Work | None]
@@ -52,7 +49,7 @@ ROOT = 0
 
 @dataclass(frozen=True)
 class Collective:
-    """One collective on one rank; each method that is named like a collective builds its operation.
+    """One collective on one rank; a method builds the operation of its name.
 
     Attributes:
         parts: elements of each rank's part, or of the only buffer.
@@ -74,7 +71,7 @@ class Collective:
         object.__setattr__(self, "reduce_op", getattr(dist.ReduceOp, self.op.upper()))
 
     def buffer(self, role: str, num_elements: int) -> Tensor:
-        """Return the first elements of the buffer for a role; all sizes begin at one address."""
+        """Return the start of a role's buffer; all sizes begin at one address."""
         held = self.buffers.get(role)
         if held is None or len(held) < num_elements:
             held = torch.empty(num_elements, dtype=self.dtype, device=self.device)
@@ -105,9 +102,9 @@ class Collective:
         return Operation(started(call), inputs, [ExpectedSlice(buffer, 0, None)])
 
     def reduce(self) -> Operation:
-        """The root's buffer becomes the reduction; the contents of the others are unspecified."""
         buffer = self.buffer("message", self.parts[0])
         call = partial(dist.reduce, buffer, ROOT, op=self.reduce_op)
+        # the other ranks' buffers are unspecified
         outputs = [ExpectedSlice(buffer, 0, None)] if self.rank == ROOT else []
         return Operation(started(call), [ExpectedSlice(buffer, 0, self.rank)], outputs)
 

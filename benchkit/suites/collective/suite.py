@@ -11,8 +11,7 @@ from benchkit.api.sizes import ITEM_BYTES, mebibytes
 from benchkit.errors import ConfigError
 from benchkit.statistics import BACK_TO_BACK, LATENCY
 
-TIMING = "timing"
-"""Label of a case: LATENCY or BACK_TO_BACK of benchkit.statistics."""
+TIMING = "timing"  # label of a case: LATENCY or BACK_TO_BACK
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_scatter"
 BROADCAST, REDUCE, GATHER, SCATTER = "broadcast", "reduce", "gather", "scatter"
 ALL_TO_ALL, SEND_RECV, BARRIER = "all_to_all", "send_recv", "barrier"
@@ -22,12 +21,11 @@ COLLECTIVES = (
 )  # fmt: skip
 REDUCTIONS = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
 SHARED_OUT = (ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, ALL_TO_ALL)
-RAGGED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL)
-"""Collectives for which torch supports parts of different sizes."""
+RAGGED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL)  # torch supports parts of different sizes
 
 
 def sizes_of(data_size: float | str | list[float | str]) -> float | list[float]:
-    """Convert the sizes of a job to MiB: a number for one size, else a list of different sizes."""
+    """Return the sizes in MiB: a number for one size, else a list without duplicates."""
     if not isinstance(data_size, list):
         return mebibytes(data_size)
     sizes = [mebibytes(size) for size in data_size]
@@ -52,7 +50,7 @@ def bus_factor(collective: str, world_size: int) -> float | None:
 
 
 def part_sizes(collective: str, world_size: int, num_elements: int, ragged: bool) -> list[int]:
-    """Return the elements of each rank's part; ragged ones grow from 2/3 to 4/3 of the mean."""
+    """Return the elements of each rank's part; ragged ones are 2/3 to 4/3 of the mean."""
     if collective not in SHARED_OUT:
         return [num_elements]
     mean = max(1, round(num_elements / world_size))
@@ -111,7 +109,7 @@ class CollectiveConfig(RunConfig):
             self.check_list(self.data_size)
 
     def model_sizes(self) -> Any:
-        """Return data_size in MiB; a model that is chosen must be named in it."""
+        """Return data_size in MiB; it must name a model that is chosen."""
         given = as_list(self.data_size)
         sizes = [self.model_size(size) for size in given]
         if self.model is not None and sizes == given != [gradient_mib(self.model, self.dtype)]:
@@ -123,7 +121,6 @@ class CollectiveConfig(RunConfig):
         return sizes if isinstance(self.data_size, list) else sizes[0]
 
     def model_size(self, size: Any) -> Any:
-        """Return a size in MiB if it names traffic of a model, else the size."""
         traffic, _, tokens = str(size).partition(":")
         if traffic not in TRAFFIC:
             return size
@@ -138,7 +135,7 @@ class CollectiveConfig(RunConfig):
         return elements * ITEM_BYTES[self.dtype] / 2**20
 
     def check_list(self, sizes: list[float]) -> None:
-        """Raise ConfigError where several sizes make no job, or one that may exceed timeout_s."""
+        """Raise ConfigError where several sizes make no job, or exceed timeout_s."""
         if self.collective == BARRIER:
             raise ConfigError(f"data_size={sizes}: a barrier has no size; allowed is one number")
         measure = self.measure

@@ -62,7 +62,7 @@ WARM_UPS = 3
 
 
 def missing(config: CompileConfig, device: torch.device) -> Reason:
-    """Return what this machine lacks for the compiler, which is not loaded yet; "" if nothing."""
+    """Return why this machine cannot run the compiler, without loading it; or ""."""
     if reason := graphs_missing(config.compiler, device.type):
         return reason
     if config.compiler not in INDUCTOR:
@@ -84,7 +84,7 @@ def missing(config: CompileConfig, device: torch.device) -> Reason:
 
 
 def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) -> Function:
-    """Return the step of a network as the compiler runs it, which it compiles at the first call."""
+    """Return the step of a network, which the compiler compiles at the first call."""
     own_step = partial(step_of, network, config.backward)
     if config.compiler == EAGER:
         return own_step(unchanged)
@@ -100,7 +100,7 @@ def unchanged(function: Function) -> Function:
 
 
 class CudaGraphs:
-    """A step as CUDA graphs, one for each shape of its input, which keeps its place in memory."""
+    """A step as CUDA graphs, one for each shape of its input, which stays in its place."""
 
     def __init__(self, step: Function, weights: list[Tensor], cuda: Any) -> None:
         self._step = step
@@ -141,7 +141,7 @@ VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 class DiskCache:
-    """An empty folder, which inductor uses from now on in this process and its children."""
+    """An empty folder for inductor, from now on in this process and its children."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(
@@ -158,8 +158,7 @@ class DiskCache:
         run_in_fresh_process(run_once, config, str(device), *settings)
 
     def remove(self) -> None:
-        """Delete the folder; a rank ends without the end of its interpreter, which would do so."""
-        self._folder.cleanup()
+        self._folder.cleanup()  # a rank exits without the interpreter's end, which would do so
 
 
 def run_once(config: CompileConfig, device: str, threads: int, precision: str) -> None:
@@ -195,8 +194,6 @@ def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
 
 
 class Run:
-    """The callables of the case, and what they share."""
-
     def __init__(self, config: CompileConfig, rank: Rank) -> None:
         self._config = config
         is_compiled = config.compiler not in (EAGER, CUDA_GRAPH)
@@ -256,7 +253,7 @@ class Run:
             )
 
     def details(self) -> Details:
-        """Return what was compiled; all ranks call this together, after the last check."""
+        """Return what was compiled. All ranks call this together, after the last check."""
         if self._cache:
             self._cache.remove()
         shared = {CALLS_PER_SIZE: self._calls_per_size}

@@ -16,9 +16,8 @@ INDUCTOR = (DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE)
 """Modes of torch.compile with its backend inductor, the only one with a cache on disk."""
 COMPILERS = (EAGER, AOT_EAGER, *INDUCTOR, CUDA_GRAPH)
 COMPILER, CACHE, DYNAMIC = "compiler", "cache", "dynamic"
-"""Keys in which a case differs from the eager one that it is compared with."""
-BATCH_SIZES = "batch_sizes"
-"""Label of a case: the values of that key, joined by commas."""
+"""Keys in which a case differs from its eager case."""
+BATCH_SIZES = "batch_sizes"  # label: the values of that key, joined by commas
 COLD, WARM = "cold", "warm"
 MATMUL_CHAIN, MLP, POINTWISE, BRANCHING = "matmul_chain", "mlp", "pointwise", "branching"
 TRANSFORMER_LAYER = "transformer_layer"
@@ -28,11 +27,10 @@ COMPILE_S, RECOMPILE_S = "compile_s", "recompile_s"
 counts them, of the slowest rank. They are absent where nothing counts them."""
 GRAPHS, GRAPH_BREAKS, RECOMPILATIONS = "graphs", "graph_breaks", "recompilations"
 CACHE_HITS, CACHE_MISSES = "cache_hits", "cache_misses"
-"""Details: numbers of rank 0; hits and misses are those of inductor's cache on disk."""
-COMPILED_AT = "compiled_at_calls"
-"""Detail: the calls that compiled, from 1, as text."""
+"""Details: of rank 0, in inductor's cache on disk."""
+COMPILED_AT = "compiled_at_calls"  # detail: the calls that compiled, from 1, as text
 CALLS_PER_SIZE = "calls_per_size"
-"""Detail: the calls of each but the last of `batch_sizes`, which has the rest."""
+"""Detail: the calls of each of `batch_sizes` but the last, which has the rest."""
 
 
 @dataclass
@@ -108,8 +106,7 @@ def model_width(model: ModelConfig | None, default: int) -> int:
 
 RESOLVERS = {"model_width": model_width}
 CASES = "benchkit.suites.compile.cases"
-PRELOAD = (CASES,)
-"""It imports no compiler: loading that is a part of the first call."""
+PRELOAD = (CASES,)  # no compiler: loading it is a part of the first call
 
 
 QUESTION = Question(

@@ -18,7 +18,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 class Pointwise(nn.Module):
-    """A layer of elementwise operations, which a compiler makes one kernel."""
+    """Elementwise operations, which a compiler makes one kernel."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def step_of(
 ) -> Function:
     """Return a step: the result [batch, ...] of the network, or its loss and all gradients.
 
-    `prepare` compiles the forward computation, which a step with gradients ends with a loss.
+    `prepare` compiles the forward computation; a step with gradients ends it with a loss.
     """
 
     def loss(rows: Tensor) -> Tensor:

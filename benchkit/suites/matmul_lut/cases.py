@@ -15,7 +15,7 @@ from benchkit.api.sizes import FLOAT8
 from benchkit.suites.matmul_lut.suite import MatmulLutConfig, checking_bytes
 
 SMALL, PROBED = 64, 4096
-"""Sizes that are timed: one whose call takes as little as any, one that occupies a whole GPU."""
+"""Sizes that are timed: one whose call takes as little as any, one that fills a whole GPU."""
 TURNS = 3
 CHECKS = 2
 CAPTURE = 2
@@ -29,7 +29,7 @@ FILLING = 2
 class Forecast:
     """Times of products of matrices [size, size] on the slowest rank; 0 where none was timed.
 
-    Any product takes at least launch_s, a large one cube_s times the cube of its size.
+    A product takes at least launch_s, a large one cube_s times the cube of its size.
     """
 
     launch_s: float = 0.0

@@ -48,12 +48,12 @@ class MatmulLutConfig(RunConfig):
 
 
 def checking_bytes(size: int) -> int:
-    """Return the bytes of a matrix in float64, in which results are checked."""
+    """Return the bytes of a float64 matrix, in which results are checked."""
     return 8 * size**2
 
 
 def matmul_sizes(device: str) -> list[int]:
-    """Return powers of two from 64 up to what the kind of device multiplies in about a second."""
+    """Return powers of two from 64 up to what a device multiplies in about a second."""
     largest_exponent = 15 if device == "cuda" else 10
     return [2**exponent for exponent in range(6, largest_exponent + 1)]
 

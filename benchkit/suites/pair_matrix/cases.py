@@ -103,8 +103,6 @@ POISON = -77
 
 @dataclass(frozen=True)
 class Buffers:
-    """What a rank sends and receives in all rounds of one size."""
-
     sent: torch.Tensor
     received: torch.Tensor
     answer: torch.Tensor
@@ -124,7 +122,7 @@ def finish(started: p2p.StartedTransfers) -> None:
 
 @dataclass(frozen=True)
 class Send:
-    """Sends the message and waits for the answer: the time of the pair, by one clock."""
+    """Send the message and wait for the answer: the time of the pair, by one clock."""
 
     buffers: Buffers
     peer: int
@@ -178,7 +176,7 @@ class Check:
 
 
 FILL_S = 0.002
-"""Length of a sample of short messages; one that takes as long is timed alone."""
+"""Seconds of a sample of short messages; a longer message is timed alone."""
 MOST_SAMPLES = 2**24
 """Samples of all rounds and ranks; the record of more exceeds what analysis reads."""
 AROUND_S = 0.002
@@ -206,7 +204,7 @@ def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
 def affordable(
     config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[Buffers]
 ) -> int:
-    """Return how many rounds fit in this point's time, by the time of one with most pairs."""
+    """Return how many rounds fit in this point's time, by the time of the fullest one."""
     target = sends_to(schedule.peers(schedule.fullest), ascending=True)
     steps = [step_of(rank.index, target, held) or noop for held in buffers]
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]

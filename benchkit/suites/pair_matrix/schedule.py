@@ -1,4 +1,4 @@
-"""The rounds in which ranks meet: disjoint pairs, each pair once, on one node and across apart.
+"""The rounds in which ranks meet: disjoint pairs, each pair once, inside nodes apart from across.
 
 It is a round-robin tournament by the circle method: n - 1 rounds for an even number n, and n rounds
 with one idle player each for an odd one. Across nodes, nodes play the tournament; while two nodes
@@ -58,7 +58,7 @@ class Schedule:
 
     @cached_property
     def members(self) -> Ints:
-        """Ranks of each node, IDLE where a node has fewer ranks than another: [node][place]."""
+        """Ranks of each node, padded by IDLE: [node][place]."""
         nodes = grouped(self.hosts)
         members = np.full((len(nodes), max(map(len, nodes))), IDLE)
         for row, ranks in zip(members, nodes, strict=True):
@@ -104,10 +104,10 @@ class Schedule:
         return max(firsts, key=self.num_pairs) if IDLE in self.members else firsts[0]
 
     def chosen(self, wanted: int, seed: int) -> list[int]:
-        """Return so many rounds, a sample of those inside nodes and one of those across.
+        """Return some rounds: a sample of those inside nodes and one of those across.
 
         They are judged apart, so each kind gets half of the rounds or all that it has. Among nodes
-        of one size every rank has as many partners as any other in each round, so that ranks stay
+        of one size every rank has the same number of partners in each round, so ranks stay
         comparable. A single round is across nodes. `seed` is alike on all ranks.
         """
         inside, across = range(self.num_inside), range(self.num_inside, self.num_rounds)
@@ -120,7 +120,7 @@ class Schedule:
 
 
 def sends_to(peers: Ints, ascending: bool) -> Ints:
-    """Return the rank that each rank sends to in one direction of a round: [rank], or IDLE."""
+    """Return the rank that each rank sends to in one direction: [rank], or IDLE."""
     ranks = np.arange(len(peers))
     has_peer = peers != IDLE
     return np.where(has_peer & ((peers > ranks) == ascending), peers, IDLE)

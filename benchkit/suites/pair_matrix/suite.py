@@ -13,18 +13,15 @@ ROUND, DIRECTION, GROUP = "round", "direction", "group"
 """Labels of a case: the round of the schedule and who sends, or the level of nested groups."""
 ASCENDING, DESCENDING = "ascending", "descending"
 """Directions: from the lower rank of each pair to the higher one, or back."""
-SENDS_TO = "sends_to"
-"""Detail of a case: the rank that each rank sends to, or IDLE."""
-GROUP_OF = "group_of"
-"""Detail of a case: the number of each rank's group at its level."""
-IDLE = -1
-"""In place of a rank: the rank receives, or has no partner in this round."""
+SENDS_TO = "sends_to"  # detail of a case: the rank that each rank sends to, or IDLE
+GROUP_OF = "group_of"  # detail of a case: the number of each rank's group at its level
+IDLE = -1  # in place of a rank: it receives, or has no partner in this round
 PAIRS, NODES, HALVES, ALL = "pairs", "nodes", "halves", "all"
-"""Levels of nested groups, from the smallest groups to the largest."""
+"""Levels of nested groups, the smallest groups first."""
 
 
 MINUTES_SHARE = 0.4
-"""What one point takes of the time of an acceptance, which measures it twice."""
+"""Share of an acceptance's time that one point takes; it is measured twice."""
 
 
 @dataclass

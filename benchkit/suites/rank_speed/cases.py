@@ -48,7 +48,6 @@ class Disk:
         self.write()
 
     def write(self) -> None:
-        """Write the file in place and wait until it is on the disk."""
         done = 0
         while done < len(self.content):
             done += os.pwrite(self.file, self.content[done:], done)
@@ -63,11 +62,10 @@ class Disk:
             done += count
 
     def drop_cache(self) -> None:
-        """Ask the kernel to forget the file's pages, which fsync has made clean."""
+        """Make the kernel forget the file's pages, which fsync has made clean."""
         os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def check_write(self, call: Call) -> None:
-        """Check by a read what a call wrote over zeros."""
         self.renew()
         call(lambda: os.pwrite(self.file, bytes(len(self.content)), 0))
         self.drop_cache()
@@ -97,13 +95,12 @@ class Disk:
 
 
 FILL_S = 0.02
-"""Length of a sample, long enough that a clock's tick and a launch do not count."""
+"""Seconds of a sample, long enough that a clock's tick and a launch do not count."""
 ITEM = torch.float32
 SAMPLE_S = 0.1
 AROUND = 1.5
 """Time of a case with its checks and its warm-up, over that of its samples."""
-SCALE = 2.0
-"""Of the triad a = b + SCALE c (McCalpin, STREAM)."""
+SCALE = 2.0  # of the triad a = b + SCALE c (McCalpin, STREAM)
 
 
 def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:

@@ -13,16 +13,14 @@ MATMUL, COPY, TRIAD = "matmul", "copy", "triad"
 TO_DEVICE, FROM_DEVICE = "host_to_device", "device_to_host"
 DISK_WRITE, DISK_READ = "disk_write", "disk_read"
 TESTS = (MATMUL, COPY, TRIAD, TO_DEVICE, FROM_DEVICE, DISK_WRITE, DISK_READ)
-MOVED_BYTES, FLOPS = "moved_bytes", "flops_per_rank"
-"""Details of a case: what a call moves or computes on each rank."""
-CACHE = "cache"
-"""Detail of a disk's case: what the kernel's cache did."""
+MOVED_BYTES, FLOPS = "moved_bytes", "flops_per_rank"  # details: of a call on each rank
+CACHE = "cache"  # detail of a disk's case: what the kernel's cache did
 
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 MINUTES_SHARE = 0.1
-"""What one point takes of the time of an acceptance, which measures it twice."""
+"""Share of an acceptance's time that one point takes; it is measured twice."""
 
 
 @dataclass

@@ -51,7 +51,7 @@ def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> Reason:
 
 
 class TorchRing:
-    """One rank's part of the layer, with the attention that torch's `context_parallel` calls.
+    """The layer's attention in torch's `context_parallel`, one rank's part.
 
     Torch requires an even split, or a causal one in zigzag.
     """
@@ -80,7 +80,7 @@ NO_TABLE = "no table: lut=FILE, as `sweep=rebalance_lut` and analysis write it"
 
 @dataclass(frozen=True)
 class RingJob:
-    """What the strategies of one job have in common; `doubts` are about the table of `lut`."""
+    """What the strategies of one job share; `doubts` are about the table of `lut`."""
 
     rank: int
     layer: Layer
@@ -133,7 +133,7 @@ class RingCase:
     def verify(self, call: Call) -> None:
         """Compare rows of this rank with the definition, for new signs of all tokens.
 
-        The rows are those at the ends of its pieces and some random ones.
+        The rows are the ends of its pieces and some random ones.
         """
         x = self._shared.x
         self._turn += 1
@@ -159,9 +159,9 @@ class RingCase:
         compare(output[rows], expected, "output of token", chosen.tolist())
 
     def details(self) -> Details:
-        """Return the split with its costs, for the record.
+        """Return the split with its costs.
 
-        The online split has no prediction, since it follows its own times, and neither has torch's.
+        The online split follows its own times and has no prediction, and neither has torch's.
         """
         planner = self._shared.planner
         if self._strategy == REFERENCE:
@@ -222,7 +222,7 @@ def case_of(job: RingJob, strategy: str, baseline: Case | None) -> Case:
 
 
 class GatheredAttention(RingAttention):
-    """The ring's blocks, computed after one all-gather and not while keys are passed on."""
+    """The ring's blocks, computed after one all-gather of all keys."""
 
     def attend(self, query: Tensor, own: Tensor) -> Tensor:
         with region(WAIT):
@@ -238,7 +238,7 @@ class GatheredAttention(RingAttention):
     def _gather(self, own: Tensor) -> list[Tensor]:
         """Return the keys and values of each rank [L of the rank, 2, H, D].
 
-        All ranks send as many tokens as the rank that has most, since gloo gathers equal sizes.
+        All ranks send as many tokens as the longest part, since gloo gathers equal sizes.
         """
         padded = own.new_zeros(max(self.lengths), *own.shape[1:])
         padded[: len(own)] = own

@@ -32,7 +32,7 @@ NORM_EPS = 1e-5
 
 @dataclass(frozen=True)
 class DecoderLayer:
-    """The weights of a layer: norms [2, E], gate_up [E, 2F], down [F, E]."""
+    """Weights: norms [2, E], gate_up [E, 2F], down [F, E]."""
 
     attention: Layer
     norms: Tensor
@@ -53,7 +53,7 @@ class DecoderLayer:
 
 @dataclass(frozen=True)
 class Decoder:
-    """The weights of a model: embedding [V, E], last norm [E], head [E, V]."""
+    """Weights: embedding [V, E], last norm [E], head [E, V]."""
 
     embedding: Tensor
     layers: tuple[DecoderLayer, ...]
@@ -66,7 +66,7 @@ class Decoder:
     ) -> "Decoder":
         """Draw the same model on every rank: on the CPU, with weights of variance 1 / rows.
 
-        `length` positions can have tokens. Layer i has `seed` + 1 + i for its attention.
+        `length` is the most positions. Layer i has `seed` + 1 + i for its attention.
         """
         width, inner = model.d_model, model.d_ff
         generator = torch.Generator().manual_seed(seed)
@@ -99,8 +99,7 @@ def normed(x: Tensor, weight: Tensor) -> Tensor:
 
 
 FEED_FORWARD = "feed_forward"
-MODEL_REGIONS = (*REGIONS, FEED_FORWARD)
-"""Regions of a step. FEED_FORWARD includes the embedding, the last norm and the head."""
+MODEL_REGIONS = (*REGIONS, FEED_FORWARD)  # FEED_FORWARD includes embedding, last norm, head
 
 
 class Prefill:
@@ -124,7 +123,7 @@ class Prefill:
         self.ids.copy_(ids[self.attention.positions])
 
     def step(self) -> Tensor:
-        """Compute all layers and return the first new token [1], which all ranks then know."""
+        """Compute all layers and return the first new token [1], on all ranks."""
         self.cache = []
         positions = self.attention.positions
         with region(FEED_FORWARD):
@@ -155,7 +154,7 @@ class Prefill:
 
 
 def owners_of_new(tokens: Sequence[int], count: int) -> list[int]:
-    """Return the rank that keeps each new token, in the prompt's proportions (D'Hondt's method)."""
+    """Return the rank that keeps each new token, in the prompt's proportions (D'Hondt)."""
     held = list(tokens)
     owners: list[int] = []
     for _ in range(count):
@@ -167,16 +166,16 @@ def owners_of_new(tokens: Sequence[int], count: int) -> list[int]:
 
 
 class Decode:
-    """One rank's part of the decoding of T tokens; a step leaves the logits after each [T, V]."""
+    """One rank's part of decoding T tokens; a step leaves the logits after each [T, V]."""
 
     def __init__(
         self, decoder: Decoder, ids: Tensor, cache: list[Tensor], tokens: Sequence[int], rank: int
     ) -> None:
         """Copy the cache of a prompt into one that has room for the new tokens.
 
-        All cases decode the same tokens `ids` [N + T], the prompt and the new ones. The cache has
-        the keys and values of this rank's part of the prompt [L, 2, H, D], of each layer; `tokens`
-        is how many each rank has.
+        All cases decode the same tokens `ids` [N + T], the prompt and the new ones. The cache of
+        each layer is this rank's part of the prompt [L, 2, H, D]; `tokens` is the length of every
+        rank's part.
         """
         self.decoder = decoder
         self.rank = rank
@@ -238,10 +237,9 @@ class Decode:
         return x
 
     def _merged(self, part: Tensor) -> Tensor:
-        """Merge the parts of all ranks, by one all-gather in place of two all-reduces."""
         parts = [torch.empty_like(part) for _ in range(self.world_size)]
         with region(WAIT):
-            dist.all_gather(parts, part)
+            dist.all_gather(parts, part)  # in place of two all-reduces
         with region(COMPUTE):
             stacked = torch.stack(parts)
             weights = stacked[..., -1:].softmax(0)
@@ -251,9 +249,8 @@ class Decode:
 def attended(query: Tensor, key_value: Tensor) -> Tensor:
     """Compute attention of one query [1, H, 1, D] over a rank's part of the keys [L, 2, H, D].
 
-    Returns:
-        The output, and the log-sum-exp in the last column [H, D + 1]; without keys that is the
-        least finite number.
+    Return the output, and the log-sum-exp in the last column [H, D + 1]. Without keys that is the
+    least finite number.
     """
     if not len(key_value):
         wide = torch.promote_types(query.dtype, torch.float32)

@@ -44,7 +44,7 @@ from benchkit.suites.ring_attention.suite import (
 
 @dataclass
 class ModelJob:
-    """What the cases of one job have in common; the planner knows the costs of one layer."""
+    """What the cases of one job share. The planner knows the costs of one layer."""
 
     rank: int
     world_size: int
@@ -64,7 +64,7 @@ class ModelJob:
         return drawn.to(self.decoder.embedding.device)
 
     def expected(self, turn: int) -> Tensor:
-        """Return the dense model's hidden states of a turn; cases take the same turns."""
+        """Return the dense model's hidden states of a turn; cases share turns."""
         if self._checked is None or self._checked[0] != turn:
             self._checked = turn, hidden_states(self.decoder, self.ids(turn))
         return self._checked[1]
@@ -76,8 +76,6 @@ class ModelJob:
 
 
 class PrefillCase:
-    """Prefill with one implementation and split on one rank, which may take no part."""
-
     def __init__(self, job: ModelJob, implementation: str, strategy: str) -> None:
         self._job = job
         self._implementation = implementation
@@ -122,10 +120,7 @@ class PrefillCase:
             compare(prefill.logits, rows, "logits after token", [last])
 
     def details(self) -> Details:
-        """Return the split for the record, and for a ring the predicted time of all layers.
-
-        The prediction leaves out the embedding and the head.
-        """
+        """Return the split, and for a ring the predicted time without embedding and head."""
         planner, num_layers = self._job.planner, len(self._job.decoder.layers)
         found = {**self._split_details(), TOKENS_PER_CALL: planner.seq_len}
         if self._implementation != RING:
@@ -180,7 +175,7 @@ def cases_of(config: RingModelConfig, rank: Rank) -> list[Case]:
 
 
 def choices_of(config: RingModelConfig) -> Iterator[Choice]:
-    """Yield the cases that a configuration asks for.
+    """Yield the cases of a configuration.
 
     Prefill with an all-gather leaves the cache of the ring, so decode has no such case.
     """

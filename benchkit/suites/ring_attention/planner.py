@@ -1,4 +1,4 @@
-"""Plan the split of each strategy with a cost model that is measured with the real kernels."""
+"""Plan each strategy's split with a cost model that is measured with the real kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ PROBE_QUERIES, LONGEST_PROBE = 512, 8192
 
 
 def block_probe(layer: Layer, x: Tensor) -> tuple[Callable[[], None], Tensor, int]:
-    """Return a call that attends over a block of keys, all its keys and values, and its pairs."""
+    """Return a call that attends over a block of keys, all keys and values, and its pairs."""
     num_keys = min(max(len(x) // 2, 1), LONGEST_PROBE)
     queries, key_value = layer.project(x[:num_keys], torch.arange(num_keys, device=x.device))
     query = by_head(queries[:PROBE_QUERIES])
@@ -43,7 +43,7 @@ def block_probe(layer: Layer, x: Tensor) -> tuple[Callable[[], None], Tensor, in
 
 
 def passing_on(block: Tensor) -> Callable[[], None]:
-    """Return a call that sends a block to the next rank and receives one from the rank before."""
+    """Return a call that passes a block on round the ring."""
     rank, size = dist.get_rank(), dist.get_world_size()
     after, before = (rank + 1) % size, (rank - 1) % size
     incoming = torch.empty_like(block)
@@ -60,11 +60,11 @@ def passing_on(block: Tensor) -> Callable[[], None]:
 TURN, TURNS = 0.05, 21
 """Each call gets all of `measure.probe_seconds`: with a third, a pair's cost varied by 22 %."""
 WORTH_MOVING = 0.05
-"""A split moves only if its slowest rank gains more than this, since measured times have noise."""
+"""A split moves only if its slowest rank gains more, since measured times have noise."""
 ALIKE = 0.05
 """Ranks whose times differ by less are equally fast: a split by noise is slower than even."""
 LEAST_TRUST = 0.2
-"""Least weight of the last step in the estimate of a rank's speed; the first steps are averaged."""
+"""Least weight of the last step in a rank's estimated speed; the first are averaged."""
 
 
 def fit_cost(
@@ -74,10 +74,10 @@ def fit_cost(
     seconds_of: SecondsOf,
     then: Callable[[Tensor], object] = noop,
 ) -> tuple[CostModel, list[float]]:
-    """Measure the cost model of a layer on the fastest rank, and every rank's speed relative to it.
+    """Measure a layer's cost model on the fastest rank, and every rank's speed relative to it.
 
-    There are three probes: the whole layer over a short sequence, the attention of some queries
-    over many keys, and keys and values passed on round the ring. `x` has all tokens [N, E]. `then`
+    The three probes are the whole layer over a short sequence, the attention of some queries over
+    many keys, and keys and values passed on round the ring. `x` has all tokens [N, E]. `then`
     follows the layer's output, token by token, such as a feed-forward layer.
     """
     length = min(len(x), 2048)
@@ -121,7 +121,6 @@ class Planner:
     speeds: Sequence[float]
 
     def split(self, strategy: str) -> Split:
-        """Make the split of one strategy; `online` starts even, and `reference` stays even."""
         if strategy == UNEVEN:
             return splits.uneven(self.seq_len, self.shares, self.align)
         if strategy == LUT:
@@ -161,7 +160,7 @@ class Online:
         self.current = self.planner.split(EVEN)
 
     def observe(self, regions_s: Mapping[str, float]) -> bool:
-        """Exchange this rank's busy time of a step and return whether the split moved."""
+        """Exchange this rank's busy time of a step; return whether the split moved."""
         busy_s = regions_s[PROJECT] + regions_s[COMPUTE]
         own = torch.tensor([busy_s], dtype=torch.float64, device=self.device)
         gathered = [torch.empty_like(own) for _ in self.planner.speeds]

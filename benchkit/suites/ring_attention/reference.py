@@ -1,4 +1,4 @@
-"""The definition of a layer and of a decoder in float64, and how far results may be off."""
+"""A layer and a decoder by definition, in float64, and the tolerances of results."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 0.03, tor
 
 
 def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) -> None:
-    """Raise InvalidResult where rows [R, K] of these positions differ by more than rounding."""
+    """Raise InvalidResult where rows [R, K] of these positions exceed the tolerance."""
     error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)
     wrong = ~(error <= TOLERANCES[found.dtype])
     wait_for_device(found)
@@ -27,7 +27,7 @@ def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) ->
 
 
 class Exact:
-    """A layer whose single rows are computed; keys and values only once."""
+    """A layer of which single rows are computed; keys and values only once."""
 
     def __init__(self, layer: Layer, x: Tensor, causal: bool) -> None:
         self._layer = layer.in_float64()
@@ -46,12 +46,11 @@ class Exact:
         return self._layer.finish(attend_rows(query, key, value, seen))
 
 
-ROWS_AT_ONCE = 256
-"""Queries whose scores over all keys are in memory at the same time."""
+ROWS_AT_ONCE = 256  # queries whose scores over all keys are in memory at a time
 
 
 def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
-    """Compute the last layer's output [N, E] of tokens [N], one layer in float64 at a time."""
+    """Compute the last layer's output [N, E] of tokens [N], one float64 layer at a time."""
     x = decoder.embedding[ids].double()
     positions = torch.arange(len(ids), device=ids.device)
     for each in decoder.layers:
@@ -67,7 +66,7 @@ def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
 def attend_rows(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None) -> Tensor:
     """Compute attention [1, H, R, D] with all scores in memory.
 
-    `seen` is the last position that each query sees [R]; None where all see everything.
+    `seen` is the last position that each query sees [R]; None if all see everything.
     """
     scores = query @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
     if seen is not None:

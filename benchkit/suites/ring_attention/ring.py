@@ -23,8 +23,7 @@ Partial = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Layer:
-    """The weights of a layer, query [E, E], key_value [E, 2E] and out [E, E], and its rotary
-    positions.
+    """Weights of a layer: query [E, E], key_value [E, 2E], out [E, E].
 
     Rotations are complex [N, 1, D / 2]. Neighbouring components are paired as in RoFormer (Su et
     al., 2104.09864).
@@ -70,9 +69,8 @@ class Layer:
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Project tokens [L, E] at some positions [L] to queries, keys and values.
 
-        Returns:
-            The rotated queries [L, H, D], and the block to send: rotated keys and values [L, 2, H,
-            D], contiguous.
+        Return the rotated queries [L, H, D], and the block to send: rotated keys and values [L, 2,
+        H, D], contiguous.
         """
         query = (x @ self.query).unflatten(-1, (-1, self.head_dim))
         key_value = (x @ self.key_value).unflatten(-1, (2, -1, self.head_dim))
@@ -110,7 +108,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Partial:
 
 
 def merge(into: Partial, other: Partial) -> None:
-    """Add attention over further keys to `into`, in place (Milakov and Gimelshein, 1805.02867)."""
+    """Add attention over further keys, in place (Milakov and Gimelshein, 1805.02867)."""
     out, lse = into
     weight = torch.sigmoid(other[1] - lse).unsqueeze(-1)
     out.lerp_(other[0], weight.to(out.dtype))
@@ -123,7 +121,7 @@ REGIONS = (PROJECT, COMPUTE, WAIT)
 
 @dataclass(frozen=True)
 class Block:
-    """Rows of queries with the rows of keys that they see; only the earlier ones if causal."""
+    """Rows of queries, and the rows of keys that they see; only the earlier ones if causal."""
 
     queries: Piece
     keys: Piece
@@ -155,7 +153,7 @@ def blocks(queries: tuple[Piece, ...], keys: tuple[Piece, ...], causal: bool) ->
 
 
 def offsets(pieces: tuple[Piece, ...]) -> list[Piece]:
-    """Return the range of each piece in a rank's tokens, which are its pieces in order."""
+    """Return the range of each piece in a rank's tokens."""
     ends = [0]
     for start, end in pieces:
         ends.append(ends[-1] + end - start)
@@ -163,8 +161,6 @@ def offsets(pieces: tuple[Piece, ...]) -> list[Piece]:
 
 
 class RingAttention:
-    """Attention of one rank's tokens over the keys of all ranks, which go round the ring."""
-
     def __init__(self, split: Split, rank: int, causal: bool, device: torch.device) -> None:
         mine = split.pieces[rank]
         self.rank = rank

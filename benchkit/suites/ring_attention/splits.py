@@ -1,6 +1,6 @@
 """Split a sequence over ranks of unequal speed, by the predicted time of each rank.
 
-In causal attention a rank's work is its queries times the keys that they see, so equal numbers of
+In causal attention a rank's work is its queries times their visible keys, so equal numbers of
 tokens are unequal work: of two equal ranks, the one with the later half does three times as much.
 """
 
@@ -11,8 +11,7 @@ from itertools import accumulate, pairwise
 
 from benchkit.suites.ring_attention.suite import BALANCED, EVEN, FORMULA, LUT, UNEVEN, ZIGZAG
 
-Piece = tuple[int, int]
-"""Positions [start, end) of the sequence."""
+Piece = tuple[int, int]  # positions [start, end) of the sequence
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Split:
 
 @dataclass(frozen=True)
 class CostModel:
-    """What attention costs on a rank of speed 1.
+    """Costs of attention on a rank of speed 1.
 
     Attributes:
         pair_s: seconds per query-key pair.
@@ -71,7 +70,7 @@ def predict(split: Split, speeds: Sequence[float], cost: CostModel) -> list[floa
 
 
 def ideal_s(seq_len: int, speeds: Sequence[float], cost: CostModel) -> float:
-    """Return the necessary work divided by the total speed, which no split can beat."""
+    """Return the necessary work over the total speed, which no split can beat."""
     needed = CostModel(cost.pair_s, cost.token_s, cost.causal)
     return needed.seconds([(0, seq_len)], seq_len) / sum(speeds)
 
@@ -103,10 +102,10 @@ def interpolate(table: Mapping[float, float], share: float) -> float:
 
 
 def formula(seq_len: int, shares: Sequence[float], align: int = 1) -> Split:
-    """Give tokens in proportion to a polynomial that estimates performance from compute share.
+    """Give tokens in proportion to a polynomial of the compute share.
 
     It was fitted to matmuls of an L40 (hpml_testing, Columbia, 2025; R^2 = 0.92) for sizes 1024 to
-    16384 and shares of 10 to 100 percent; beyond these it is clamped, and to at least 1 percent.
+    16384 and shares of 10 to 100 percent. Beyond these it is clamped, and to at least 1 percent.
     """
     size = math.log10(min(max(seq_len, 1024), 16384))
     weights = []
@@ -124,7 +123,7 @@ def proportional(
     """Make contiguous pieces in proportion to weights, with inner boundaries aligned to tiles.
 
     A tile is `align` tokens. If there are enough tiles, every rank gets one; only a cost model can
-    tell whether it would be better to leave a rank idle.
+    tell whether a rank is better left idle.
     """
     total = sum(weights)
     marks = [align * round(seq_len * done / total / align) for done in accumulate(weights)][:-1]
@@ -158,7 +157,7 @@ def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
 def measured_speeds(
     split: Split, busy_s: Sequence[float], cost: CostModel, before: Sequence[float]
 ) -> list[float]:
-    """Return each rank's speed by its busy time in one step; without tokens, that of `before`."""
+    """Return each rank's speed by its busy time; without tokens, that of `before`."""
     at_speed_1 = predict(split, [1.0] * len(split.pieces), cost)
     speeds = []
     for work_s, seconds, old in zip(at_speed_1, busy_s, before, strict=True):
@@ -167,13 +166,13 @@ def measured_speeds(
 
 
 EXPOSED = 0.01
-"""Waiting may prolong the ring by so much before `balanced` moves boundaries."""
+"""Share by which waiting may prolong the ring before `balanced` moves boundaries."""
 MOST_TRIES = 2000
 PRECISION = 1e-9
 
 
 def visible_pairs(queries: Piece, keys: Piece, cost: CostModel) -> float:
-    """Return how many query-key pairs are computed for two pieces, equal or without overlap."""
+    """Count the query-key pairs of two pieces that are equal or do not overlap."""
     height, width = queries[1] - queries[0], keys[1] - keys[0]
     if not cost.causal or keys[0] < queries[0]:
         return float(height * width)
@@ -197,7 +196,7 @@ def ring_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float
     """Return the seconds after which each rank of ring attention finishes, waiting included.
 
     In turn t a rank computes with the keys of the rank t places before it. Meanwhile these keys go
-    on to the next rank, which they reach pass_s per token after both ranks are ready. Keys go no
+    on to the next rank, which they reach pass_s per token after both ranks are ready. They go no
     further than the last rank that sees them.
     """
     size, tokens = len(speeds), split.tokens
@@ -224,9 +223,8 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
     By busy time the search is exact: bisection finds the least time in which ranks, each taking in
     turn all it can do, cover the sequence. A rank that starts later also ends later, so if any
     split covers it in that time, this one does. A rank too slow for a single tile gets nothing.
-
-    Where ranks would still wait for keys, boundaries are moved as long as that makes the ring
-    faster, which gives a local optimum.
+    Where ranks would still wait for keys, boundaries move as long as that makes the ring faster: a
+    local optimum.
     """
     slowest_even_s = max(predict(even(seq_len, speeds), speeds, cost))
     fastest_alone_s = cost.seconds([(0, seq_len)], seq_len) / max(speeds)
@@ -278,7 +276,7 @@ def moved(
 def boundaries_within(
     limit_s: float, seq_len: int, speeds: Sequence[float], cost: CostModel, align: int
 ) -> list[int]:
-    """Return the boundaries, 0 first, if each rank in turn takes all it can do in `limit_s`."""
+    """Return the boundaries, 0 first, if each rank takes all it can do in `limit_s`."""
     boundaries = [0]
     for speed in speeds:
         start = boundaries[-1]

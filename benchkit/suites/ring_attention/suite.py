@@ -19,29 +19,25 @@ from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES
 from benchkit.errors import ConfigError
 
-STRATEGY = "strategy"
-"""Label of a case: how the sequence is split."""
+STRATEGY = "strategy"  # label of a case: how the sequence is split
 REFERENCE, EVEN, UNEVEN, LUT, FORMULA = "reference", "even", "uneven", "lut", "formula"
 BALANCED, ZIGZAG, ONLINE, TORCH = "balanced", "zigzag", "online", "torch"
 STRATEGIES = (REFERENCE, EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG, ONLINE, TORCH)
-"""Values of STRATEGY. REFERENCE is an even split on ranks without slowdown, TORCH torch's own."""
+"""REFERENCE is an even split on ranks without slowdown, TORCH torch's own."""
 TOKENS = "tokens"
-PHASE, IMPLEMENTATION = "phase", "implementation"
-"""Labels of a case of ring_model, beside STRATEGY."""
+PHASE, IMPLEMENTATION = "phase", "implementation"  # labels of ring_model, beside STRATEGY
 PREFILL, DECODE = "prefill", "decode"
 PHASES = (PREFILL, DECODE)
 RING, ALL_GATHER, SINGLE = "ring", "all_gather", "single"
-IMPLEMENTATIONS = (RING, ALL_GATHER, SINGLE)
-"""Values of IMPLEMENTATION. SINGLE is the first rank alone, with the whole sequence."""
+IMPLEMENTATIONS = (RING, ALL_GATHER, SINGLE)  # SINGLE is the first rank alone
 WHOLE = "whole"
 MODEL_STRATEGIES = (EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG)
-"""Values of STRATEGY that ring_model has beside WHOLE."""
+"""Values of STRATEGY in ring_model, beside WHOLE."""
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 GPU_HEAD_DIMS = {"float16": (8, 256), "bfloat16": (8, 256), "float32": (4, 65536)}
-"""Of torch's attention kernels on GPUs, by dtype: what a head's width must divide by, and the most.
-
-The kernels are flash attention for half precision, else memory-efficient attention."""
+"""By dtype: a divisor of a head's width in torch's attention kernels on GPUs, and the most. The
+kernels are flash attention for half precision, else memory-efficient attention."""
 
 
 @dataclass
@@ -65,7 +61,7 @@ class RingAttentionConfig(RunConfig):
         return len(self.strategies)
 
     def needed_bytes(self, world_size: int) -> float:
-        """Return what the float64 reference of a rank needs; all else needs less."""
+        """Return the bytes of a rank's float64 reference; all else needs less."""
         width = self.num_heads * self.head_dim
         return 8.0 * (8 * self.seq_len * width + 4 * width**2)
 
@@ -83,7 +79,7 @@ class RingAttentionConfig(RunConfig):
 
 
 def check_kernels(device: str, dtype: str, width: int, name: str) -> None:
-    """Raise ConfigError where no attention kernel of a device has heads of this dtype and width."""
+    """Raise ConfigError where a device has no attention kernel for this dtype and width."""
     if device == "cpu" and dtype == "float16":
         raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
     if device != "cuda":
@@ -111,7 +107,7 @@ def model_head_dim(model: ModelConfig | None, default: int) -> int:
 
 
 def read_table(path: str | None, seq_len: int, dtype: str) -> lut.Table:
-    """Read a table, or return an empty one without a path; raise ConfigError that names the key."""
+    """Read a table, empty without a path; raise ConfigError with the key."""
     if path is None:
         return lut.Table({}, seq_len)
     try:

@@ -47,7 +47,7 @@ class Columnwise(Buffers):
     """One rank's buffers: its rows of A padded to [most, k], B [k, n] and C [m, n]."""
 
     def place(self, rank: int, first: int = 0, count: int | None = None) -> Tensor:
-        """Return the rows of C that a rank's rows [first, first + count) give, without padding."""
+        """Return the rows of C of a rank's rows [first, first + count), without padding."""
         start, size = self.rows.of(rank).start, self.rows.sizes[rank]
         stop = size if count is None else min(first + count, size)
         return self.c[start + min(first, size) : start + stop]
@@ -129,7 +129,7 @@ def gather_in_chunks(job: Columnwise, chunks: int) -> Step:
 
 
 def multiply_in_chunks(job: Columnwise, chunks: int) -> Step:
-    """AG_after with one chunk of the own rows at a time; the last product is gathered meanwhile."""
+    """AG_after with one chunk of own rows at a time; the last product is gathered meanwhile."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size, job.c) for piece in pieces]
@@ -161,8 +161,8 @@ def shards_round_the_ring(
 ) -> Step:
     """AG_before, peer to peer: shards of A go round the ring in chunks.
 
-    Each rank multiplies its own shard first, and then the shards in the order of their arrival.
-    `multiply` takes the place of the product, with rows of A, their owner and the first row.
+    Each rank multiplies its own shard first, then the others as they arrive. `multiply` takes the
+    place of the product, with rows of A, their owner and the first row.
     """
     size, rank = job.rows.world_size, job.rank
     pieces = chunks_of(job.rows.most, chunks)
@@ -190,7 +190,7 @@ def shards_round_the_ring(
 def rows_to_all_peers(
     job: Columnwise, chunks: int, multiply: Callable[..., object] | None = None
 ) -> Step:
-    """AG_after, peer to peer: each rank sends its rows of C straight to their place on all peers.
+    """AG_after, peer to peer: each rank sends its rows of C to their place on all peers.
 
     One chunk is sent while the next is computed. `multiply` takes the place of the product, with
     rows of A and their place in C.
@@ -237,9 +237,9 @@ def obstacle(job: Columnwise) -> Reason:
 def place(job: Columnwise) -> Tensor:
     """Allocate memory for rows of A that all ranks can read, and try the fused product once.
 
-    GPUs may lack peer access or be shared by ranks, and torch chooses a kernel by what one GPU can
-    do, which the GPUs together may refuse, such as multicast without NVSwitch. Then it is
-    Unavailable on all ranks.
+    It is Unavailable on all ranks where GPUs lack peer access or are shared by ranks. Torch also
+    chooses a kernel by what one GPU can do, which the GPUs together may refuse, such as multicast
+    without NVSwitch.
     """
     shard, reason = job.a, ""
     try:
@@ -262,7 +262,7 @@ def name_of(job: Columnwise) -> str:
 def all_gather_matmul(
     job: Columnwise, work: Work, parts: tuple[Options, Options] | None
 ) -> Implementation:
-    """Build the fused product, whose shard is a copy of A's that is made outside the clock."""
+    """Build the fused product, whose shard is copied from A outside the clock."""
     if why := obstacle(job):
         raise Unavailable(why)
     name = name_of(job)
@@ -346,7 +346,7 @@ class ColumnwiseCases(Primitive[Columnwise]):
         )
 
     def communication(self, job: Columnwise, options: Options) -> Implementation:
-        """Build the communication of an order alone: the all-gather, or the peers in one chunk."""
+        """Build an order's communication alone: the all-gather, or the peers in one chunk."""
         by_peers, order = options["implementation"] == P2P_COMM_ONLY, str(options["order"])
         size, most = self.rows.world_size, self.rows.most
         like = job.a if order == "AG_before" else job.c
@@ -412,7 +412,6 @@ def cases_of(config: TensorParallelConfig, rank: Rank) -> list[Case]:
 
 
 def parts(options: Options) -> tuple[Options, Options]:
-    """Return the options of an implementation's bounds: its computation and its communication."""
     order = options["order"]
     by_peers = options.get("implementation") == "p2p_pipeline"
     communication = "p2p_comm_only" if by_peers else "comm_only"

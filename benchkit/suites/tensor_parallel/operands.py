@@ -1,4 +1,4 @@
-"""Draws the matrices of a product, divides them over ranks, and checks the results."""
+"""Draw the matrices of a product, divide them over ranks, and check the results."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,14 +13,14 @@ VECTORS = 2
 """Random vectors of a check; each misses a wrong row with a probability of at most 1 in 2000."""
 WEIGHTS = 1000
 REAL = 1
-"""Sets the seed of real numbers apart; a number, since each process hashes strings differently."""
+"""Sets the seed of real numbers apart; a number, as each process hashes strings differently."""
 NONZEROS = 64
-"""Nonzero elements in a row of A of exact inputs: sums of so many ±1 are exact in every dtype."""
+"""Nonzeros in a row of exact A: sums of so many ±1 are exact in every dtype."""
 
 
 @dataclass(frozen=True)
 class Shards:
-    """Divides rows or columns over ranks; the first ranks have one more than the others."""
+    """Shards of rows or columns; the first ranks have one more than the others."""
 
     total: int
     world_size: int
@@ -40,7 +40,7 @@ class Shards:
 
     @property
     def unpadded(self) -> list[int]:
-        """Indices of all rows in consecutive parts that are padded to the largest."""
+        """Indices of all rows in parts that are padded to the largest."""
         indices: list[int] = []
         for rank, size in enumerate(self.sizes):
             indices.extend(range(rank * self.most, rank * self.most + size))
@@ -53,7 +53,7 @@ class Shards:
 
 @dataclass
 class Scratch:
-    """Memory left for an implementation's buffers; others that run in turns have the same."""
+    """Memory left for an implementation's buffers; others run in the same one, in turns."""
 
     memory: Tensor
 
@@ -97,9 +97,8 @@ def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
     """Raise InvalidResult unless an output of integers equals A times B to the bit.
 
     Freivalds (1977): output x = A (B x) for random integer vectors x, exactly, in float64. Every
-    element counts, and the check costs only three matrix-vector products.
-
-    The output is [rows, n], a [rows, k] and b [k, n]; errors count rows of C from `first_row`.
+    element counts, and the check costs only three matrix-vector products. The output is [rows, n],
+    a [rows, k] and b [k, n]; errors count rows of C from `first_row`.
     """
     wait_for_device(output)
     generator = torch.Generator().manual_seed(seed)

@@ -53,7 +53,7 @@ def over(labels: Labels, job_backend: str) -> Labels:
 
 
 def counterpart(wanted: Labels, there: Sequence[Case], job_backend: str) -> Case | None:
-    """Return the case of these labels, an exact match first; `default` is the job's backend."""
+    """Return the case of these labels; an exact match wins over the job's own backend."""
     resolved = over(wanted, job_backend)
     same = [case for case in there if over(case.labels, job_backend) == resolved]
     return min(same, key=lambda case: case.labels != wanted, default=None)
@@ -62,9 +62,9 @@ def counterpart(wanted: Labels, there: Sequence[Case], job_backend: str) -> Case
 def baseline_of(
     labels: Labels, baseline: Options, there: Sequence[Case], job_backend: str
 ) -> Case | None:
-    """Return the baseline of an implementation on its own backend, else the first baseline there.
+    """Return the baseline on an implementation's own backend, else the first; None for a baseline.
 
-    None for a baseline itself. `baseline` has its options without the backend.
+    `baseline` has its options without the backend.
     """
     if is_on_a_backend(labels, baseline):
         return None
@@ -83,8 +83,7 @@ def labels_of(options: Options) -> Options:
 
 Step = Callable[[], object]
 Handle = Any
-Probe = tuple[float, Step]
-"""Bytes or operations of a call, and the call."""
+Probe = tuple[float, Step]  # bytes or operations of a call, and the call
 Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
 
 
@@ -97,12 +96,11 @@ class Implementation:
     """One implementation, ready to run.
 
     Attributes:
-        output: returns the tensor that is checked.
         factors: returns, for whole A and B, the two matrices whose product the output is, and the
             first of its rows in C.
         parts: the options of its bounds, computation and communication.
-        verify: checks a turn by itself, instead of by `output` and `factors`; its call is prepared
-            further, after scratch memory was poisoned.
+        verify: checks a turn instead of `output` and `factors`; its call is prepared further, after
+            scratch memory was poisoned.
         prepare: called after new operands were loaded.
     """
 
@@ -132,7 +130,7 @@ AnyBuffers = TypeVar("AnyBuffers", bound=Buffers)
 
 
 def in_turns(job: AnyBuffers) -> AnyBuffers:
-    """Return the buffers for one of several steps that have the same scratch memory in turns."""
+    """Return the buffers for one of several steps that use one scratch memory in turns."""
     return replace(job, scratch=Scratch(job.scratch.memory))
 
 
@@ -142,19 +140,15 @@ def chunks_of(rows: int, count: int) -> list[slice]:
     return [pieces.of(i) for i in range(pieces.world_size)]
 
 
-TIMED = -1
-"""The turn whose matrices are timed; checks draw others."""
+TIMED = -1  # the turn whose matrices are timed; checks draw others
 
 
 NAN_BYTE = 0xFF
-"""A floating-point number all of whose bytes are this one is NaN in every dtype."""
+"""A floating-point number of these bytes is NaN in every dtype."""
 
 
 class Primitive(Generic[AnyBuffers]):
-    """One rank's part of a job.
-
-    Every rank draws the same whole matrices and keeps its parts of them.
-    """
+    """One rank's part of a job. Every rank draws the same whole matrices and keeps its parts."""
 
     baseline: ClassVar[Options] = {}
     """Options of the implementation that the others are compared with, on any backend."""
@@ -201,9 +195,7 @@ class Primitive(Generic[AnyBuffers]):
         raise NotImplementedError
 
     def probes(self, job: AnyBuffers) -> tuple[Probe, Probe, Probe]:
-        """Return a small and a large collective with their bytes, and the part of a rank with its
-        operations.
-        """
+        """Return a small and a large collective, and a rank's product, to fit the costs."""
         raise NotImplementedError
 
     def kinds(self) -> Iterator[tuple[Options, float, float]]:
@@ -222,7 +214,7 @@ class Primitive(Generic[AnyBuffers]):
         return self.product(job, options, details)
 
     def computation(self, job: AnyBuffers, size: str) -> Implementation:
-        """Build the matmul alone: A times B if `size` is unsharded, else this rank's part of it."""
+        """Build the matmul alone: A times B if `size` is unsharded, else this rank's part."""
         ranks = self.rank.world_size
         if size != "unsharded":
             work = Work(useful_flops=self.flops / ranks, executed_flops=self.flops)
@@ -234,7 +226,7 @@ class Primitive(Generic[AnyBuffers]):
     def drawing(
         self, draw: Callable[..., Tensor], op: str, dtype: torch.dtype, columns: int
     ) -> Callable[..., Tensor]:
-        """Return `verification.pattern` or `reduced`, for this rank's padded rows."""
+        """Return `verification.pattern` or `reduced` for this rank's padded rows."""
         return partial(
             draw,
             seed=self.rank.seed,
@@ -252,9 +244,7 @@ class Primitive(Generic[AnyBuffers]):
         return choose(costs, kinds, partial(self.timed_s, job=job))
 
     def timed_s(self, choices: Sequence[Options], job: AnyBuffers) -> list[float]:
-        """Return the seconds of each choice on the slowest rank; they take turns in one scratch
-        memory.
-        """
+        """Return each choice's seconds on the slowest rank; they share scratch memory in turns."""
         steps = [self.step(options, in_turns(job)) for options in choices]
         return list(map(max, self.rank.seconds_of(*steps)))
 
@@ -306,7 +296,7 @@ class Primitive(Generic[AnyBuffers]):
     def case(self, options: Options, built: Implementation | str, there: Sequence[Case]) -> Case:
         """Build the case of one implementation, or of why it cannot run here.
 
-        `there` are the cases built before that can run, no baseline among them for a bound.
+        `there` are the cases built before that can run; a bound's have no baseline.
         """
         labels = labels_of(options)
         if isinstance(built, str):
@@ -360,14 +350,14 @@ class Primitive(Generic[AnyBuffers]):
 
     @cached_property
     def timed(self) -> tuple[Tensor, Tensor]:
-        """The timed matrices: real numbers in either mode, since a GPU multiplies zeros faster."""
+        """The timed matrices: always real numbers, since a GPU multiplies zeros faster."""
         return self.factory.real(TIMED)
 
 
 MEASURED, EXTRAPOLATED = (1, 2), (4, 8)
 """Numbers of chunks that are timed, and those that the model predicts from them."""
 MOST_FINALISTS, NEAR = 5, 1.15
-"""At most this many are timed again, of those predicted within this factor of the best."""
+"""At most this many are timed again, predicted within this factor of the best."""
 
 
 @dataclass(frozen=True)
@@ -385,7 +375,7 @@ def overlapping() -> Iterator[tuple[str, Options]]:
 
 @dataclass(frozen=True)
 class Costs:
-    """A cost model on the slowest rank.
+    """A cost model of the slowest rank.
 
     A collective takes latency_s + byte_s x bytes (Hockney, 1994), a matmul flop_s x operations.
     """
@@ -401,8 +391,8 @@ class Costs:
         """Return the seconds and options of all trials and of more chunks, the fastest first.
 
         With c chunks, an implementation takes A + latency c + E / c, where E is exposed until the
-        first chunk is complete. The times of one chunk and of two give A and E. It takes no less
-        than its longest part alone.
+        first chunk is complete. The times of one chunk and of two give A and E. The limit is its
+        longest part alone.
         """
         found = [(trial.seconds, trial.options) for trial in trials]
         by_options = {tuple(trial.options.items()): trial for trial in trials}
@@ -419,7 +409,7 @@ class Costs:
         return sorted(found, key=lambda prediction: prediction[0])
 
     def finalists(self, trials: Sequence[Trial]) -> list[Options]:
-        """Return the options that may be the best: few trials do not tell similar times apart."""
+        """Return the options that may be best: few trials do not tell similar times apart."""
         predicted = self.predicted(trials)
         best_s, _ = predicted[0]
         near = [options for seconds, options in predicted if seconds <= NEAR * best_s]
@@ -433,9 +423,9 @@ def choose(
 ) -> tuple[Options, dict[str, object]]:
     """Choose the fastest of the finalists.
 
-    `kinds` are the options to try, each with its limit in seconds. `timed` returns the seconds of
-    each of some options, equal on all ranks. The details are the name of the choice, such as
-    "pipeline AG_after 4 chunks", its time and the costs.
+    `kinds` are the options to try, each with its least seconds. `timed` returns the seconds of each
+    of some options, equal on all ranks. The details are the name of the choice, such as "pipeline
+    AG_after 4 chunks", its time and the costs.
     """
     measured_s = timed([options for options, _ in kinds])
     trials = []

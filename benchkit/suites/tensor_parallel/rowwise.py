@@ -55,7 +55,7 @@ class Rowwise(Buffers):
         return self.scratch.new(rows, self.c.shape[1], self.c.dtype)
 
     def start_scatter(self, into: Tensor, summands: Tensor) -> Handle:
-        """Start to sum [world_size x rows, n] over ranks, each of which gets its rows."""
+        """Start to sum [world_size x rows, n] over ranks; each gets its rows."""
         work: Handle = dist.reduce_scatter_tensor(into, summands, group=self.group, async_op=True)
         return work
 
@@ -114,7 +114,7 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
 
 
 def ring_sum(held: Sequence[Sequence[Tensor]], rank: int) -> Tensor:
-    """Return the last sum of a rank by `sums_round_the_ring`, of what memory holds before."""
+    """Return the last sum of `sums_round_the_ring` from the memory's earlier contents."""
     size = len(held)
     sums = [list(each) for each in held]
     arriving: list[Tensor] = []
@@ -240,8 +240,7 @@ class RowwiseCases(Primitive[Rowwise]):
     def communication(self, job: Rowwise, options: Options) -> Implementation:
         """Build the sum over ranks alone, by a collective or by the ring of peers.
 
-        The timed sums are of arbitrary memory contents and of earlier sums; they overflow, which
-        takes no longer.
+        The timed sums are of arbitrary memory and of earlier sums; overflow takes no longer.
         """
         if options["implementation"] == P2P_COMM_ONLY:
             return self.ring(job)
@@ -275,7 +274,7 @@ class RowwiseCases(Primitive[Rowwise]):
         return Implementation(step, work, verify=verify)
 
     def ring(self, job: Rowwise) -> Implementation:
-        """Build the ring that only communicates: products are what its memory holds already."""
+        """Build the ring that only communicates: its products are the memory's contents."""
         size, rank, most = self.rank.world_size, self.rank.index, self.rows.most
         step = sums_round_the_ring(in_turns(job), 1, noop)
         trial = in_turns(job)
@@ -323,7 +322,6 @@ def cases_of(config: TensorParallelConfig, rank: Rank) -> list[Case]:
 
 
 def parts(options: Options) -> tuple[Options, Options]:
-    """Return the options of an implementation's bounds: its computation and its communication."""
     computation: Options = {"implementation": "compute_only", "size": "sharded"}
     backend = options["backend"]
     if options["implementation"] == "p2p_pipeline":

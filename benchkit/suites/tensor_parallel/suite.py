@@ -26,20 +26,18 @@ from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
 from benchkit.errors import ConfigError
 
 IMPLEMENTATION, SIZE, ORDER = "implementation", "size", "order"
-COLLECTIVE, CHUNKS, COMM_BACKEND = "collective", "chunks", "comm_backend"
-"""Labels of a case: how the product is computed, and the options of that."""
+COLLECTIVE, CHUNKS, COMM_BACKEND = "collective", "chunks", "comm_backend"  # labels of a case
 COMPUTE_ONLY, COMM_ONLY, P2P_COMM_ONLY = "compute_only", "comm_only", "p2p_comm_only"
 BOUNDS = (COMPUTE_ONLY, COMM_ONLY, P2P_COMM_ONLY)
 PYTORCH, AUTO = "pytorch", "auto"
-"""Values of IMPLEMENTATION: one component after the other, and what a cost model chooses."""
+"""IMPLEMENTATION: one component after the other, or what a cost model chooses."""
 DEFAULT = "default"
-CHOSEN = "chosen"
-"""Detail of AUTO: the implementation that it chose, in words."""
+CHOSEN = "chosen"  # detail of AUTO: its choice, in words
 
 
 Values = tuple[str, ...] | type[int]
 Allowed = Mapping[str, Mapping[str, Values]]
-"""Values of each option of each implementation, the default first; `int` is any number from 1."""
+"""Values of each option of each implementation, the default first; `int` is any from 1."""
 DEFAULT_INT = 4
 
 
@@ -100,8 +98,7 @@ def checked(name: str, value: Any, choices: Values) -> str | int:
     return value
 
 
-Shape = tuple[int, int, int]
-"""(m, n, k) of the product of A [m, k] and B [k, n]."""
+Shape = tuple[int, int, int]  # (m, n, k) of the product of A [m, k] and B [k, n]
 Options = Mapping[str, str | int]
 """An implementation with its options, among them `backend` if it communicates."""
 
@@ -109,7 +106,7 @@ Options = Mapping[str, str | int]
 def columnwise_bytes(
     shape: Shape, dtype: str, world_size: int, needs_whole: bool
 ) -> tuple[int, int]:
-    """Return the bytes of the operands and of scratch memory, with the rows of A sharded."""
+    """Return the bytes of the operands and of scratch memory, with A's rows sharded."""
     m, n, k = shape
     most = -(-m // world_size)
     factors = most * k + k * n + (m * k if needs_whole else 0)
@@ -135,13 +132,13 @@ def checking_bytes(shape: Shape) -> int:
 
 
 def drawn_bytes(shape: Shape) -> int:
-    """Return the bytes of host memory to draw factors: per element 4 to time and 1 to check."""
+    """Return the host bytes to draw factors: per element 4 to time and 1 to check."""
     m, n, k = shape
     return 5 * (m * k + k * n)
 
 
 BACKENDS = (DEFAULT, "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
-"""Backends of a single case; DEFAULT is the job's."""
+"""Of a single case; DEFAULT is the job's."""
 ORDERS = ("AG_before", "AG_after")
 COLLECTIVES = ("reduce_scatter", "all_reduce")
 WHOLE = {IMPLEMENTATION: COMPUTE_ONLY, SIZE: "unsharded"}

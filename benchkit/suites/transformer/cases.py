@@ -1,4 +1,4 @@
-"""The transformer suite on one rank: what can run here, the models that cases share, the cases."""
+"""The transformer suite on one rank: the models that cases share, and the cases."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -78,10 +78,10 @@ class PassCase:
             self._memory.reset()
 
     def observe(self, regions_s: Mapping[str, float]) -> None:
-        """Report the peak memory, without what only other cases of this job need."""
         if PEAK_BYTES in self.details:
             return
         others = [steps for steps in self._models() if steps is not self._steps]
+        # what only other cases of this job need
         unused = sum(steps.held_bytes() for steps in others) + self._sent_bytes()
         if self._name != TRAIN_STEP:
             unused += self._steps.state_bytes()
@@ -92,8 +92,7 @@ class PassCase:
     def verify(self, call: Call) -> None:
         """Check what the pass computes of the first sequence of a fresh batch.
 
-        The weights do not move in a timed training step: its update is checked by a step of its
-        own.
+        The weights do not move in a timed training step: a step of its own checks the update.
         """
         self._batches.draw()
         inputs, targets = self._batches.inputs.clone(), self._batches.targets.clone()
@@ -145,7 +144,7 @@ class TransformerJob:
 
     All ranks make the job together, and then its cases in the same order. Models are built when a
     case that fits needs them. `lacking` is alike on all ranks. `peak` is None where no pass can
-    run, or where the rate is not known.
+    run, or where the rate is unknown.
     """
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:
@@ -170,7 +169,7 @@ class TransformerJob:
         self.ask_all_ranks()
 
     def ask_all_ranks(self) -> None:
-        """Set what only all ranks know; they call this together, before models take the memory."""
+        """Set what only all ranks know, together, before models take the memory."""
         config, device = self.config, self.rank.device
         head_dim = self.model.d_model // self.model.num_heads
         compiled = config.compile != "none"
@@ -232,10 +231,7 @@ class TransformerJob:
         return ""
 
     def shortage(self, name: str, alone: bool) -> Reason:
-        """Return why a pass does not fit in memory; "" where it does.
-
-        The model of one rank alone is in memory beside the model that all ranks share.
-        """
+        """Return why a pass does not fit, `alone` beside the model that ranks share; or ""."""
         needed = self.config.bytes_of_pass(name, self.rank.world_size)
         if alone:
             needed += self.config.footprint("none", 1).of(name)
@@ -251,7 +247,7 @@ class TransformerJob:
         }
 
     def batches(self) -> Batches:
-        """Return new batches, for each case and each copy of the model its own."""
+        """Return new batches; each case and each copy of the model has its own."""
         copy = 0 if self.config.parallel == "tp" else self.rank.index
         return Batches(
             self.config.batch_size,
@@ -290,7 +286,7 @@ def cases_of(config: TransformerConfig, rank: Rank) -> list[Case]:
 def cases_of_pass(training: TransformerJob, name: str) -> list[Case]:
     """Return a pass on all ranks and, where they share its work, on one rank and its communication.
 
-    These two are built first, since the pass on all ranks refers to them.
+    The last two are built first, since the pass on all ranks refers to them.
     """
     alone = communication = None
     if training.shared:

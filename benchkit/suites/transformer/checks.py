@@ -1,4 +1,4 @@
-"""Checks what a pass computed: logits, loss and gradients by the definition, updates by AdamW.
+"""Check what a pass computed: logits, loss and gradients by the definition, updates by AdamW.
 
 The definition is in float64 and written independently of the network. In a causal model the first
 tokens depend on nothing after them. So logits are checked on the first tokens of one sequence, and
@@ -121,20 +121,18 @@ def feed_forward(x: Tensor, scale: Tensor, gate: Tensor, up: Tensor, down: Tenso
     return x + (gated * gated.sigmoid() * (entered @ up.T)) @ down.T
 
 
-TOKENS = 64
-"""How many tokens are checked, the first of a sequence."""
+TOKENS = 64  # first tokens of a sequence, which are checked
 TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 6e-2, "autocast": 6e-2}
 """Relative error allowed of a row of logits, and of the loss, by dtype."""
 GRADIENT_TOLERANCE = {"float32": 1e-3, "tf32": 5e-2, "bfloat16": 0.2, "autocast": 0.2}
-"""The same of the gradient by a weight: those of queries and keys are small differences."""
+"""The same of a weight's gradient: those of queries and keys are small differences."""
 VERIFYING_RATE = 1e-4
-WATCHED = 64
-"""Elements of a weight whose update is computed again."""
+WATCHED = 64  # elements of a weight whose update is computed again
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Checks passes on one batch.
+    """Check passes on one batch.
 
     Every rank completes a check before it raises InvalidResult, since others may wait for its part.
     `mean` averages a gradient over the ranks that have other batches.
@@ -154,7 +152,6 @@ class Checks:
         require(float(errors[worst]), TOLERANCE[self.dtype], what)
 
     def gradients(self, loss: Tensor, inputs: Tensor, targets: Tensor) -> None:
-        """Compare a loss of masked targets, and all gradients, with the definition."""
         network = self.steps.network
         checked_targets = targets[0, :TOKENS]
         found = loss.double()

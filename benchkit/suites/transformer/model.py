@@ -2,6 +2,7 @@
 
 A norm precedes each part; the head is untied from the embedding. Sources: Llama (2302.13971),
 RoFormer (2104.09864) for positions, GLU variants (2002.05202) for SwiGLU.
+
 Shapes: tokens [B, s] in, logits [B, s, V] out; H heads of D = d_model / H.
 """
 
@@ -38,7 +39,7 @@ INIT_STD = 0.02
 
 
 class Attention(nn.Module):
-    """Causal self-attention of [B, s, d]; where projections are sharded, of some of the heads."""
+    """Causal self-attention of [B, s, d], over some of the heads if projections are sharded."""
 
     def __init__(self, d_model: int, num_heads: int, naive: bool) -> None:
         super().__init__()
@@ -252,7 +253,7 @@ def attention_missing(
 
 
 def can_attend(attention: str, dtype: str, head_dim: int, device: torch.device) -> bool:
-    """Return whether a kernel supports these heads forward and backward; some only forward."""
+    """Return whether a kernel has these heads forward and backward; some only forward."""
     real = torch.bfloat16 if dtype in ("bfloat16", "autocast") else torch.float32
     example = torch.zeros(1, 1, 16, head_dim, dtype=real, device=device, requires_grad=True)
     try:

@@ -33,8 +33,7 @@ from benchkit.suites.transformer.suite import (
 
 REGIONS = {FORWARD: PHASES[:1], FORWARD_BACKWARD: PHASES[:3], TRAIN_STEP: PHASES}
 WEIGHT_DECAY = 0.1
-IGNORED = -100
-"""The target that cross-entropy ignores, torch's default."""
+IGNORED = -100  # the target that cross-entropy ignores, torch's default
 Context = Callable[[], AbstractContextManager[object]]
 
 
@@ -95,7 +94,7 @@ class Steps:
         return sum(local(value).nbytes for value in values if isinstance(value, Tensor))
 
     def held_bytes(self) -> int:
-        """Return the bytes kept between passes; DDP keeps gradients at all times."""
+        # DDP keeps gradients at all times
         reserved = isinstance(self._model, DistributedDataParallel)
         total = self.state_bytes()
         for weight in self.network.parameters():
@@ -141,8 +140,7 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-FIRST_BUCKET_BYTES = 2**20
-"""DDP's first bucket is smaller, so that communication begins early."""
+FIRST_BUCKET_BYTES = 2**20  # DDP's first is smaller, to begin early
 
 
 @dataclass
@@ -170,8 +168,8 @@ class Communication:
         return sum(buffer.nbytes for buffer in self.buffers.values())
 
     def buffer(self, name: str, size: int, dtype: torch.dtype) -> Tensor:
-        """Return the buffer of a name, allocated once; it holds zeros, whose sums stay finite."""
         if name not in self.buffers:
+            # zeros: their sums stay finite
             self.buffers[name] = torch.zeros(size, dtype=dtype, device=self.device)
         return self.buffers[name]
 
@@ -262,9 +260,8 @@ class Workload:
     def flops(self, name: str, ranks: int, causal: bool = False, executed: bool = False) -> float:
         """Count the floating-point operations of a pass on these ranks together.
 
-        Args:
-            causal: count only the pairs of tokens that see each other.
-            executed: count also what activation checkpointing computes again.
+        `causal` counts only the pairs of tokens that see each other. `executed` counts also what
+        activation checkpointing computes again.
         """
         sizes = (self.model, self.config.batch_size, self.config.context_length, causal)
         recomputed = 0.0

@@ -1,4 +1,4 @@
-"""The peak rate that utilisation refers to: of the data sheet in conf/hardware, else measured."""
+"""The rate of 100 % utilisation: of the data sheet in conf/hardware, else measured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SQUARE = {"cpu": 2048, "cuda": 8192}
 
 @dataclass(frozen=True)
 class Peak:
-    """The peak rates of the ranks while all compute, and of the first while it computes alone."""
+    """FLOP/s of each rank while all compute, and of the first while it computes alone."""
 
     flop_per_s: list[float]
     alone: float
@@ -30,7 +30,7 @@ class Peak:
 def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
     """Return the peak rate of each rank in the dtype of the suite; all ranks call this together.
 
-    Where no data sheet has it and first calls are timed, it is None: measuring it would warm up.
+    None where no data sheet has it and first calls are timed: measuring it would warm up.
     """
     table: Mapping[str, Mapping[str, float]] = config.hardware.peak_tflop_per_s
     name = torch.cuda.get_device_name(rank.device) if rank.device.type == "cuda" else ""

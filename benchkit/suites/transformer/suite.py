@@ -24,27 +24,25 @@ from benchkit.api.registry import cases_in, suite
 from benchkit.errors import ConfigError
 from benchkit.suites.transformer.data import check_ids
 
-PASS, RANKS, PART = "pass", "ranks", "part"
-"""Labels of a case."""
+PASS, RANKS, PART = "pass", "ranks", "part"  # labels of a case
 WHOLE, COMMUNICATION = "whole", "communication"
 """Values of PART: the whole pass, or its communication alone."""
 LOSS, OPTIMIZER = "loss", "optimizer"
 PHASES = (FORWARD, LOSS, BACKWARD, OPTIMIZER)
 FORWARD_BACKWARD, TRAIN_STEP = "forward_backward", "train_step"
-PASSES = (FORWARD, FORWARD_BACKWARD, TRAIN_STEP)
-"""Values of PASS, the shortest first."""
+PASSES = (FORWARD, FORWARD_BACKWARD, TRAIN_STEP)  # the shortest first
 PARAMETERS, PEAK_BYTES = "parameters", "peak_bytes"
 RESERVED_BYTES, OUTSIDE_BYTES = "reserved_bytes", "outside_bytes"
-"""Details of a case. The last two are of a GPU's memory, in bytes: the peak that torch's allocator
-reserved, and what was in use outside of it."""
+"""Details of a GPU's memory in bytes: the peak that torch's allocator reserved, and what was in use
+outside of it."""
 
 
 def forward_flops(model: ModelConfig, batch_size: int, context_length: int, causal: bool) -> float:
     """Count the operations of one forward pass.
 
     Per layer 2 T (4 d^2 + 3 d f) + 4 d x pairs, and 2 T d V for the head: PaLM (2204.02311),
-    appendix B, which counts every pair. With `causal` only the pairs of tokens that see each other
-    count.
+    appendix B, which counts every pair. `causal` counts only the pairs of tokens that see each
+    other.
     """
     tokens = batch_size * context_length
     pairs = tokens * (context_length + 1) / 2 if causal else tokens * context_length
@@ -100,7 +98,7 @@ class Footprint:
         return weights * (2 + states) + copied + max(kept, checked)
 
     def checking(self, copies: int) -> int:
-        """Estimate what the check holds: half a layer or a table in float64, in so many copies."""
+        """Estimate what the check holds: copies of half a layer or a table in float64."""
         model = self.model
         widest = max(4 * model.d_model, 3 * model.d_ff, model.vocab_size)
         return copies * 8 * model.d_model * widest
@@ -146,7 +144,7 @@ def fsdp_groups(model: ModelConfig) -> list[int]:
 
 KERNELS = ("auto", "flash", "efficient", "cudnn", "math", "naive")
 SPARE_BYTES = 300 * 10**6
-"""Memory beyond what is counted: buffers of the kernels, and what the allocator cannot use."""
+"""Memory beyond the estimate: buffers of kernels, and what the allocator cannot use."""
 COMPILE = ("none", "default", "reduce-overhead", "max-autotune")
 
 
@@ -176,9 +174,7 @@ class TransformerConfig(RunConfig):
         return self.model
 
     def most_cases(self) -> int:
-        """Count the passes; where ranks share a model, also on one rank, and their communication
-        alone.
-        """
+        """Count the passes; shared models also have one rank's, and communication alone."""
         return len(self.passes) * (1 if self.parallel == "none" else 3)
 
     def needed_bytes(self, world_size: int) -> float:
@@ -207,7 +203,6 @@ class TransformerConfig(RunConfig):
         )
 
     def message_bytes(self) -> int:
-        """Return the bytes of the buffers that communication alone uses."""
         model = self.known_model()
         widest = max(model.d_model, model.vocab_size)
         sizes = {
