@@ -19,12 +19,12 @@ from benchkit.measure.sampler import Hooks
 from launch.slowdown.cgroup import Throttle
 
 CLOSE_ENOUGH = 0.05
-"""A throttle that is off by less, as a share of the factor, stays as it is."""
+"""Error of a factor, as a share, below which a throttle stays as it is."""
 
 
 @dataclass
 class ThrottleController:
-    """One rank's throttle, the factor asked for, and the setting found to give it."""
+    """One rank's throttle, its factor, and the setting found to give it."""
 
     throttle: Throttle
     factor: float
@@ -39,7 +39,7 @@ class ThrottleController:
             self.throttle.release()
 
     def set_for(self, unslowed: bool) -> None:
-        """Release the throttle for a case that runs at full speed, else applies it."""
+        """Release the throttle for a case that runs at full speed, else apply it."""
         if unslowed:
             self.release()
         else:
@@ -56,12 +56,10 @@ class ThrottleController:
 
 
 def miss(measured: float, asked: float) -> float:
-    """Return how far a factor is from the one asked for, as a share of the latter."""
     return abs(measured / asked - 1)
 
 
-CACHES = 2
-"""Size of what is written to flush the L2 cache, as a multiple of its size."""
+CACHES = 2  # bytes written to flush the L2 cache, as a multiple of its size
 
 
 def hooks_of(
@@ -73,9 +71,8 @@ def hooks_of(
 ) -> Hooks:
     """Return what this rank does around samples.
 
-    Args:
-        world_size: a single rank goes on after a lack of memory.
-        turn_to: called before each series of samples of a case.
+    Only a single rank goes on after a lack of memory. `turn_to` is called before each series of
+    samples of a case.
     """
     device = config.hardware.device
     flush = cache_flush(cuda, device) if config.measure.cold_l2 else noop
@@ -107,7 +104,6 @@ def spoil(result: object) -> None:
 
 
 def label_of(case: Case) -> str:
-    """Return what sets a case apart in its job, as traces name it."""
     return " ".join(f"{name}={value}" for name, value in case.labels.items())
 
 
@@ -123,7 +119,7 @@ def named_range(name: str, cuda: Any) -> Iterator[None]:
 
 @contextmanager
 def captured_by_nsys(cuda: Any) -> Iterator[None]:
-    """Let `nsys profile --capture-range=cudaProfilerApi` record what happens in this context."""
+    """Let `nsys profile --capture-range=cudaProfilerApi` record this context."""
     cuda.synchronize()
     cuda.profiler.start()
     with flushed_profiler("cuda", cuda):
@@ -146,20 +142,15 @@ def flushed_profiler(device: str, cuda: Any = torch.cuda) -> Iterator[None]:
 
 
 def cache_flush(cuda: Any, device: str) -> Callable[[], object]:
-    """Return a call that fills the L2 cache of the current GPU with other data."""
     size = CACHES * cuda.get_device_properties(cuda.current_device()).L2_cache_size
     buffer = torch.empty(size, dtype=torch.int8, device=device)
     return lambda: buffer.zero_()
 
 
-UNSEEN = 1
-"""Steps before the profiler is on."""
-WARM_UP = 1
-"""Steps of each case that are traced as warm-up."""
-ACTIVE = 3
-"""Steps of each case that are labelled as the case's."""
-STEP = "step "
-"""Start of a step's label; the case's labels follow. (analysis/commands/profile.py reads it.)"""
+UNSEEN = 1  # steps before the profiler is on
+WARM_UP = 1  # steps of each case that are traced as warm-up
+ACTIVE = 3  # steps of each case that are labelled as the case's
+STEP = "step "  # starts a step's label, before the case's (analysis/commands/profile.py)
 
 
 def trace_file(folder: Path, rank: int) -> Path:
@@ -173,10 +164,6 @@ def record_traces(
     device: torch.device,
     path: Path,
 ) -> None:
-    """Trace WARM_UP + ACTIVE steps of each case, after measuring, on all ranks together.
-
-    Without cases no trace is written.
-    """
     if not cases:
         return
     activities = [ProfilerActivity.CPU]
@@ -218,19 +205,15 @@ def plan_steps(cases: Sequence[Case]) -> list[tuple[Case, str]]:
     return steps
 
 
-REFUSAL = f"measure.mode={GRAPH}: "
-"""Start of the reasons."""
+REFUSAL = f"measure.mode={GRAPH}: "  # starts the reasons
 
 
 def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> Reason:
-    """Replace the step of a case by the replay of a graph that holds its work on the GPU.
+    """Replace the step of a case by the replay of a graph; return why that cannot be done, or "".
 
     All ranks call this together, after the case has run: capturing neither computes nor
     communicates, and libraries make their workspaces at a first call. Several cases may have the
     same step.
-
-    Returns:
-        Why that cannot be done; "" where it was done.
     """
     step = case.step
     if reason := config.unsuited():
@@ -247,7 +230,6 @@ def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> Reason:
 
 
 def captured(step: CapturableStep, cuda: Any) -> str:
-    """Replace what a step does by the replay of its graph; return why that cannot be done."""
     with marked_by(unmarked):  # events of regions cannot be timed within a graph
         side = ran_beside(step.call, cuda)
         try:
@@ -274,8 +256,7 @@ def ran_beside(call: Callable[[], object], cuda: Any) -> Any:
 def replay_of(call: Callable[[], object], stream: Any, cuda: Any) -> Callable[[], object]:
     """Capture a call on a stream on which it has run before; return the replay of its graph.
 
-    Raises:
-        RuntimeError: the call does what a graph cannot hold, such as waiting for the device.
+    Raises RuntimeError for what a graph cannot hold, such as waiting for the device.
     """
     graph = cuda.CUDAGraph()
     # Other threads, such as NCCL's watchdog, may ask for events meanwhile. The outer context

@@ -38,8 +38,7 @@ class Rendezvous:
 
     Attributes:
         host: agent 0's host as this agent reaches it.
-        port: port of agent 0's store.
-        interface: of this host, by which gloo reaches other hosts; "" where gloo finds it.
+        interface: interface by which gloo reaches other hosts; "" where gloo finds it.
     """
 
     file: str = ""
@@ -59,8 +58,8 @@ class Rendezvous:
     def environment(self) -> dict[str, str]:
         """Return the environment variables that ranks need to meet.
 
-        On one host they name the file, and make gloo listen on loopback, out of the network's
-        reach. A user's choice of gloo's interface is kept.
+        On one host gloo listens on loopback, out of the network's reach. A user's choice of gloo's
+        interface is kept.
         """
         variables = {MEETING_FILE: self.file} if self.file else {}
         loopback = LOOPBACK_INTERFACE.name if LOOPBACK_INTERFACE.exists() else ""
@@ -74,7 +73,7 @@ class Rendezvous:
 class MemoryFile:
     """A nameless file in agent 0's memory, which disappears at the latest with agent 0.
 
-    The kernel lets a process open it that may trace agent 0: those of the same user, and root's.
+    The kernel lets processes open it that may trace agent 0: those of the same user, and root's.
     The inode tells it from another file with that path.
     """
 
@@ -87,7 +86,7 @@ class MemoryFile:
         return opened_by(self.pid, self.descriptor)
 
     def can_be_opened(self) -> bool:
-        """Return False on another host or in another PID namespace, where the path leads away."""
+        """Return False on another host or in another PID namespace."""
         try:
             same_file = os.stat(self.path).st_ino == self.inode
             return same_file and os.access(self.path, os.R_OK | os.W_OK)
@@ -106,7 +105,6 @@ def memory_file() -> Iterator[MemoryFile]:
 
 
 def tcp_store() -> "dist.TCPStore":
-    """Make a store of agent 0, on a port that the system chooses."""
     import torch.distributed as dist
 
     return dist.TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)
@@ -117,8 +115,7 @@ class Place:
     """Where one rank runs.
 
     Attributes:
-        local_rank: its number among the ranks on its host.
-        local_world_size: number of ranks on its host.
+        local_rank: number among the ranks on its host.
         device_index: its GPU, counted among those that its agent sees.
     """
 
@@ -137,9 +134,9 @@ class Assignment:
         offset: offset of this host's clock to agent 0's.
         folder: where the record goes.
         only: labels of the one case that is verified and timed; None for all cases.
-        idle_pids: processes of idle ranks of this agent, which wait for their next point.
-        hosts: name of the node of each rank: [rank].
-        limits: of the agent, which the plan relies on.
+        idle_pids: processes of this agent's idle ranks, which wait for their next point.
+        hosts: names of nodes: [rank].
+        limits: limits of the agent, on which the plan relies.
     """
 
     config: RunConfig
@@ -159,7 +156,7 @@ class Assignment:
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
     """Return whether ranks get shares of GPUs by MPS.
 
-    They do if a rank is slowed down, and if `hardware` asks for equal shares to compare.
+    They do if a rank is slowed down, or if `hardware` asks for equal shares to compare.
     """
     hardware = config.hardware
     if hardware.device != "cuda":
@@ -168,10 +165,7 @@ def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
 
 
 def keep_alone(cases: list[Case], labels: Labels) -> Case:
-    """Return the case with these labels, which then refers to no other case.
-
-    What the other cases hold is freed where nothing else holds it.
-    """
+    """Return the case with these labels, without references to the others, which are freed."""
     found = next((case for case in cases if dict(case.labels) == labels), None)
     if found is None:
         raise ValueError(f"fresh ranks built no case {labels}")
@@ -180,14 +174,14 @@ def keep_alone(cases: list[Case], labels: Labels) -> Case:
 
 @dataclass(frozen=True)
 class RankReport:
-    """What rank 0 returns to its agent; `began_s` is on the monotonic clock of rank 0's host."""
+    """Report of rank 0 to its agent; `began_s` is on the monotonic clock of its host."""
 
     measured: Measured
     began_s: dict[str, float]
 
 
 SO_FAR = "so_far.json"
-"""In the folder of a point, what rank 0 would return if the point ended now."""
+"""In the folder of a point: what rank 0 would return if the point ended now."""
 
 
 def store_so_far(report: RankReport, folder: Path) -> None:

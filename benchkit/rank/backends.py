@@ -1,4 +1,4 @@
-"""The backends of this torch build, how a rank joins its process group, and the control channel."""
+"""Backends of this torch build, how a rank joins its process group, the control channel."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from launch.ranks.entry import fail
 from launch.topology import read_text
 
 WARM_UP_ELEMENTS = 2**18
-"""Elements of float32 that each rank sends to each other one in warm_up(): 1 MiB."""
+"""float32 elements that each rank sends to each other one in warm_up(): 1 MiB."""
 
 NCCL_POLL_S = 1.0
 NCCL_SAYS = re.compile(r"NCCL error: [^,\n]+|(?<=Last error:\n)[^\n]+")
@@ -35,9 +35,8 @@ def require_built(name: str) -> None:
 def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvous) -> torch.device:
     """Join the process group of one point and return this rank's device.
 
-    Raises:
-        Unavailable: on all ranks alike, as in require_built(), or on those whose GPU refuses them,
-            as in take().
+    Raises Unavailable on all ranks where torch lacks the backend, or on those whose GPU refuses
+    them.
     """
     require_built(config.backend.name)
     device = torch.device("cpu")
@@ -107,14 +106,12 @@ def side_group(
 ) -> dist.ProcessGroup | None:
     """Make a group of all ranks over another backend; all ranks call it together.
 
-    Some backends fail only at their first collective, so this function runs one.
+    Some backends fail only at their first collective, so this function runs one. Raises Unavailable
+    on all ranks if one of them cannot have the group.
 
     Args:
         name: a backend, for example gloo or ucc/tl/cuda, or `default` for the job's own (None).
         first_reason: takes this rank's reason and returns the first non-empty one of all ranks.
-
-    Raises:
-        Unavailable: on all ranks, if one of them cannot have the group.
     """
     if name == "default":
         return None
@@ -157,7 +154,7 @@ def only_over(layer: str) -> Iterator[None]:
 
 
 def control_group(timeout: timedelta) -> dist.ProcessGroup | None:
-    """Return a group for barriers and samples on the CPU; None if the default group is gloo."""
+    """Return a group for barriers and samples on the CPU; None if the default is gloo."""
     if dist.get_backend() == "gloo":
         return None
     return dist.new_group(backend="gloo", timeout=timeout)
@@ -173,7 +170,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """The ranks' control channel: CPU tensors over gloo, whichever backend is measured."""
+    """CPU tensors over gloo, whichever backend is measured."""
 
     handle: dist.ProcessGroup | None
     world_size: int
@@ -182,14 +179,14 @@ class ControlGroup:
         dist.barrier(group=self.handle)
 
     def exchange(self, values: list[float]) -> list[list[float]]:
-        """Return every rank's list of numbers, in order of ranks."""
+        """Return every rank's list of numbers: [rank]."""
         mine = torch.tensor(values, dtype=torch.float64)
         gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
         dist.all_gather(gathered, mine, group=self.handle)
         return [row.tolist() for row in gathered]
 
     def first_reason(self, reasons: list[Reason]) -> list[Finding]:
-        """Return the first non-empty reason of each case, by rank; the same on all ranks."""
+        """Return the first reason of each case, by rank; the same on all ranks."""
         by_case = zip(*gather_json(reasons, self.handle), strict=True)
         return [first_finding(reasons_of_ranks) for reasons_of_ranks in by_case]
 

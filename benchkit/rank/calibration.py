@@ -16,21 +16,16 @@ from benchkit.rank.around_samples import CLOSE_ENOUGH, ThrottleController, miss
 from benchkit.record.record import SlowdownReport
 from launch.slowdown.cgroup import MECHANISMS
 
-TURNS = 5
-"""Pairs of turns, free and throttled, that one reading of a factor takes."""
+TURNS = 5  # pairs of turns, free and throttled, for one reading of a factor
 PROBE_TURNS = 7
-"""Default number of turns per call of `Prober.seconds_of`."""
 SLOWED_TURN = 0.1
 """Shortest turn at full speed if a rank is slowed, as a share of `measure.probe_seconds`."""
-UNSLOWED_TURN = 0.02
-"""Shortest turn if no rank is slowed, as a share of `measure.probe_seconds`."""
-LONGEST_TURN = 1.5
-"""Longest turn that a throttle has stretched, as a share of `measure.probe_seconds`."""
-LONGEST_PROBE = 30.0
-"""Longest time of all turns together, as a multiple of `measure.probe_seconds`."""
+UNSLOWED_TURN = 0.02  # the same if no rank is slowed
+LONGEST_TURN = 1.5  # longest turn that a throttle has stretched, as such a share
+LONGEST_PROBE = 30.0  # longest time of all turns, as such a multiple
 
 SHORTEST_CALL_S = 1e-7
-"""No call is taken for shorter; the events of a GPU may say 0 for one that enqueues nothing."""
+"""The events of a GPU may say 0 for a call that enqueues nothing."""
 
 
 class Peers(Protocol):
@@ -41,7 +36,7 @@ class Peers(Protocol):
 
 @dataclass(frozen=True)
 class Turn:
-    """Calls that are timed together; `seconds` is what they take at full speed."""
+    """Calls that are timed together; `seconds` is their time at full speed."""
 
     call: Callable[[], object]
     count: int = 1
@@ -51,11 +46,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Prober:
-    """Times calls on all ranks together, for calibration and cost models but not for results.
+    """Time calls on all ranks together, for calibration and cost models but not for results.
 
     Attributes:
         worst: the largest factor of all ranks.
-        peers: the control channel of the ranks.
         budget_s: `measure.probe_seconds`.
         on_use: called before calls are timed.
     """
@@ -74,15 +68,14 @@ class Prober:
         turn: float = UNSLOWED_TURN,
         turns: int = PROBE_TURNS,
     ) -> list[list[float]]:
-        """Time calls with the throttles applied; the calls take turns, as cases do.
+        """Time calls with the throttles applied; return median seconds per call, [call][rank].
+
+        The calls take turns, as cases do.
 
         Args:
             turn: shortest turn if no rank is slowed, as a share of the budget. A model that
                 predicts minutes needs longer turns, and more of them.
             turns: turns per call; fewer if they would exceed LONGEST_PROBE budgets.
-
-        Returns:
-            Median seconds per call, as [call][rank].
         """
         self.on_use()
         planned = [self.plan(call, turn) for call in calls]
@@ -95,7 +88,7 @@ class Prober:
         return [list(column) for column in zip(*medians, strict=True)]
 
     def slowdown_of(self, call: Callable[[], object]) -> list[float]:
-        """Return per rank the median ratio of throttled to free time, of neighbouring turns."""
+        """Return the median ratio of throttled to free time of neighbouring turns: [rank]."""
         self.on_use()
         planned = self.plan(call)
         ratios = []
@@ -124,7 +117,7 @@ class Prober:
         return Turn(call, count, count * once_s, lead_for(count * queueing_s))
 
     def once(self, call: Callable[[], object]) -> tuple[float, float]:
-        """Return the seconds of one call and those of queueing it on a GPU, on the slowest rank."""
+        """Return seconds of one call and of queueing it on a GPU, on the slowest rank."""
         self.clock.forget_regions()
         mine = [self.take(Turn(call)), self.clock.take_regions().get(QUEUEING, 0.0)]
         slowest, queueing = map(max, zip(*self.peers.exchange(mine), strict=True))
@@ -137,16 +130,13 @@ class Prober:
         return max(SHORTEST_CALL_S, duration_s / turn.count)
 
 
-TRIES = 3
-"""Settings of the throttles that a calibration tries at most."""
+TRIES = 3  # settings of the throttles that a calibration tries at most
 WARN_BEYOND = 0.15
-"""If a factor is off by more, as a share of the one asked for, the record carries a warning."""
-SIZES = {"cpu": 256, "cuda": 4096}
-"""Rows and columns of the matrix, by device."""
+"""Error of a factor, as a share of the one asked for, above which the record warns."""
+SIZES = {"cpu": 256, "cuda": 4096}  # rows and columns of the matrix, by device
 
 
 def warnings(slowdown: SlowdownReport) -> list[str]:
-    """Return one line per rank whose measured factor is not the one asked for."""
     pairs = zip(slowdown.asked, slowdown.measured or slowdown.asked, strict=True)
     return [
         f"rank {rank} is slowed {measured:.3g} times by {slowdown.mechanism}, asked {asked:g}"
@@ -191,7 +181,6 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
 
 
 def mechanisms_in_use(prober: Prober) -> str:
-    """Return the mechanisms of all ranks' throttles, without repetition, joined by "+"."""
     own = MECHANISMS.index(prober.controller.throttle.mechanism)
     kinds = [int(row[0]) for row in prober.peers.exchange([float(own)])]
     return "+".join(dict.fromkeys(MECHANISMS[kind] for kind in kinds if kind))
@@ -202,7 +191,7 @@ def compare_shares(
 ) -> list[float]:
     """Measure the factors of ranks that run on shares of GPUs, which cannot be released.
 
-    The rank that is slowed least is assumed to have the factor asked for.
+    The least slowed rank is assumed to have the factor asked for.
     """
     [times] = prober.seconds_of(call)
     least = asked.index(min(asked))
@@ -210,13 +199,13 @@ def compare_shares(
 
 
 def multiprocessors(prober: Prober, device: torch.device) -> list[int]:
-    """Return how many multiprocessors of its GPU each rank has; under MPS those of its share."""
+    """Return the multiprocessors of each rank's GPU; under MPS those of its share."""
     own = torch.cuda.get_device_properties(device).multi_processor_count
     return [int(row[0]) for row in prober.peers.exchange([float(own)])]
 
 
 def nearest_attempts(readings: list[list[float]], asked: Sequence[float]) -> list[int]:
-    """Return for each rank the attempt whose reading came nearest: [attempt][rank] -> [rank]."""
+    """Return each rank's nearest attempt: [attempt][rank] -> [rank]."""
     nearest = []
     for rank, factor in enumerate(asked):
         misses = [miss(reading[rank], factor) for reading in readings]

@@ -1,4 +1,4 @@
-"""What a rank tells of its device: properties, clocks, power, warnings, torch's settings."""
+"""Devices of ranks: properties, clocks, power, warnings, torch's settings."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ from benchkit.record.record import (
 )
 
 RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-"""Variables with the length of torch's flight recorder, 0 for none; the first one that is set."""
+"""Variables with the length of torch's flight recorder, 0 for none; the first that is set."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Devices:
     """The devices of all ranks, and the GPU of this one.
 
     Attributes:
-        gpu: of this rank as NVML sees it.
+        gpu: GPU of this rank as NVML sees it.
         pids: process ids of all ranks, and of idle ones.
-        num_processes: number of our processes on this rank's GPU: ranks, idle ones, MPS server.
+        num_processes: our processes on this rank's GPU: ranks, idle ones, MPS server.
         is_unread: this rank has a GPU of NVIDIA whose state nothing tells.
     """
 
@@ -54,9 +54,8 @@ def gather_devices(
 ) -> Devices:
     """Return the devices of all ranks; all ranks call this together.
 
-    Args:
-        idle_pids: of ranks that wait for their next point and may hold memory meanwhile; they have
-            the places of these ranks.
+    `idle_pids` are ranks that wait for their next point in the places of these ranks, and may hold
+    memory meanwhile.
     """
     found, gpu = describe_device(device)
     gathered = gather_json([msgspec.to_builtins(found), [os.getpid(), *idle_pids]], group.handle)
@@ -90,7 +89,7 @@ def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
 
 
 def pci_address(properties: Any) -> str | None:
-    """Return the address of a GPU; None where torch is older than 2.8 and does not tell."""
+    """Return the address of a GPU; None before torch 2.8."""
     try:
         domain, bus = properties.pci_domain_id, properties.pci_bus_id
         return f"{domain:04x}:{bus:02x}:{properties.pci_device_id:02x}.0"
@@ -138,10 +137,8 @@ def set_up_torch(threads: int, stated: Mapping[str, str]) -> None:
 
     A suite that measures TF32 asks for it later. The default is not relied upon:
     TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, which NVIDIA's images set, changes it to TF32. An inherited
-    TF32_OVERRIDE is dropped before a library of NVIDIA's reads it.
-
-    Args:
-        stated: the variables that the configuration sets, which stay.
+    TF32_OVERRIDE is dropped before a library of NVIDIA's reads it, unless the configuration
+    `stated` it.
     """
     if TF32_OVERRIDE not in stated:
         os.environ.pop(TF32_OVERRIDE, None)
@@ -155,9 +152,9 @@ class Seen:
 
     Attributes:
         is_unread: a GPU of NVIDIA whose state nothing tells.
-        strangers: number of processes on it that are no ranks.
+        strangers: processes on it that are no ranks.
         reasons: for its clocks, as bits (benchkit/record/record.py): [case].
-        sm_mhz: its lowest clock while it worked on each case, 0 where it is not known: [case].
+        sm_mhz: lowest clock while it worked on each case, 0 if unknown: [case].
     """
 
     is_unread: bool = False
@@ -170,7 +167,7 @@ class Seen:
 
 
 def gpu_warnings(seen: Sequence[Seen]) -> list[str]:
-    """Return the warnings of a point, given what was seen of the GPU of each rank: [rank]."""
+    """Return the warnings of a point from what was seen of each rank's GPU: [rank]."""
     unknown = [rank for rank, own in enumerate(seen) if own.is_unread]
     shared = [rank for rank, own in enumerate(seen) if own.strangers]
     lines = []
@@ -215,12 +212,11 @@ def unlocked(seen: Sequence[Seen]) -> list[str]:
 
 
 def named(ranks: Sequence[int]) -> str:
-    """Return "rank 0" or "ranks 0, 2"."""
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 STEADY = 1.02
-"""Clocks whose highest is within this multiple of their lowest stay where they are."""
+"""Clocks are steady if their highest is within this multiple of their lowest."""
 FRESH_S = 0.1
 """A younger reading is used again: NVML renews its values no more often, and a call takes time."""
 SM_MHZ, POWER_W = GPU_READINGS.index("sm_mhz"), GPU_READINGS.index("power_w")
@@ -228,10 +224,9 @@ SM_MHZ, POWER_W = GPU_READINGS.index("sm_mhz"), GPU_READINGS.index("power_w")
 
 @dataclass
 class GpuWatch:
-    """The readings of this rank's GPU around the turns of each case, and while it works on them.
+    """Readings of this rank's GPU around the turns of each case, and while it works on them.
 
-    Attributes:
-        warnings: what readers of all figures of the point must know, once end() has run.
+    `warnings` are complete after end().
     """
 
     devices: Devices
@@ -247,7 +242,7 @@ class GpuWatch:
     _strangers: int = 0
 
     def turn_to(self, case: Case | None) -> None:
-        """Take the reading after the case that had the turn, and before the one that gets it."""
+        """Take the reading after the case that had the turn, and before the next one."""
         gpu = self.devices.gpu
         if gpu is None:
             return
@@ -267,7 +262,6 @@ class GpuWatch:
         self._running = case
 
     def while_busy(self) -> None:
-        """Take a reading while the GPU works on the case that has the turn."""
         gpu = self.devices.gpu
         if gpu is None or self._running is None or self.now() - self._last_busy < FRESH_S:
             return
@@ -284,9 +278,7 @@ class GpuWatch:
     def end(self, cases: Sequence[Case], exchange: Exchange) -> list[dict[str, list[float]]]:
         """End the last turn; all ranks call this together.
 
-        Return for each case GPU_FIELDS with one number per rank, 0 where it is not known; {} where
-        no
-        rank has any.
+        Return GPU_FIELDS of each case with one number per rank, 0 if unknown; {} where all are.
         """
         self.turn_to(None)
         all_ranks = exchange_named(
@@ -317,7 +309,7 @@ class GpuWatch:
 
 
 def by_field(table: Sequence[Sequence[float]]) -> dict[str, list[float]]:
-    """Return the values [rank][field] of a case as [rank] by name; {} if all are 0."""
+    """Transpose a case's [rank][field] to [rank] by name; {} if all are 0."""
     if not any(map(any, table)):
         return {}
     return dict(zip(GPU_FIELDS, map(list, zip(*table, strict=True)), strict=True))

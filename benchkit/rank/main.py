@@ -1,4 +1,4 @@
-"""What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
+"""One rank: it joins, builds the cases, verifies, measures, verifies again and reports."""
 
 import gc
 import os
@@ -61,7 +61,7 @@ from launch.slowdown.cgroup import NoThrottle, Throttle, make_throttle
 from launch.topology import core_list, limits, read_text
 
 _joined: dict[Rendezvous, "Joined"] = {}
-"""By where its ranks met, what this process has joined: process-wide, as torch's group is."""
+"""By rendezvous, what this process has joined: process-wide, as torch's group is."""
 
 
 @dataclass
@@ -70,9 +70,8 @@ class Joined:
 
     Attributes:
         group: the control channel.
-        controller: of this rank's throttle.
         side_groups: groups of all ranks over other backends, by name.
-        num_points: number of points that this process has begun.
+        num_points: points that this process has begun.
     """
 
     device: torch.device
@@ -109,10 +108,8 @@ class Joined:
 def joined(assignment: Assignment) -> Joined:
     """Join the group of this rank's process, or return what it has joined for an earlier point.
 
-    All ranks call this together. What an earlier point has left is given back.
-
-    Raises:
-        Unavailable: on all ranks alike, if torch is built without the backend.
+    All ranks call this together. What an earlier point has left is given back. Raises Unavailable
+    on all ranks if torch is built without the backend.
     """
     found = _joined.get(assignment.rendezvous)
     if found is None:
@@ -149,7 +146,6 @@ def make_controller(assignment: Assignment) -> ThrottleController:
 
 
 def forget_last_point(device: torch.device) -> None:
-    """Give memory back, and let torch forget what it has compiled."""
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
     if device.type == "cuda":
@@ -163,11 +159,11 @@ def resident_bytes() -> int:
 
 
 PROBED_BEFORE = "calls were probed before the first ones: part of what they load was loaded already"
-"""A warning about first calls of a suite that needs a cost model, or of ranks that are slowed."""
+"""A warning about first calls after those for a cost model or a throttle."""
 
 
 def run_rank(assignment: Assignment) -> RankReport | None:
-    """Run one point in one rank; rank 0 returns its report to the agent, others return None."""
+    """Run one point in one rank; rank 0 returns its report to the agent, others None."""
     protect_streams()
     stopwatch = Stopwatch(tell=ignore if assignment.place.rank else entry.send_note)
     stopwatch.enter("init")
@@ -317,8 +313,8 @@ def make_clock(
 ) -> Clock:
     """Return the clock that times calls on a device.
 
-    A CPU has the host's clock. A GPU has events that a tiny collective of the measured backend
-    aligns; of the backends only NCCL certainly queues it and returns.
+    A GPU has events that a tiny collective of the measured backend aligns; of the backends only
+    NCCL certainly queues it and returns.
     """
     if device.type == "cpu":
         return HostClock(offset.at)

@@ -38,10 +38,9 @@ def ignore(note: str) -> None:
 
 @dataclass
 class Stopwatch:
-    """Notes when each phase began, on the host's monotonic clock, which the agent shares.
+    """Begin of each phase, on the host's monotonic clock, which the agent shares.
 
-    Attributes:
-        tell: takes what the rank does now, in words; not called while samples are taken.
+    `tell` takes what the rank does now; it is not called while samples are taken.
     """
 
     began_s: dict[str, float] = field(default_factory=dict)
@@ -55,11 +54,7 @@ class Stopwatch:
 
 @dataclass
 class RankRun:
-    """What a rank measures with.
-
-    Attributes:
-        store: keeps the cases as they are so far, for a point that does not end.
-    """
+    """What a rank measures with; `store` keeps the cases so far, for a point that does not end."""
 
     config: RunConfig
     clock: Clock
@@ -75,9 +70,8 @@ class CaseRun:
     """One case on its way to the record.
 
     Attributes:
-        number: its place among the cases of the job, such as "3 of 12".
-        status: so far, alike on all ranks.
-        finding: why it is not ok, and the first rank that says so.
+        number: place among the cases of the job, such as "3 of 12".
+        status: status so far, alike on all ranks.
         unchecked: what its timed calls computed without a check; "" if nothing.
     """
 
@@ -131,12 +125,12 @@ def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
 
 STORE_EVERY_S = 1.0
 STORE_SHARE = 0.01
-"""Of the time of rank 0, the most that storing the samples so far may take."""
+"""Largest share of rank 0's time in which it stores the samples so far."""
 
 
 @dataclass
 class SamplesSoFar:
-    """Stores now and then, between blocks, what has been measured so far."""
+    """Stores from time to time, between blocks, what has been measured so far."""
 
     timed: Sequence[CaseRun]
     store: Callable[[], object]
@@ -185,8 +179,8 @@ def note(
 ) -> None:
     """Give a status to the cases that are ok and for which any rank has a reason.
 
-    A case that finds too little memory on the only rank is out of memory; of several ranks, others
-    may wait for this one, so there it ends the job.
+    A case that lacks memory on the only rank is out of memory. Of several ranks others may wait for
+    this one, so there it ends the job.
     """
     sound = [each for each in all_cases if each.status == "ok"]
     reasons = []
@@ -248,7 +242,7 @@ def wrong(run: RankRun, each: CaseRun, call: Call) -> Reason:
 
 
 def bound(num_cases: int, limits: MeasureConfig) -> str:
-    """Say how many cases are timed and until when: "3 cases, at most 66 s, until 17:40:05"."""
+    """Return how many cases are timed and until when: "3 cases, at most 66 s, until 17:40:05"."""
     most_s = num_cases * (limits.max_seconds + limits.max_warmup_seconds)
     end = datetime.now() + timedelta(seconds=most_s)
     cases = f"{num_cases} case{'s' * (num_cases != 1)}"
@@ -256,14 +250,14 @@ def bound(num_cases: int, limits: MeasureConfig) -> str:
 
 
 def stays_slowed(case: Case, controller: ThrottleController) -> Reason:
-    """Return why a case that is to run at full speed cannot; "" if it can, or need not."""
+    """Return why a case that must run at full speed cannot, or ""."""
     if not case.unslowed or controller.throttle.switchable:
         return ""
     return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
 
 
 def case_record(each: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecord:
-    """Return a case as the record stores it so far; references become positions among all cases."""
+    """Return a case as the record stores it so far; references are positions among all cases."""
     case, measurement = each.case, each.measurement
     described = CaseRecord(
         labels=dict(case.labels),
@@ -287,14 +281,14 @@ def case_record(each: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecor
 
 
 def with_details(report: CaseRecord, each: CaseRun) -> CaseRecord:
-    """Return a case with what is known after its checks; all ranks call this together."""
+    """Add what is known after a case's checks; all ranks call this together."""
     if not report.samples_s:
         return report
     return replace(report, details=dict(each.case.details()), unchecked=each.unchecked)
 
 
 def with_samples(described: CaseRecord, measurement: Measurement, clock: Clock) -> CaseRecord:
-    """Return a case that was timed, with times rounded to the clock's nanosecond.
+    """Add samples and times, rounded to the clock's nanosecond.
 
     Starts are stored only if the host's clock gave them: its starts and durations can be added up.
     """
@@ -324,12 +318,11 @@ def nanoseconds(rows: list[list[float]]) -> list[list[float]]:
 
 
 def require_sound(cases: list[Case], config: RunConfig) -> None:
-    """Check the cases that a suite returned.
+    """Raise ValueError for cases that a suite may not return.
 
-    Raises:
-        ValueError: there is no case, a label has the name of a column or of a key that is one, or
-            a reference between cases leads nowhere. A key that holds a list is no column, and the
-            column of `ranks` has another name, because suites have labels of that name.
+    There must be a case. A label may not have the name of a column or of a key that is one: a key
+    that holds a list is no column, and the column of `ranks` has another name, because suites have
+    labels of that name. References must lead to cases of the list.
     """
     if not cases:
         raise ValueError(f"suite {config.suite} returned no case")
@@ -352,7 +345,7 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
 
 
 def require_references(cases: list[Case]) -> None:
-    """Raise ValueError for a case that is in the list twice, or refers to one outside it."""
+    """Raise ValueError for a case that is listed twice, or refers to one outside the list."""
     for case in cases:
         if cases.count(case) > 1:
             raise ValueError(f"case {dict(case.labels)} is returned twice; allowed is once")
@@ -366,7 +359,7 @@ def require_references(cases: list[Case]) -> None:
 
 
 def of_several_cases(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:
-    """Return a warning where several cases shared the processes whose first calls were timed."""
+    """Return a warning where cases shared the processes whose first calls were timed."""
     number = sum(bool(report.samples_s) for report in reports)
     if config.measure.mode != COLD or number < 2:
         return []

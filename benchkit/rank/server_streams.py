@@ -1,7 +1,4 @@
-"""Protects the streams of the fork server, which alone imports this.
-
-Suites are loaded there, and may print.
-"""
+"""Protect the streams of the fork server, which alone imports this: suites may print."""
 
 from benchkit.streams import protect_streams
 
