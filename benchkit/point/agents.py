@@ -1,4 +1,4 @@
-"""The agents of this run as benchkit uses them: their facts, one clock and exclusive hosts."""
+"""Agents of this run as benchkit uses them: their facts, one clock and exclusive hosts."""
 
 import contextlib
 import logging
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def heard(value: object, kind: type[T]) -> T:
-    """Return what another agent sent, as the type that this agent expects; else raise SweepEnds.
+    """Convert what another agent sent to the expected type; raise SweepEnds if it does not fit.
 
     Agents send numbers, names and texts for people. No program, path, module or configuration is
     taken from another agent.
@@ -49,9 +49,9 @@ class AgentFacts:
     """What an agent tells the others of itself.
 
     Attributes:
-        visible_gpus: the GPUs that CUDA shows there in its order, by UUID where known.
+        visible_gpus: GPUs in CUDA's order, by UUID if known.
         lack_of_gpus: why there are none.
-        limits: of the agent's process, which its ranks are to have, too.
+        limits: limits of the agent's process, which its ranks are to have, too.
     """
 
     report: AgentReport
@@ -62,12 +62,11 @@ class AgentFacts:
 
 @dataclass
 class AgentGroup:
-    """The agents of this run and what each one reports about itself.
+    """The agents of this run and their facts, by index.
 
     Attributes:
-        facts: by index of the agent.
         meets_in_file: all agents open files of agent 0, as on one host.
-        interface: by which gloo reaches other hosts; "" where the host's name tells gloo.
+        interface: interface by which gloo reaches other hosts; "" where the host's name tells gloo.
         network: network of the ranks alone, on one host whose kernel provides it; else None.
         clock: what this agent knows of agent 0's clock.
         _given_up: uids of other users who once held a host for too long. The group does not wait
@@ -83,12 +82,12 @@ class AgentGroup:
     _given_up: set[int | None] = field(default_factory=set)
 
     def clock_offset(self) -> Offset:
-        """Return the offset from this agent's clock to agent 0's; all agents call this together."""
+        """Return the offset of agent 0's clock from this one's; all agents call this together."""
         self.clock.look(self.agents)
         return self.clock.offset()
 
     def start_clock(self, offset: Offset) -> StartClock:
-        """Return by which clock starts were compared since an offset; all agents call together."""
+        """Return the clock of starts since an offset; all agents call this together."""
         self.clock.look(self.agents)
         told = self.agents.exchange(self.clock.error_s(offset), EXCHANGE_TIMEOUT_S)
         errors_s = heard(told, list[float])
@@ -121,11 +120,9 @@ class AgentGroup:
         """Hold the lock of every host and yield warnings for the record.
 
         The locks are taken in the order of the hosts' names, so no two runs wait for each other.
-
-        Raises:
-            HostBusy: on all agents, if a process of our own user holds a host for longer than
-                `limit_s`. Other users cannot stop a run this way: if one of them holds a host,
-                the point is measured there with a warning.
+        Raises HostBusy on all agents if a process of our own user holds a host for longer than
+        `limit_s`. Other users cannot stop a run: if one of them holds a host, the point is measured
+        there with a warning.
         """
         lock = HostLock()
         try:
@@ -199,10 +196,10 @@ def form_group(agents: Agents) -> AgentGroup:
 
 
 def gloo_interface(agents: Agents) -> str:
-    """Return the interface of this host that gloo is told to use; all agents call this together.
+    """Return this host's interface for gloo; "" where the host's name tells it.
 
-    It is "" where gloo finds it by the host's name. Agents reach agent 0 on their own host by
-    loopback, so one with a connection to another host knows it for all of its host.
+    Agents reach agent 0 on their own host by loopback, so one with a connection to another host
+    knows it for all of its host.
     """
     own = "" if host.name_leads_out() else host.outer_interface(agents.connections)
     names = zip(agents.members, heard(exchanged(agents, own), list[str]), strict=True)
@@ -211,7 +208,7 @@ def gloo_interface(agents: Agents) -> str:
 
 
 def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
-    """Return what each agent reports about itself, by its index; all agents call this together."""
+    """Return each agent's facts, by its index; all agents call this together."""
     gpus = visible_gpus()
     own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, limits())
     reports = heard(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
@@ -219,7 +216,7 @@ def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
 
 
 def exchanged(agents: Agents, value: Any) -> list[Any]:
-    """Return the value of every agent before the first point, without agents lost meanwhile."""
+    """Return every agent's value before the first point, without agents lost meanwhile."""
     while True:
         try:
             return agents.exchange(value, EXCHANGE_TIMEOUT_S)

@@ -51,8 +51,8 @@ class RanksEnd:
 
     Attributes:
         status: of the point; on agents other than 0 only as far as failures tell.
-        measured: as rank 0 reports it; empty on other agents, and after a failure.
-        began_s: by perf_counter; empty as `measured` is.
+        measured: rank 0's report; empty on other agents, and after a failure, as is `began_s`.
+        began_s: by perf_counter.
     """
 
     status: str
@@ -87,7 +87,7 @@ def end_of(report: RankReport | None, ends: Sequence[AgentEnd]) -> RanksEnd:
 
 
 def cut_off(case: CaseRecord) -> CaseRecord:
-    """Return a case as a time-out leaves it; it keeps its samples, which were not checked again."""
+    """Return a case as a time-out leaves it; its samples stay and were not checked again."""
     if case.status != "ok":
         return case
     if not case.samples_s:

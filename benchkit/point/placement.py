@@ -1,4 +1,4 @@
-"""Which ranks run where: each agent's share of a point's ranks, with their threads and devices."""
+"""Place a point's ranks: each agent's share of them, with their threads and devices."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,6 @@ def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
 
 
 def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str | None:
-    """Return why a point lacks the GPUs that it asks for."""
     if config.hardware.device != "cuda":
         return None
     for member in group.agents.members:
@@ -37,7 +36,7 @@ def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str | None
 
 
 def lack_of_gpus(facts: AgentFacts) -> str:
-    """Return why an agent sees no GPU, or too few, with what to do; "" where that is not known."""
+    """Return why an agent sees no GPU, or too few, and the remedy; "" if unknown."""
     report = facts.report
     if not (report.cuda or report.hip):
         return f": torch {report.torch} lacks CUDA, install a CUDA build"
@@ -52,13 +51,12 @@ class Placement:
     """The ranks of one point.
 
     Attributes:
-        world_size: number of ranks on all agents.
+        world_size: ranks on all agents.
         cores_per_rank: on the host with the fewest per rank.
         slowdown: how many times slower each rank is to be: [rank].
-        places: where the ranks of this agent run; empty if there is a problem.
-        agents: what the record says of each agent, with the numbers of its ranks.
+        places: places of this agent's ranks; empty if there is a problem.
         problem: why the ranks cannot run.
-        crowding: how many ranks share how many cores, where their threads are more.
+        crowding: how many ranks share how many cores, if they have more threads.
         warnings: what the record says of the cores.
     """
 
@@ -78,9 +76,9 @@ class HostCores:
     """The cores of the ranks on one host.
 
     Attributes:
-        cores: number of cores that their agents may use together.
-        cpuset: number of those that they could use without a quota, if nothing bound them to fewer.
-        bound_to: number of cores that each agent may run on, at least.
+        cores: cores that their agents may use together.
+        cpuset: of those, cores without a quota and if nothing bound them to fewer.
+        bound_to: cores that each agent may run on, at least.
     """
 
     host: str
@@ -95,7 +93,7 @@ class HostCores:
 
 
 def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
-    """Give each agent its share of the ranks, in order of agents; all agents compute the same."""
+    """Give each agent its share of the ranks, in order; all agents compute the same."""
     num_agents = len(group.agents.members)
     world_size = resolve_world_size(config, group)
     share, left_over = divmod(world_size, num_agents)
@@ -128,7 +126,7 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
 
 
 def crowding(configs: Sequence[RunConfig], group: AgentGroup) -> str | None:
-    """Return the line on points with more threads than cores, if there are any."""
+    """Return a line on points with more threads than cores, if there are any."""
     plans = [place_ranks(config, group) for config in configs]
     crowded = [plan for plan in plans if plan.crowding]
     if not crowded:
@@ -176,10 +174,7 @@ def uneven(world_size: int, num_agents: int) -> str:
 
 
 def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
-    """Return where this agent's ranks run.
-
-    Agents that see the same GPUs of a host take different ones of them.
-    """
+    """Place this agent's ranks; agents that see the same GPUs take different ones."""
     me = group.agents.me
     here = group.on_host_of(me)
     gpus = group.facts[me.index].visible_gpus

@@ -48,17 +48,16 @@ from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 COMPARISON_VARIABLE = "BENCHKIT_COMPARISON"
 """Environment variable with the Comparison, as JSON, that a run belongs to.
 
-It is no key of the configuration, because runs of older code, which lacks such a key, are compared
-as well.
-"""
+It is no key of the configuration, because runs of older code, without such a key, are compared,
+too."""
 WAIT = "wait_for_host"
 """Phase in which other runs measure on the hosts; `total` leaves it out."""
 ENDING_S = 15.0
-"""Time after a point's timeout in which an agent must end its ranks and report, or it is lost."""
+"""After a point's timeout an agent must end its ranks and report within this time, or it is
+lost."""
 CAUSE_S = 2.0
-"""How long after a signal to wait for news of another agent's death, which may be its cause."""
-Report = Callable[[Record], None]
-"""Takes the record of a point that has ended."""
+"""How long after a signal to wait for news of another agent's death, a possible cause."""
+Report = Callable[[Record], None]  # takes the record of a point that has ended
 log = logging.getLogger("benchkit")
 
 
@@ -67,12 +66,11 @@ class Point:
     """One point of a sweep.
 
     Attributes:
-        folder: where its record goes.
         overrides: as the record stores them.
-        num_agents: number of agents that will run it, if a launcher starts them.
-        resumed_with: software and hosts that differ from those at the start of the sweep, as
-            [then, now] by name.
-        repetition: 0 for the first run of its configuration in the sweep, 1 for the second.
+        num_agents: agents that will run it, if a launcher starts them.
+        resumed_with: software and hosts that differ from those at the start of the sweep, as [then,
+            now] by name.
+        repetition: 0 for the first run of its configuration in the sweep.
     """
 
     config: RunConfig
@@ -184,7 +182,7 @@ class PointRun:
 
     Attributes:
         began_s: by perf_counter.
-        num_losses: number of agents lost before.
+        num_losses: agents lost before.
         sweep_ends: why the sweep cannot go on after this point.
     """
 
@@ -226,7 +224,7 @@ class PointRun:
             raise SweepEnds(problem)
 
     def measure(self, about_hosts: list[str]) -> None:
-        """Run the ranks, then again what is to be measured in fresh ones; put all in the record."""
+        """Run the ranks, then fresh ones for what needs them; put all in the record."""
         config, kept = self.point.config, self.kept
         with kept.for_point(config, self.plan) as ranks:
             together = self.run_ranks(ranks, self.point.folder)
@@ -271,7 +269,7 @@ class PointRun:
         )
 
     def chosen_alone(self, cases: Sequence[CaseRecord]) -> list[Labels]:
-        """Return the labels of the cases that are timed again, each alone, as agent 0 chooses."""
+        """Return the labels of the cases that are timed again alone, as agent 0 chooses."""
         when = self.point.config.measure.alone
         if when == "never":
             return []
@@ -293,9 +291,8 @@ class PointRun:
     ) -> RanksEnd:
         """Run the ranks of all agents and return how they ended; the same on all agents.
 
-        Args:
-            only: labels of the one case to time; None for all cases.
-            idle_pids: processes of other ranks of this agent, which stay.
+        `only` has the labels of the one case to time. `idle_pids` are processes of other ranks of
+        this agent, which stay.
         """
         group, config, plan = self.kept.group, self.point.config, self.plan
         offset = group.clock_offset()
@@ -374,10 +371,7 @@ class PointRun:
 
 
 def durations(began_s: Mapping[str, float]) -> dict[str, float]:
-    """Return the duration of each phase in seconds, from when each began.
-
-    The last entry only ends the phase before it.
-    """
+    """Return the seconds of each phase; the last entry only ends the phase before it."""
     names = list(began_s)
     times = list(began_s.values())
     return {name: round(times[i + 1] - times[i], 6) for i, name in enumerate(names[:-1])}
@@ -386,9 +380,9 @@ def durations(began_s: Mapping[str, float]) -> dict[str, float]:
 def cases_alone(cases: Sequence[CaseRecord], always: bool = False) -> list[CaseRecord]:
     """Return the cases that are timed again, each alone: the baselines, and the best beside each.
 
-    In a job without baselines the cases that do equal work, such as those of one size, are a
-    group, whose first case stands for the baseline. A case without a rival has taken turns all the
-    same, unless it is the only one of its job.
+    In a job without baselines the cases of equal work, such as those of one size, are a group,
+    whose first case stands for the baseline. A case without a rival has taken turns all the same,
+    unless it is the only one of its job.
     """
     timed = [case for case in cases if case.samples_s]
     baselines = {case.baseline for case in cases if case.baseline is not None}

@@ -1,4 +1,4 @@
-"""The ranks of this agent: fresh ones for a point, or ranks that stay from point to point."""
+"""Ranks of this agent: fresh ones for a point, or ranks that stay from point to point."""
 
 import traceback
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from launch.slowdown.mps import MpsUnavailable
 
 
 def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
-    """Return the network of a point's ranks; None for the host's, which GPU libraries expect."""
+    """Return the network of a point's ranks; None for the host's, as GPU libraries expect."""
     return group.network if config.private_network and config.hardware.device == "cpu" else None
 
 
@@ -32,7 +32,6 @@ class LocalRanks:
     """Ranks of this agent, which measure one point or several one after another.
 
     Attributes:
-        num_points: number of points so far.
         may_stay: whether the ranks of all agents can measure another point.
     """
 
@@ -69,7 +68,7 @@ class LocalRanks:
         return ends
 
     def run_or_raise(self, assignments: Sequence[Assignment]) -> RankEnds:
-        """Start one process per rank unless they run already, hand out their parts and wait."""
+        """Start the ranks unless they run already, hand out their parts and wait."""
         if self._ranks is None:
             self._ranks = self.start(assignments)
         return self._ranks.run(
@@ -111,7 +110,7 @@ class LocalRanks:
 
 @contextmanager
 def fresh_ranks(group: AgentGroup) -> Iterator[LocalRanks]:
-    """Provide ranks that have not run yet while the context lasts; all agents call it together."""
+    """Provide ranks that have not run yet; all agents call it together."""
     with group.rendezvous() as rendezvous:
         ranks = LocalRanks(group, rendezvous)
         try:
@@ -121,7 +120,7 @@ def fresh_ranks(group: AgentGroup) -> Iterator[LocalRanks]:
 
 
 def exception_of(error: Exception, message: str) -> Failure:
-    """Return the failure of an exception that this agent raised, which no rank is to blame for."""
+    """Return the failure of an exception of this agent, for which no rank is to blame."""
     return Failure(None, "exception", message, type=type(error).__name__)
 
 
@@ -137,8 +136,8 @@ class KeptRanks:
     All agents go through the points in step and decide alike.
 
     Attributes:
-        num_reused: number of points so far whose ranks had measured another one.
-        num_checked: number of those that fresh ranks have measured, too.
+        num_reused: points so far whose ranks had measured another one.
+        num_checked: of those, points that fresh ranks have measured, too.
     """
 
     group: AgentGroup
@@ -196,9 +195,9 @@ class KeptRanks:
 def is_reused(config: RunConfig) -> bool:
     """Return whether the ranks of a point may stay for the next one.
 
-    By default they do on GPUs, where a CUDA context and the start of NCCL take seconds. A repeated
-    run is independent of the others only in fresh ranks, a profiler sees one process per point, and
-    only a fresh rank has first calls.
+    By default they do on GPUs, where a CUDA context and the start of NCCL take seconds. Repetitions
+    are independent only in fresh ranks, a profiler sees one process per point, and only a fresh
+    rank has first calls.
     """
     if config.measure.mode == COLD:
         return False

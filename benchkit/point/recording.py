@@ -34,12 +34,9 @@ RETRY_AFTER_S = (0.1, 1.0, 3.0)
 def opened(folder: Path, first: bool) -> Iterator[int]:
     """Hold a point's folder and yield the number of this attempt at the point.
 
-    Only agent 0 claims the folder and sets an earlier attempt aside, which may still run in
-    another job.
-
-    Raises:
-        SweepEnds: the disk is full or not writable.
-        ConfigError: another process works in the folder.
+    Only agent 0 claims the folder and sets an earlier attempt aside, which may still run in another
+    job. Raises SweepEnds if the disk is full or not writable, ConfigError if another process works
+    in the folder.
     """
     make_folder(folder)
     if not first:
@@ -50,7 +47,7 @@ def opened(folder: Path, first: bool) -> Iterator[int]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for points; raise SweepEnds where the disk is full or not writable."""
+    """Make a folder for points; raise SweepEnds if the disk is full or not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files.require_space(folder)
@@ -59,7 +56,7 @@ def make_folder(folder: Path) -> None:
 
 
 def set_aside(folder: Path) -> int:
-    """Rename the files of an earlier attempt at a point; return the number of the next one."""
+    """Rename the files of an earlier attempt; return the number of the next one."""
     names = [re.match(r"attempt_(\d+)\.", path.name) for path in folder.glob("attempt_*.json")]
     numbers = [int(name[1]) for name in names if name]
     number = 1 + max(numbers, default=0)
@@ -120,17 +117,11 @@ def this_process() -> Owner:
 
 @contextlib.contextmanager
 def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iterator[None]:
-    """Hold a folder for this process.
+    """Hold a folder for this process; raise ConfigError if another process may work in it.
 
     The kernel's lock on a file tells a live owner from a dead one. Not every shared file system
-    passes locks from host to host, and some have none. Therefore the file also names its owner:
-    an owner on another host may be alive.
-
-    Args:
-        anywhere: whether an owner on another host counts as dead.
-
-    Raises:
-        ConfigError: another process works in the folder, or may do so.
+    passes locks from host to host, and some have none. Therefore the file also names its owner: an
+    owner on another host may be alive, unless `anywhere` counts it as dead.
     """
     path = folder / name
     me = this_process()
@@ -187,7 +178,7 @@ def is_alive(owner: Owner | None) -> bool:
 
 
 def is_still(path: Path, file: TextIO) -> bool:
-    """Return False where the owner removed the file while this process waited for the lock."""
+    """Return False if the owner removed the file while this process waited for the lock."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     return False
