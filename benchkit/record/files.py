@@ -1,4 +1,4 @@
-"""Reads and writes record.json, and what else must survive a crash of the machine.
+"""Read and write record.json, and what else must survive a crash of the machine.
 
 A folder of records may come from anyone. Nothing is written through a link in it, and no pipe,
 device or endless file is read.
@@ -27,10 +27,8 @@ FREE_BYTES = 16 * 2**20
 def write(record: Record, folder: Path) -> Path:
     """Write a record into a point's folder and return its path.
 
-    The record of a point that is not done may be lost with the machine, as its samples are.
-
-    Raises:
-        TypeError: the record holds a value that JSON cannot represent.
+    The record of a point that is not done may be lost with the machine, as its samples are. Raises
+    TypeError for what JSON cannot represent.
     """
     write_whole(folder / FILE_NAME, record.to_json(), durable=record.status != "running")
     return folder / FILE_NAME
@@ -39,8 +37,8 @@ def write(record: Record, folder: Path) -> Path:
 def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
     """Write a file atomically: a reader finds the old content or the new one.
 
-    What has its name now, be it a link, a pipe or a file with further names, is replaced and not
-    written to. `durable`: that also holds after the machine has crashed; it costs milliseconds.
+    A link, a pipe or a file with further names is replaced and not written to. If `durable`, that
+    also holds after the machine has crashed; it costs milliseconds.
     """
     part = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -60,7 +58,7 @@ def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
 
 
 def flush_names(folder: Path) -> None:
-    """Flush the file names of a folder to disk, where the file system supports that."""
+    """Flush the file names of a folder to disk, if the file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -83,7 +81,7 @@ def refuse_link(folder: Path) -> None:
 
 
 def links_at(path: Path | str) -> Iterator[str]:
-    """Yield what is no file and no folder at a path or below it: links, pipes and devices."""
+    """Yield what is no file and no folder at a path or below it: links, pipes, devices."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -101,11 +99,8 @@ def links_at(path: Path | str) -> Iterator[str]:
 def require_regular(path: Path | str, opened: int | None = None) -> os.stat_result:
     """Return the status of a file that can be read into memory; else raise ValueError.
 
-    A pipe or a device is never opened, because a reader may wait for it forever. A link may lead
-    to anything, so callers resolve those that they trust.
-
-    Args:
-        opened: descriptor of the file, where it is open already.
+    A pipe or a device is never opened, because a reader may wait for it forever. A link may lead to
+    anything, so callers resolve those that they trust. `opened` is the descriptor of an open file.
     """
     status = os.lstat(path) if opened is None else os.fstat(opened)
     if not stat.S_ISREG(status.st_mode):
@@ -118,7 +113,7 @@ def require_regular(path: Path | str, opened: int | None = None) -> os.stat_resu
 
 
 def read_regular(path: Path | str) -> bytes:
-    """Read a file that `require_regular` allows, which may be replaced by another meanwhile."""
+    """Read a file that `require_regular` allows, which may be replaced meanwhile."""
     require_regular(path)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path, flags), "rb") as file:
@@ -128,9 +123,7 @@ def read_regular(path: Path | str) -> bytes:
 def read_json(path: Path, kind: type[Kind]) -> Kind:
     """Read a file of JSON as an object of a type, all of its text printable.
 
-    Raises:
-        ValueError: it is no regular file, no JSON, or of another type.
-        OSError: it cannot be read.
+    Raises OSError, or ValueError where it is no regular file, no JSON, or of another type.
     """
     return decoded(read_regular(path), kind)
 
@@ -164,7 +157,6 @@ def by_number(path: Path | str) -> list[tuple[int, str]]:
 
 
 def require_space(folder: Path) -> None:
-    """Raise OSError where a folder has too little disk space for another point."""
     free = shutil.disk_usage(folder).free
     if free < FREE_BYTES:
         needed = f"{FREE_BYTES / 2**20:.0f} MiB"

@@ -1,4 +1,4 @@
-"""Formats sizes, settings and labels as text, for agents and for reports; makes text printable."""
+"""Format sizes, settings and labels as text, for agents and for reports."""
 
 import numbers
 import re
@@ -31,7 +31,7 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 
 def in_markdown(text: str) -> str:
-    """Return a text for a cell of a Markdown table, which it cannot end."""
+    """Escape a text for a cell of a Markdown table, which it cannot end."""
     return re.sub(r"[\\|`]", r"\\\g<0>", text)
 
 
@@ -51,7 +51,7 @@ def named(column: str, value: Any) -> str:
 
 
 def depends_on_time(labels: Mapping[str, object]) -> bool:
-    """Tell whether a suite has a case with these labels only where the clock allows it.
+    """Return whether a suite has a case with these labels only if its clock allows it.
 
     That is the latency of a short call, and a round of pairs that fits in the time.
     """
@@ -59,13 +59,13 @@ def depends_on_time(labels: Mapping[str, object]) -> bool:
 
 
 def readable_time(seconds: float) -> str:
-    """Return a time with a unit that suits it: "45.5 ms"."""
+    """Format seconds with a suitable unit: "45.5 ms"."""
     unit, factor = time_unit(seconds)
     return f"{seconds * factor:.4g} {unit}"
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """Return the unit that suits a time, and how many of that unit one second has."""
+    """Return the unit that suits a time, and its number per second."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 - 1e-9:
             return unit, factor

@@ -1,4 +1,4 @@
-"""The record of one point: what ran, where, how it ended and every sample that was taken."""
+"""The record of one point: what ran, where, how it ended and every sample."""
 
 import functools
 import statistics
@@ -14,38 +14,32 @@ from msgspec import Meta
 from benchkit.record.naming import printable
 from benchkit.statistics import SLOWEST_RANK
 
-PlainConfig = dict[str, Any]
-"""A resolved configuration, groups and all, as JSON holds it."""
+PlainConfig = dict[str, Any]  # a resolved configuration, groups and all
 
 if TYPE_CHECKING:
     from benchkit.statistics.intervals import Array
 
-LONGEST_S = 1e9
-"""A longer time is no measurement."""
+LONGEST_S = 1e9  # a longer time is no measurement
 Count = Annotated[int, Meta(ge=1, le=10**12)]
 NumRanks = Annotated[int, Meta(ge=1, le=10**6)]
 RankNumber = Annotated[int, Meta(ge=0, le=10**6)]
 RepetitionNumber = Annotated[int, Meta(ge=0, le=10**6)]
 NumEarlier = Annotated[int, Meta(ge=0, le=10**6)]
-Position = Annotated[int, Meta(ge=0)]
-"""From 0 on, such as that of a case among the cases of its job."""
+Position = Annotated[int, Meta(ge=0)]  # such as that of a case in its job
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
-Offset = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]
-"""In seconds, of either sign."""
+Offset = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # in seconds, of either sign
 NumBytes = Annotated[int, Meta(ge=0, le=10**18)]
 Amount = Annotated[float, Meta(ge=0, le=1e30)]
 Figure = Annotated[float, Meta(ge=-1e18, le=1e18)]
-Rows = list[list[Seconds]]
-"""Seconds by rank and iteration: [rank][iteration]."""
+Rows = list[list[Seconds]]  # seconds: [rank][iteration]
 
 
-Labels = Mapping[str, str | int | float | None]
-"""What sets a case apart inside its job."""
+Labels = Mapping[str, str | int | float | None]  # what sets a case apart inside its job
 
 
 @dataclass(frozen=True)
 class ComponentPositions:
-    """Positions in their job of the cases that time another case's components in isolation."""
+    """Positions in their job of the cases that time another case's components."""
 
     computation: Position | None = None
     communication: Position | None = None
@@ -55,35 +49,26 @@ class ComponentPositions:
 class CaseRecord:
     """What a suite says of a case, and its raw samples; docs/record.md explains each key.
 
-    A case that was not timed has no samples.
+    `benchkit.api.case` says what a suite sets. A case that was not timed has no samples.
 
     Attributes:
-        labels: what sets it apart inside its job.
         status: ok, invalid, skipped, unavailable, oom, or timeout without a sample.
         reason: why it is not ok; "" if it is.
         rank: the first rank that said so.
-        payload_bytes: message size S in the convention of nccl-tests; see `benchkit.api.case.Work`.
-        bus_factor: ratio of bus bandwidth to algorithm bandwidth.
-        useful_flops: floating-point operations of the result as it is defined.
-        executed_flops: floating-point operations that the ranks execute together.
-        wire_bytes: bytes that each rank must send at least.
         baseline: position of the case to compare with.
-        is_component: times one component in isolation; left out of rankings.
-        unslowed: ran at full speed on ranks that are slowed down.
         ranks: number of ranks that took part, the first ones; None for all.
-        calls_per_sample: number of calls back to back in one sample; the sample is their mean.
-        blocks: number of iterations of each block, in order of time.
+        calls_per_sample: calls back to back in one sample; the sample is their mean.
+        blocks: iterations of each block, in order of time.
         warmup_s: per call: [rank][iteration].
         steady: the warm-up went on until calls got no faster; None if not tried.
         samples_s: per call: [rank][iteration].
         start_offsets_s: start of each rank's sample after the first rank's: [rank][iteration]; None
-            where the clock is not the host's.
+            if the clock is not the host's.
         regions_s: by region, per call: [rank][iteration].
         disturbance: by counter, its growth during the samples: [rank].
         elapsed_s: with resets and barriers.
         stopped_by: target_rel_ci, max_iterations, max_seconds, or timeout of the point.
         converged: the interval met its target; None without a target.
-        estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
         unchecked: what its timed calls computed without a check; "" if nothing.
     """
 
@@ -122,7 +107,7 @@ class CaseRecord:
 
     @property
     def typical_s(self) -> float:
-        """Median over iterations of the slowest rank's time, without numpy, which agents lack."""
+        """Median of the slowest rank's times, without numpy, which agents lack."""
         samples_s = self.samples_s[: self.ranks]
         return float(statistics.median(map(max, zip(*samples_s, strict=True))))
 
@@ -151,12 +136,9 @@ class CaseRecord:
 
 
 def as_array(rows: Rows) -> "Array":
-    """Return rows as an array: [row][column].
+    """Return rows as an array: [row][column]; raise ValueError if their lengths differ.
 
     Packing rows takes half as long as numpy takes to read lists of lists.
-
-    Raises:
-        ValueError: the rows have different lengths.
     """
     import numpy as np  # Agents have records too, and load no numpy.
 
@@ -207,7 +189,7 @@ class NoiseFloor:
     Attributes:
         age_s: of the selftest when the point ended.
         sigma_run: standard deviation of the logarithms of the medians of identical runs.
-        at: what ran, of the selftest's sizes the one that takes most nearly as long.
+        at: what ran: the selftest's size whose time is nearest.
     """
 
     id: PlainText
@@ -233,19 +215,17 @@ class Comparison:
     position: Position
 
 
-TorchSettings = dict[str, bool | int | str | None]
-"""Settings of torch by name; None where torch does not tell."""
+TorchSettings = dict[str, bool | int | str | None]  # None where torch does not tell
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankDevice:
-    """Where one rank computes; None where it is not known, or where there is no GPU.
+    """Where one rank computes; None if unknown, or without a GPU.
 
     Attributes:
         device: as torch names it, such as "cuda:0".
-        numa_nodes: NUMA nodes of the cores that the rank may use.
+        numa_nodes: NUMA nodes of the cores that the rank may use; `numa_node` is its GPU's.
         uuid: of its GPU, or of the MIG instance.
-        numa_node: NUMA node of its GPU.
         multiprocessors: that it may use, fewer with a share of the GPU by MPS.
         nccl: version of the NCCL, or RCCL, that its torch has loaded.
     """
@@ -264,25 +244,21 @@ class RankDevice:
 VERSIONS = (
     "torch", "cuda", "hip", "nccl", "driver", "kernel", "python", "git_commit", "git_diff_hash",
 )  # fmt: skip
-"""Software that can differ between the hosts of one run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostReport:
-    """What can differ between the hosts of one run; None where it is not known.
+    """What can differ between the hosts of one run; None if unknown.
 
     Attributes:
         available_cores: cores that the agent may use.
         gpus: what nvidia-smi lists of each GPU, by nvidia-smi's names, and its `numa_node`.
         cuda, hip: versions that torch is built for.
         nccl: version of the NCCL, or RCCL, that torch loads.
-        driver: of the GPUs.
-        kernel: release of Linux.
         git_commit: of the checkout that benchkit lies in.
         git_diff_hash: 12 hexadecimal digits of the hash of its uncommitted changes.
         load_average: over 1, 5 and 15 minutes.
-        variables: of the agent's environment, those that libraries of GPUs, of communication and
-            of threads read.
+        variables: environment of the agent that libraries of GPUs, communication and threads read.
     """
 
     host: str
@@ -313,7 +289,6 @@ class Environment(HostReport):
 
     Attributes:
         platform: as Python's `platform.platform()` names it.
-        cores: processors of the host.
         cpu_quota: cores' worth of time that the control group allows; None without a quota.
         governor: frequency governor of core 0.
         command: the command line, with the program's name alone.
@@ -336,7 +311,7 @@ class RankUse:
     """What the ranks of a point had done and held when it began.
 
     Attributes:
-        points_before: number of points that the same processes had measured; 0 for fresh ones.
+        points_before: points that the same processes had measured; 0 for fresh ones.
         host_bytes: resident memory: [rank].
         device_bytes: GPU memory held through torch, 0 on a CPU: [rank].
     """
@@ -347,8 +322,7 @@ class RankUse:
 
 
 Number = int | float
-FIRST_CALLS = "cold"
-"""The mode of `measure` that times the first calls of fresh ranks."""
+FIRST_CALLS = "cold"  # the mode of `measure` that times the first calls of fresh ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,7 +355,7 @@ class MeasureSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """A model and its sizes; None where the model has no such size."""
+    """A model and its sizes; None if the model has no such size."""
 
     name: str
     d_model: Amount | None = None
@@ -409,7 +383,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Configured:
-    """What has a configuration; messages about a value in it begin with the name of this key."""
+    """Messages about a value in `config` begin with the name of this key."""
 
     config: Settings
 
@@ -423,8 +397,7 @@ class ErrorReport:
 
     Attributes:
         message: of the exception, or what happened.
-        rank: that failed; None where no single rank is to blame.
-        signal: that ended the rank.
+        rank: that failed; None if no single rank is to blame.
         log: file beside the record with the output of the rank.
     """
 
@@ -439,12 +412,11 @@ class ErrorReport:
 
 @dataclass(frozen=True, kw_only=True)
 class SlowdownReport:
-    """How much slower ranks were: by rank, 1 at full speed.
+    """How much slower ranks were: [rank], 1 at full speed.
 
     Attributes:
-        asked: the factor asked for of each rank.
-        mechanism: what slowed ranks down, joined by "+"; None where nothing did.
-        measured: the factor measured of each rank; None where there is nothing to measure against.
+        mechanism: what slowed ranks down, joined by "+"; None if nothing did.
+        measured: None if there is nothing to measure against.
         multiprocessors: of its GPU that each rank has a share of; None without shares (MPS).
     """
 
@@ -528,11 +500,7 @@ class Record:
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """The typed part of `config`.
-
-        Raises:
-            ValueError: `config` lacks a key of it, or a value has a wrong type.
-        """
+        """The typed part of `config`; raise ValueError for a missing key or a wrong type."""
         return msgspec.convert({"config": self.config}, Configured).config
 
     def status_of(self, case: CaseRecord) -> str:
@@ -545,11 +513,7 @@ class Record:
         return self.status
 
     def to_json(self) -> bytes:
-        """Return the content of the record's file.
-
-        Raises:
-            TypeError, ValueError: `config` holds a value that JSON or Unicode lacks.
-        """
+        """Return the file's content; raise TypeError or ValueError for what JSON lacks."""
         return msgspec.json.encode(self)
 
 
@@ -563,12 +527,7 @@ class Header(msgspec.Struct):
 
 
 def from_json(content: bytes) -> Record:
-    """Return the record in the content of a file.
-
-    Raises:
-        ValueError: the content is no JSON, no record, or of another version; the message says what
-            is wrong, and where.
-    """
+    """Return the record in a file's content; raise ValueError with what is wrong, and where."""
     try:
         if not content.startswith(BEGINNING):
             require_version(content)
@@ -634,8 +593,8 @@ STATUSES = (
     "cancelled",    # by scancel
 )  # fmt: skip
 UNFINISHED = ("running", "interrupted", "preempted", "cancelled")
-"""Statuses of a point that was cut off; it runs again with its job, or with its resumed sweep."""
+"""Statuses of a point that was cut off; it runs again with its job, or when the sweep is
+resumed."""
 FINAL = tuple(status for status in STATUSES if status not in ("running", "preempted", "cancelled"))
 """Statuses that a submitted point keeps until the sweep is resumed."""
-HARMLESS = ("ok", "unavailable", "skipped")
-"""Statuses that do not make a sweep fail."""
+HARMLESS = ("ok", "unavailable", "skipped")  # do not make a sweep fail
