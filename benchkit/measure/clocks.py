@@ -11,7 +11,7 @@ from benchkit.api.regions import QUEUEING
 
 
 class Clock(Protocol):
-    """Times calls and the regions of calls.
+    """Times calls and their regions.
 
     Attributes:
         name: how the calls are timed, for the record.
@@ -28,15 +28,10 @@ class Clock(Protocol):
     def time(
         self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0
     ) -> tuple[float, float]:
-        """Make a call several times.
+        """Make a call several times; return now() before the first one and the seconds of all.
 
-        Args:
-            lead_s: seconds for which a GPU is kept busy before, while the host queues the calls.
-                None times them by the host, until the GPU has done what they queued. A CPU needs
-                neither.
-
-        Returns:
-            now() before the first call and the duration of all calls together, in seconds.
+        For `lead_s` seconds before, a GPU is kept busy while the host queues the calls. None times
+        them by the host, until the GPU has done what they queued. A CPU needs neither.
         """
         ...
 
@@ -52,11 +47,11 @@ class Clock(Protocol):
 
 
 class HostClock:
-    """Times calls that return when their work is done, by perf_counter (CLOCK_MONOTONIC on Linux).
+    """Time calls that return when their work is done, by perf_counter (CLOCK_MONOTONIC on Linux).
 
     Args:
-        shift: returns the seconds to add to a start on this host's clock, so that it is on the
-            clock that the starts of all ranks refer to.
+        shift: returns the seconds to add to a start on this host's clock, to be on the clock that
+            the starts of all ranks refer to.
     """
 
     name = "perf_counter"
@@ -101,8 +96,7 @@ class HostClock:
         self._regions_s.clear()
 
 
-ON_HOST = "_on_host"
-"""Ending of the names of regions that the host's clock times."""
+ON_HOST = "_on_host"  # ends the names of regions that the host's clock times
 SPIN_CYCLES = 10_000_000
 """Cycles of a spin whose length tells the GPU's frequency: some milliseconds."""
 SPINS = 5
@@ -110,14 +104,13 @@ SPINS = 5
 
 
 class CudaClock:
-    """Times calls by a pair of events on the current stream.
+    """Time calls by a pair of events on the current stream.
 
     The GPU is kept busy before the first event (`lead_s`), until the host has queued the calls.
-    Otherwise the event would fire on an idle stream, and the latency of launches would be counted.
-    The time that the host took to queue the calls is the region QUEUEING, because the lead hides
-    it. A tiny collective on the measured group makes all GPUs begin together.
-
-    Where the host's own work is what counts, the host times the calls until the GPU has done them.
+    Otherwise the event would fire on an idle stream, and the latency of launches would count. The
+    lead hides the time that the host took to queue the calls, so it is the region QUEUEING. A tiny
+    collective on the measured group makes all GPUs begin together. Where the host's own work
+    counts, the host times the calls until the GPU has done them.
     """
 
     name = "cuda_event"
@@ -136,8 +129,8 @@ class CudaClock:
 
         Args:
             spin: keeps the stream busy for a number of cycles.
-            align_blocks: whether `align` returns only when the GPU has done it, as gloo's does.
-                Then the lead follows it, and else precedes it, so that GPUs begin together.
+            align_blocks: `align` returns only when the GPU has done it, as gloo's does. Then the
+                lead follows it, and else precedes it, so that GPUs begin together.
             while_busy: called while the GPU works on what is queued; a sample does not count it.
         """
         self._align = align
@@ -200,7 +193,7 @@ class CudaClock:
     def region(self, name: str) -> Iterator[None]:
         """Time a region by events, and name it in the traces of nsys.
 
-        Where its name ends with ON_HOST, the host's clock times what the host does in it.
+        If its name ends with ON_HOST, the host's clock times what the host does in it.
         """
         self._nvtx.range_push(name)
         try:

@@ -1,4 +1,4 @@
-"""Reads the kernel's counters of work that disturbs a rank, before and after a block of samples."""
+"""Read the kernel's counters of work that disturbs a rank, before and after a block."""
 
 import functools
 import os
@@ -25,8 +25,7 @@ own_busy_s: time in which this process ran (getrusage).
 involuntary_switches: how often another task took a core from this process (getrusage)."""
 BUSY = slice(0, 3)
 """Places of user, nice and system time in the numbers of the first line of /proc/stat (proc(5))."""
-STEAL = 7
-"""Place of the stolen time in the same line."""
+STEAL = 7  # place of the stolen time in the same line
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PROCESSOR = 36
 """Place of the core's number in /proc/self/stat after the process's name in brackets (proc(5),
@@ -48,7 +47,7 @@ def read_counters() -> list[float]:
 
 
 def numbers_after(path: Path, start: str) -> list[float]:
-    """Return the numbers of the line that begins with `start`; [] where no line does."""
+    """Return the numbers of the line that begins with `start`, or []."""
     line = next((line for line in read_text(str(path)).splitlines() if line.startswith(start)), "")
     try:
         return [float(word) for word in line.split()[1:]]
@@ -57,10 +56,7 @@ def numbers_after(path: Path, start: str) -> list[float]:
 
 
 def pressure_s(path: Path) -> float:
-    """Return the seconds in which some task waited; 0 without the file.
-
-    Linux 4.20 and later have such files.
-    """
+    """Return the seconds in which some task waited; 0 without the file (before Linux 4.20)."""
     try:
         return float(read_text(str(path)).partition("\n")[0].rpartition("total=")[2]) / 1e6
     except ValueError:
@@ -68,7 +64,7 @@ def pressure_s(path: Path) -> float:
 
 
 def core_ghz() -> float:
-    """Return the frequency of the core that this process ran on last, in GHz.
+    """Return the frequency in GHz of the core that this process ran on last.
 
     It is 0 where the kernel does not tell, as in most virtual machines.
     """
@@ -79,7 +75,7 @@ def core_ghz() -> float:
 
 
 def ghz_of(cpufreq: Path) -> float:
-    """Return the present frequency of a core in GHz from its folder of cpufreq; 0 without one."""
+    """Return a core's present frequency in GHz from its folder of cpufreq; 0 without one."""
     khz = read_text(str(cpufreq / "scaling_cur_freq"))
     return int(khz) / 1e6 if khz.isdecimal() else 0.0
 
@@ -88,15 +84,14 @@ def ghz_of(cpufreq: Path) -> float:
 def cpu_stats() -> list[Path]:
     """Return the cpu.stat of this process's control groups, each of which may have a quota.
 
-    They are looked up once, so that a block's counters cost little; a rank stays in its group while
-    it measures.
+    They are looked up once, so that a block's counters cost little; a rank stays in its group.
     """
     paths = [folder / "cpu.stat" for folder in group_folders("cpu")]
     return [path for path in paths if "throttled" in read_text(path)]
 
 
 def throttled_s(path: Path) -> float:
-    """Return the seconds in which its quota held back a control group, from its cpu.stat."""
+    """Return the seconds in which its quota held back a control group."""
     for name, per_second in (("throttled_usec", 1e6), ("throttled_time", 1e9)):  # versions 2 and 1
         for time in numbers_after(path, name):
             return time / per_second

@@ -22,11 +22,10 @@ class Hooks:
     Attributes:
         series: entered for each series of samples of a case, in the warm-up and in blocks.
         measured: entered once, around the blocks of all cases, after the warm-up.
-        before_sample: called before each sample, after the reset and outside the clock.
+        before_sample: called after the reset and outside the clock.
         spoil: overwrites what a call returned, which a checked call must not return again.
         after_oom: frees memory after a case ran out of it; the case is skipped and the others are
-            timed. None where the other ranks would wait for that case; then its exception is
-            raised.
+            timed. None if the other ranks would wait for that case; then its exception is raised.
     """
 
     series: Callable[[Case], AbstractContextManager[object]] = no_series
@@ -42,20 +41,17 @@ DEFAULT_HOOKS = Hooks()
 Samples = tuple[list[float], list[float], list[dict[str, float]]]
 """One rank's seconds per call, starts in seconds, and seconds per call by region: [iteration]."""
 
-CHECKED = 2
-"""Calls with the same inputs that are made for a check."""
+CHECKED = 2  # calls with the same inputs that are made for a check
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Takes samples of cases on this rank; see `benchkit.measure.timer.measure`."""
-
     clock: Clock
     barrier: Callable[[], None]
     hooks: Hooks
 
     def region_names(self, case: Case) -> tuple[str, ...]:
-        """Return the regions of a case that are recorded: its own, and those of the clock."""
+        """Return the recorded regions of a case: its own, and those of the clock."""
         return (*case.regions, *self.clock.own_regions)
 
     def sample(self, case: Case, calls: int, count: int, lead_s: float | None) -> Samples:
@@ -77,8 +73,8 @@ class Sampler:
         """Take samples as `sample` does, return what their last call returned, and keep no times.
 
         The last two calls are both prepared, alike: a call that finds the inputs of the call before
-        it has to compute again, and one that finds other inputs has to notice that. So where it
-        takes one call per sample, it takes two samples.
+        it has to compute again, and one that finds other inputs has to notice that. So with one
+        call per sample it takes two samples.
         """
         left, result = max(calls, CHECKED), None
 
@@ -107,36 +103,30 @@ class Sampler:
         return self.clock.time(step, calls, lead_s)
 
 
-MARGIN = 2.0
-"""The lead as a multiple of the time that queueing takes."""
-SLACK_S = 2e-4
-"""What the lead has beyond that, in seconds: for the collective that aligns, and the event."""
+MARGIN = 2.0  # the lead as a multiple of the time that queueing takes
+SLACK_S = 2e-4  # beyond that, for the collective that aligns, and the event
 LONGEST_S = 0.01
 """The longest lead in seconds. In a longer one the queue of launches, about a thousand, fills up,
 and the host would wait for the device."""
 
 
 def lead_for(queueing_s: float) -> float:
-    """Return the lead that hides so many seconds of queueing; 0 where none is long enough.
+    """Return the lead that hides these seconds of queueing; 0 if none is long enough.
 
-    A part of them hidden would be neither the GPU's time nor a program's.
+    With a part of them hidden, the time would be neither the GPU's nor a program's.
     """
     seconds = MARGIN * queueing_s + SLACK_S
     return seconds if seconds <= LONGEST_S else 0.0
 
 
 def most_hidden(queueing_s: float) -> int:
-    """Return how many calls that take so long to queue one lead hides; 0 where none does."""
+    """Return how many calls of this queueing time one lead hides."""
     return int((LONGEST_S - SLACK_S) / (MARGIN * queueing_s))
 
 
 @dataclass
 class Lead:
-    """The lead of a case's samples, as learnt from those before.
-
-    Attributes:
-        queueing_s: what queueing a sample took without a lead; None if not known yet.
-    """
+    """The lead of a case's samples; `queueing_s` is of a sample without a lead, None if unknown."""
 
     seconds: float = 0.0
     queueing_s: float | None = None
@@ -150,10 +140,8 @@ class Lead:
         """Set the lead after a series of samples; alike on all ranks, which begin together.
 
         Calls that wait for the device take longer to queue by the lead. No lead can hide their
-        launches, so they get none.
-
-        Args:
-            queueing: seconds in which the slowest rank queued a sample: [iteration].
+        launches, so they get none. `queueing` is the seconds in which the slowest rank queued a
+        sample: [iteration].
         """
         if self.queueing_s is None:
             self.queueing_s = median(queueing)

@@ -1,6 +1,6 @@
 """Warm up and time the cases of one job in interleaved blocks, until they are known well enough.
 
-It runs on every rank in step. Every decision is made from samples that all ranks have exchanged, so
+It runs on every rank in step. Every decision comes from samples that all ranks have exchanged, so
 all ranks decide the same. It knows neither torch nor processes: clock, barrier and exchange are
 handed in.
 """
@@ -25,8 +25,7 @@ from benchkit.statistics import SLOWEST_RANK, SPAN
 from benchkit.statistics.intervals import Array, series_interval
 from benchkit.statistics.summary import iteration_times, relative_half_width, slowest_rank
 
-Rows = list[list[float]]
-"""One number per rank and iteration: [rank][iteration]."""
+Rows = list[list[float]]  # [rank][iteration]
 
 
 @dataclass
@@ -36,27 +35,24 @@ class Measurement:
     An iteration is one sample on every rank: all ranks pass a barrier and make the same calls.
 
     Attributes:
-        calls_per_sample: number of calls back to back in one sample; the sample is their mean.
-        blocks: number of iterations of each block, in order. Between blocks other cases had
-            their turns.
+        calls_per_sample: calls back to back in one sample; the sample is their mean.
+        blocks: iterations of each block, in order. Between blocks other cases had their turns.
         warmup_s: set aside, per call: [rank][iteration].
-        steady: the warm-up went on until calls got no faster; None where that was not tried.
+        steady: the warm-up went on until calls got no faster; None if not tried.
         samples_s: per call: [rank][iteration]. None is dropped.
         start_offsets_s: start of each rank's sample after the first rank's start of the same
             iteration: [rank][iteration].
         regions_s: by region, per call: [rank][iteration].
         disturbance: by counter in `benchkit.measure.disturbance`, its growth during the blocks:
-            [rank]. Also `lowest_ghz` and `highest_ghz`, the range of `core_ghz()` after the
-            blocks: [rank].
+            [rank]. Also `lowest_ghz` and `highest_ghz` of `core_ghz()` after the blocks: [rank].
         elapsed_s: with resets and barriers, on the slowest rank.
         stopped_by: target_rel_ci, max_iterations or max_seconds; "" until it is.
         converged: the interval met `target_rel_ci`; None without a target.
         ranks: number of ranks that take part, the first ones; None for all.
-        estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
-        typical_s: seconds that one iteration takes, with reset and barrier, as known so far. It
-            sets the size of the next block.
-        lead: how long a GPU is kept busy before a sample, while the host queues its calls; None
-            where the host times the calls.
+        typical_s: seconds of one iteration, with reset and barrier, as known so far. It sets the
+            size of the next block.
+        lead: how long a GPU is kept busy before a sample, while the host queues its calls; None if
+            the host times the calls.
         oom_reason: why the case was skipped for lack of memory; None if it was not.
     """
 
@@ -79,7 +75,6 @@ class Measurement:
 
     @property
     def lead_s(self) -> float | None:
-        """The lead of the next sample in seconds, see `Clock.time`."""
         return self.lead.seconds if self.lead else None
 
     def num_samples(self) -> int:
@@ -106,7 +101,7 @@ class Measurement:
                 self.regions_s[name][rank] += spent[rank]
 
     def learn_lead(self, queueing: Rows) -> None:
-        """Set the lead of the next samples by how long ranks queued: per call, [rank][iteration].
+        """Set the next samples' lead by how long ranks queued: per call, [rank][iteration].
 
         It is alike on all ranks, so that they begin together.
         """
@@ -126,15 +121,15 @@ class Measurement:
 
 
 FEWEST_TO_STOP = 800
-"""Fewest samples of a case that its target ends. Looking after each block picks the series whose
-interval is narrow by chance, and chance is greatest where samples are few."""
+"""Fewest samples of a case that its target ends. A look after each block picks the series whose
+interval is narrow by chance, and chance is greatest with few samples."""
 
 
 def block_size(typical_s: float, config: MeasureConfig) -> int:
     """Return an odd number of samples that fill block_seconds and leave room for min_blocks.
 
-    The median of an even number of samples is a mean of two samples. For skewed times it estimates
-    something else than the median. A `typical_s` of 0 is not known yet.
+    The median of an even number of samples is a mean of two samples, which for skewed times
+    estimates something else. A `typical_s` of 0 is not known yet.
     """
     size = max(1, min(fitting(typical_s, config), config.max_iterations // config.min_blocks))
     return size if size % 2 else size - 1
@@ -166,7 +161,7 @@ def stop(measurement: Measurement, config: MeasureConfig, single_case: bool) -> 
 
 
 Exchange = Callable[[list[float]], list[list[float]]]
-"""Returns every rank's list for one's own, in order of ranks; all lists have the same length."""
+"""Returns every rank's list for one's own: [rank]; all lists have the same length."""
 
 
 def exchange_named(exchange: Exchange, **own: Sequence[float]) -> dict[str, Rows]:
@@ -207,7 +202,7 @@ def measure(
 
 @dataclass(frozen=True)
 class Timer:
-    """Decides, on all ranks alike, which samples of which case are taken next; see `measure`."""
+    """Decide, on all ranks alike, which samples of which case come next; see `measure`."""
 
     config: MeasureConfig
     sampler: Sampler
@@ -215,7 +210,7 @@ class Timer:
     after_block: Callable[[Sequence[Measurement]], object] = noop
 
     def run(self, cases: Sequence[Case], seed: int) -> list[Measurement]:
-        """Warm up every case, then run rounds of one block per case until every case is done."""
+        """Warm up every case, then run rounds of one block per case until all are done."""
         # A lead would hide the work of the host, which is what makes first calls slow.
         is_cold = self.config.mode == COLD
         leads = [
@@ -280,9 +275,8 @@ class Timer:
     ) -> tuple[Array, float]:
         """Take `count` samples of the warm-up and set them aside.
 
-        Returns:
-            Seconds per call, [iteration], and seconds of all samples. Both are of the slowest rank,
-            and so alike on all ranks.
+        Return seconds per call, [iteration], and seconds of all samples. Both are of the slowest
+        rank, and so alike on all ranks.
         """
         began = self.sampler.clock.now()
         lead_s = measurement.lead_s
@@ -321,7 +315,7 @@ class Timer:
         return max(row[0] for row in self.exchange(durations)) * calls >= seconds
 
     def run_block(self, case: Case, measurement: Measurement, single_case: bool) -> None:
-        """Add a block of all ranks' samples; a single case takes as many as fill block_seconds."""
+        """Add a block of all ranks' samples; of a single case it fills block_seconds."""
         began = self.sampler.clock.now()
         counters = read_counters()
         size = fitting if single_case else block_size
