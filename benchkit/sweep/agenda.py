@@ -1,4 +1,4 @@
-"""What a sweep has to do: agent 0 claims the sweep's folder and finds the points that are open."""
+"""What a sweep has to do: agent 0 claims the folder and finds the points that are open."""
 
 import contextlib
 import logging
@@ -34,7 +34,7 @@ Below = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}(/|\Z))[^/\0]+(/(?!\.{1,2}(/|\
 
 @dataclass(frozen=True)
 class Told:
-    """What agent 0 tells of an agenda; `names` are trailing parts of the sweep's folder."""
+    """Agent 0's message about an agenda; `names` are trailing parts of the sweep's folder."""
 
     names: list[Name]
     folders: list[Below]
@@ -80,11 +80,10 @@ class Agenda:
 
     @classmethod
     def heard(cls, content: object, folder: Path, parent: Path, num_points: int) -> "Agenda":
-        """Return the agenda that agent 0 has told, for another agent's own folder and points.
+        """Return agent 0's agenda for another agent's own folder and points.
 
-        Agent 0 tells the names below `parent`, such as a time stamp. Raise SweepEnds for no agenda
-        of so
-        many points.
+        Agent 0 tells the names below `parent`, such as a time stamp. Raise SweepEnds for another
+        number of points.
         """
         told = agents.heard(content, Told)
         num_names = len(folder.relative_to(parent).parts)
@@ -104,11 +103,11 @@ def prepared(
 ) -> Agenda:
     """Claim the sweep's folder for this process, write the manifest, and return the agenda.
 
-    Args:
-        world_sizes: per point, the number of ranks that it would have now; None if unknown.
-        held: takes over the claim on the folder.
-
     Raise ConfigError where the folder is in use, or does not suit the command line.
+
+    Args:
+        world_sizes: ranks of each point now; None if unknown.
+        held: takes over the claim on the folder.
     """
     if asked:
         held.enter_context(claimed(folder))
@@ -130,8 +129,7 @@ def fresh(folder: Path, wanted: Manifest) -> Agenda:
 def resumed(
     folder: Path, wanted: Manifest, world_sizes: Sequence[int | None], asked: Resume
 ) -> Agenda:
-    """Return what is left to do of an earlier sweep, which gets the points it lacks, and loses
-    none.
+    """Return what is left to do of an earlier sweep, which gets the points that it lacks.
 
     Raise ConfigError where software, hosts or launcher differ from the beginning, without --force.
     """
@@ -159,7 +157,7 @@ def resumed(
 
 
 def require_no_links(folder: Path, points: Sequence[Entry]) -> None:
-    """Raise ConfigError where a log or a trace would be written through a link or into a pipe."""
+    """Raise ConfigError where a log or a trace would be written through a link or pipe."""
     folders = (part for point in points for part in Path(point.folder).parts[:1])
     for name in dict.fromkeys((LOG_FILE, *folders)):
         for path in files.links_at(folder / name):

@@ -28,12 +28,12 @@ class Forecast:
     """What is known of a point before it runs.
 
     Attributes:
-        needed: the memory that its ranks need, in words; "" where only they will know.
+        needed: memory of its ranks, in words; "" where only they will know.
         status: ok; unavailable or skipped if it could not run, for the reason `problem`.
         seconds: how long the same point took in an earlier sweep.
         per_case_s: the most that a case is timed, with its warm-up, in seconds.
-        most_s: the most that all cases are timed, in seconds; None if their number is not known.
-        crowding: how many ranks share how many cores, where their threads are more.
+        most_s: the most that all cases are timed, in seconds; None if their number is unknown.
+        crowding: how many ranks share how many cores, if they have more threads.
     """
 
     head: str
@@ -104,7 +104,7 @@ def forecasts(
 
 
 def needed(config: RunConfig, world_size: int) -> float | None:
-    """Return the memory of each rank where its device has it, in bytes; None if unknown."""
+    """Return the bytes of each rank where its device has them; None if unknown."""
     on_device = config.needed_bytes(world_size)
     if on_device is None or config.hardware.device != "cpu":
         return on_device
@@ -112,7 +112,7 @@ def needed(config: RunConfig, world_size: int) -> float | None:
 
 
 def needed_text(world_size: int, needed_bytes: float | None) -> str:
-    """Return the memory of all ranks in words: "2 x 20 MiB"; "" if it is not known."""
+    """Return the memory of all ranks in words: "2 x 20 MiB"; "" if unknown."""
     return f"{world_size} x {readable(needed_bytes)}" if needed_bytes else ""
 
 

@@ -1,4 +1,4 @@
-"""What a sweep writes beside its points: log, progress, final table and report."""
+"""Write what a sweep has beside its points: log, progress, final table and report."""
 
 import contextlib
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger("benchkit")
 
 
 class LogFile(logging.FileHandler):
-    """Drops lines that cannot be written, as on a full disk, and says so once."""
+    """Drop lines that cannot be written, as on a full disk, and say so once."""
 
     _has_failed = False
 
@@ -38,7 +38,6 @@ class LogFile(logging.FileHandler):
 
 @contextlib.contextmanager
 def logged(folder: Path) -> Iterator[None]:
-    """Copy benchkit's log to the sweep's folder."""
     remember_latest(folder)
     lines: logging.Handler = logging.NullHandler()
     try:
@@ -54,7 +53,7 @@ def logged(folder: Path) -> Iterator[None]:
 
 
 def remember_latest(folder: Path) -> None:
-    """Link `latest` beside the folder to it, so that `python -m analysis outputs/latest` works."""
+    """Link `latest` beside the folder to it, for `python -m analysis outputs/latest`."""
     link = folder.parent / "latest"
     fresh = folder.parent / f".latest-{os.getpid()}"
     try:

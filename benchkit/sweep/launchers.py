@@ -31,12 +31,10 @@ from launch.topology import LaunchContext
 
 
 class Launcher(launcher.Launcher):
-    """A Hydra launcher that is given composed points and reports each as it ends."""
+    """A Hydra launcher that gets composed points and reports each as it ends."""
 
-    runs_here = True
-    """Whether points run in this process."""
-    num_agents = 1
-    """Agents that each point's job has, where points run in jobs."""
+    runs_here = True  # points run in this process
+    num_agents = 1  # of each point's job, where points run in jobs
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -50,7 +48,7 @@ class Launcher(launcher.Launcher):
         raise ConfigError("hydra/sweeper: benchkit's launchers run under benchkit's sweeper only")
 
     def check(self, config: RunConfig, started: LaunchContext) -> None:
-        """Raise ConfigError if the ranks of a point cannot be divided evenly over its agents."""
+        """Raise ConfigError if the ranks of a point do not divide evenly over its agents."""
         if config.world_size != "auto" and int(config.world_size) % started.count:
             raise ConfigError(
                 f"world_size={config.world_size}: does not divide over the {started.count} agents "
@@ -65,8 +63,6 @@ class Launcher(launcher.Launcher):
 
 
 class InPlace(Launcher):
-    """Runs one point after another in this process."""
-
     def __init__(self, **params: Any) -> None:
         """Accept the parameters of `hydra.launcher`, of which there are none."""
 
@@ -80,11 +76,11 @@ SHARED_WITH_LOCAL = (
     "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name",
     "stderr_to_stdout",
 )  # fmt: skip
-"""submitit's parameters that every executor takes; the others have their executor's prefix."""
+"""submitit's parameters of every executor; the others have an executor's prefix."""
 
 
 class Submitting(Launcher):
-    """Submits points, waits for them, and reports each; `packed`: one job runs them all."""
+    """Submit points, wait for them, and report each; if `packed`, one job runs them all."""
 
     cluster: ClassVar[str] = ""
     packed: ClassVar[bool] = False
@@ -168,7 +164,7 @@ class Submitting(Launcher):
         return executor
 
     def _executor_params(self) -> tuple[str, dict[str, Any]]:
-        """Return submitit's folder, and its parameters by the names that it knows them by."""
+        """Return submitit's folder, and its parameters by submitit's names."""
         params = {name: value for name, value in self._params.items() if value is not None}
         folder = params.pop("submitit_folder")
         params.pop("max_num_timeout", None)
@@ -190,7 +186,7 @@ class Submitting(Launcher):
 
 
 def in_job(point: Point | None) -> bool:
-    """Tell whether a job submitted earlier is still to run this point; None is no open point."""
+    """Return whether an earlier job is still to run this point; None is no open point."""
     if point is None:
         return False
     found = point.record()

@@ -1,9 +1,7 @@
 """sweep.json: the points that a sweep is to measure, so that it can go on.
 
 A point is identified by its key, the digest of its configuration, and by its occurrence: `seed=1,1`
-is two points with one key.
-
-Agent 0 alone writes it, before the first point.
+is two points with one key. Agent 0 alone writes it, before the first point.
 """
 
 import os
@@ -27,9 +25,9 @@ class Entry:
 
     Attributes:
         key: digest of what identifies its configuration; `world_size: auto` stays `auto`.
-        occurrence: 0 for the first point with this key, 1 for the second.
+        occurrence: number among the points with this key, from 0.
         folder: relative to the sweep's folder.
-        repetition: 0 for the first run of the point, 1 for the second.
+        repetition: number among the runs of the point, from 0.
     """
 
     key: str
@@ -46,7 +44,6 @@ class Entry:
 def entries(
     keys: Sequence[str], folders: Sequence[str], overrides: Sequence[list[str]]
 ) -> list[Entry]:
-    """Return the points of a sweep, numbering those with the same key."""
     seen: Counter[str] = Counter()
     found = []
     for key, folder, own_overrides in zip(keys, folders, overrides, strict=True):
@@ -58,8 +55,8 @@ def entries(
 def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list[tuple[int, Entry]]:
     """Return each run, with the position of its point, in the order in which they are measured.
 
-    Every point runs once before any runs again. Each repetition has an order of its own, so that
-    no point always follows the same one. Without repetitions the order is that of the points. Later
+    Every point runs once before any runs again. Each repetition has an order of its own, so that no
+    point always follows the same one. Without repetitions the order is that of the points. Later
     repetitions are in folders of their own.
     """
     same_key = Counter(entry.key for entry in points)
@@ -132,7 +129,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job that was submitted to Slurm, and the folders of its points within the sweep's."""
+    """A job in Slurm, and the folders of its points within the sweep's."""
 
     job_id: str
     output: str

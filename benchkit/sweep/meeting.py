@@ -1,4 +1,4 @@
-"""The meeting of all agents before the first point: they agree on one folder and one agenda."""
+"""All agents meet before the first point: they agree on one folder and one agenda."""
 
 import contextlib
 import itertools
@@ -36,8 +36,7 @@ from launch.topology import LaunchContext
 class Meeting:
     """What one agent brings to the meeting.
 
-    `asked` is None for a fresh sweep; `configs` and `entries` are of all points of the command
-    line.
+    `asked` is None for a fresh sweep; `configs` and `entries` are of all points.
     """
 
     hydra_config: DictConfig
@@ -49,11 +48,9 @@ class Meeting:
     def meet(self, held: contextlib.ExitStack) -> tuple[Agents, Agenda]:
         """Join the other agents that a launcher started; all take agent 0's folder and agenda.
 
-        `held` takes over the claim on the sweep's folder.
-
-        Raises:
-            JoinError: the agents are about to run different things.
-            ConfigError: the folder is in use, or holds another sweep.
+        `held` takes over the claim on the sweep's folder. Raises JoinError where the agents are
+        about to run different things, ConfigError where the folder is in use, or holds another
+        sweep.
         """
         started = topology.detect_launcher()
         traits = {
@@ -133,8 +130,7 @@ def meeting_folder(naming: str) -> Path:
 def parent_of(folder: Path, naming: str) -> Path:
     """Return the leading parts of the sweep's folder that each agent knows by itself.
 
-    The others begin with the first that is interpolated in `naming`, unless by the environment or
-    by
+    The others begin with the first that `naming` interpolates, unless by the environment or by
     Hydra's facts.
     """
     is_known = re.compile(r"(?!.*\$\{(?!oc\.env:|hydra[:.]))")

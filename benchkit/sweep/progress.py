@@ -1,8 +1,8 @@
 """What a person sees while points run: a line per point that ends, and what happens now.
 
 What happens now stands on the last line of a terminal. It changes when a rank enters a phase and
-when a point ends; no timer runs beside the ranks. Without a terminal, a line now and then says how
-long the sweep will take.
+when a point ends; no timer runs beside the ranks. Without a terminal, a line from time to time says
+how long the sweep will take.
 """
 
 import logging
@@ -26,9 +26,8 @@ from launch.ranks import entry
 IN_HEAD = (
     "hydra.", "suite=", "backend=", "hardware=", "world_size=", "sweep=", "launcher=", "repeat=",
 )  # fmt: skip
-"""Overrides that the head of a point's line says already, beside that of the key in its title."""
-LARGE = 1e4
-"""Numbers from here on would have an exponent."""
+"""Overrides that the head of a point's line says already, beside the key in its title."""
+LARGE = 1e4  # numbers from here on would have an exponent
 
 
 def point_line(record: Record) -> str:
@@ -64,7 +63,7 @@ def point_head(record: Record) -> str:
 
 
 def failure_text(record: Record) -> str:
-    """Say how a point failed: "CRASH on rank 1: killed by SIGKILL (rank_1.log)"."""
+    """Return how a point failed: "CRASH on rank 1: killed by SIGKILL (rank_1.log)"."""
     error = record.error or ErrorReport(message="")
     rank = "" if error.rank is None else f" on rank {error.rank}"
     message = error.message.split("\n")[0]
@@ -139,8 +138,7 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-EVERY_S = 300.0
-"""Seconds between lines on the time left, where there is no terminal."""
+EVERY_S = 300.0  # between lines on the time left, without a terminal
 log = logging.getLogger("benchkit")
 
 
@@ -208,7 +206,7 @@ class Listener(logging.Handler):
 
 
 class Progress:
-    """Counts the points of a sweep and prints a line for each as it ends.
+    """Count the points of a sweep and print a line for each as it ends.
 
     `done` of the `total` points are measured already; `names` are those of the others.
     """
@@ -240,7 +238,7 @@ class Progress:
         return f"[{self.done:>{width}}/{self.total}] {line}"
 
     def expect(self, num_left: int, seconds: float | None) -> None:
-        """Take how many points are left and how long they may take, and say so now and then."""
+        """Take how many points are left and how long they may take; say so now and then."""
         if not num_left or seconds is None:
             self._left = ""
             return

@@ -1,4 +1,4 @@
-"""Going on with an interrupted sweep: which points are still to be measured, and how.
+"""Go on with an interrupted sweep: which points are still to be measured, and how.
 
 A job that Slurm starts again goes on in the same way.
 """
@@ -88,8 +88,7 @@ def remembered(folder: Path, given: Sequence[str]) -> list[str]:
     """Return the arguments that a sweep was started with, as they are typed from here.
 
     A --config-dir among the flags `given` now replaces that of the sweep. Raise ConfigError where
-    the
-    sweep does not say how it was started, or its folder of YAML is gone.
+    the sweep does not say how it was started, or its folder of YAML is gone.
     """
     before = manifest.read(folder)
     if not before.arguments:
@@ -129,9 +128,8 @@ def without_settings(arguments: Iterable[str]) -> list[str]:
 def settled_status(folder: Path, retry: str = "none", world_size: int | None = None) -> str:
     """Return how the point in a folder ended; "" if it is to be measured, or measured again.
 
-    Args:
-        retry: which ends do not count; a key of RETRY.
-        world_size: the number of ranks that the point would have now; None if unknown.
+    `retry`, a key of RETRY, says which ends do not count. `world_size` is the number of ranks that
+    the point would have now; None if unknown.
     """
     found = files.read_in(folder)
     if found is None or found.status not in STATUSES or found.status in RETRY[retry]:
@@ -158,5 +156,5 @@ def described(differing: Mapping[str, Sequence[str]]) -> str:
 
 
 def finished_elsewhere(found: Record, world_size: int) -> bool:
-    """Tell whether a point of `world_size: auto` ran with another number of ranks than now."""
+    """Return whether a point of `world_size: auto` ran with another number of ranks."""
     return found.config.get("world_size") == "auto" and found.world_size != world_size

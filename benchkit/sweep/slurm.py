@@ -47,13 +47,13 @@ SLURM_ENDINGS = {
     "FAILED": "crash", "NODE_FAIL": "crash", "OUT_OF_MEMORY": "oom", "PREEMPTED": "preempted",
     "TIMEOUT": "timeout",
 }  # fmt: skip
-"""Status of a point that a job left without a result, by Slurm's state for the end of the job."""
+"""Status of a point that a job left without a result, by Slurm's state of the job."""
 
 
 def slurm_says() -> tuple[str, float | None]:
     """Ask Slurm for the state of this job, "" outside of Slurm, and its seconds left, if limited.
 
-    If Slurm does not answer, the job is taken to be running, with infinite time.
+    If Slurm does not answer, the job counts as running, with infinite time.
     """
     job = os.environ.get("SLURM_JOB_ID")
     if not job:
@@ -86,7 +86,7 @@ WHY = {
     "error": "the job was ended by Slurm",
 }
 EARLY_S = 90.0
-"""Slurm may warn of a time limit up to a minute earlier than it was told to (sbatch --signal)."""
+"""Slurm may warn of a time limit up to a minute early (sbatch --signal)."""
 log = logging.getLogger("benchkit")
 
 
@@ -94,7 +94,7 @@ log = logging.getLogger("benchkit")
 class Job:
     """A picklable call that runs points one after another.
 
-    When it is started again after a preemption, it goes on with the points that are still open.
+    Started again after a preemption, it goes on with the points that are still open.
 
     Attributes:
         folder: where the agents of several nodes meet.
@@ -179,8 +179,7 @@ def note_end(
     """Write how a point ended into the record that was left unfinished, or never begun.
 
     Return the record; None if a process is at the point, or has finished it meanwhile. `current`
-    reads
-    this attempt's record.
+    reads this attempt's record.
     """
     point.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -215,8 +214,8 @@ NO_SLURM = "; no Slurm answers here: type this on a node of the cluster, or laun
 class State:
     """The state of one job in its queue.
 
-    `detail` is such as why the job is pending, or its nodes; `status` that of a point the job left
-    without a result, "" while it may go on.
+    `detail` is such as why the job is pending, or its nodes. `status` is that of a point the job
+    left without a result, "" while it may go on.
     """
 
     word: str
@@ -267,9 +266,8 @@ def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
 POLL_INTERVAL_S = (0.5, 10.0)
 """Seconds between two looks at the queue: at first, and after a while."""
 SETTLING_S = 15.0
-"""Seconds after a job's end in which a shared file system may still come to show what it wrote."""
-Signature = tuple[int, int]
-"""Of a record file: its inode, and when it was written, in ns."""
+"""Seconds after a job's end in which a shared file system may still show what it wrote."""
+Signature = tuple[int, int]  # of a record file: inode, and time of writing in ns
 
 
 def follow(
@@ -282,7 +280,6 @@ def follow(
 
     Args:
         points: of each job, in the order of the queue.
-        report: takes the record of each point that has ended.
         stale: by a point's folder, the record of an earlier attempt, which does not count now.
     """
     waiting = [(job, point) for job, group in enumerate(points) for point in group]
@@ -337,7 +334,7 @@ def conclusion(
 
     Args:
         ended_at: by job, when its end was first seen, in seconds of the monotonic clock; updated.
-        stale: by a point's folder, the record of an earlier attempt.
+        stale: as of `follow`.
     """
     found = fresh_record(point, stale)
     if found and found.status in FINAL:
@@ -364,7 +361,7 @@ def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> Record | None
 
 
 def record_signature(folder: Path) -> Signature | None:
-    """Return what tells a record from the one that replaces it; None if there is no record."""
+    """Return what tells a record from the one that replaces it; None without a record."""
     with suppress(OSError):
         status = (folder / files.FILE_NAME).stat()
         return status.st_ino, status.st_mtime_ns
@@ -375,7 +372,7 @@ ANSWER_S = 30.0
 
 
 class Slurm:
-    """Follows jobs in Slurm; several jobs that are submitted together are one array."""
+    """Jobs in Slurm; several jobs that are submitted together are one array."""
 
     def __init__(
         self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()
@@ -460,7 +457,7 @@ ENDING_S = 20.0
 
 
 class Local:
-    """Runs jobs one after another; submitit itself would start them all at once."""
+    """Run jobs one after another; submitit itself would start them all at once."""
 
     name = "local job"
 
@@ -476,15 +473,11 @@ class Local:
 
     @classmethod
     def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
-        """Return no job.
-
-        A job that outlives the sweep holds the claim on its point, which is not begun a second
-        time.
-        """
+        """Return no job: one that outlives the sweep holds the claim on its point."""
         return []
 
     def submitted(self) -> list[Submitted]:
-        """Return no job, because a resumed sweep could not wait for it."""
+        """Return no job: a resumed sweep could not wait for it."""
         return []
 
     def states(self) -> list[State]:

@@ -1,4 +1,4 @@
-"""`python -m benchkit status [DIR]` tells how far a sweep is that runs elsewhere, or ran."""
+"""`python -m benchkit status [DIR]`: how far a sweep is that runs elsewhere, or ran."""
 
 import datetime
 from collections import Counter
@@ -35,8 +35,6 @@ class Brief(msgspec.Struct):
 
 
 class TimeLeft(msgspec.Struct):
-    """The part of progress.json that says how long the rest will take."""
-
     seconds_left: float
 
 
@@ -59,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
 
 def in_queue(jobs: list[manifest.Submitted]) -> str:
-    """Return how the jobs stand that a sweep submitted to Slurm; "" if none waits or runs."""
+    """Return how the Slurm jobs of a sweep stand; "" if none waits or runs."""
     from benchkit.sweep.slurm import Slurm  # all that a job runs is imported with it
 
     return Slurm(None, [], jobs).in_words() if jobs else ""

@@ -40,7 +40,7 @@ log = logging.getLogger("benchkit")
 
 
 class Sweeper(sweeper.Sweeper):
-    """Runs the product of all overrides, as Hydra's basic sweeper does.
+    """Run the product of all overrides, as Hydra's basic sweeper does.
 
     Unlike that, it checks the values of every point first, and ends with a table.
     """
@@ -58,8 +58,8 @@ class Sweeper(sweeper.Sweeper):
 
         Args:
             params: overrides of a sweep's YAML; the command line's follow and may replace them.
-            only_check: whether the sweep ends once every point has been checked.
-            dry_run: whether it ends with a forecast of every point.
+            only_check: the sweep ends once every point has been checked.
+            dry_run: it ends with a forecast of every point.
             resume: folder of a sweep to go on with.
             retry: which finished points are measured again; a key of resume.RETRY.
             force: accepts other software, hosts or agents than those that the sweep began with.
@@ -72,7 +72,6 @@ class Sweeper(sweeper.Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Make the launcher; Hydra calls this before sweep()."""
         assert isinstance(task_function, SweepTask)
         self._task = task_function
         self._config = config
@@ -118,7 +117,7 @@ class Sweeper(sweeper.Sweeper):
         return []
 
     def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
-        """Compose and check every point; return an item per run, in the order of measuring."""
+        """Compose and check every point; return an item per run, in measuring order."""
         loader = self._context.config_loader
         composer = PointComposer(loader, self._config)
         started = topology.detect_launcher()

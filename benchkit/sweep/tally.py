@@ -20,8 +20,7 @@ from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.sweep import manifest
 from launch.agents.channel import SweepEnds
 
-MOST_SWEEPS = 50
-"""Earlier sweeps that are looked through for the same points, from the newest on."""
+MOST_SWEEPS = 50  # earlier sweeps that are searched for the same points, newest first
 
 
 class Timed(msgspec.Struct):
@@ -32,7 +31,7 @@ class Timed(msgspec.Struct):
 
 
 def earlier_seconds(wanted: set[str], outputs: Path) -> Mapping[str, float]:
-    """Return how long points with some keys took when they last succeeded, in seconds, by key."""
+    """Return how long points took when they last succeeded, in seconds, by key."""
     found: dict[str, float] = {}
     for folder in newest_sweeps(outputs):
         try:
@@ -95,7 +94,7 @@ def prospects(points: Sequence[Point], keys: Sequence[str], outputs: Path) -> li
 
 
 class Tally:
-    """Counts the points of a sweep as they end, and keeps progress.json in its folder."""
+    """Count the points of a sweep as they end, and keep progress.json in its folder."""
 
     def __init__(
         self,
@@ -138,8 +137,8 @@ class Tally:
     def seconds_left(self) -> float | None:
         """Estimate the seconds for the remaining points; None before the first has ended.
 
-        A point takes as long as in an earlier sweep; without one, as long as those points that have
-        ended whose size is nearest, of its suite if there are any.
+        A point takes its time in an earlier sweep. Without one, it takes that of the ended points
+        whose size is nearest, of its suite if there are any.
         """
         if not self._taken_s:
             return None
