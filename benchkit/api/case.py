@@ -69,6 +69,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Components:
+    """The cases that time what another case computes, and what it communicates, alone."""
+
     computation: Case | None = None
     communication: Case | None = None
 
