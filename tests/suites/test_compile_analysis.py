@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from analysis.suites.compile.table import BreakEven, break_even, rounded
 
-from tests.support.records import make_record
+from tests.support.records import compiled as record
 from tests.support.reports import NARROW, drawn, harvested, texts_of
 
 EAGER = [2.0] * 10
@@ -42,28 +42,6 @@ def test_break_even_is_told():
     assert told[:2] == ["4", "about 12000"]
     assert "never" in told[2]
     assert [rounded(count) for count in (7, 96, 104, 12_345)] == [7, 96, 100, 12_000]
-
-
-def record(compiler, times, number, run=0, **changes):
-    """A record of one rank whose calls take these times."""
-    made = make_record(world_size=1, samples=4, suite="compile", title=f"mlp forward by {compiler}")
-    measure = {"mode": "cold", "calls_per_sample": 1, "warmup_iterations": 0}
-    settings = {
-        "suite": "compile", "workload": "mlp", "compiler": compiler, "cache": "cold", "dynamic": "auto",
-        "batch_sizes": [64], "backward": False, "measure": measure,
-    }  # fmt: skip
-    made["config"] |= {**settings, **{name: value for name, value in changes.items() if name in settings}}
-    del made["config"]["data_size"], made["config"]["dtype"], made["config"]["reduce_op"]
-    details = {"calls_per_size": len(times) // len(made["config"]["batch_sizes"])}
-    if compiler != "eager":
-        details |= {"compile_s": 3.0, "recompile_s": 0.0, "graphs": 1, "graph_breaks": 0, "recompilations": 0}
-    sizes = ",".join(map(str, made["config"]["batch_sizes"]))
-    timing = {
-        "samples_s": [list(times)], "start_offsets_s": [[0.0] * len(times)], "blocks": [len(times)], "warmup_s": [],
-        "labels": {"batch_sizes": sizes}, "details": details, "payload_bytes": None, "bus_factor": None,
-    }  # fmt: skip
-    made["cases"][0] |= timing
-    return made | {"started_at": f"2026-01-01T00:{run:02d}:{number:02d}.000+00:00", "point_id": f"{compiler}-{number}"}
 
 
 def unavailable(compiler, number):

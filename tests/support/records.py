@@ -187,6 +187,28 @@ def grid(**changes: Any) -> list[dict[str, Any]]:
     ]
 
 
+def compiled(compiler, times, number, run=0, **changes):
+    """A record of the suite compile, of one rank whose calls take these times."""
+    made = make_record(world_size=1, samples=4, suite="compile", title=f"mlp forward by {compiler}")
+    measure = {"mode": "cold", "calls_per_sample": 1, "warmup_iterations": 0}
+    settings = {
+        "suite": "compile", "workload": "mlp", "compiler": compiler, "cache": "cold", "dynamic": "auto",
+        "batch_sizes": [64], "backward": False, "measure": measure,
+    }  # fmt: skip
+    made["config"] |= {**settings, **{name: value for name, value in changes.items() if name in settings}}
+    del made["config"]["data_size"], made["config"]["dtype"], made["config"]["reduce_op"]
+    details = {"calls_per_size": len(times) // len(made["config"]["batch_sizes"])}
+    if compiler != "eager":
+        details |= {"compile_s": 3.0, "recompile_s": 0.0, "graphs": 1, "graph_breaks": 0, "recompilations": 0}
+    sizes = ",".join(map(str, made["config"]["batch_sizes"]))
+    timing = {
+        "samples_s": [list(times)], "start_offsets_s": [[0.0] * len(times)], "blocks": [len(times)], "warmup_s": [],
+        "labels": {"batch_sizes": sizes}, "details": details, "payload_bytes": None, "bus_factor": None,
+    }  # fmt: skip
+    made["cases"][0] |= timing
+    return made | {"started_at": f"2026-01-01T00:{run:02d}:{number:02d}.000+00:00", "point_id": f"{compiler}-{number}"}
+
+
 def job_in_turns(speedup, turns, unlike=0.0, blocks=1):
     """A record of a baseline and a case so many times as fast in each turn, with a jitter that both share."""
     made = make_record(samples=turns * blocks)
