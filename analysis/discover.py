@@ -85,6 +85,11 @@ def modules_with(function: str) -> Iterator[tuple[str, ModuleType]]:
             yield name.removeprefix("analysis.").removeprefix("suites."), module
 
 
+def suites_with_comparisons() -> set[str]:
+    """Return the suites whose own figures compare what they compare: COMPARED of these modules."""
+    return {name for _, module in modules_with("show") for name in getattr(module, "COMPARED", ())}
+
+
 def own_modules() -> list[str]:
     folders = importlib.import_module("analysis.suites").__path__
     found = pkgutil.walk_packages(folders, "analysis.suites.")

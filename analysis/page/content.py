@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.discover import modules_with, or_left_out, write_all
+from analysis.discover import or_left_out, write_all
 from analysis.page.failures import Failure, failures_of
 from analysis.page.figures import describe, figure_of, records_of, samples_of, too_large
 from analysis.page.markdown import as_html
@@ -16,7 +16,7 @@ from analysis.page.measurements import Measurements, Packed, measurements_of
 from analysis.page.pictures import Picture, pictures_of
 from analysis.records.environments import Facts, summary
 from analysis.report import report, sentences
-from analysis.report.chart import PAGE_ROW, Chart
+from analysis.report.chart import PAGE_ROW, Chart, charts_of
 from analysis.screen import Screen, screen_of
 from analysis.sides import Baseline
 from benchkit.record.record import HARMLESS
@@ -72,15 +72,21 @@ class Suite:
     texts: list[str]
 
 
-def suite_of(number: int, table: pd.DataFrame, baseline: Baseline | None, samples: Packed) -> Suite:
+def suite_of(
+    number: int,
+    table: pd.DataFrame,
+    baseline: Baseline | None,
+    charts: Sequence[Chart],
+    samples: Packed,
+) -> Suite:
     """Make the section of a suite.
 
     Args:
         table: rows of this suite in the combined table, with PAGE_ROW.
         baseline: what speedups compare with; by default the suite has its own.
+        charts: of this suite.
         samples: by PAGE_ROW.
     """
-    charts = list(charts_of(table, baseline))
     shown = [chart for chart in charts if not too_large(chart)]
     made = (figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(shown))
     texts = [text for name, text in write_all(table, or_left_out) if name.endswith(".md")]
@@ -102,16 +108,6 @@ def title_of(table: pd.DataFrame) -> str:
     if titles == [suite] or len(titles) > MOST_TITLES:
         return suite
     return f"{suite}: {', '.join(titles)}"
-
-
-def charts_of(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[Chart]:
-    """Yield the charts that have points; each module is one attempt."""
-    if not (table["status"] == "ok").any():
-        return
-    for name, module in modules_with("show"):
-        make = partial(module.show, table, baseline)
-        charts = or_left_out(f"figures of {name}", make) or {}
-        yield from (chart for chart in charts.values() if len(chart.points))
 
 
 def figure(place: str, chart: Chart) -> Figure | None:
@@ -203,7 +199,16 @@ def content_of(
     samples = or_left_out("samples", partial(samples_of, table)) or {}
     found = {title: list(lines) for title, lines in sentences.findings(table).items()}
     screen = screen_of(table, baseline)
-    sections = table.groupby("suite", sort=False)
+    charts = [
+        chart
+        for found_in in charts_of(table, baseline, or_left_out).values()
+        for chart in found_in.values()
+    ]
+    names = list(dict.fromkeys(table["suite"]))
+    # A chart of a foreign suite may not know its suite.
+    of_suite: dict[str, list[Chart]] = {name: [] for name in names}
+    for chart in charts:
+        of_suite[chart.suite if chart.suite in of_suite else names[0]].append(chart)
     pages = (
         report.turns_table(table),
         None if per_rank.empty else report.rank_devices_table(per_rank),
@@ -216,8 +221,8 @@ def content_of(
         trust=found[sentences.RUNS],
         commands=list(islice(commands_of(table), MOST_COMMANDS)),
         suites=[
-            suite_of(number, rows, baseline, samples)
-            for number, (_, rows) in enumerate(sections, 1)
+            suite_of(number, table[table["suite"] == name], baseline, of_suite[name], samples)
+            for number, name in enumerate(names, 1)
         ],
         findings=dict(further(found)),
         texts=[as_html(page, TEXT_LEVEL) for page in pages if page],

@@ -77,7 +77,8 @@ def spec_of(chart: Chart) -> dict[str, Any]:
         facet = alt.Facet("panel:N", title=None, sort=chart.panels, header=header)
         shown = shown.facet(facet=facet, columns=2).resolve_axis(x="independent")
         if not chart.is_shared:
-            shown = shown.resolve_scale(x="independent")
+            along = "y" if is_over_x(chart) else "x"
+            shown = shown.resolve_scale(**{along: "independent"})  # type: ignore[arg-type]
     spec: dict[str, Any] = shown.add_params(*ticks).to_dict()
     return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
@@ -106,14 +107,14 @@ def colours_of(chart: Chart) -> alt.Color:
     names = chart.all_series
     curves = [] if chart.curves is None else dict.fromkeys(chart.curves["series"])
     others = [name for name in curves if name not in names]
-    shades = [*map(colour, range(len(names))), *(SOFT for _ in others)]
+    shades = [*(colour(chart.look(name)) for name in names), *(SOFT for _ in others)]
     scale = alt.Scale(domain=[*names, *others], range=shades)
     return alt.Color("series:N", legend=None, scale=scale)
 
 
 def shapes_of(chart: Chart) -> alt.Shape:
     names = chart.all_series
-    scale = alt.Scale(domain=names, range=list(map(shape, range(len(names)))))
+    scale = alt.Scale(domain=names, range=[shape(chart.look(name)) for name in names])
     return alt.Shape("series:N", legend=None, scale=scale)
 
 
@@ -141,8 +142,6 @@ def over_x(chart: Chart) -> list[alt.Chart]:
     up = axis_of(chart.y, "y_ticks")
     y = alt.Y("value:Q", title=chart.y.label, scale=scale_of(chart.y), axis=up)
     points = rows_of(POINT).encode(x=x, y=y, color=colours_of(chart))
-    if chart.x.scale == NAMES and len(names_of(chart)) == 1:  # Marks would cover each other.
-        points = points.encode(xOffset=alt.XOffset("series:N", sort=chart.all_series))
     dots = points.mark_point(filled=True, opacity=1, size=SIZE_OF_POINT, cursor="pointer")
     curves = rows_of(CURVE).mark_line(strokeDash=[5, 4], strokeWidth=1.2)
     layers = []
@@ -269,20 +268,22 @@ def columns_of(chart: Chart) -> dict[str, list[Any]]:
     if chart.curves is not None:
         parts.append(chart.curves.assign(kind=CURVE))
     rows = pd.concat([part.dropna(axis="columns", how="all") for part in parts], ignore_index=True)
-    rows = rows.drop(columns="device_name", errors="ignore").rename(columns={PAGE_ROW: "row"})
+    rows = rows.drop(columns=["device_name", "suite"], errors="ignore").rename(
+        columns={PAGE_ROW: "row"}
+    )
     rows = rows.astype(object)
     return {str(name): rows[name].where(rows[name].notna(), None).tolist() for name in rows}
 
 
 def legend_of(chart: Chart) -> list[dict[str, str]]:
     """Return name, colour and marker of each series; none where one series needs no legend."""
-    shown = set(chart.points["series"])
-    if chart.mark == CELLS or len(shown) < 2:
+    shown = [name for name in chart.all_series if (chart.points["series"] == name).any()]
+    if not chart.has_legend or len(shown) < 2:
         return []
+    looks = {name: chart.look(name) for name in shown}
     return [
-        {"name": name, "colour": colour(index), "shape": shape(index, chart.mark)}
-        for index, name in enumerate(chart.all_series)
-        if name in shown
+        {"name": name, "colour": colour(look), "shape": shape(look, chart.mark)}
+        for name, look in looks.items()
     ]
 
 

@@ -1,19 +1,25 @@
 """What a figure shows, apart from how it is drawn: points in long form, and two axes.
 
 A suite's module with `show(table, baseline) -> dict[name, Chart]` adds its figures to the report
-(drawn by analysis.report.draw) and to the page (by analysis.page.figures). What would be too much
+(drawn by analysis.report.draw) and to the page (by analysis.page.figures). What is too much
 to tell apart is merged here, thinned where it is drawn, and the small print says so. Tables and CSV
 files have everything.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from analysis.discover import Attempt, directly, modules_with
 from analysis.repetitions import titled
+from analysis.sides import RANKS, Baseline
+from benchkit.record.naming import readable
 
 LINES, SCATTER, DOTS, BARS, STACKS, CELLS = "lines", "scatter", "dots", "bars", "stacks", "cells"
 """How points are drawn.
@@ -62,11 +68,12 @@ class Chart:
         points: one row per point with the columns POINT; x is text if its axis has names. Also,
             where there are any: `text`, the words in a cell; `total`, of all that is stacked;
             `band_low` and `band_high`, ends of a shaded band around a line.
-        series: all series in the order of their colours; those of the points by default.
+        series: all series in their order; those of the points by default.
         reference: a value to compare with, such as 1 for speedups.
         is_shared: whether all panels have the same axis of values.
         curves: dashed lines, such as a fit: panel, series, x, value; `low` and `high` shade a band
             around it, `part` tells several curves of one series apart.
+        looks: the number of the colour and the marker of each series, see `numbered`.
     """
 
     mark: str
@@ -79,6 +86,7 @@ class Chart:
     reference: float | None = None
     is_shared: bool = True
     curves: pd.DataFrame | None = None
+    looks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def panels(self) -> list[str]:
@@ -87,6 +95,22 @@ class Chart:
     @property
     def all_series(self) -> list[str]:
         return list(dict.fromkeys((*self.series, *self.points["series"])))
+
+    def look(self, name: str) -> int:
+        """Return the number of the colour and the marker of a series."""
+        return self.looks[name] if name in self.looks else self.all_series.index(name)
+
+    @property
+    def has_legend(self) -> bool:
+        """Return whether series have names, and these stand nowhere else."""
+        stand_beside = self.points["series"].eq(self.points["x"]).all()
+        return self.mark != CELLS and any(self.all_series) and not stand_beside
+
+    @property
+    def suite(self) -> str:
+        """Return the suite of the first point, "" where it is not known."""
+        suites = self.points["suite"].dropna() if "suite" in self.points else ()
+        return str(next(iter(suites), ""))
 
     @property
     def small_print(self) -> str:
@@ -155,10 +179,18 @@ def points_of(
         **numbers,
         PAGE_ROW: rows.get(PAGE_ROW),
         "device_name": rows.get("device_name"),
+        "suite": rows.get("suite"),
         **more,
     }
     points = pd.DataFrame(cells, index=rows.index)
     return points[points["value"].notna()]
+
+
+def named(column: str, value: object) -> str:
+    """Format a setting for a legend: "float32", "2 ranks", "batch_size 4"."""
+    if column in RANKS and isinstance(value, int | float):
+        return f"{value:g} rank{'s' * (value != 1)}"
+    return f"{column} {value:g}" if isinstance(value, int | float) else str(value)
 
 
 def rates_of(rows: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -241,14 +273,121 @@ def merged(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     times = groups["median_s"].agg(["median", "min", "max"])
     moved = rows.assign(moved=rows["busbw_gb_per_s"] * rows["median_s"])
     devices = groups["device_name"].agg(lambda names: ", ".join(names.dropna().unique()) or None)
-    found = pd.DataFrame(
-        {
-            "median_s": times["median"],
-            "ci_low_s": times["min"],
-            "ci_high_s": times["max"],
-            "busbw_gb_per_s": moved.groupby(columns, dropna=False, sort=False)["moved"].median()
-            / times["median"],
-            "device_name": devices,
-        }
+    found = {
+        "median_s": times["median"],
+        "ci_low_s": times["min"],
+        "ci_high_s": times["max"],
+        "busbw_gb_per_s": moved.groupby(columns, dropna=False, sort=False)["moved"].median()
+        / times["median"],
+        "device_name": devices,
+        "suite": groups["suite"].first(),
+    }
+    made = {name: values for name, values in found.items() if name not in columns}
+    return pd.DataFrame(made).reset_index()
+
+
+FAR = 5.0
+"""Panels whose highest values differ by a larger factor have linear axes of their own."""
+MOST_BARS_RANGE = 20.0
+"""Bars begin at 0, where values that differ by a larger factor cannot be compared."""
+
+
+def charts_of(
+    table: pd.DataFrame,
+    baseline: Baseline | None,
+    attempt: Attempt = directly,
+    more: Mapping[str, Chart] | None = None,
+) -> dict[str, Charts]:
+    """Return the charts of a report by the modules that show them; files and page draw the same.
+
+    A chart of a single point asks no question, and is left out.
+
+    Args:
+        more: further charts.
+    """
+    if not (table["status"] == "ok").any():
+        return {}
+
+    def asking(show: Callable[..., Charts]) -> Charts:
+        shown = show(table, baseline)
+        return {key: simplified(each) for key, each in shown.items() if len(each.points) > 1}
+
+    found = {
+        name: attempt(f"figures of {name}", partial(asking, module.show)) or {}
+        for name, module in modules_with("show")
+    }
+    if more:
+        found["further charts"] = asking(lambda *_: dict(more))
+    looks = numbered(list(chain.from_iterable(charts.values() for charts in found.values())))
+    return {
+        name: {key: replace(chart, looks=looks) for key, chart in charts.items()}
+        for name, charts in found.items()
+    }
+
+
+def numbered(charts: Sequence[Chart]) -> dict[str, int]:
+    """Number the series of all charts of a report, so that each has one colour in all of them.
+
+    The series of one chart are numbered together in their natural order, and so are those of
+    charts that have a series in common.
+    """
+    families: list[set[str]] = []
+    for chart in charts:
+        if chart.mark == CELLS:
+            continue
+        names = set(chart.all_series)
+        for known in [each for each in families if each & names]:
+            families.remove(known)
+            names |= known
+        families.append(names)
+    return {
+        name: number
+        for names in families
+        for number, name in enumerate(sorted(names, key=natural_order))
+    }
+
+
+def natural_order(name: str) -> list[tuple[float, str]]:
+    """Return what sorts "2 ranks" before "10 ranks"."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", name)
+    return [(float(part), "") if place % 2 else (0.0, part) for place, part in enumerate(parts)]
+
+
+def simplified(chart: Chart) -> Chart:
+    """Return the chart as it is best read, in files and on the page.
+
+    Points over a single setting become bars beside the names of their series, in order of value.
+    Panels whose values are far apart have axes of their own.
+    """
+    if chart.mark in (LINES, SCATTER) and chart.points["x"].nunique() == 1:
+        chart = sorted_bars(chart)
+    highest = chart.points.groupby("panel")["value"].max()
+    if chart.y.scale == LINEAR and not highest.max() <= FAR * highest.min():
+        chart = replace(chart, is_shared=False)
+    return chart
+
+
+def sorted_bars(chart: Chart) -> Chart:
+    points, setting = chart.points, chart.points["x"].iloc[0]
+    words = readable(setting) if chart.x.unit == BYTES else setting
+    value = words if isinstance(words, str) else f"{words:g}"
+    if len(chart.all_series) == 1:  # The panels are what differs.
+        points = points.assign(series=points["panel"], panel="")
+    points = points.assign(x=points["series"]).drop(
+        columns=["band_low", "band_high"], errors="ignore"
     )
-    return found.reset_index()
+    typical = points.groupby("x")["value"].median()
+    is_time = chart.y.unit == SECONDS or chart.y.label.endswith("[ms]")
+    order = typical.sort_values(ascending=is_time).index
+    points = points.sort_values("x", key=lambda names: names.map(order.get_loc), kind="stable")
+    is_near = points["value"].max() <= MOST_BARS_RANGE * points["value"].min()
+    return replace(
+        chart,
+        mark=BARS if is_near else DOTS,
+        note=f"{chart.x.label}: {value}; {chart.note}",
+        x=Axis("", NAMES),
+        y=replace(chart.y, scale=LINEAR) if is_near else chart.y,
+        points=points,
+        series=tuple(order),
+        curves=None,
+    )

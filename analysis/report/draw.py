@@ -5,7 +5,7 @@ beyond MOST_PANELS. More than MOST_POINTS points beside names are drawn in order
 names.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -15,7 +15,9 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from analysis.discover import Attempt, Drawings, directly, modules_with
 from analysis.report import style
@@ -24,7 +26,6 @@ from analysis.report.chart import (
     BYTES,
     CELLS,
     DOTS,
-    LINEAR,
     LINES,
     LOG,
     MOST_PLOTS,
@@ -36,62 +37,65 @@ from analysis.report.chart import (
     STACKS,
     Axis,
     Chart,
-    Charts,
+    charts_of,
     thinned,
 )
 from analysis.sides import Baseline
 from analysis.text import complain
-from benchkit.record.naming import readable_time
+from benchkit.record.naming import readable, readable_time
 
 ENDS = ("value", "low", "high")
 BESIDE = (BARS, DOTS, STACKS)
 """Marks that lie beside names, which stand on the vertical axis."""
 MOST_PANELS = 12
-INCHES_OF_NAME, INCHES_OF_MARK = 0.27, 0.12
-"""Height of a name, and of each of several marks beside it."""
-FEW_PLACES = 8
-APART = 1.05
-"""Least factor between two sizes whose labels do not cover each other."""
+INCHES_OF_LINE, INCHES_OF_MARK = 0.17, 0.12
+"""Height of a line of a name, and of each of several marks beside it."""
+NAME_INCHES, PANEL_INCHES = 3.2, 1.9
+"""The widest name beside a panel, and the narrowest panel."""
+CELL_LETTER, CELL_LINE = 0.062, 0.14
+"""Inches of the words in a cell."""
+WIDEST_CELL = 1.6
+WIDEST = 4.0
+"""Factor from the reference of a map at which its shades end."""
 LEAST_RANGE = 2.0
 """Least factor between the ends of a logarithmic axis: small differences must look small."""
 BEYOND = 2.0
 """On a logarithmic axis, intervals may leave the range of the values by up to this factor."""
+APART = 0.25
+"""Distance between the first and the last series at a name, over that between names."""
 MARGIN = 0.06
 """Share of a logarithmic axis beyond what is outermost, at each end."""
 
 
 def figure_of(chart: Chart) -> Figure:
-    """Draw a chart: a panel each, one legend, the title above and the small print below."""
-    chart, left_out = readable(chart)
-    points, looks = chart.points, {name: index for index, name in enumerate(chart.all_series)}
+    """Draw a chart: a panel each, title and legend above, the small print below."""
+    chart, left_out = readable_part(chart)
+    points = chart.points
     beside = chart.mark in BESIDE and not is_crowd(chart)
     figure, axes = panels_of(chart)
+    width = style.WIDTH / max(1, len({axis.get_position().x0 for axis in axes}))
     for panel, axis in zip(chart.panels, axes, strict=True):
         own = points[points["panel"] == panel]
-        MARKS[chart.mark](axis, own, chart, looks)
-        if chart.curves is not None:
-            draw_curves(axis, chart.curves[chart.curves["panel"] == panel], looks)
-        if chart.reference is not None:
+        MARKS[chart.mark](axis, own, chart)
+        draw_curves(axis, curves_of(chart, own), chart)
+        if chart.reference is not None and chart.mark != CELLS:
             (axis.axvline if beside else axis.axhline)(chart.reference, color="black", linewidth=1)
-        axis.set_title(str(panel))
+        axis.set_title(style.wrapped(str(panel), 0.8 * width))
     # Scales come last, because a logarithmic axis that others share collapses around one value.
     for panel, axis in zip(chart.panels, axes, strict=True):
         if chart.mark != CELLS:
-            scale(
-                axis, chart, points if chart.is_shared else points[points["panel"] == panel], beside
-            )
-    if chart.mark != CELLS and any(looks):
-        style.shared_legend(figure, axes)
+            own = points if chart.is_shared else points[points["panel"] == panel]
+            scale(axis, chart, own, beside, width)
     note = "; ".join((chart.small_print, *left_out))
-    style.caption(figure, chart.title, note)
+    style.lay_out(figure, chart.title, note, axes if chart.has_legend else [])
     return figure
 
 
-def readable(chart: Chart) -> tuple[Chart, list[str]]:
+def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
     """Select what a reader can tell apart; return it, and in words what is left out."""
     points, left_out = chart.points, []
     series, panels = chart.all_series, chart.panels
-    if chart.mark not in (CELLS, STACKS) and len(series) > MOST_SERIES:
+    if chart.has_legend and chart.mark != STACKS and len(series) > MOST_SERIES:
         left_out.append(f"{MOST_SERIES} of {len(series)} series")
         points = points[points["series"].isin(thinned(series))]
     if len(panels) > MOST_PANELS:
@@ -106,74 +110,86 @@ def readable(chart: Chart) -> tuple[Chart, list[str]]:
     if curves is not None:
         gone = set(series) - shown
         curves = curves[~curves["series"].isin(gone) & curves["panel"].isin(set(points["panel"]))]
+    looks = {name: chart.look(name) for name in series}
     kept = tuple(name for name in series if name in shown) if left_out else chart.series
-    return replace(chart, points=points, series=kept, curves=curves), left_out
+    return replace(chart, points=points, series=kept, curves=curves, looks=looks), left_out
 
 
 def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
-    names, series = chart.points["x"].nunique(), len(chart.all_series)
+    names = [name_beside(name) for name in dict.fromkeys(chart.points["x"])]
     if chart.mark == CELLS:
-        rows = chart.points["series"].nunique()
-        return style.panels(len(chart.panels), 2.6 + 1.7 * names, 1.9 + rows, share=False)
+        lines = chart.points["text"].str.count("\n").max() + 1
+        height = 0.9 + chart.points["series"].nunique() * (CELL_LINE * lines + 0.1)
+        width = min(style.WIDTH, 3.0 + WIDEST_CELL * len(names))
+        return style.panels(len(chart.panels), width, height, share=False, width=width)
     if chart.mark in BESIDE and not is_crowd(chart):
         several = chart.mark != STACKS and chart.points.duplicated(["panel", "x"]).any()
-        room = max(INCHES_OF_NAME, INCHES_OF_MARK * series if several else 0)
-        alike = chart.points.groupby("panel")["x"].nunique().eq(names).all()
-        width = 4.2 if alike and len(chart.panels) > 1 else 5.2
-        return style.panels(len(chart.panels), width, 1.6 + room * names, share=bool(alike))
+        lines = max(name.count("\n") for name in names) + 1
+        marks = len(chart.all_series) if several else 0
+        room = max(0.1 + INCHES_OF_LINE * lines, INCHES_OF_MARK * marks)
+        alike = chart.points.groupby("panel")["x"].nunique().eq(len(names)).all()
+        letters = max(len(line) for name in names for line in name.split("\n"))
+        beside = style.LETTER * letters / (style.MOST_COLUMNS if alike else 1)
+        height = 0.8 + room * len(names)
+        return style.panels(len(chart.panels), PANEL_INCHES + beside, height, share=bool(alike))
     return style.panels(len(chart.panels), share=chart.is_shared)
+
+
+def name_beside(name: object) -> str:
+    return style.wrapped(str(name), NAME_INCHES)
 
 
 def is_crowd(chart: Chart) -> bool:
     return chart.mark in (BARS, DOTS) and chart.points["x"].nunique() > MOST_POINTS
 
 
-def scale(axis: Axes, chart: Chart, points: pd.DataFrame, beside: bool) -> None:
+def scale(axis: Axes, chart: Chart, points: pd.DataFrame, beside: bool, width: float) -> None:
     """Label and scale both axes for the points of the panels that share them."""
+    across = style.wrapped(chart.y.label if beside else chart.x.label, 0.8 * width)
     if beside:
-        axis.set_xlabel(chart.y.label)
+        axis.set_xlabel(across)
         scale_values(axis, chart, points, "x")
         return
     place = axis.get_subplotspec()
     if not chart.is_shared or place is None or place.is_first_col():
-        axis.set_ylabel(chart.y.label)
+        axis.set_ylabel(style.wrapped(chart.y.label, 0.9 * style.PANEL_HEIGHT))
     scale_values(axis, chart, points, "y")
     if is_crowd(chart):
-        axis.set_xlabel(f"{chart.x.label}, from the lowest value to the highest [%]")
+        axis.set_xlabel(f"{chart.x.label} from the lowest value to the highest [%]".strip())
     else:
-        axis.set_xlabel(chart.x.label)
-        scale_settings(axis, chart.x, sorted(set(chart.points["x"])))
+        axis.set_xlabel(across)
+        scale_settings(axis, chart.x, sorted(set(points["x"])))
 
 
 def scale_settings(axis: Axes, of: Axis, settings: Sequence[Any]) -> None:
+    """Put the ticks at the settings that were measured."""
     if of.scale == NAMES:
         return
-    places = [
-        size
-        for index, size in enumerate(settings)
-        if not index or size > APART * settings[index - 1]
-    ]
-    if of.scale == LOG and of.unit == BYTES:
-        style.log_bytes(axis, 1)
-        if len(places) <= FEW_PLACES:
-            axis.set_xticks(places)
-    elif of.scale == LOG:
-        style.log_sizes(axis, places)
-    elif of.scale == LINEAR and len(places) <= FEW_PLACES:
-        axis.set_xticks(places)
+    if of.scale == LOG:
+        axis.set_xscale("log")
+        style.log_ticks(axis.xaxis, settings, readable if of.unit == BYTES else "{:g}".format)
+    else:
+        axis.set_xticks(settings)
 
 
 def scale_values(axis: Axes, chart: Chart, points: pd.DataFrame, along: str) -> None:
     """Scale the axis of values; a linear one begins at 0 unless a value lies below."""
     limit = axis.set_xlim if along == "x" else axis.set_ylim
+    shown = readable_time if chart.y.unit == SECONDS else "{:g}".format
     if chart.y.scale != LOG:
         if (points["value"] >= 0).all():
-            limit(0)
+            limit(0, 1.05 * highest(chart, points))
+        of_values = axis.xaxis if along == "x" else axis.yaxis
+        of_values.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
         return
     values = points["value"][points["value"] > 0]
     if values.empty:
         return
-    known = values if chart.reference is None else [*values, chart.reference]
+    known = [
+        *values,
+        *curves_of(chart, points)["value"],
+        *([] if chart.reference is None else [chart.reference]),
+    ]
     low, high = min(known), max(known)
     lows, highs = (points.filter([end, f"band_{end}"]).to_numpy() for end in ("low", "high"))
     low = max(low / BEYOND, np.nanmin([low, *lows.flat]))
@@ -182,73 +198,90 @@ def scale_values(axis: Axes, chart: Chart, points: pd.DataFrame, along: str) -> 
     if chart.reference is None:
         rest = max(rest, (LEAST_RANGE * low / high) ** 0.5)
     limit(low / rest, high * rest)
-    style.log_values(axis, readable_time if chart.y.unit == SECONDS else "{:g}".format, along)
+    style.log_values(axis, shown, along)
     limit(low / rest, high * rest)
 
 
-def draw_over(axis: Axes, points: pd.DataFrame, chart: Chart, looks: dict[str, int]) -> None:
+def highest(chart: Chart, points: pd.DataFrame) -> float:
+    """Return the highest value of a linear axis, with the ends of intervals, sums and curves."""
+    ends = points.filter(["value", "high", "band_high", "total"]).max().tolist()
+    ends += [curves_of(chart, points)["value"].max(), chart.reference or 0.0]
+    if chart.mark == STACKS:
+        ends.append(points.groupby(["panel", "x"])["value"].sum().max())
+    return float(np.nanmax([*ends, np.finfo(float).tiny]))
+
+
+def curves_of(chart: Chart, points: pd.DataFrame) -> pd.DataFrame:
+    """Return the curves in the panels of some points."""
+    if chart.curves is None:
+        return pd.DataFrame(columns=["series", "x", "value"])
+    return chart.curves[chart.curves["panel"].isin(set(points["panel"]))]
+
+
+def by_series(points: pd.DataFrame, chart: Chart) -> Iterator[tuple[str, float, pd.DataFrame]]:
+    """Yield each series of a panel with its place among all of them, from -0.5 to 0.5."""
+    names = chart.all_series
+    for place, name in enumerate(names):
+        own = points[points["series"] == name]
+        if not own.empty:
+            yield name, (place + 0.5) / len(names) - 0.5, own
+
+
+def draw_over(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     """Draw series over numbers or names, joined for LINES, with intervals and bands."""
     names = list(dict.fromkeys(chart.points["x"])) if chart.x.scale == NAMES else []
-    # Marks at a single name would cover each other.
-    spread = 0.8 / len(looks) if len(names) == 1 else 0.0
-    for name, index in looks.items():
-        own = points[points["series"] == name]
-        if own.empty:
-            continue
-        at = own["x"]
-        if names:
-            at = own["x"].map(names.index) + spread * (index - (len(looks) - 1) / 2)
+    for name, apart, own in by_series(points, chart):
+        at = own["x"].map(names.index) + APART * apart if names else own["x"]
         own = own.assign(at=at.astype(float)).sort_values("at")
-        look = style.look(index) | ({} if chart.mark == LINES else {"linestyle": "none"})
+        look = style.look(chart.look(name))
+        if chart.mark != LINES:
+            look["linestyle"] = "none"
         bars = style.interval_bars(own, *ENDS)
-        axis.errorbar(own["at"], own["value"], bars, label=name, **look)
+        axis.errorbar(own["at"], own["value"], bars, label=name, capsize=3, **look)
         if "band_low" in own:
             axis.fill_between(
                 own["at"], own["band_low"], own["band_high"], alpha=0.15, color=look["color"]
             )
     if names:
-        axis.set_xticks(range(len(names)), names)
+        axis.set_xticks(range(len(names)), [style.wrapped(name, 1.0) for name in names])
         axis.grid(axis="x", visible=False)
 
 
-def draw_beside(axis: Axes, points: pd.DataFrame, chart: Chart, looks: dict[str, int]) -> None:
+def draw_beside(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     """Draw bars or dots beside names; several series of a name share its place."""
     if is_crowd(chart):
-        draw_crowd(axis, points, chart, looks)
+        draw_crowd(axis, points, chart)
         return
     places = place_names(axis, points, chart)
-    shared = points.duplicated(["x"]).any()
-    step = 0.8 / len(looks) if shared else 0.0
-    for name, index in looks.items():
-        own = points[points["series"] == name]
-        if own.empty:
-            continue
-        at = own["x"].map(places) + step * (index - (len(looks) - 1) / 2)
+    several = bool(points.duplicated(["x"]).any())
+    for name, apart, own in by_series(points, chart):
+        at = own["x"].map(places) + 0.8 * apart * several
         bars = style.interval_bars(own, *ENDS)
-        look = style.look(index)
+        look = style.look(chart.look(name))
         if chart.mark == BARS:
-            thick = step or 0.8
+            thick = 0.8 / len(chart.all_series) if several else 0.7
             colour = look["color"]
             axis.barh(at, own["value"], thick, xerr=bars, color=colour, capsize=3, label=name)
         else:
-            axis.errorbar(own["value"], at, xerr=bars, label=name, **look | {"linestyle": "none"})
+            look |= {"linestyle": "none", "capsize": 3}
+            axis.errorbar(own["value"], at, xerr=bars, label=name, **look)
 
 
-def draw_crowd(axis: Axes, points: pd.DataFrame, chart: Chart, looks: dict[str, int]) -> None:
-    for name, index in looks.items():
-        values = points.loc[points["series"] == name, "value"].sort_values()
+def draw_crowd(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
+    for name, _, own in by_series(points, chart):
+        values = own["value"].sort_values()
         at = np.linspace(0, 100, len(values)) if len(values) > 1 else [50]
         label = f"{name}: {len(values)} points"
-        axis.plot(at, values, label=label, markevery=0.1, **style.line_look(index))
+        axis.plot(at, values, label=label, markevery=0.1, **style.look(chart.look(name)))
 
 
-def draw_stacks(axis: Axes, points: pd.DataFrame, chart: Chart, looks: dict[str, int]) -> None:
+def draw_stacks(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     """Draw lengths on top of each other, and a mark at the total where it is known."""
     places = place_names(axis, points, chart)
     left = pd.Series(0.0, list(places))
-    for name, index in looks.items():
+    for name in chart.all_series:
         own = points[points["series"] == name].groupby("x")["value"].sum().reindex(left.index)
-        colour = style.look(index)["color"]
+        colour = style.look(chart.look(name))["color"]
         axis.barh(range(len(left)), own.fillna(0.0), left=left, color=colour, label=name)
         left += own.fillna(0.0)
     if "total" in points:
@@ -262,47 +295,59 @@ def place_names(axis: Axes, points: pd.DataFrame, chart: Chart) -> dict[str, int
     here = set(points["x"])
     names = [name for name in dict.fromkeys(chart.points["x"]) if name in here]
     places = {name: place for place, name in enumerate(names)}
-    axis.set_yticks(range(len(places)), list(places))
+    axis.set_yticks(range(len(places)), list(map(name_beside, places)))
     axis.set_ylim(len(places) - 0.5, -0.5)
     axis.grid(axis="y", visible=False)
     return places
 
 
-def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart, looks: dict[str, int]) -> None:
-    """Draw a map whose shade is the value, with words in each cell."""
+def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
+    """Draw a map whose shade is the value, with words in the cells that are wide enough."""
     across = list(dict.fromkeys(points["x"]))
     values = points.pivot_table(index="series", columns="x", values="value")
-    values = values.reindex(index=list(looks), columns=across)
+    values = values.reindex(index=chart.all_series, columns=across)
     texts = points.pivot(index="series", columns="x", values="text")
+    letters = max(len(line) for text in points["text"] for line in text.split("\n"))
+    beside = style.LETTER * max(map(len, chart.all_series)) + 1.2
+    shade: dict[str, Any] = {"cmap": "crest"}
+    if chart.reference is not None:
+        ends = (chart.reference / WIDEST, chart.reference * WIDEST)
+        shade = {"cmap": "RdBu_r", "norm": LogNorm(*ends)}
+    fits = letters * CELL_LETTER * len(across) < style.WIDTH - beside
     sns.heatmap(
         values,
-        annot=texts.reindex_like(values).fillna(""),
+        annot=texts.reindex_like(values).fillna("") if fits else None,
         fmt="",
-        annot_kws={"size": "small"},
-        cmap="crest",
+        annot_kws={"size": 7.5},
         cbar=values.size > 1,
-        cbar_kws={"label": chart.y.label},
+        cbar_kws={"label": style.wrapped(chart.y.label, axis.bbox.height / axis.figure.dpi)},
         ax=axis,
+        **shade,
     )
+    if chart.reference is not None and values.size > 1:
+        ticks = [chart.reference * factor for factor in (1 / WIDEST, 0.5, 1, 2, WIDEST)]
+        bar: Any = axis.collections[0].colorbar
+        bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+        bar.minorticks_off()
+    axis.grid(visible=False)
     axis.set(xlabel=chart.x.label, ylabel="")
-    axis.tick_params(axis="y", rotation=0)
+    axis.tick_params(axis="both", rotation=0)
 
 
-def draw_curves(axis: Axes, curves: pd.DataFrame, looks: dict[str, int]) -> None:
+def draw_curves(axis: Axes, curves: pd.DataFrame, chart: Chart) -> None:
     """Draw dashed curves in the colour of their series, in black what is no series."""
     parts = ["series", "part"] if "part" in curves else ["series"]
     for key, own in curves.groupby(parts, sort=False):
         name = key[0] if isinstance(key, tuple) else key
-        known = name in looks
-        colour = style.look(looks[name])["color"] if known else "black"
+        known = name in chart.all_series
+        colour = style.look(chart.look(name))["color"] if known else "black"
         label = None if known else str(name)
         axis.plot(own["x"], own["value"], "--", color=colour, linewidth=1, label=label, zorder=1)
         if "low" in own:
             axis.fill_between(own["x"], own["low"], own["high"], color=colour, alpha=0.15)
 
 
-Drawer = Callable[[Axes, pd.DataFrame, Chart, dict[str, int]], None]
-MARKS: dict[str, Drawer] = {
+MARKS: Mapping[str, Callable[[Axes, pd.DataFrame, Chart], None]] = {
     LINES: draw_over, SCATTER: draw_over, DOTS: draw_beside, BARS: draw_beside,
     STACKS: draw_stacks, CELLS: draw_cells,
 }  # fmt: skip
@@ -315,10 +360,17 @@ LEFT_OUT = (
 
 
 def draw_all(
-    table: pd.DataFrame, baseline: Baseline | None, attempt: Attempt = directly
+    table: pd.DataFrame,
+    baseline: Baseline | None,
+    attempt: Attempt = directly,
+    more: Mapping[str, Chart] | None = None,
 ) -> Iterator[tuple[str, Figure]]:
-    """Yield the file names and figures of all plots with data; each plot is one attempt."""
-    for name, drawings in drawings_of_modules(table, baseline, attempt):
+    """Yield the file names and figures of all plots; each plot is one attempt.
+
+    Args:
+        more: further charts.
+    """
+    for name, drawings in drawings_of_modules(table, baseline, attempt, more):
         if len(drawings) > MOST_PLOTS:
             complain("analysis", LEFT_OUT.format(count=len(drawings), name=name))
         for file_name, draw in islice(drawings.items(), MOST_PLOTS):
@@ -328,11 +380,12 @@ def draw_all(
 
 
 def drawings_of_modules(
-    table: pd.DataFrame, baseline: Baseline | None, attempt: Attempt
+    table: pd.DataFrame,
+    baseline: Baseline | None,
+    attempt: Attempt,
+    more: Mapping[str, Chart] | None = None,
 ) -> Iterator[tuple[str, Drawings]]:
-    for name, module in modules_with("show"):
-        charts: Charts = attempt(f"plots of {name}", partial(module.show, table, baseline)) or {}
-        has_points = {key: chart for key, chart in charts.items() if len(chart.points)}
-        yield name, {f"{key}.png": partial(figure_of, each) for key, each in has_points.items()}
+    for name, charts in charts_of(table, baseline, attempt, more).items():
+        yield name, {f"{key}.png": partial(figure_of, chart) for key, chart in charts.items()}
     for name, module in modules_with("draw"):
         yield name, attempt(f"plots of {name}", partial(module.draw, table, baseline)) or {}

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.discover import or_left_out, write_all
 from analysis.output import Content, file_name, write
@@ -181,23 +179,12 @@ def write_report(
     if not (table["status"] == "ok").any():
         return
     style.apply()
-    drawn = draw_all(table, baseline, or_left_out)
-    for name, figure in chain(drawn, compared_at(table, compare_at)):
+    more = {} if compare_at is None else sizes.comparisons_at(table, compare_at)
+    if compare_at is not None and not more:
+        complain("analysis", f"--compare-at {compare_at:g}: no such data_size was measured")
+    for name, figure in draw_all(table, baseline, or_left_out, more):
         save = partial(style.save, figure, folder / file_name(name), formats)
         yield from or_left_out(f"plot {name}", save) or ()
-
-
-def compared_at(table: pd.DataFrame, size: float | None) -> Iterator[tuple[str, Figure]]:
-    """Yield the names and figures of comparisons at a size in MiB; says so where there is none."""
-    if size is None:
-        return
-    drawings = sizes.comparisons_at(table, size)
-    if not drawings:
-        complain("analysis", f"--compare-at {size:g}: no such data_size was measured")
-    for name, draw in drawings.items():
-        figure = or_left_out(f"plot {name}", draw)
-        if figure is not None:
-            yield name, figure
 
 
 def texts_of(

@@ -5,21 +5,22 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from analysis.discover import Drawings
+from analysis.discover import suites_with_comparisons
 from analysis.repetitions import bars_of, over_runs, with_ranges
-from analysis.report import style
 from analysis.report.chart import (
     BYTES,
+    DOTS,
     LINES,
     LOG,
+    NAMES,
     RATE,
     TIMES,
     Axis,
     Chart,
     Charts,
     merged,
+    named,
     points_of,
     rates_of,
     told_apart,
@@ -32,14 +33,12 @@ AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
 BUS_BANDWIDTH = "busbw_gb_per_s"
 SIZE = Axis("data_size", LOG, BYTES)
-HALF = 50.0
-"""Share in % at which the size is the half-performance length n½ of R. W. Hockney."""
-FEW_BEST = 4
-"""Series whose best bandwidth the small print names."""
+FEW_BANDS = 2
+"""Series of which each has a band from its fastest sample to p95."""
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return time over size per title and, where ranks exchange data, bandwidth and its share."""
+    """Return time over size per title, bandwidth where ranks exchange data, and backends."""
     charts: Charts = {}
     for title, rows, bars in rows_by_title(table):
         series = tuple(rows.sort_values("series")["label"].unique())
@@ -50,35 +49,25 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
             charts[name] = bandwidth_over_size(title, moving, series, bars)
         if moving.groupby(["place", "variant", "data_size"])["world_size"].nunique().gt(1).any():
             charts[f"{title}_bandwidth_vs_ranks"] = bandwidth_over_ranks(title, moving, bars)
-        scaling = of_several_sizes(moving)
-        if not scaling.empty:
-            charts[f"{title}_share_of_best_vs_datasize"] = share_over_size(
-                title, scaling, series, bars
-            )
+        size = comparison_size(rows)
+        at_size = rows[rows["data_size"] == size]
+        if at_size["place"].nunique() > 1:
+            charts[comparison_name(title, size)] = backends_at(title, at_size, size, bars)
     return charts
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Return the comparison of several backends at one size, per title."""
-    drawings: Drawings = {}
-    for title, rows, bars in rows_by_title(table):
-        moving = rows[rows[BUS_BANDWIDTH].notna()]
-        if not moving.empty:
-            size = comparison_size(moving)
-            at_size = moving[moving["data_size"] == size]
-            if at_size["place"].nunique() > 1:
-                drawings |= comparison_at(title, at_size, size, bars)
-    return drawings
-
-
-def comparisons_at(table: pd.DataFrame, size: float) -> Drawings:
+def comparisons_at(table: pd.DataFrame, size: float) -> Charts:
     """Return the comparison of each title that was measured at a size in MiB."""
-    drawings: Drawings = {}
+    charts: Charts = {}
     for title, rows, bars in rows_by_title(table):
-        at_size = rows[(rows["data_size"] == size) & rows[BUS_BANDWIDTH].notna()]
+        at_size = rows[rows["data_size"] == size]
         if not at_size.empty:
-            drawings |= comparison_at(title, at_size, size, bars)
-    return drawings
+            charts[comparison_name(title, size)] = backends_at(title, at_size, size, bars)
+    return charts
+
+
+def comparison_name(title: str, size: float) -> str:
+    return f"{title}_backend_comparison_{size:g}mib"
 
 
 def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
@@ -90,14 +79,15 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]
     if "data_size" not in table:
         return
     has_size = pd.to_numeric(table["data_size"], errors="coerce") > 0
-    measured = table[(table["status"] == "ok") & has_size]
+    is_drawn = table["suite"].isin(suites_with_comparisons())
+    measured = table[(table["status"] == "ok") & has_size & ~is_drawn]
     for title, group in measured.groupby("title"):
         rows = with_ranges(over_runs(group, *identity_columns(group)))
         rows["place"] = rows["backend"] + " on " + rows["device"]
         rows, bars = with_variants(rows)
         # Numbered here, so that a series has the same colour in every figure.
         rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
-        ranks = rows["world_size"].map(lambda count: f"{count} rank{'s' * (count > 1)}")
+        ranks = rows["world_size"].map(partial(named, "world_size"))
         rows["label"] = [
             f"{ranks}, {variant}" if variant else ranks
             for ranks, variant in zip(ranks, rows["variant"], strict=True)
@@ -138,7 +128,7 @@ def label_of(column: str, value: Any) -> str:
     """
     if pd.isna(value):
         return f"{column} -"
-    return f"{column} {value}" if column in HARDWARE_AND_SOFTWARE else style.named(column, value)
+    return f"{column} {value}" if column in HARDWARE_AND_SOFTWARE else named(column, value)
 
 
 def comparison_size(rows: pd.DataFrame) -> float:
@@ -151,7 +141,7 @@ def time_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars
     """Show the median time; of few series a band goes from the fastest sample to p95."""
     note, bands = f"median, {bars}", {}
     # Bands over bands would hide everything, and merged series have none.
-    if len(series) <= style.MANY and "min_s" in rows:
+    if len(series) <= FEW_BANDS and "min_s" in rows:
         of_a_run = ", medians over the runs" if rows["num_runs"].max() > 1 else ""
         note += f"\nband: fastest sample to 95th percentile{of_a_run}"
         bands = {"band_low": rows["min_s"] * 1e3, "band_high": rows["p95_s"] * 1e3}
@@ -198,22 +188,6 @@ def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
     )
 
 
-def share_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str) -> Chart:
-    """Show the bus bandwidth as a share of the best that the same series reaches at any size."""
-    best = rows.loc[rows.groupby(["place", "series"])[BUS_BANDWIDTH].idxmax()]
-    known = f" ({'; '.join(best.apply(best_of, axis='columns'))})" if len(best) <= FEW_BEST else ""
-    return Chart(
-        mark=LINES,
-        title=f"{title}: share of the best bus bandwidth",
-        note=f"100 %: the highest bandwidth of the series at any size{known}; {bars}",
-        x=SIZE,
-        y=Axis("share of the best bandwidth [%]"),
-        points=over_size(rows.assign(**shares_of(rows)), RATE, 1.0),
-        series=series,
-        reference=HALF,
-    )
-
-
 def over_size(
     rows: pd.DataFrame, values: tuple[str, ...], scale: float, **more: Any
 ) -> pd.DataFrame:
@@ -224,58 +198,15 @@ def over_size(
     return points.loc[order.intersection(points.index, sort=False)]
 
 
-def of_several_sizes(rows: pd.DataFrame) -> pd.DataFrame:
-    sizes = rows.groupby(["place", "series"])["data_size"]
-    return rows[sizes.transform("nunique") > 1]
-
-
-def shares_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns RATE of each row, in % of the best bandwidth of its series."""
-    best = rows.groupby(["place", "series"])[BUS_BANDWIDTH].transform("max")
-    return rates_of(rows, BUS_BANDWIDTH).div(best, axis="index") * 100
-
-
-def best_of(row: Any) -> str:
-    """Name the best bandwidth of one series: "2 ranks: 3.21 GB/s at 16 MiB"."""
-    size = readable(row["data_size"] * 2**20)
-    return f"{row['label']}: {row['busbw_gb_per_s']:.3g} GB/s at {size}"
-
-
-def comparison_at(title: str, rows: pd.DataFrame, size: float, bars: str) -> Drawings:
-    """Return the figure of backends and variants at one size in MiB."""
-    name = f"{title}_backend_comparison_{size:g}mib.png"
-    return {name: partial(backends_at, title, rows, size, bars)}
-
-
-def backends_at(title: str, rows: pd.DataFrame, size: float, bars_are: str) -> Figure:
-    """Draw time and bandwidth of every backend over the number of ranks.
-
-    Args:
-        title: of the rows, for the caption.
-        rows: one per point of this size, with their `place` and `variant`.
-        size: data_size in MiB, for the caption.
-        bars_are: what the bars are, for the caption.
-    """
-    figure, (times, rates) = style.panels(2, share=False)
-    ranks = sorted(rows["world_size"].unique())
-    series = list(rows.groupby(["place", "variant"]))
-    width = 0.8 / len(series)
-    for index, ((place, variant), group) in enumerate(series):
-        offset = (index - (len(series) - 1) / 2) * width
-        at = [ranks.index(n) + offset for n in group["world_size"]]
-        label = f"{place}, {variant}" if variant else place
-        look: dict[str, Any] = {"width": width, "capsize": 3, "label": label}
-        milliseconds = group[list(TIMES)] * 1e3
-        bars = style.interval_bars(milliseconds, *TIMES)
-        times.bar(at, milliseconds["median_s"], yerr=bars, **look)
-        bars = style.interval_bars(rates_of(group, BUS_BANDWIDTH), *RATE)
-        rates.bar(at, group[BUS_BANDWIDTH].fillna(0), yerr=bars, **look)
-    times.set_ylabel("time of one call [ms]")
-    rates.set_ylabel("bus bandwidth [GB/s, 10⁹ bytes]")
-    for axis in (times, rates):
-        axis.set_xticks(range(len(ranks)), [str(n) for n in ranks])
-        axis.set_xlabel("ranks")
-        axis.grid(axis="x", visible=False)
-    style.shared_legend(figure, [times])
-    style.caption(figure, f"{title}: {size:g} MiB by backend", f"median, {bars_are}", rows)
-    return figure
+def backends_at(title: str, rows: pd.DataFrame, size: float, bars: str) -> Chart:
+    """Compare the time of every backend on the same ranks, at one size in MiB."""
+    rows = rows.sort_values(["world_size", "variant", "median_s"])
+    points = points_of(rows, rows["label"], TIMES, rows["place"], scale=1e3)
+    return Chart(
+        mark=DOTS,
+        title=f"{title}: {readable(size * 2**20)} by backend",
+        note=f"median, {bars}",
+        x=Axis("", NAMES),
+        y=Axis("time of one call [ms]", LOG),
+        points=points,
+    )

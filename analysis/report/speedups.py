@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.discover import modules_with
+from analysis.discover import suites_with_comparisons
 from analysis.repetitions import counted
 from analysis.report.chart import (
     BYTES,
@@ -54,7 +54,7 @@ def rows_of(sides: Sides) -> pd.DataFrame:
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return one figure per suite that compares something and has no such figure of its own."""
-    own = {suite for _, module in modules_with("show") for suite in getattr(module, "COMPARED", ())}
+    own = suites_with_comparisons()
     return {
         f"{suite}_speedup": speedup(suite, sides)
         for suite, sides in all_sides(table, baseline)

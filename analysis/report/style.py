@@ -1,4 +1,8 @@
-"""One look for every plot: readable in print, for colour-blind readers, and in black and white."""
+"""One look for every figure: readable in print, for colour-blind readers, and in black and white.
+
+Every figure is WIDTH wide, so that letters have one size wherever it is shown; more panels make it
+higher. `lay_out` puts the title and the legend above the panels and the small print below them.
+"""
 
 import io
 import textwrap
@@ -14,35 +18,45 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.transforms import Bbox
 
 from analysis.output import write
-from analysis.report.chart import hardware
-from benchkit.record.naming import readable
 
+COLOURS = (
+    "#0173b2", "#c27c00", "#029e73", "#d55e00", "#b8609f", "#a9743f", "#d0719d", "#7a7a7a",
+    "#9b9415", "#2b93c9",
+)  # fmt: skip
+"""Of series, as the page has them. Colour-blind readers tell the first ones apart."""
 MARKERS = "osD^vP*X"  # They tell series apart in black and white.
 DOTS_PER_INCH = 200
 FORMATS = ("png", "pdf", "svg")
-MANY = 4
-LEGEND_INCHES = 3.6
-"""The legend of more series than MANY stands beside the panel and is this wide."""
-LEGEND_INCHES_OF_LETTER, LEGEND_INCHES_OF_MARK = 0.075, 0.6
-TITLE_LETTERS = 8.5
-TEXT_LETTERS = 13
-"""Letters per inch of titles and of small print."""
+WIDTH, PANEL_HEIGHT = 8.0, 3.0
+MOST_COLUMNS = 3
+GAP = 0.08
+LETTER, TITLE_LETTER, SMALL_LETTER = 0.08, 0.1, 0.058
+"""Inches that a letter takes at most, on the average of a line."""
+INCHES_OF_MARK = 0.6
+"""Beside a name in a legend."""
 MOST_INCHES = 150
-"""A wider or higher plot shows nothing and takes minutes to draw."""
+"""A higher figure shows nothing and takes minutes to draw."""
 SHORT = 10
 TICKS = 6
 """A y axis whose ends have a smaller ratio than SHORT has up to TICKS ticks at equal distances."""
+LABELS_APART = 3
+"""Pixels between the labels of two ticks."""
 
 
 def apply() -> None:
-    """Set the theme; call it once before plots are drawn."""
-    sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.15)
+    """Set the theme; call it once before figures are drawn."""
+    sns.set_theme(context="paper", style="whitegrid")
     mpl.rcParams.update({
-        "legend.frameon": True,
+        "font.size": 9, "axes.labelsize": 9, "axes.titlesize": 9, "legend.fontsize": 9,
+        "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "figure.titlesize": 11,
+        "figure.labelsize": 8,
         "figure.constrained_layout.use": True,
         "pdf.fonttype": 42, "svg.fonttype": "none",  # text stays text
         "text.parse_math": False,  # A label of a suite may contain a $.
@@ -51,22 +65,30 @@ def apply() -> None:
 
 
 def panels(
-    count: int, width: float = 4.8, height: float = 3.8, share: bool = True
+    count: int,
+    least_width: float = 2.2,
+    height: float = PANEL_HEIGHT,
+    share: bool = True,
+    width: float = WIDTH,
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure with `count` panels, at most three in a row and none empty.
+    """Make a figure with `count` panels, none empty.
 
     Args:
+        least_width: of a panel in inches, by which as many stand beside each other.
+        height: of a panel.
         share: whether the panels have one y axis.
+        width: of all panels together.
 
     Raises:
-        ValueError: for a figure larger than MOST_INCHES.
+        ValueError: for a figure that is higher than MOST_INCHES.
     """
-    columns = min(count, 3)
+    columns = max(1, min(count, MOST_COLUMNS, int(WIDTH / least_width)))
     rows = -(-count // columns)
-    figsize = (width * columns, height * rows)
-    if max(figsize) > MOST_INCHES:
-        size = f"{figsize[0]:.0f} x {figsize[1]:.0f} inches"
-        raise ValueError(f"{count} panels on {size}; at most {MOST_INCHES} are drawn")
+    columns = -(-count // rows)
+    if height * rows > MOST_INCHES:
+        size = f"{height * rows:.0f} inches"
+        raise ValueError(f"{count} panels are {size} high; at most {MOST_INCHES} are drawn")
+    figsize = (width, height * rows)
     figure, grid = plt.subplots(rows, columns, figsize=figsize, squeeze=False, sharey=share)
     axes = list(grid.flat)
     for unused in axes[count:]:
@@ -74,74 +96,97 @@ def panels(
     return figure, axes[:count]
 
 
-def named(column: str, value: object) -> str:
-    """Format a setting for a legend: a word stands alone, a number has the name of its column."""
-    return f"{column} {value:g}" if isinstance(value, int | float) else str(value)
+def look(number: int) -> dict[str, Any]:
+    """Return colour and marker of the series of that number."""
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
-def look(index: int) -> dict[str, Any]:
-    """Return the look of the series of that number, which is the same in every plot."""
-    return {**line_look(index), "capsize": 3}
+def wrapped(text: str, inches: float, letter: float = LETTER) -> str:
+    """Break each line of a text so that it is no wider than this."""
+    width = max(8, int(inches / letter))
+    return "\n".join(textwrap.fill(line, width) for line in text.split("\n") if line)
 
 
-def line_look(index: int) -> dict[str, Any]:
-    """Return colour and marker of a series without bars."""
-    return {"color": f"C{index % 10}", "marker": MARKERS[index % len(MARKERS)]}
+def lay_out(figure: Figure, title: str, note: str, named: Sequence[Axes] = ()) -> None:
+    """Put title and legend above the panels and the small print below; the figure grows by them.
+
+    Args:
+        note: the small print.
+        named: panels whose series the legend names.
+    """
+    room = WIDTH - 2 * GAP
+    width, panels_inches = figure.get_size_inches()
+    at = {"x": GAP / WIDTH, "ha": "left", "va": "top"}
+    head = figure.suptitle(
+        wrapped(title, room, TITLE_LETTER), y=1.0, fontweight="bold", linespacing=1.1, **at
+    )
+    foot = figure.supxlabel(
+        wrapped(note, room, SMALL_LETTER), y=0.0, color="dimgray", linespacing=1.3, **at
+    )
+    legend = legend_of(figure, named)
+
+    def inches(part: Any) -> float:
+        return float(part.get_window_extent().height) / figure.dpi + GAP if part else 0.0
+
+    above, key, below = GAP + inches(head), inches(legend), inches(foot) + GAP
+    height = panels_inches + above + key + below
+    figure.set_size_inches(WIDTH, height)
+    head.set_y(1 - GAP / height)
+    foot.set_y((below - GAP) / height)
+    if legend:
+        legend.set_bbox_to_anchor((GAP / WIDTH, 1 - above / height))
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, below / height, width / WIDTH, panels_inches / height))
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        thin_labels(axes.xaxis)
+        thin_labels(axes.yaxis)
 
 
-def legend(axes: Axes, beside: bool = False, title: str | None = None) -> None:
-    """Draw the legend: inside the panel, or beside it if asked or where entries are many."""
-    if beside or len(axes.get_legend_handles_labels()[0]) > MANY:
-        axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), title=title)
-        figure = axes.get_figure(root=True)
-        assert figure is not None
-        figure.set_size_inches(figure.get_figwidth() + LEGEND_INCHES, figure.get_figheight())
-    else:
-        axes.legend(title=title)
-
-
-def shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Draw one legend for all panels, beside them."""
+def legend_of(figure: Figure, panels: Sequence[Axes]) -> Legend | None:
+    """Name the series of all panels in as many columns as fit; None where there is none."""
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    letters = max((len(line) for label in entries for line in label.split("\n")), default=0)
-    inches = LEGEND_INCHES_OF_LETTER * letters + LEGEND_INCHES_OF_MARK
-    figure.set_size_inches(figure.get_figwidth() + inches, figure.get_figheight())
-    figure.legend(list(entries.values()), list(entries), loc="outside right center")
+            entries.setdefault(wrapped(label, WIDTH - INCHES_OF_MARK - 2 * GAP), handle)
+    if not entries:
+        return None
+    letters = max(len(line) for label in entries for line in label.split("\n"))
+    columns = max(1, int((WIDTH - 2 * GAP) / (LETTER * letters + INCHES_OF_MARK)))
+    rows = -(-len(entries) // columns)
+    return figure.legend(
+        list(entries.values()),
+        list(entries),
+        loc="upper left",
+        ncols=-(-len(entries) // rows),
+        frameon=False,
+        borderpad=0,
+        borderaxespad=0,
+        columnspacing=1.5,
+    )
 
 
-def caption(figure: Figure, title: str, text: str, rows: pd.DataFrame | None = None) -> None:
-    """Draw a title above the plot and, below it in small print, how to read it.
-
-    Both are wrapped to the figure's width, so the figure must have its final size.
-
-    Args:
-        text: the small print.
-        rows: what was drawn; their hardware is added to the small print.
-    """
-    lines = [*text.split("\n"), hardware(rows) if rows is not None else ""]
-    width = figure.get_figwidth()
-    small = "\n".join(textwrap.fill(line, int(TEXT_LETTERS * width)) for line in lines if line)
-    figure.suptitle(textwrap.fill(title, int(TITLE_LETTERS * width)), fontweight="bold")
-    figure.supxlabel(small, fontsize="small", color="dimgray")
-
-
-def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
-    """Make the x axis logarithmic; where the measured sizes are few, they are its labels."""
-    axes.set_xscale("log")
-    if len(sizes) <= 8:
-        axes.set_xticks(list(sizes))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+def thin_labels(axis: Axis) -> None:
+    """Hide the labels of ticks that touch one before them; the ticks stay."""
+    low, high = sorted(axis.get_view_interval())
+    before: Bbox | None = None
+    for tick in axis.get_major_ticks():
+        label = tick.label1
+        if not (low <= tick.get_loc() <= high and label.get_visible() and label.get_text()):
+            continue
+        box = label.get_window_extent().padded(LABELS_APART / 2)
+        if before is not None and before.overlaps(box):
+            label.set_visible(False)
+        else:
+            before = box
 
 
-def log_bytes(axes: Axes, unit_bytes: float) -> None:
-    """Make the x axis, in some unit, logarithmic with labels at powers of two: "64 KiB"."""
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value * unit_bytes)))
-    axes.tick_params(axis="x", rotation=30)
+def log_ticks(axis: Axis, places: Sequence[float], shown: Callable[[float], str]) -> None:
+    """Put ticks at some places of a logarithmic axis, and none between them."""
+    axis.set_ticks(list(places))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
+    axis.set_minor_formatter(NullFormatter())
+    axis.minorticks_off()
 
 
 def log_values(axes: Axes, shown: Callable[[float], str] = "{:g}".format, along: str = "y") -> None:

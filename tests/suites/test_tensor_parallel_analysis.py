@@ -169,26 +169,17 @@ def labels(axis, which):
 
 def test_few_shapes_get_bars_many_get_maps(table):
     bars = {f"tp_columnwise_{name}.png" for name in ("time", "speedup")}
-    assert bars | {BEST, LIMIT} <= figure_names(table)
+    assert bars <= figure_names(table)
+    assert not {BEST, LIMIT} & figure_names(table)  # maps of one shape
     [axis] = drawn(table, "tp_columnwise_time.png")[1]["tp_columnwise_time.png"].axes
-    assert labels(axis, "y") == [
-        "compute_only sharded", "comm_only AG_after", "pytorch AG_before", "pytorch AG_after",
-        "pipeline AG_after 4 chunks", "auto",
-    ]  # fmt: skip
+    names, lengths = labels(axis, "y"), [bar.get_width() for bar in sorted(axis.patches, key=lambda bar: bar.get_y())]
+    assert set(names[-2:]) == {"compute_only sharded", "comm_only AG_after"}  # parts come last
+    assert lengths[:4] == sorted(lengths[:4])
     many = [product_record(m, n, k) for m in (512, 1024) for n in (512, 1024) for k in (512, 1024)]
     table = tabulate_records(many)
     assert not bars & figure_names(table)
     [axis, _] = drawn(table, BEST)[1][BEST].axes  # and the colours
     assert [text.get_text() for text in axis.texts] == ["pipeline\nAG_after 4 chunks\n2.00×"] * 8
-
-
-def test_single_shape_map_has_label_not_colorbar(table):
-    for figure in drawn(table, BEST, LIMIT)[1].values():
-        [axis] = figure.axes
-        assert labels(axis, "x") + labels(axis, "y") == ["512, 256", "m 1024"]
-        words = " ".join(figure.get_supxlabel().split())
-        assert "without auto" in words
-        assert words.endswith("on a processor")
 
 
 def test_maps_of_page_leave_auto_out(table):

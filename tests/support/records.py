@@ -60,7 +60,8 @@ CASES = {
 """Of `make_rich_record`: what is compared with a baseline, that, and its two components."""
 LABELS = {
     "auto_shard": ("workload", "sharding", "ranks", "scope"), "ring_attention": ("strategy",),
-    "tp_columnwise": ("implementation",), "transformer": ("pass", "part", "ranks"),
+    "ring_model": ("implementation", "strategy", "phase"), "tp_columnwise": ("implementation",),
+    "tp_rowwise": ("implementation",), "transformer": ("pass", "part", "ranks"),
 }  # fmt: skip
 """Of the suites whose tables ask for just these; other suites have all labels."""
 

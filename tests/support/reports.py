@@ -12,7 +12,7 @@ from analysis.sides import Baseline
 from analysis.table import combine
 from matplotlib.figure import Figure
 
-from tests.support.entries.report import PAGE_ROW, directly, draw_all, drawings_of_modules, modules_with, report
+from tests.support.entries.report import PAGE_ROW, charts_of, directly, draw_all, drawings_of_modules, report
 from tests.support.entries.report import write_all as write_tables
 from tests.support.records import write_all
 
@@ -48,7 +48,7 @@ def plots(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, An
 
 def charts(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Any]:
     """What the page draws."""
-    return {name: chart for _, module in modules_with("show") for name, chart in module.show(table, baseline).items()}
+    return {name: chart for found in charts_of(table, baseline).values() for name, chart in found.items()}
 
 
 def runs_in(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -46,7 +46,7 @@ IDEAL = "ideal"
 
 
 COMPARED = ("auto_shard",)
-"""Suites whose speedups are drawn here."""
+"""Suites whose comparisons are drawn here."""
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
@@ -73,6 +73,10 @@ def scaling(group: Group) -> Chart:
     rows = scaling_rows(group)
     rows = rows.assign(scope_order=rows[SCOPE].map(list(SCOPES).index))
     rows = rows.sort_values(["scope_order", RANKS], kind="stable")
+    further = rows[rows[RANKS] > rows["base_ranks"]]
+    is_one = further[RANKS].nunique() == 1
+    if is_one:  # The base is 1 by definition.
+        rows = further
     weak = bool((rows["scaling"] == WEAK).any())
     # Where devices range far, both axes are logarithmic, so that the ideal is straight.
     wide = rows[RANKS].max() > FEW_TIMES * rows[RANKS].min()
@@ -80,6 +84,8 @@ def scaling(group: Group) -> Chart:
     note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
     if not weak and len(group.counts) > FEWEST_FOR_FIT:
         note += "; dashed: Amdahl's law, fitted"
+    goal = 100.0 if weak else float((rows[RANKS] / rows["base_ranks"]).max())
+    note += "; black line: the ideal" if is_one else ""
     return Chart(
         mark=LINES,
         title=f"{'Weak' if weak else 'Strong'} scaling, sharding {group.main}",
@@ -88,6 +94,7 @@ def scaling(group: Group) -> Chart:
         y=Axis("scaling efficiency [%]") if weak else Axis("speedup", LOG if wide else LINEAR),
         points=points_of(rows, rows[RANKS], values, rows["workload"], rows[SCOPE]),
         curves=curves(rows, weak),
+        reference=goal if is_one else None,
     )
 
 

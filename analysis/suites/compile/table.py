@@ -3,23 +3,18 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from analysis.discover import Drawings
 from analysis.records.figures import Row
 from analysis.records.of_suite import cases_of
-from analysis.repetitions import alike, titled
-from analysis.report import style
+from analysis.repetitions import alike
+from analysis.report.chart import LINES, LOG, SECONDS, Axis, Chart, Charts, points_of
 from analysis.report.markdown import document
 from analysis.sides import Baseline
 from analysis.table import as_markdown, identity_columns
 from analysis.text import as_csv, shortened
-from benchkit.record.naming import readable_time
 from benchkit.record.record import FIRST_CALLS, CaseRecord
 from benchkit.statistics.intervals import Array, median, medians, quantile
 from benchkit.statistics.summary import iteration_times
@@ -68,7 +63,7 @@ FIGURES = (
 FARTHEST = 1000.0  # an estimate beyond this multiple of the calls that were measured is not drawn
 NOTE = (
     "each line: the sum of all calls so far, on the slowest rank; dashed: with later calls as long "
-    "as the median of the steady ones; circle: compiling has paid"
+    "as the median of the steady ones"
 )
 
 
@@ -326,51 +321,50 @@ def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> Row
     return {**curve.row, **cells}
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    return {f"compile{group.suffix}.png": partial(figure_of, group) for group in groups(table)}
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    return {
+        f"compile{group.suffix}": chart_of(group).of_group(group.suffix) for group in groups(table)
+    }
 
 
-def figure_of(group: Group) -> Figure:
-    figure, (axis,) = style.panels(1, width=6.4, height=4.2)
-    crossings: dict[str, int] = {}
-    end = 0.0
-    for curve, found in comparisons(group):
-        if found and found.call and found.call <= FARTHEST * len(curve.times):
-            crossings[curve.name] = found.call
-            if found.outcome == ESTIMATED:
-                end = max(end, 1.5 * found.call)
-    for index, curve in enumerate(group.curves):
-        draw_curve(axis, curve, end, index)
-        if call := crossings.get(curve.name):
-            at = sums(curve, [call])
-            axis.scatter([call], at, s=90, facecolor="white", edgecolor=f"C{index}", zorder=5)
-    style.log_sizes(axis, group.curves[0].times.tolist())
-    style.log_values(axis, readable_time)
-    axis.set_xlabel("calls")
-    axis.set_ylabel("time of all calls so far")
-    style.legend(axis)
-    rows = pd.DataFrame([curve.row for curve in group.curves])
-    style.caption(figure, titled(f"When compiling pays: {group.title}", group.suffix), NOTE, rows)
-    return figure
+def chart_of(group: Group) -> Chart:
+    """Show the sum of all calls so far over their number, a line per compiler."""
+    paid = [(curve, found) for curve, found in comparisons(group) if found is not None]
+    near = [
+        found.call
+        for curve, found in paid
+        if found.outcome == ESTIMATED and found.call and found.call <= FARTHEST * len(curve.times)
+    ]
+    words = ", ".join(f"{curve.name} {found.short()}" for curve, found in paid)
+    return Chart(
+        mark=LINES,
+        title=f"When compiling pays: {group.title}",
+        note=NOTE + (f"\nfrom which call on it has paid: {words}" if words else ""),
+        x=Axis("calls", LOG),
+        y=Axis("time of all calls so far", LOG, SECONDS),
+        points=pd.concat([measured_sums(curve) for curve in group.curves]),
+        curves=pd.concat([later_sums(curve, 1.5 * max(near, default=0)) for curve in group.curves]),
+    )
 
 
-def draw_curve(axis: Axes, curve: Curve, end: float, index: int) -> None:
-    """Draw the calls that were measured, and with dashes later ones up to the call `end`."""
+def measured_sums(curve: Curve) -> pd.DataFrame:
+    """Return the points of a curve at some of the calls that were measured."""
     number = len(curve.times)
-    color = f"C{index % 10}"
-    calls = np.arange(1, number + 1)
-    every = np.unique(np.geomspace(1, number, 12).astype(int)) - 1
-    marker = style.MARKERS[index % len(style.MARKERS)]
-    axis.plot(
-        calls, np.cumsum(curve.times), color=color, label=curve.name, marker=marker,
-        markevery=list(every), markersize=5,
-    )  # fmt: skip
-    if end > number:
-        later = np.geomspace(number, end, 50)
-        axis.plot(later, sums(curve, later), color=color, linestyle="--", linewidth=1)
+    rounds = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
+    calls = np.array([call for call in rounds if call < number] + [number])
+    rows = pd.DataFrame([curve.row] * len(calls)).assign(sum_s=sums(curve, calls))
+    return points_of(rows, calls, ("sum_s",), curve.name)
 
 
-def sums(curve: Curve, calls: "list[int] | Array") -> Array:
+def later_sums(curve: Curve, end: float) -> pd.DataFrame:
+    """Return the sums of later calls up to the call `end`."""
+    number = len(curve.times)
+    calls = np.geomspace(number, max(number, end), 50)
+    cells = {"panel": "", "series": curve.name, "x": calls, "value": sums(curve, calls)}
+    return pd.DataFrame(cells)
+
+
+def sums(curve: Curve, calls: Array) -> Array:
     """Return the seconds of the first calls, for several numbers of calls.
 
     Calls beyond those that were measured take the median of the steady ones.

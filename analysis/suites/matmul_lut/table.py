@@ -87,6 +87,10 @@ def provenance(rows: pd.DataFrame) -> str:
     return "".join(map(comment, lines))
 
 
+COMPARED = (SUITE,)
+"""Suites whose comparisons are drawn here."""
+
+
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Show time over size, and performance over share where there are several shares."""
     rows = of_single_ranks(table)

@@ -42,7 +42,7 @@ OF_REFERENCE = (
 
 
 COMPARED = ("ring_attention", "ring_model")
-"""Suites whose speedups are drawn here."""
+"""Suites whose comparisons are drawn here."""
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
@@ -88,7 +88,7 @@ def speedup_over_even(rows: pd.DataFrame) -> Chart:
 def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, note: str) -> Chart:
     return Chart(
         mark=LINES,
-        title=f"Ring attention: efficiency {label.removesuffix(' [%]')}",
+        title=f"Ring attention: {label.removesuffix(' [%]')}",
         note=f"{note}; {bars_of(rows)}",
         x=Axis(label_of(rows), NAMES),
         y=Axis(label),

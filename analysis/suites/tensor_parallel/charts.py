@@ -38,7 +38,7 @@ WHOLE, PART = "whole product", "a part alone"
 
 
 COMPARED = SUITES
-"""Suites whose speedups are drawn here."""
+"""Suites whose comparisons are drawn here."""
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
@@ -55,7 +55,11 @@ def charts_of(rows: pd.DataFrame) -> Charts:
     compared = rivals[rivals["paired_speedup"].notna()]
     base = baselines_of(rivals)
     if rows.groupby(SHAPE).ngroups <= MOST_PANELS:
-        charts["time"] = bars(rows, f"{title}: time", TIMES, TIME, 1e3)
+        is_part = rows[IMPLEMENTATION].isin(BOUNDS)
+        typical = rows.groupby("name")["median_s"].transform("median")
+        in_order = rows.assign(is_part=is_part, typical=typical)
+        in_order = in_order.sort_values([*SHAPE, "is_part", "typical"])
+        charts["time"] = bars(in_order, f"{title}: time", TIMES, TIME, 1e3)
         if not compared.empty:
             head, label = f"{title}: speedup over {base}", f"time of {base} / time"
             ranked = compared.sort_values(

@@ -17,13 +17,13 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
+    named,
     of_groups,
     phases_of_step,
     points_of,
     rates_of,
     told_apart,
 )
-from analysis.report.style import named
 from analysis.sides import Baseline
 from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
 from analysis.text import format_settings

@@ -11,6 +11,7 @@ from analysis.report import sentences as sentences
 from analysis.report import sizes as sizes
 from analysis.report import style as style
 from analysis.report.chart import PAGE_ROW as PAGE_ROW
+from analysis.report.chart import charts_of as charts_of
 from analysis.report.draw import draw_all as draw_all
 from analysis.report.draw import drawings_of_modules as drawings_of_modules
 from analysis.report.report import for_print as for_print

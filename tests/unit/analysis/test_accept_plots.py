@@ -1,65 +1,53 @@
-"""Pictures of an acceptance: pairs by node, groups, ranks; and the times that they show."""
+"""Figures of an acceptance: pairs by node, groups, ranks; and the times that they show."""
 
 import analysis
 import numpy as np
 import pytest
-from analysis.suites.pair_matrix import plot as pair_plot
+from analysis.suites.pair_matrix import charts as of_pairs
 from analysis.suites.pair_matrix.matrix import log_halves
-from analysis.suites.rank_speed import plot as rank_plot
+from analysis.suites.rank_speed import charts as of_ranks
 
 from tests.support.acceptance import pairs, speeds
 from tests.support.records import write_all
 
 
 @pytest.fixture
-def drawn(tmp_path):
-    """The panels of the figures that a suite draws of a record, by name of their files."""
+def points(tmp_path):
+    """The points of the charts that a suite shows of a record, by name."""
 
-    def draw(module, record):
-        drawings = module.draw(analysis.load(write_all(tmp_path, [record])), None)
-        return {name: make().axes[0] for name, make in drawings.items()}
+    def show(module, record):
+        charts = module.show(analysis.load(write_all(tmp_path, [record])), None)
+        return {name: chart.points for name, chart in charts.items()}
 
-    return draw
-
-
-def texts(axis):
-    return {text.get_text() for text in axis.texts}
+    return show
 
 
-def test_heat_map_shows_ratios_of_ranks_by_node(drawn):
+def test_map_shows_ratios_of_ranks_by_node(points):
     slow = pairs(lambda i, j: 2.0 if (i, j) == (0, 1) else 1.0, hosts=["b", "a", "b", "a"])
     for targets in (case["details"].get("sends_to") for case in slow["cases"]):
         if targets and targets[2] == 3:
             targets[2] = -1
-    axis = drawn(pair_plot, slow)["pairs_4MiB.png"]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["0 b", "2 b", "1 a", "3 a"]
-    ratios = axis.images[0].get_array().filled(np.nan)
-    assert ratios[0, 2] == pytest.approx(2, rel=0.05)
-    assert np.isnan(ratios[[0, 1], [0, 3]]).all()  # itself, and what was not measured
-    others = np.sort(ratios[np.isfinite(ratios)])
-    assert others[:-1] == pytest.approx(1, rel=0.05)
-    assert len(axis.texts) == len(others) == 11
-    assert {round(float(ms)) for ms in texts(axis)} == {1, 3, 6}
+    shown = points(of_pairs, slow)["pairs_4MiB"]
+    assert list(dict.fromkeys(shown["x"])) == ["0 b", "2 b", "1 a", "3 a"]
+    ratios = shown.set_index(["series", "x"])["value"]
+    assert ratios.pop(("0 b", "1 a")) == pytest.approx(2, rel=0.05)
+    assert ratios.to_numpy() == pytest.approx(1, rel=0.05)
+    assert len(ratios) == 10  # without those to itself, and the one that was not measured
+    assert {round(float(ms)) for ms in shown["text"]} == {1, 3, 6}
 
 
-def test_heat_map_of_many_ranks_names_nodes(drawn):
-    axis = drawn(pair_plot, pairs(hosts=[f"n{rank // 8}" for rank in range(24)]))["pairs_4MiB.png"]
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["n0", "n1", "n2"]
-    assert texts(axis) == set()
+def test_map_of_groups_has_time_of_each_rank(points):
+    shown = points(of_pairs, pairs())["groups"]
+    assert len(shown) == 8
+    assert shown["text"].astype(float).to_numpy() == pytest.approx(1, rel=0.05)
 
 
-def test_tree_has_box_per_group(drawn):
-    axis = drawn(pair_plot, pairs())["groups.png"]
-    assert len(axis.patches) == len(axis.texts) == 2
-    assert {(round(float(number)), unit) for number, unit in map(str.split, texts(axis))} == {(1, "ms")}
-
-
-def test_bars_have_line_of_data_sheet(drawn):
-    axis = drawn(rank_plot, speeds(lambda rank: 2.0 if rank == 2 else 1.0))["ranks.png"]
-    assert np.divide([bar.get_height() for bar in axis.patches], 0.9 * 4800) == pytest.approx(
-        [1, 1, 0.5, 1, 1, 1, 1, 1], rel=0.05
-    )
-    assert [line.get_ydata()[0] for line in axis.lines if line.get_linestyle() == "--"] == [4800]
+def test_bars_are_over_median_rank_and_name_share_of_data_sheet(points):
+    shown = points(of_ranks, speeds(lambda rank: 2.0 if rank == 2 else 1.0))["ranks"]
+    assert shown["value"].to_numpy() == pytest.approx([100, 100, 50, 100, 100, 100, 100, 100], rel=0.05)
+    [panel] = set(shown["panel"])
+    assert int(panel.split()[-6]) == pytest.approx(90, abs=2)
+    assert set(shown["series"]) == {"n0", "n1", "n2", "n3"}
 
 
 @pytest.mark.parametrize(("runs", "halves"), [([[1, 1, 4, 4]], (1, 4)), ([[2]], (2, 2)), ([[1], [1], [4]], (1, 2.5))])

@@ -49,7 +49,7 @@ def many_series(suite):
     whole, base, *_ = record["cases"]
     record["cases"] = [whole, base] + [
         whole
-        | {"labels": {name: f"{value} {number}" for name, value in whole["labels"].items() if isinstance(value, str)}}
+        | {"labels": whole["labels"] | {name: f"{whole['labels'][name]} {number}" for name in names_in(whole)}}
         | {"samples_s": [[each * 1.1**number for each in row] for row in whole["samples_s"]]}
         for number in range(38)
     ]
@@ -85,19 +85,26 @@ def long_names(suite):
         record["config"] |= {"dtype": kind, "model": record["config"]["model"] | {"name": kind}}
         record["agents"] = [record["agents"][0] | {"cpu": f"{LONG} {LONG}", "gpus": []}]
         for case in record["cases"]:
-            case["labels"] = {
-                name: f"{value}, {LONG}" if isinstance(value, str) and name not in ("pass", "part", "scope") else value
-                for name, value in case["labels"].items()
-            }
+            case["labels"] |= {name: f"{case['labels'][name]}, {LONG}" for name in names_in(case)}
         found.append(record)
     return found
 
 
+def names_in(case):
+    """The labels that a user may call as he likes."""
+    return case["labels"].keys() & {"strategy", "implementation", "workload", "sharding", "timing"}
+
+
+SCALES = {
+    "ring_attention": ("seq_len", 128), "ring_model": ("seq_len", 128), "tp_columnwise": ("m", 8),
+    "tp_rowwise": ("m", 8), "transformer": ("context_length", 256), "matmul_lut": ("size", 64),
+}  # fmt: skip
+"""Of a suite, and its value in a rich record."""
+
+
 def sized(record, size):
-    record["config"] |= {
-        "data_size": size, "seq_len": round(128 * size), "m": round(8 * size), "context_length": round(64 * size),
-        "size": round(64 * size),
-    }  # fmt: skip
+    name, whole = SCALES.get(record["suite"], ("data_size", 1))
+    record["config"] |= {name: size if name == "data_size" else max(1, round(whole * size))}
     return record
 
 
@@ -197,5 +204,6 @@ def test_figures_can_be_read(suite, shape, tmp_path):
             figure.canvas.draw()
         faults += [(name, "beyond the axes", point) for axis in figure.axes for point in outside(axis)]
         faults += [(name, *fault) for fault in unreadable(figure)]
+        faults += [] if figure.get_figwidth() == style.WIDTH else [(name, "letters of another size")]
         plt.close(figure)
     assert faults == []

@@ -7,6 +7,7 @@ from analysis.repetitions import bars_of, over_repetitions, over_runs
 from analysis.table import identity_columns
 from analysis.terminal import as_text
 
+from tests.support.entries.report import sizes
 from tests.support.records import having, make_record, tabulate_records, write_all
 from tests.support.reports import leave_out_plots, plots, runs_in, written
 
@@ -108,8 +109,8 @@ def test_plot_says_what_its_bars_are(golden):
     }
     notes = {}
     for name, records in parts.items():
-        draw = plots(tabulate_records(records))["allreduce_time_vs_datasize.png"]
-        notes[name] = " ".join(draw().get_supxlabel().split())
+        chart = sizes.show(tabulate_records(records), None)["allreduce_time_vs_datasize"]
+        notes[name] = " ".join(chart.small_print.split())
     golden("\n".join(f"{name}: {note}" for name, note in notes.items()))
 
 

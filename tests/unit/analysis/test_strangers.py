@@ -103,7 +103,7 @@ def test_file_of_report_replaces_a_link_or_a_pipe(tmp_path, places, command):
     assert run(command, places) == 0
     folder, victim = places[0] / "analysis", tmp_path / "victim"
     names = [path for path in folder.rglob("*") if path.is_file()]
-    assert len(names) > (10 if command == "report" else 0)
+    assert len(names) > (8 if command == "report" else 0)
     victim.write_text("mine")
     for number, path in enumerate(names):
         path.unlink()

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from benchkit.record.naming import readable_time
 
-from tests.support.entries.report import style
+from tests.support.entries.report import chart, style
 
 COLUMNS = ("value", "low", "high")
 
@@ -38,26 +38,35 @@ def test_log_axis_has_labeled_ticks(low, high):
     assert len(set(texts)) == len(ticks)
 
 
-@pytest.mark.parametrize("width", [3.0, 9.0])
-def test_titles_fit_figure(width):
-    figure = plt.figure(figsize=(width, 3.0))
-    title, note = " ".join(["title"] * 12), " ".join(["note"] * 20)
-    style.caption(figure, title, note)
-    figure.canvas.draw()
-    for text in (figure._suptitle, figure._supxlabel):
-        box = text.get_window_extent()
-        assert box.x0 >= 0
-        assert box.x1 <= figure.bbox.width
-    assert figure.get_suptitle().replace("\n", " ") == title
+def test_texts_stand_above_and_below_panels_of_any_number():
+    title, note = " ".join(["title"] * 40), " ".join(["note"] * 80)
+    for count in (1, 2, 7):
+        figure, axes = style.panels(count)
+        for axis in axes:
+            axis.plot([1, 2], [1, 2], label="a series")
+        style.lay_out(figure, title, note, axes)
+        figure.canvas.draw()
+        head, foot = (text.get_window_extent() for text in (figure._suptitle, figure._supxlabel))
+        inner = [axis.get_window_extent() for axis in axes]
+        [legend] = figure.legends
+        assert head.y0 > legend.get_window_extent().y1 > legend.get_window_extent().y0 > max(box.y1 for box in inner)
+        assert foot.y1 < min(box.y0 for box in inner)
+        assert max(head.x1, foot.x1) <= figure.bbox.width == style.WIDTH * figure.dpi
+        assert figure.get_suptitle().replace("\n", " ") == title
 
 
-def test_caption_names_known_hardware():
+def test_labels_that_touch_are_hidden():
+    figure, [axis] = style.panels(1)
+    axis.set_xlim(0, 10)
+    axis.set_xticks([1, 1.1, 5, 9], ["a long label", "hidden", "kept", "kept"])
+    style.lay_out(figure, "title", "")
+    assert [tick.label1.get_visible() for tick in axis.xaxis.get_major_ticks()] == [True, False, True, True]
+
+
+def test_hardware_that_is_known_is_named():
     rows = pd.DataFrame({"device_name": ["a processor", None, "a GPU", "a processor"]})
-    assert style.hardware(rows) == "on a processor, a GPU"
-    assert style.hardware(rows.iloc[1:2]) == ""
-    figure = plt.figure(figsize=(9, 3))
-    style.caption(figure, "title", "median", rows)
-    assert figure.get_supxlabel() == "median\non a processor, a GPU"
+    assert chart.hardware(rows) == "on a processor, a GPU"
+    assert chart.hardware(rows.iloc[1:2]) == ""
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(2.5e-9, "2.5 ns"), (1e-4, "100 µs"), (0.001, "1 ms"), (30.0, "30 s")])

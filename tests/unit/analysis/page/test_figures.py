@@ -8,15 +8,15 @@ from itertools import product
 import altair as alt
 import pandas as pd
 import pytest
-from analysis.page import content, figures
+from analysis.page import figures
 from analysis.page.figures import sample_specs
 from benchkit.suites.transformer.suite import PASSES
 
-from tests.support.entries.report import PAGE_ROW, chart, draw
+from tests.support.entries.report import PAGE_ROW, chart, draw, modules_with
 from tests.support.records import grid, make_rich_record, tabulate_records
 from tests.support.reports import charts, with_page_rows
 
-SUITES = ("collective", "ring_attention", "matmul_lut", "tp_columnwise", "transformer", "auto_shard")
+SUITES = ("collective", "ring_attention", "tp_columnwise", "transformer", "auto_shard")
 
 
 def make_chart(mark=chart.LINES, names=("a", "b"), panels=("",), scale=chart.NAMES, **changes):
@@ -50,14 +50,18 @@ def kind_of(each):
 def charts_of_suites():
     """The charts of each suite."""
     tables = {suite: with_page_rows(tabulate_records([make_rich_record(suite)])) for suite in SUITES}
-    return {suite: (table, list(content.charts_of(table, None))) for suite, table in tables.items()}
+    modules = [module for _, module in modules_with("show")]
+    return {
+        suite: (table, [each for module in modules for each in module.show(table, None).values()])
+        for suite, table in tables.items()
+    }
 
 
 def test_every_kind_of_chart_of_every_suite_is_valid(charts_of_suites):
     kinds = set()
     for _, found in charts_of_suites.values():
         assert found
-        for each in found:
+        for each in [*found, *map(chart.simplified, found)]:
             made = figures.figure_of(each)
             assert made == json.loads(json.dumps(made))
             if kind_of(each) not in kinds:
@@ -82,13 +86,31 @@ def test_points_have_values_of_table():
     assert set(points[PAGE_ROW]) == set(table[PAGE_ROW])
 
 
-@pytest.mark.parametrize(("count", "is_apart"), [(1, True), (2, False)])
-def test_marks_of_one_name_stand_side_by_side(count, is_apart):
-    made = make_chart()
-    points = made.points[made.points["x"].isin(["0", "1"][:count])]
-    spec = figures.spec_of(replace(made, points=points))
-    assert is_valid(spec)
-    assert ("xOffset" in spec["layer"][-1]["encoding"]) == is_apart
+@pytest.mark.parametrize(("y", "order"), [("time [ms]", ["b", "c", "a"]), ("rate [GB/s]", ["a", "c", "b"])])
+@pytest.mark.parametrize(("most", "mark"), [(4.0, chart.BARS), (400.0, chart.DOTS)])
+def test_points_over_one_setting_become_sorted_marks_beside_their_names(y, order, most, mark):
+    made = make_chart(names=("a", "b", "c"), scale=chart.LOG)
+    points = made.points[made.points["x"] == 1].assign(value=[most, 1.0, 2.0])
+    made = chart.simplified(replace(made, points=points, y=chart.Axis(y, chart.LOG)))
+    assert (made.mark, list(made.points["x"])) == (mark, order)
+    assert "1" in made.note
+    assert figures.legend_of(made) == []
+    assert is_valid(figures.spec_of(made))
+
+
+def test_panels_far_apart_have_axes_of_their_own():
+    for factor, is_shared in ((2, True), (100, False)):
+        made = make_chart(panels=("p", "q"))
+        points = made.points.assign(value=made.points["value"].where(made.points["panel"] == "p", factor))
+        assert chart.simplified(replace(made, points=points)).is_shared == is_shared
+
+
+def test_series_have_one_number_in_all_charts():
+    """Those of charts that share a series are numbered together, others from 0 on."""
+    names = (("10 ranks", "2 ranks"), ("2 ranks", "4 ranks"), ("lut", "even"))
+    assert chart.numbered([make_chart(names=each) for each in names]) == {
+        "2 ranks": 0, "4 ranks": 1, "10 ranks": 2, "even": 0, "lut": 1,
+    }  # fmt: skip
 
 
 def test_columns_hold_points_then_curves():
@@ -101,7 +123,7 @@ def test_columns_hold_points_then_curves():
 
 
 def test_legend_keeps_colours_where_series_are_missing():
-    made = make_chart(names=("b", "c"), series=("a", "b", "c"))
+    made = make_chart(names=("b", "c"), looks={"b": 1, "c": 2})
     assert [(each["name"], each["colour"]) for each in figures.legend_of(made)] == [
         ("b", "var(--series-1)"), ("c", "var(--series-2)"),
     ]  # fmt: skip

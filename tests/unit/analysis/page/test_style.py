@@ -5,9 +5,10 @@ from colorsys import rgb_to_hls
 from itertools import product
 
 import pytest
-import seaborn as sns
 from analysis.page.figures import NUM_COLOURS
 from analysis.page.render import FOLDER
+
+from tests.support.entries.report import style
 
 TEXT, GRAPHIC = 4.5, 3.0
 """Contrast that WCAG 2 asks for at level AA."""
@@ -41,9 +42,12 @@ def test_texts_and_series_are_legible(colours):
         assert contrast(colours[f"series-{number}"], colours["card"]) >= GRAPHIC, number
 
 
-def test_series_have_hues_of_plots(colours):
-    """Of pale and of grey colours the hue says little, so these are free."""
-    for number in range(NUM_COLOURS):
-        plotted = rgb_to_hls(*sns.color_palette("colorblind")[number])
+def test_series_have_colours_of_plots(colours):
+    """On dark pages these are lighter. Of pale and of grey colours the hue says little, so these are free."""
+    shown = [colours[f"series-{number}"] for number in range(NUM_COLOURS)]
+    is_light = luminance(colours["ink"]) < luminance(colours["card"])
+    assert not is_light or shown == list(style.COLOURS)
+    for number, colour in enumerate(style.COLOURS):
+        plotted = rgb_to_hls(*rgb(colour))
         apart = abs(plotted[0] - rgb_to_hls(*rgb(colours[f"series-{number}"]))[0])
         assert min(apart, 1 - apart) < 0.09 or plotted[2] < 0.1, number

@@ -1,0 +1,110 @@
+"""Maps of the time of each pair and of each group, over the median of its kind."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis.records.of_suite import by_layout, measured_of, records_of
+from analysis.records.places import Place
+from analysis.report.chart import CELLS, NAMES, PAGE_ROW, Axis, Chart, Charts, points_of
+from analysis.sides import Baseline
+from analysis.suites.pair_matrix.matrix import SUITE, Level, Matrix, levels, matrices
+from benchkit.record.naming import readable
+
+COMPARED = (SUITE,)
+"""Suites whose comparisons are drawn here."""
+RATIO = Axis("time over the median of its kind")
+
+
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    charts: Charts = {}
+    rows = measured_of(table, SUITE)
+    for suffix, records in by_layout(records_of(table, SUITE)):
+        found = matrices(records)
+        for each in found:
+            size = readable(each.size_mib * 2**20).replace(" ", "")
+            charts[f"pairs_{size}{suffix}"] = map_of_pairs(each, rows)
+        if groups := levels(records):
+            charts[f"groups{suffix}"] = map_of_groups(groups, found[0].places, rows)
+    return charts
+
+
+def order_of(places: Sequence[Place]) -> list[int]:
+    hosts = list(dict.fromkeys(place.host for place in places))
+    return sorted(range(len(places)), key=lambda rank: (hosts.index(places[rank].host), rank))
+
+
+def map_of_pairs(matrix: Matrix, rows: pd.DataFrame) -> Chart:
+    """Show the time of each pair: a row per sender, ranks of a node next to each other."""
+    names = names_of(matrix.places)
+    ratios, seconds = matrix.ratios(), matrix.seconds()
+    order = order_of(matrix.places)
+    pairs = [(i, j) for j in order for i in order]
+    cells = pd.DataFrame({
+        "series": [names[i] for i, _ in pairs],
+        "x": [names[j] for _, j in pairs],
+        "value": [ratios[pair] for pair in pairs],
+        "text": [f"{1e3 * seconds[pair]:.3g}" for pair in pairs],
+    })  # fmt: skip
+    return map_of(
+        cells,
+        rows,
+        title=f"Pairs of ranks, {readable(matrix.size_mib * 2**20)}",
+        note="down: who sends; numbers: ms, median of a message and its short answer; a kind: "
+        "pairs on one node, or across nodes",
+        x=Axis("receives", NAMES),
+        series=[names[rank] for rank in order],
+    )
+
+
+def map_of_groups(found: Sequence[Level], places: Sequence[Place], rows: pd.DataFrame) -> Chart:
+    """Show a row per level of nested groups: the time of the group of each rank."""
+    names = names_of(places)
+    cells = []
+    for level in found:
+        typical = float(np.median(level.seconds))
+        for rank in order_of(places):
+            seconds = float(level.seconds[level.group_of[rank]])
+            cells.append((level.name, names[rank], seconds / typical, f"{1e3 * seconds:.3g}"))
+    return map_of(
+        pd.DataFrame(cells, columns=["series", "x", "value", "text"]),
+        rows,
+        title="Nested groups",
+        note="numbers: ms, median of an all-reduce of the largest size in the group of each rank, "
+        "all groups of a level at the same time; a kind: the groups of a level",
+        x=Axis("rank", NAMES),
+        series=[level.name for level in found],
+    )
+
+
+def names_of(places: Sequence[Place]) -> list[str]:
+    """Return the name of each rank: its number and, of several nodes, that of its node."""
+    several = len({place.host for place in places}) > 1
+    return [f"{place.rank} {place.host}" if several else str(place.rank) for place in places]
+
+
+def map_of(
+    cells: pd.DataFrame,
+    rows: pd.DataFrame,
+    *,
+    title: str,
+    note: str,
+    x: Axis,
+    series: Sequence[str],
+) -> Chart:
+    """Shade cells around 1; all of them are of `rows`, which name the hardware."""
+    for name in ("suite", "device_name", PAGE_ROW):
+        if name in rows:
+            cells[name] = rows[name].iloc[0]
+    points = points_of(cells, cells["x"], ("value",), cells["series"], text=cells["text"])
+    return Chart(
+        mark=CELLS,
+        title=title,
+        note=note,
+        x=x,
+        y=RATIO,
+        points=points,
+        series=tuple(series),
+        reference=1.0,
+    )

@@ -1,0 +1,62 @@
+"""Shows what each rank reaches in each test, over the median of all ranks."""
+
+import numpy as np
+import pandas as pd
+
+from analysis.records.of_suite import by_layout, measured_of, records_of
+from analysis.report.chart import BARS, NAMES, Axis, Chart, Charts, points_of
+from analysis.sides import Baseline
+from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
+
+NOTE = (
+    "100 %: the median of the ranks, all at the same time; bars: the first and the second half of "
+    "the samples, or of the runs"
+)
+
+
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    rows = measured_of(table, SUITE)
+    return {
+        f"ranks{suffix}": ranks(tests, rows)
+        for suffix, records in by_layout(records_of(table, SUITE))
+        if (tests := speeds(records))
+    }
+
+
+def ranks(tests: list[Speeds], rows: pd.DataFrame) -> Chart:
+    """Show a panel per test and a bar per rank, in the colour of its node."""
+    points = pd.concat([bars(test, rows) for test in tests])
+    return Chart(
+        mark=BARS,
+        title="What each rank reaches",
+        note=NOTE,
+        x=Axis("rank", NAMES),
+        y=Axis("of the median rank [%]"),
+        points=points,
+        reference=100,
+    )
+
+
+def bars(test: Speeds, rows: pd.DataFrame) -> pd.DataFrame:
+    typical = float(np.median(test.rates()))
+    several = len({place.host for place in test.places}) > 1
+    halves = np.sort(test.amount / np.exp(test.halves), axis=0) / typical
+    cells = pd.DataFrame({
+        "rate": test.rates() / typical,
+        "low": halves[0],
+        "high": halves[1],
+        "x": [f"rank {place.rank}" for place in test.places],
+        "node": [place.host if several else "" for place in test.places],
+        "device_name": [place.device or None for place in test.places],
+    })  # fmt: skip
+    cells["suite"] = rows["suite"].iloc[0]
+    return points_of(cells, cells["x"], ("rate", "low", "high"), cells["node"], panel(test), 100)
+
+
+def panel(test: Speeds) -> str:
+    """Name a test, its median rate, and the share of the data sheet that this is."""
+    scale, unit = (1e-12, "TFLOP/s") if test.is_compute else (1e-9, "GB/s")
+    typical = float(np.median(test.rates()))
+    promised = [each.rate for each in test.promises() if each is not None]
+    share = f", {100 * typical / max(promised):.0f} % of the data sheet" if promised else ""
+    return f"{test.name}: {scale * typical:.3g} {unit}{share}"
