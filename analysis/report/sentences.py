@@ -19,7 +19,7 @@ from analysis.report.naming import (
     milliseconds,
 )
 from analysis.table import crowded, identity_columns, own_columns
-from analysis.text import shortened
+from analysis.text import shortened, time_text
 from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.statistics.compare import SignedRank, fewest_pairs
 
@@ -47,7 +47,7 @@ def summary(measured: pd.DataFrame) -> Iterator[str]:
         f"known to more than ±{100 * NOISY_REL_CI:.0f} % only{widest}": wide,
         "with a straggler": with_ranks["straggler_share"] > STRAGGLING_SHARE,
         "with spikes": spikes > SPIKY_SHARE,
-        "with times of two kinds": measured["slow_mode_ratio"].notna(),
+        "with times of two modes": measured["slow_mode_ratio"].notna(),
         "disturbed": measured["disturbed"].notna(),
     }
     parts = [f"{flags.sum()} {what}" for what, flags in counts.items() if flags.any()]
@@ -66,8 +66,8 @@ def noise_sentences(measured: pd.DataFrame) -> Iterator[str]:
     shared = measured[crowded(measured)]
     for (ranks, cores), rows in shared.groupby(["world_size", "cores_per_rank"]):
         yield (
-            f"{ranks} ranks had {cores:.2g} cores each in {len(rows)} points, "
-            "which time the scheduler, too."
+            f"{ranks} ranks had {cores:.2g} cores each in {number_of(rows, 'point')}: "
+            "these time the scheduler, too."
         )
     name = Namer(measured)
     for row in name.rows(measured, *OF_NOISE):
@@ -80,12 +80,8 @@ def noise_sentences(measured: pd.DataFrame) -> Iterator[str]:
 def uncertainty(name: str, row: Any) -> Iterator[str]:
     """Yield that a median has a wide interval, or did not reach its target."""
     if row["rel_ci"] > NOISY_REL_CI:
-        low, high = (milliseconds(row[side]) for side in ("ci_low_s", "ci_high_s"))
-        tail = row["p99_s"] / row["median_s"]
-        yield (
-            f"{name}: the median is known to [{low}, {high}] only {WITHIN}; "
-            f"p99 is {tail:.1f} times it."
-        )
+        shown = time_text(row["median_s"], row["ci_low_s"], row["ci_high_s"], math.nan, math.nan)
+        yield f"{name}: median {shown} ms {WITHIN}; p99 {milliseconds(row['p99_s'])}."
     elif pd.notna(row["converged"]) and not row["converged"]:
         width = 100 * row["rel_ci"]
         yield f"{name}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
@@ -114,7 +110,7 @@ def disturbances(name: str, row: Any) -> Iterator[str]:
         yield f"{name}: {share} took over {SPIKE:g} times the median{where}."
     if pd.notna(row["slow_mode_ratio"]):
         ratio, share = row["slow_mode_ratio"], 100 * row["slow_mode_share"]
-        yield f"{name}: times are of two kinds; {share:.0f} % take {ratio:.3g} times as long."
+        yield f"{name}: two modes: {share:.0f} % of the calls take {ratio:.3g} times as long."
 
 
 def clocks(measured: pd.DataFrame) -> Iterator[str]:
@@ -139,9 +135,9 @@ def reuse_sentences(measured: pd.DataFrame) -> Iterator[str]:
     """Yield, per suite, the effect on times, and how much memory the ranks hold on to."""
     reused = measured[measured["points_before"].fillna(0) > 0]
     for suite, rows in reused.groupby("suite"):
-        count = rows.groupby(["run", "point_id"]).ngroups
+        points = number_of(rows.drop_duplicates(["run", "point_id"]), "point")
         ranks = "ranks that had measured others"
-        yield f"{suite}: {count} points were measured by {ranks}{effect(rows)}."
+        yield f"{suite}: {points} measured by {ranks}{effect(rows)}."
     yield from leaks(measured)
 
 
@@ -235,14 +231,17 @@ def as_paragraph(title: str, lines: Iterable[str]) -> str:
     return "\n".join([title, *shown]) if shown else ""
 
 
+def number_of(rows: pd.DataFrame, noun: str) -> str:
+    return f"{len(rows)} {noun}{'s' * (len(rows) != 1)}"
+
+
 def overview(table: pd.DataFrame) -> Iterator[str]:
     """Say how many rows there are, and where and when they were measured."""
     statuses = table["status"].value_counts()
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
     hosts = ", ".join(sorted(table["host"].dropna().unique()))
     first, last = table["started_at"].min(), table["started_at"].max()
-    rows = "1 row" if len(table) == 1 else f"{len(table)} rows"
-    yield f"{rows} ({counts}) from {hosts}, started {first} to {last}."
+    yield f"{number_of(table, 'row')} ({counts}) from {hosts}, started {first} to {last}."
 
 
 def spread(points: pd.DataFrame) -> Iterator[str]:

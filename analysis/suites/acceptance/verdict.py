@@ -198,11 +198,11 @@ def conclude(table: pd.DataFrame) -> Iterator[str]:
 
 def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
     """Say how slow a single link, rank or group must be to be found, and what has no peers."""
-    telling = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio <= LARGEST]
+    telling = [f"{name} {ratio:.2f} ×" for name, ratio in ratios.items() if ratio <= LARGEST]
     few = [name for name, ratio in ratios.items() if math.isinf(ratio)]
     unsteady = [name for name, ratio in ratios.items() if LARGEST < ratio < math.inf]
     if telling:
-        single = "A single link, rank or group is found nine times in ten from these ratios on"
+        single = "Smallest slowdown of a link, rank or group that is found nine times in ten"
         yield f"{single}: {', '.join(telling)}."
     if few:
         yield f"{WITHOUT_PEERS}: {', '.join(few)}."
@@ -254,7 +254,7 @@ def drifts(tables: Sequence[Table]) -> Iterator[str]:
             sign = "+" if change > 0 else "-"
             found.append(f"{table.name} {sign}{percent(abs(change))}")
     if found:
-        yield f"Times of the second half, or run, beside the first: {', '.join(found)}."
+        yield f"Not steady: time of the second half, or run, over the first: {', '.join(found)}."
 
 
 def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:

@@ -38,11 +38,9 @@ HALVED = ("payload_bytes", *TIMES)
 NOTE = (
     "Of calls back to back: latency + bytes / bandwidth (Hockney), least squares of logarithms; "
     "two lines where the times change their slope with the size; send_recv one way. "
-    "In brackets the 95 % interval; < and >: "
-    "the times cannot tell the latency, or the time per byte, from none, and this is the bound. "
-    "Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the logarithms. Left "
-    "out: how far off the line through the other sizes is, at worst, for sizes between the "
-    "smallest and the largest."
+    "In brackets the 95 % interval; < and >: only a bound can be given. "
+    "Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the logarithms. A size "
+    "left out: between the smallest and the largest, against the line through the others."
 )
 THINNED = (
     f"Of more than {MOST} sizes, {MOST} at most are left out in turn, about evenly apart in their "
@@ -113,7 +111,7 @@ def text_of(series: list[Series]) -> str:
     lines = [line for one in series for line in lines_of(one)]
     runs = spread_of(pd.concat([one.rows for one in series]))
     note = f"{NOTE} {THINNED}" if any(len(one.rows) > MOST for one in series) else NOTE
-    parts = ["# What the link does", note, runs, table_of(lines)]
+    parts = ["# Latency and bandwidth (fit)", note, runs, table_of(lines)]
     if marked := [line for one in series for line in marks(one)]:
         parts += [f"## More than {FAR_OFF:.0%} off", bullets(marked)]
     return document(*parts)
@@ -124,8 +122,8 @@ def lines_of(series: Series) -> Iterator[dict[str, object]]:
     apart = [abs(error) for error in series.apart if error is not None]
     whole = {
         "R²": series.fit.r_squared(series.sizes, series.times_s),
-        "worst [%]": 100 * max(map(abs, series.errors)),
-        "left out, worst [%]": 100 * max(apart) if apart else None,
+        "largest error [%]": 100 * max(map(abs, series.errors)),
+        "largest error of a size left out [%]": 100 * max(apart) if apart else None,
         "sizes": len(series.sizes),
     }
     for number, line in enumerate(series.fit.lines):
@@ -135,7 +133,7 @@ def lines_of(series: Series) -> Iterator[dict[str, object]]:
             "from": readable(line.low_bytes or min(series.sizes)),
             "latency [µs]": latency_us(line),
             "bandwidth [GB/s]": bandwidth(line),
-            "half of it at": half_bandwidth(line),
+            "size at half the bandwidth": half_bandwidth(line),
             **(whole if number == 0 else dict.fromkeys(whole)),
         }
 

@@ -14,6 +14,7 @@ from analysis.records.doubts import log_halves
 from analysis.records.places import Place, numbered, places_of
 from analysis.suites.pair_matrix.matrix import NODE, RANK, WHOLE
 from benchkit.api.lut import entry_of
+from benchkit.record.naming import readable
 from benchkit.record.record import Record
 from benchkit.statistics.faults import Peers, family
 from benchkit.statistics.intervals import Array
@@ -101,8 +102,8 @@ class Speeds:
 
     @property
     def name(self) -> str:
-        unit = "FLOP" if self.is_compute else "B"
-        amount = f"of {self.amount:.3g} {unit}" if self.shows_amount else ""
+        size = f"{1e-9 * self.amount:.4g} GFLOP" if self.is_compute else readable(self.amount)
+        amount = f"of {size}" if self.shows_amount else ""
         return " ".join(filter(None, (self.test.replace("_", " "), self.dtype, amount)))
 
     def peers(self) -> Peers:

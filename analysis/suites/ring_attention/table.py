@@ -1,6 +1,6 @@
 """Strategies of ring attention at the largest slowdown, and our gains over all cells."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import Any
 
@@ -143,20 +143,26 @@ def summary_of(name: str, cells: Sequence[Cell]) -> str:
     measured = set().union(*cells)
     rivals = ", ".join(rival for rival in RIVALS if rival in measured)
     highs = [row["paired_speedup_high"] for row in ours if pd.notna(row["paired_speedup_high"])]
-    slower = f"{sum(high < 1 for high in highs)} of {len(highs)}"
-    if len(highs) < len(cells):
-        slower += f", {len(cells) - len(highs)} without an interval"
-    near = f"{sum(abs(row['efficiency'] - 1) <= NEAR for row in ours)} of {len(cells)}"
+    facts = [
+        f"{over_even:.2f} × even",
+        f"{over_best:.2f} × the best of {rivals}",
+        f"within {NEAR:.0%} of the ideal in {count_near(row['efficiency'] for row in ours)}",
+    ]
     predicted = [row for row in ours if pd.notna(row["predicted_s"])]
     if predicted:
-        hits = sum(abs(row["predicted_s"] / row["median_s"] - 1) <= NEAR for row in predicted)
-        near += f", of the prediction in {hits} of {len(predicted)}"
-    return (
-        f"{name}: {over_even:.2f} times as fast as even, {over_best:.2f} times as fast as "
-        f"the best of {rivals} in each cell (geometric means of {len(cells)}); "
-        f"slower than even beyond its interval in {slower}; "
-        f"within {NEAR:.0%} of the ideal in {near}."
-    )
+        shares = (row["predicted_s"] / row["median_s"] for row in predicted)
+        facts.append(f"within {NEAR:.0%} of the prediction in {count_near(shares)}")
+    if highs:
+        slower = sum(high < 1 for high in highs)
+        facts.append(f"slower than even beyond its interval in {slower} of {len(highs)}")
+    means = f" (geometric means of {len(cells)} cells)" if len(cells) > 1 else ""
+    return f"{name}{means}: {'; '.join(facts)}."
+
+
+def count_near(shares: Iterable[float]) -> str:
+    """Format how many of some shares are within NEAR of 1: "3 of 4"."""
+    near = [abs(share - 1) <= NEAR for share in shares]
+    return f"{sum(near)} of {len(near)}"
 
 
 def best_rival(cell: Cell) -> float:
