@@ -57,7 +57,6 @@ def apply() -> None:
         "font.size": 9, "axes.labelsize": 9, "axes.titlesize": 9, "legend.fontsize": 9,
         "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "figure.titlesize": 11,
         "figure.labelsize": 8,
-        "figure.constrained_layout.use": True,
         "pdf.fonttype": 42, "svg.fonttype": "none",  # text stays text
         "text.parse_math": False,  # A label of a suite may contain a $.
         "figure.max_open_warning": 0,  # Each figure is closed when it is saved.
@@ -89,7 +88,9 @@ def panels(
         size = f"{height * rows:.0f} inches"
         raise ValueError(f"{count} panels are {size} high; at most {MOST_INCHES} are drawn")
     figsize = (width, height * rows)
-    figure, grid = plt.subplots(rows, columns, figsize=figsize, squeeze=False, sharey=share)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=figsize, squeeze=False, sharey=share, layout="constrained"
+    )
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()

@@ -126,7 +126,7 @@ def test_table_shows_harshest_slowdown_and_means(golden, table):
     golden(text, NARROW)
     [told] = [line for line in text.splitlines() if line.startswith("- balanced")]
     for speedups in ([2, 2, 4, 4, 20, 20], [1.5, 1.5, 3, 3, 15, 15]):  # over even, and of the best of the plain splits
-        assert f" {geometric_mean(speedups):.2f} × even" in told
+        assert f" {geometric_mean(speedups):.2f} × " in told
     assert not texts_of_ring(make_record())
 
 
