@@ -39,6 +39,7 @@ def test_log_axis_has_labeled_ticks(low, high):
 
 
 def test_texts_stand_above_and_below_panels_of_any_number():
+    style.apply()
     title, note = " ".join(["title"] * 40), " ".join(["note"] * 80)
     for count in (1, 2, 7):
         figure, axes = style.panels(count)
