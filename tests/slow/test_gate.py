@@ -5,7 +5,7 @@ import pytest
 from tests.support.gate import PAUSE, command, files, make_repository, run_gate
 
 
-@pytest.mark.parametrize(("branch", "code", "word"), [("same", 0, "1 SAME"), ("slower", 1, "1 SLOWER")])
+@pytest.mark.parametrize(("branch", "code", "word"), [("same", 0, "1 point unchanged"), ("slower", 1, "SLOWER by")])
 def test_gate_fails_slower_pull_request_alone(tmp_path, branch, code, word):
     folder = make_repository(tmp_path / "repository", slower_rounds=60, body=PAUSE)
     done = run_gate(folder, branch, max_pairs="6", fail_on="80%")
