@@ -49,6 +49,20 @@ def abort_then_raise(argument):
     raise ValueError("peer closed")
 
 
+def abort_with_words(argument):
+    print(
+        "terminate called after throwing an instance of 'Error'\n  what():  a GPU is lost", file=sys.stderr, flush=True
+    )
+    os.abort()
+
+
+def fail_beside(argument):
+    """A thread finds that rank 1 has failed, while the job would wait for ever."""
+    if argument == 1:
+        threading.Thread(target=entry.fail, args=(ValueError("a link is down"),)).start()
+    time.sleep(1000)
+
+
 def exit_silently(argument):
     if argument == 1:
         os._exit(0)

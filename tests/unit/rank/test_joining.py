@@ -280,3 +280,27 @@ def test_rank_that_differs_from_plan_is_named(monkeypatch, golden):
     lines = rank.main.unplanned(given, group)
     assert len(lines) == 4
     golden("\n".join(lines), {r"threads \d+, planned \d+": "threads N, planned M"})
+
+
+NCCL_LOG = """[E] WorkNCCL raised the following async exception: NCCL error: remote error, NCCL version 2.30
+ncclRemoteError: A call failed.
+Last error:
+socket closed by n1
+Exception raised from checkForNCCLErrorsInternal"""
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [(NCCL_LOG, "NCCL error: remote error; socket closed by n1"), ("", "NCCL: asynchronous error")],
+)
+def test_asynchronous_error_ends_rank_with_words_of_nccl(monkeypatch, log, words):
+    answers, told = iter(["SUCCESS", "SUCCESS", "COMM_ERROR"]), []
+    nccl = SimpleNamespace(get_error=lambda: SimpleNamespace(name=next(answers)))
+    group = SimpleNamespace(_get_backend=lambda device: nccl)
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_group", lambda: group)
+    monkeypatch.setattr(rank.backends, "NCCL_POLL_S", 0)
+    monkeypatch.setattr(rank.backends, "read_text", lambda path: log)
+    monkeypatch.setattr(rank.backends, "fail", told.append)
+    rank.backends.end_at_nccl_error(torch.device("cuda"))
+    assert list(map(str, told)) == [words]
+    assert not list(answers)

@@ -110,6 +110,17 @@ def with_stack(log: Path, before_bytes: int) -> Path:
     return log
 
 
+def test_rank_that_aborts_tells_its_exception(tmp_path):
+    failure = run("abort_with_words", tmp_path, count=1).failure
+    assert (failure.kind, failure.message) == ("signal", "killed by SIGABRT: a GPU is lost")
+    assert logs.uncaught(tmp_path / "none") == ""
+
+
+def test_thread_ends_rank_whose_job_waits(tmp_path):
+    failure = run("fail_beside", tmp_path).failure
+    assert (failure.rank, failure.kind, failure.message) == (1, "exception", "a link is down")
+
+
 def test_innermost_frame_reads_end_of_log(tmp_path):
     assert innermost_frame(with_stack(tmp_path / "log", 1 << 40)).place == "step (b.py:3)"
     assert innermost_frame(with_stack(tmp_path / "log", 0)).place == "step (b.py:3)"
