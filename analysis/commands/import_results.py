@@ -1,7 +1,10 @@
 """`python -m analysis import` shows results of other systems beside our own records."""
 
 import argparse
+import csv
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from functools import partial
 from itertools import groupby
@@ -11,6 +14,7 @@ import pandas as pd
 
 from analysis.foreign import formats
 from analysis.foreign.timings import Output, RanksMissing, Reading, Timing
+from analysis.foreign.undecorated import undecorated
 from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.figures import plain_cells
@@ -48,8 +52,10 @@ HOW = ["source", "estimator", "conversion"]
 """What the notes below a table say."""
 UNREADABLE = (
     OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
+    csv.Error,
 )  # fmt: skip
 """What reading a broken file may raise."""
+STDIN = Path("-")
 warn = partial(complain, "analysis import")
 
 
@@ -61,7 +67,7 @@ def main(arguments: list[str]) -> int:
         0; 2 for invalid arguments, and where nothing could be read.
     """
     options = parser().parse_args(arguments)
-    require_there(options.places)
+    require_there(place for place in options.places if place != STDIN)
     if options.ranks is not None and options.ranks < 2:
         raise ConfigError(f"--ranks {options.ranks}: allowed are numbers >= 2")
     rows: list[Timing] = []
@@ -74,7 +80,9 @@ def main(arguments: list[str]) -> int:
         if not rows:
             return 2
         tables = combined(rows)
-        folder = folder_for(options.places[0], options.output_dir)
+        first = options.places[0]
+        is_stored = first.is_dir() or first.is_file()
+        folder = folder_for(first if is_stored else Path(), options.output_dir)
         written = [
             write_file(folder, "imported.csv", pd.concat(tables)),
             write_file(folder, "imported.md", as_text(tables, "github")),
@@ -91,9 +99,12 @@ def read(place: Path, ranks: int | None) -> Reading:
     try:
         if place.is_dir() or place.match(PATTERN):
             return formats.read_records(place)
-        files.require_regular(place.resolve())  # Reading a pipe would block.
-        text = place.read_text("utf-8-sig", errors="replace")
-        found = formats.read(Output(str(place), text, ranks))
+        texts = undecorated(text_of_file(place))
+        readings = [formats.read(Output(str(place), text, ranks)) for text in texts]
+        found = merged([reading for reading in readings if reading])
+        strangers = [text for text, each in zip(texts, readings, strict=True) if not each]
+        if found and any(not text.endswith("\n") for text in strangers):
+            found.passed_over.append(f"{place}: ends within a line")
     except RanksMissing:
         raise
     except UNREADABLE as error:
@@ -105,6 +116,24 @@ def read(place: Path, ranks: int | None) -> Reading:
     if not found.rows and not found.passed_over:
         found.passed_over.append(f"{place}: no whole row of results in it")
     return found
+
+
+def merged(readings: Sequence[Reading]) -> Reading | None:
+    if not readings:
+        return None
+    rows = [row for reading in readings for row in reading.rows]
+    return Reading(rows, [line for reading in readings for line in reading.passed_over])
+
+
+def text_of_file(place: Path) -> str:
+    """Read a file, a pipe, or for "-" standard input."""
+    if place != STDIN and not place.is_fifo():
+        files.require_regular(place.resolve())
+    with nullcontext(sys.stdin.buffer) if place == STDIN else place.open("rb") as file:
+        content = file.read(files.MOST_BYTES + 1)
+    if len(content) > files.MOST_BYTES:
+        raise ValueError(f"more than {files.MOST_BYTES / 1e9:g} GB")
+    return content.decode("utf-8-sig", errors="replace")
 
 
 def combined(rows: Sequence[Timing]) -> list[pd.DataFrame]:
@@ -150,7 +179,11 @@ def parser() -> argparse.ArgumentParser:
         f"records. Formats, recognised by their content: {formats.KNOWN}.",
     )
     result.add_argument(
-        "places", metavar="FILE|DIR", nargs="+", type=Path, help="a file of results, or our records"
+        "places",
+        metavar="FILE|DIR|-",
+        nargs="+",
+        type=Path,
+        help="a file or pipe of results, - for standard input, or our records",
     )
     result.add_argument(
         "--ranks", type=int, metavar="N", help="how many ranks OSU ran on, which it does not print"

@@ -58,7 +58,8 @@ def rows_of(file: str, cells: Cells) -> Iterator[Product]:
         world_size=cells.whole("world_size"),
         dtype=cells["dtype"],
         time_s=time_s,
-        std_s=cells.deviation("std_time", 1e-3),
+        # of the total of all calls there is one sample, and no deviation
+        std_s=None if cells.get(BARRIER) == "False" else cells.deviation("std_time", 1e-3),
         status=status_of(time_s, STATUSES.get(cells.get("valid") or "")),
         estimator="mean over iterations",
         conversion=f"as printed{protocol(cells)}; the primitive is that of the file's name, or "

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,15 @@ COLLECTIVES = {name: name for name in SAME} | {"alltoall": ALL_TO_ALL, "sendrecv
 TYPES = {"half": "float16", "float": "float32", "double": "float64"}
 OPERATIONS = {"prod": "product", "none": None, "": None}
 
-PROGRAM = re.compile(rf"(?<![A-Za-z_])({'|'.join(COLLECTIVES)})_perf")
-RANK = re.compile(r"#\s+Rank\s+\d+(?:\s+Group\s+(\d+))?\s+Pid\s")
-HEAD = re.compile(r"#\s+size\s+count\s+type\s")
+PROGRAM = re.compile(rf"(?<![A-Za-z])(?<!all_)({'|'.join(COLLECTIVES)})_perf")
+RANK = re.compile(r"#\s+Rank\s+(\d+)(?:\s+Group\s+(\d+))?\s+Pid\s")
+CUT_LIST = re.compile(r"#\s*\.\.\.")
+HEAD = re.compile(r"\s*#\s+size\s+count\s+type\s")
+SIDES = re.compile(r"\s*#\s+((?:(?:out-of|in)-place\s*)+)$")
+"""The line above the heads; of old versions, both."""
+MOST_BYTES = 10**18
+OFF = 0.1
+"""Share by which a printed bandwidth may differ from S / time by rounding."""
 JSON_RESULTS = re.compile(r'"results"\s*:\s*\[')
 AVERAGE = re.compile(r"(?:^|\s)(?:-a\s*|--average[=\s])([0-3])")
 OVER_PROCESSES = (
@@ -43,17 +49,20 @@ class Run:
 
     Attributes:
         program: a key of COLLECTIVES.
-        groups: the group of each rank, as the text lists them.
-        world_size: the number of ranks of one communicator.
+        ranks: the group of each rank by its number; a number that repeats is of another
+            communicator of the same size, of a process built without MPI.
+        world_size: the number of ranks of one communicator; None where the list is cut.
+        sides: whether each result of a line is in place.
         over: the statistic over processes, in words.
     """
 
     file: str
     program: str | None = None
-    groups: tuple[str, ...] = ()
+    ranks: dict[int, str] = field(default_factory=dict)
     world_size: int | None = None
     over: str = "over processes by -a (default: their average)"
     columns: tuple[str, ...] = ()
+    sides: tuple[bool, ...] = (False, True)
 
 
 @dataclass(frozen=True)
@@ -85,20 +94,27 @@ def read(output: Output) -> Reading | None:
 def read_text(run: Run, output: Output) -> Reading:
     found = Reading()
     torn = output.num_cut_off()
-    nameless = False
+    nameless = cut = False
     for line in output.whole_lines():
         words = line.split()
         if line.startswith("# Using devices"):
-            run = replace(run, groups=(), world_size=None, columns=())
+            run = replace(run, ranks={}, world_size=None, columns=())
         elif rank := RANK.match(line):
-            groups = (*run.groups, rank[1] or "")
-            run = replace(run, groups=groups, world_size=groups.count(groups[0]))
+            run = replace(run, ranks=run.ranks | {int(rank[1]): rank[2] or ""})
+            run = replace(run, world_size=size_of(run.ranks))
+        elif CUT_LIST.match(line):
+            cut = True
+        elif sides := SIDES.match(line):
+            run = replace(run, sides=tuple(side == "in-place" for side in sides[1].split()))
         elif HEAD.match(line):
-            run = replace(run, columns=tuple(line.removeprefix("#").split()))
+            if cut:
+                run, cut = replace(run, world_size=None), False
+                found.passed_over.append(f"{run.file}: the list of devices is cut: ranks unknown")
+            run = replace(run, columns=tuple(line.strip().removeprefix("#").split()))
         elif program := PROGRAM.search(line):
             run = replace(run, program=program[1])
         elif run.columns and words and words[0].isdigit():
-            results = results_of(run.columns, words)
+            results = results_of(run.columns, words, run.sides)
             nameless |= run.program is None
             torn += not results
             found.rows += [row_of(run, result) for result in results if run.program]
@@ -108,26 +124,33 @@ def read_text(run: Run, output: Output) -> Reading:
     return found
 
 
-def results_of(columns: tuple[str, ...], words: list[str]) -> list[Result]:
-    """Split a line into its results, out of place and in place; [] where it is not whole."""
+def size_of(ranks: dict[int, str]) -> int | None:
+    """Count the ranks of one communicator; None where numbers are missing."""
+    of_group = list(ranks.values())
+    return of_group.count(of_group[0]) if sorted(ranks) == list(range(len(ranks))) else None
+
+
+def results_of(columns: tuple[str, ...], words: list[str], sides: tuple[bool, ...]) -> list[Result]:
+    """Split a line into its results, out of place or in place; [] where it is not whole."""
     names = [name for name in columns if name != "timestamp"]
     count = len(words) - 2 * (len(columns) - len(names))  # a timestamp is two words
     one_less = count == len(names) - 1
     if one_less and "redop" in names and number(words[names.index("redop")]) is not None:
         names.remove("redop")  # which may be blank
     times = [index for index, name in enumerate(names) if name in ("time", "cputime")]
-    if count != len(names) or len(times) != 2:
+    if count != len(names) or len(times) != len(sides):
         return []
-    first, second = times
     pairs = list(zip(names, words, strict=False))
-    sides = (dict(pairs[first:second]), dict(pairs[second:]))
-    if any(None in (number(side["algbw"]), number(side["busbw"])) for side in sides):
-        return []
-    if any((number(side.get("time")) or 0) < 0 for side in sides):
-        return []
-    shared = dict(pairs[:first])
-    out_of_place, in_place = map(with_json_keys, sides)
-    return [Result(shared, out_of_place, in_place=False), Result(shared, in_place, in_place=True)]
+    shared = dict(pairs[: times[0]])
+    found = []
+    for start, end, in_place in zip(times, [*times[1:], len(pairs)], sides, strict=True):
+        own = dict(pairs[start:end])
+        if None in (number(own["algbw"]), number(own["busbw"])):
+            return []
+        if (number(own.get("time")) or 0) < 0 or not 0 <= int(shared["size"]) <= MOST_BYTES:
+            return []
+        found.append(Result(shared, with_json_keys(own), in_place))
+    return found
 
 
 def with_json_keys(cells: Mapping[str, str]) -> dict[str, str]:
@@ -155,12 +178,18 @@ def read_json(run: Run, text: str) -> Reading:
     if run.program is None:
         found.passed_over.append(f"{run.file}: {NAMELESS}")
         return found
+    torn = 0
     for content_of_size in content.get("results", ()):
         for side, in_place in (("out_of_place", False), ("in_place", True)):
             if own := content_of_size.get(side):
-                row = row_of(run, Result(content_of_size, own, in_place))
+                try:
+                    row = row_of(run, Result(content_of_size, own, in_place))
+                except ValueError:
+                    torn += 1
+                    continue
                 per_iteration = content_of_size.get(f"{side}_per_iter")
                 found.rows += [row, *by_median(row, per_iteration)]
+    found.pass_over_torn(run.file, torn)
     return found
 
 
@@ -199,6 +228,7 @@ def row_of(run: Run, result: Result) -> Collective:
         raise ValueError(f"time {time_us:g}: allowed are times >= 0")
     operation = str(result.shared.get("redop", ""))
     dtype = str(result.shared["type"])
+    num_bytes, algbw = int(result.shared["size"]), number(result.own["alg_bw"])
     return Collective(
         source="nccl-tests",
         file=run.file,
@@ -208,15 +238,26 @@ def row_of(run: Run, result: Result) -> Collective:
         world_size=run.world_size,
         dtype=TYPES.get(dtype, dtype),
         reduce_op=OPERATIONS.get(operation, operation),
-        payload_bytes=int(result.shared["size"]),
+        payload_bytes=num_bytes,
         time_s=None if time_us is None else time_us * 1e-6,
-        algbw_gb_per_s=number(result.own["alg_bw"]),
+        algbw_gb_per_s=algbw,
         busbw_gb_per_s=number(result.own["bus_bw"]),
         in_place=result.in_place,
         status=status_by(result.own.get("nwrong")),
         estimator=f"mean over iterations, {run.over}",
-        conversion=conversion(collective, of_host="cpu_time" in result.own),
+        conversion=conversion(collective, of_host="cpu_time" in result.own)
+        + ("" if agree(num_bytes, time_us, algbw) else OF_OLD_SIZE),
     )
+
+
+OF_OLD_SIZE = ", though it is not S / time (before July 2020 all_gather had another S)"
+
+
+def agree(num_bytes: int, time_us: float | None, algbw: float | None) -> bool:
+    """Return whether a bandwidth is the size over the time, as far as both are printed."""
+    if not time_us or not algbw or algbw < 0.1:
+        return True
+    return abs(num_bytes / (time_us * 1e3) - algbw) <= OFF * algbw
 
 
 def by_median(row: Collective, times: Mapping[str, Any] | None) -> Iterator[Collective]:

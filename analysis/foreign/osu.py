@@ -31,6 +31,9 @@ SIZED_BY_PART = (names.ALL_GATHER, names.GATHER, names.SCATTER, names.ALL_TO_ALL
 """OSU prints the size of one rank's part; for reduce_scatter, that of all parts."""
 TIMES = ("Avg Latency(us)", "Latency (us)")
 TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32"}
+MOST_BYTES = 10**18
+LAST_CELL = re.compile(r"(\.\d\d|Pass|Fail)\s*$")
+"""Ends a whole line: OSU prints two decimals."""
 CHECKED = {"Pass": "ok", "Fail": "invalid"}
 
 
@@ -54,8 +57,8 @@ def read(output: Output) -> Reading | None:
     found = Reading()
     run = None
     titled = False
-    torn = output.num_cut_off()
-    for line in output.whole_lines():
+    torn = output.num_cut_off(LAST_CELL)
+    for line in output.whole_lines(LAST_CELL):
         if title := TITLE.match(line):
             titled = True
             run = begun(title)
@@ -119,6 +122,8 @@ def line_of(columns: tuple[str, ...], words: list[str]) -> Line | None:
     size = number(cells.get("Size", 0))
     latency_us = number(next((cells[name] for name in TIMES if name in cells), None))
     if len(words) != len(columns) or size is None or latency_us is None or latency_us < 0:
+        return None
+    if not 0 <= size <= MOST_BYTES:
         return None
     return Line(int(size), latency_us, cells.get("Validation"))
 

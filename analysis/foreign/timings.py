@@ -1,6 +1,7 @@
 """The timing that every result becomes, ours too, and what reading the files of others shares."""
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -91,6 +92,9 @@ class RanksMissing(ValueError):
     """The output needs the number of ranks, and neither it nor the user says it."""
 
 
+LINE_BREAK = re.compile(r"\n\Z")
+
+
 @dataclass(frozen=True)
 class Output:
     """A file of another system, by its path, and how many ranks it is of, if the user says so."""
@@ -99,12 +103,14 @@ class Output:
     text: str
     ranks: int | None = None
 
-    def whole_lines(self) -> list[str]:
-        # A file that was cut off lacks an unknown part of its last line.
-        return [line for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
+    def whole_lines(self, ending: re.Pattern[str] = LINE_BREAK) -> list[str]:
+        """Return the lines that end so; a file that was cut off lacks a part of its last one."""
+        lines = self.text.splitlines(keepends=True)
+        return lines[: len(lines) - self.num_cut_off(ending)]
 
-    def num_cut_off(self) -> int:
-        return 0 if self.text.endswith("\n") else 1
+    def num_cut_off(self, ending: re.Pattern[str] = LINE_BREAK) -> int:
+        last = self.text[self.text.rstrip("\n").rfind("\n") + 1 :]
+        return 0 if last.endswith("\n") or ending.search(last) else 1
 
 
 def number(text: Any) -> float | None:

@@ -18,7 +18,7 @@ TIMER, BARRIER = "time_measurement_backend", "barrier_at_each_iteration"
 IMPLEMENTATIONS = "implementations"
 DEFAULTS: dict[str, object] = {
     "primitive": "", **dict.fromkeys(SHAPE), "dtype": "float32", "validate": True,
-    ITERATIONS: 50, WARMUPS: 5, "output_csv": None, TIMER: "cuda_event", BARRIER: True,
+    ITERATIONS: 50, WARMUPS: 5, "output_csv": None, TIMER: "cpu_clock", BARRIER: True,
     IMPLEMENTATIONS: {},
 }  # fmt: skip
 IN_ANOTHER_WAY = {

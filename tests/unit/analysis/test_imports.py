@@ -1,5 +1,7 @@
 """`python -m analysis import`: output of nccl-tests and of OSU, real or in their format, beside records."""
 
+import io
+import os
 import re
 import shutil
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from analysis.__main__ import main
+from perf.foreign_fuzz import fuzz
 
 from tests.support.imports import SAMPLES, imported, one, ours
 from tests.support.records import make_record, write_all
@@ -241,3 +244,74 @@ def test_output_defaults_to_first_file_folder(tmp_path, capsys):
     assert main(["import", str(path)]) == 0
     assert (tmp_path / "analysis" / "imported.md").read_text().startswith("| collective")
     assert str(tmp_path / "analysis" / "imported.csv") in capsys.readouterr().out
+
+
+def test_decorated_and_torn_files_give_true_rows_or_say_what_is_missing():
+    assert list(fuzz(220, seed=7)) == []
+
+
+def test_processes_without_mpi_are_separate_communicators(tmp_path):
+    """Each lists its own ranks: a number that repeats is of another communicator."""
+    ranks = "".join(line for line in NCCL_TEXT.read_text().splitlines(keepends=True) if line.startswith("#  Rank"))
+    text = NCCL_TEXT.read_text().replace(ranks, ranks * 2)
+    assert set(imported(tmp_path, saved(tmp_path, "a.txt", text)).world_size) == {4}
+
+
+@pytest.mark.parametrize("cut", ["# ...\n", ""])
+def test_ranks_of_a_list_that_is_cut_are_unknown(tmp_path, capsys, cut):
+    third = next(line for line in NCCL_TEXT.read_text().splitlines(keepends=True) if line.startswith("#  Rank  2"))
+    table = imported(tmp_path, saved(tmp_path, "a.txt", NCCL_TEXT.read_text().replace(third, cut)))
+    assert table.world_size.isna().all()
+    assert (len(table), "list of devices" in capsys.readouterr().err) == (8, bool(cut))
+
+
+def test_results_of_one_side_alone_are_read(tmp_path):
+    lines = [
+        "# Collective test starting: all_reduce_perf", "#                   in-place",
+        "#       size         count      type   redop    root     time   algbw   busbw  #wrong",
+        "     1048576        262144     float     sum      -1    100.0   10.49   18.35       0", "",
+    ]  # fmt: skip
+    row = one(imported(tmp_path, saved(tmp_path, "a.txt", "\n".join(lines))))
+    assert (row.in_place, row.payload_bytes, row.time_s) == (True, 2**20, pytest.approx(1e-4))
+
+
+@pytest.mark.parametrize("name", ["h100_all_reduce_perf.txt", "nccl_alltoall_perf.txt", "all_reduce_perf"])
+def test_name_of_a_test_may_have_a_prefix(tmp_path, name):
+    lines = [line for line in NCCL_TEXT.read_text().splitlines(keepends=True) if "_perf" not in line]
+    table = imported(tmp_path, saved(tmp_path, name, "".join(lines)))
+    assert set(table.collective) == {"all_to_all" if "alltoall" in name else "all_reduce"}
+
+
+def test_bandwidth_that_is_not_size_over_time_is_told(tmp_path):
+    old = NCCL_TEXT.read_text().replace("  6.55    9.83", " 52.40   78.64", 1)
+    table = imported(tmp_path, saved(tmp_path, "a.txt", old))
+    assert table.conversion.str.contains("not S / time").sum() == 1
+
+
+def test_number_beyond_all_tables_costs_its_row_alone(tmp_path, capsys):
+    text = re.sub(r"^( +)8 ", rf"\g<1>{10**19} ", NCCL_TEXT.read_text(), count=1, flags=re.MULTILINE)
+    assert len(imported(tmp_path, saved(tmp_path, "a.txt", text))) == 6
+    assert "1 line(s)" in capsys.readouterr().err
+
+
+def test_last_line_of_osu_needs_no_line_break(tmp_path):
+    text = osu("Latency", "8 1.50", "16 2.50", columns="# Size  Latency (us)").rstrip("\n")
+    assert len(imported(tmp_path, saved(tmp_path, "a.txt", text))) == 2
+    assert len(imported(tmp_path, saved(tmp_path, "a.txt", text[:-1]))) == 1
+
+
+def test_standard_input_and_pipes_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(NCCL_TEXT.read_bytes())))
+    assert len(imported(tmp_path, "-")) == 8
+    reading, writing = os.pipe()
+    os.write(writing, NCCL_TEXT.read_bytes())
+    os.close(writing)
+    assert len(imported(tmp_path, f"/proc/self/fd/{reading}")) == 8
+    os.close(reading)
+
+
+def test_cell_beyond_all_bounds_is_one_line(tmp_path, capsys):
+    path = saved(tmp_path, "a.csv", 'split_type,seq_len\n"' + "a" * 200_000 + '",1\n')
+    assert main(["import", str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
