@@ -112,6 +112,7 @@ def test_ddlb_rows_tell_device_and_protocol(tmp_path):
     assert events.implementation == clock.implementation == "pytorch (backend=nccl, order=AG_before)"
     assert "timer: cuda_event, barrier: before each iteration" in events.conversion
     assert "timer: cpu_clock, barrier: none" in clock.conversion
+    assert (pd.isna(events.std_s), pd.isna(clock.std_s)) == (False, True)  # one total of all calls has no deviation
 
 
 def test_records_of_all_suites_stand_beside(tmp_path):
