@@ -96,6 +96,7 @@ def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """Return a command line as Hydra is given it; raise ConfigError where it is none."""
     if not questions.has_torch():
         raise ConfigError("torch is not installed; pip install 'benchkit[torch]', or a build of it")
+    command_line.require_values(arguments)
     return command_line.understood(resume.parse(arguments), help.options_in(folders))
 
 

@@ -39,5 +39,5 @@ def load_torch(arguments: Sequence[str]) -> None:
     try:
         if names and names <= set(load_suites()):
             start_fork_server(preload_for(names))
-    except ConfigError:
-        return  # of a suite outside benchkit, which the command line reports
+    except (ConfigError, OSError):
+        return  # of a suite outside benchkit, or of TMPDIR: the command line reports it

@@ -59,9 +59,9 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
     name = f"{build.__module__}.{build.__name__}"
     if not (isinstance(config, type) and issubclass(config, RunConfig)):
         raise ConfigError(f"{name}: allowed as its first parameter is a dataclass of RunConfig")
-    if not (build.__doc__ or "").strip():
+    if not (build.__doc__ or "").strip() and sys.flags.optimize < 2:  # -OO drops docstrings
         raise ConfigError(f"{name}: a suite needs a docstring; its first line is the summary")
-    summary = (build.__doc__ or "").strip().splitlines()[0]
+    summary = (build.__doc__ or "").strip().partition("\n")[0]
     module = sys.modules[build.__module__]
     preload, resolvers = getattr(module, "PRELOAD", ()), getattr(module, "RESOLVERS", {})
     return Suite(build.__name__, config, build, summary, preload, resolvers)

@@ -85,6 +85,13 @@ def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) 
     return [spelled_out(argument) for argument in arguments]
 
 
+def require_values(arguments: Sequence[str]) -> None:
+    """Raise ConfigError for a flag without its value, which would take the next word for it."""
+    for flag, value in zip(arguments, [*arguments[1:], "-"], strict=True):
+        if flag in TAKING_VALUES and value.startswith("-"):
+            raise ConfigError(f"{flag}: needs a value behind it")
+
+
 def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path]]) -> None:
     """Raise ConfigError for an argument that is neither an override nor a flag."""
     name, is_set, value = argument.partition("=")
@@ -121,8 +128,21 @@ def spelled_out(argument: str) -> str:
     key = name.lstrip("+")
     if not is_set or re.search(r"[\"'(){}$\\]", value):
         return argument
+    if key.startswith(VARIABLE):
+        return variable(argument, name, value)
     words = re.sub(r"[^,\[\]]+", lambda found: spelled_out_value(key, found[0]), value)
     return f"{name}={words}"
+
+
+VARIABLE = "backend.env."
+
+
+def variable(argument: str, name: str, value: str) -> str:
+    """Return the override of a variable, whose value is text even where it reads as a number."""
+    if "," in value:
+        one, several = f"{name}='\"{value}\"'", f"{name}='choice({value})'"
+        raise ConfigError(f"{argument}: a comma; type {one} for one value, {several} for a sweep")
+    return argument if is_word(value) else f"{name}={quoted(value)}"
 
 
 def spelled_out_value(key: str, value: str) -> str:

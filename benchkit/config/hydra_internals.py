@@ -33,6 +33,8 @@ BELOW_NULL = "Unexpected type for root"
 """In the AssertionError of OmegaConf for a key below a group that is null."""
 PROGRAM = "benchkit"
 COMPLETED = "COMP_LINE"
+MOST_VALUES = 100_000
+"""Of one key of a sweep; a range may have no end."""
 MULTIRUN = ("-m", "--multirun")
 MODES = {"--cfg", "-c", "--info", "-i", "--run", "-r", "--shell-completion", "-sc", "hydra.mode"}
 """What asks Hydra for something else than a sweep, before the equals sign."""
@@ -169,7 +171,9 @@ def values_of(override: Override) -> list[Override]:
         if not override.is_discrete_sweep():
             allowed = "allowed are values, a choice or a range"
             raise HydraException(f"{override.input_line}: {allowed}")
-        values = list(override.sweep_iterator())
+        values = list(itertools.islice(override.sweep_iterator(), MOST_VALUES + 1))
+        if len(values) > MOST_VALUES:
+            raise HydraException(f"{override.input_line}: more than {MOST_VALUES:,} values")
     key = override.get_key_element()
     return [
         replace(

@@ -123,11 +123,12 @@ def machine_floor(
 def state_folder() -> Path:
     """Return the folder of the user's state: $XDG_STATE_HOME/benchkit or ~/.local/state/benchkit.
 
-    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification asks.
+    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification asks. A user
+    without a home, as a number may be in a container, has no state.
     """
     configured = Path(os.environ.get("XDG_STATE_HOME", ""))
     base = configured if configured.is_absolute() else Path(os.path.expanduser("~/.local/state"))
-    return base / "benchkit"
+    return base / "benchkit" if base.is_absolute() else Path(os.devnull, "benchkit")
 
 
 def read(folder: Path) -> list[MachineFloor]:

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +121,16 @@ class Sweeper(sweeper.Sweeper):
         loader = self._context.config_loader
         composer = PointComposer(loader, self._config)
         started = topology.detect_launcher()
+        if not isinstance(self._params, Mapping):
+            raise ConfigError(f"hydra.sweeper.params={self._params}: allowed are keys with values")
         own = [f"{name}={value}" for name, value in self._params.items()]
         composed = []
         for number, overrides in enumerate(hydra_internals.product(loader, [*own, *arguments])):
             point = composer.point(overrides, number)
             self._launcher.check(point.config, started)
             composed.append(point)
+        if not composed:
+            raise ConfigError("nothing to sweep over: a glob(…) finds no option")
         configs = [point.config for point in composed]
         points = manifest.entries(
             [manifest.key_of(as_dict(config)) for config in configs],

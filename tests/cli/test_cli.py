@@ -92,7 +92,7 @@ WRONG = {
         ["suite=allreduce"], ["allreduce"], [ALL, "quik"], [ALL, "-m", "data_size=1", "2"], [ALL, "data_size"],
         [ALL, "~backend"], [ALL, "data_size=[1"], [ALL, "on_end='a"], [ALL, "on_end=a;b"], [ALL, "--data_size=10"],
         ["-cn", "sweep/gloo_cpu"], ["--dryrun"], ["--list"], ["comapre", "git:main", "tree:."], ["version"],
-        ["resume", "X"], [ALL, "on_end=\udcff"],
+        ["resume", "X"], [ALL, "--dry-run", "--package"], ["--cfg", "-m", ALL], [ALL, "on_end=\udcff"],
     ],
     "groups": [
         ["+suite=none"], ["+suite=all_reduce"], ["+suite="], ["+suite=ring"], [ALL, "backend=glo"],
@@ -110,10 +110,12 @@ WRONG = {
         [ALL, "world_size=2.5"], [ALL, "+backend.env.OMP_PLACES=cores"], [ALL, "backend.env=3"],
         ["+suite=matmul_lut", "sizes=512"], ["sweep=rebalance_lut", "sizes=[abc]"],
         [ALL, "measure.calls_per_sample=5"], [ALL, "seed=99999999999999999999"], [ALL, "on_end=${oc.env:NO_TEXT}"],
+        [ALL, "data_size=2B"], [ALL, "data_size=" + "9" * 400], [ALL, "+backend.env.NCCL_IB_HCA=mlx5_0,mlx5_1"],
     ],
     "sweeps": [
         [ALL, "hydra.sweep.subdir=x", "-m", "seed=1,2"], [ALL, "data_size=1,10", "timeout_s=abc"],
         [COLUMNS + "tp_rowwise", "m=512", "-m"], [COLUMNS + "allreduce", "m=4,8"], ["+suite=glob(tp_*)", "m=512"],
+        [ALL, "data_size=range(1,inf)"], [ALL, "data_size=glob(*)"], [ALL, "hydra.sweeper.params=x"],
         [COLUMNS + "tp_rowwise", "implementations.auto=null"], [COLUMNS + "tp_rowwise", "mm=512"],
     ],
 }  # fmt: skip

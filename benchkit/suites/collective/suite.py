@@ -105,6 +105,12 @@ class CollectiveConfig(RunConfig):
             raise ConfigError("async_op=true: a ping-pong waits for each message; leave it false")
         if name == SEND_RECV and self.world_size == 1:
             raise ConfigError("collective=send_recv: needs two ranks; allowed is world_size >= 2")
+        least_bytes = ITEM_BYTES[self.dtype]
+        for size in as_list(self.data_size):
+            if float(size) * 2**20 < least_bytes * (1 - 1e-9):
+                given = f"data_size={float(size) * 2**20:g}B"
+                allowed = f"allowed are {least_bytes}B, an element of {self.dtype}, and more"
+                raise ConfigError(f"{given}: {allowed}")
         if isinstance(self.data_size, list):
             self.check_list(self.data_size)
 

@@ -23,6 +23,11 @@ from benchkit.config.command_line import spelled_out
         ("data_size=choice(1,2)", "data_size=choice(1,2)"),
         ("+suite=allreduce", "+suite=allreduce"),
         ("-m", "-m"),
+        ("+backend.env.A=1e3", "+backend.env.A='1e3'"),
+        ("++backend.env.A=0.10", "++backend.env.A='0.10'"),
+        ("backend.env.A=true", "backend.env.A='true'"),
+        ("+backend.env.A=INFO", "+backend.env.A=INFO"),
+        ("+backend.env.A='x,y'", "+backend.env.A='x,y'"),
     ],
 )
 def test_values_are_spelled_out(typed, given):

@@ -134,3 +134,5 @@ def test_state_folder_is_absolute(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     assert state_folder() == tmp_path / ".local" / "state" / "benchkit"
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # a user without a home
+    assert state_folder().is_absolute()
