@@ -95,9 +95,12 @@ def multiply_float8(scale: Tensor, left: Tensor, right: Tensor, out: Tensor) -> 
 
 
 def nccl_has_failed(device: torch.device) -> bool:
-    """Return whether the job's NCCL has reported an asynchronous error on this rank."""
-    nccl = dist.distributed_c10d._get_default_group()._get_backend(device)
-    return hasattr(nccl, "get_error") and nccl.get_error().name != "SUCCESS"  # from torch 2.7 on
+    """Return whether NCCL has reported an asynchronous error to a group of this rank."""
+    groups = [*dist.distributed_c10d._world.pg_map]  # a copy: other threads make groups
+    over_nccl = [each for each in groups if dist.get_backend(each) == "nccl"]
+    backends = [group._get_backend(device) for group in over_nccl]
+    errors = [each.get_error() for each in backends if hasattr(each, "get_error")]  # torch 2.7 on
+    return any(error.name != "SUCCESS" for error in errors)
 
 
 def ring_attention_missing() -> Reason:

@@ -53,7 +53,7 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
     )
     # A communicator is made at its first collective, which ranks may reach minutes apart.
     store.set_timeout(group_timeout(config))
-    if config.backend.name == "nccl":
+    if device.type == "cuda":
         threading.Thread(target=end_at_nccl_error, args=(device,), daemon=True).start()
     return device
 

@@ -108,14 +108,12 @@ class Joined:
 def joined(assignment: Assignment) -> Joined:
     """Join the group of this rank's process, or return what it has joined for an earlier point.
 
-    All ranks call this together. What an earlier point has left is given back. Raises Unavailable
-    on all ranks if torch is built without the backend.
+    All ranks call this together. Raises Unavailable on all ranks if torch is built without the
+    backend.
     """
     found = _joined.get(assignment.rendezvous)
     if found is None:
         found = _joined[assignment.rendezvous] = join(assignment)
-    else:
-        forget_last_point(found.device)
     return found
 
 
@@ -145,7 +143,7 @@ def make_controller(assignment: Assignment) -> ThrottleController:
     return ThrottleController(throttle, factor, factor)
 
 
-def forget_last_point(device: torch.device) -> None:
+def forget_point(device: torch.device) -> None:
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
     if device.type == "cuda":
@@ -163,7 +161,16 @@ PROBED_BEFORE = "calls were probed before the first ones: part of what they load
 
 
 def run_rank(assignment: Assignment) -> RankReport | None:
-    """Run one point in one rank; rank 0 returns its report to the agent, others None."""
+    """Run one point in one rank; rank 0 returns its report to the agent, others None.
+
+    The point's memory is given back before the report: fresh ranks may measure beside this one.
+    """
+    report = run_point(assignment)
+    forget_point(_joined[assignment.rendezvous].device)
+    return report
+
+
+def run_point(assignment: Assignment) -> RankReport | None:
     protect_streams()
     stopwatch = Stopwatch(tell=ignore if assignment.place.rank else entry.send_note)
     stopwatch.enter("init")

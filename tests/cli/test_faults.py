@@ -47,6 +47,12 @@ def test_fault_has_status_rank_and_reason(sweep, fault):
     assert record["finished_at"]
 
 
+def test_broken_connection_is_an_error_of_either_end(sweep):
+    record = record_of(sweep, "disconnect")
+    assert record["status"] == "error"
+    assert "onnection" in record["error"]["message"]
+
+
 def test_faulty_sweep_exits_1(sweep):
     cli, done = sweep
     records = cli.records()
@@ -169,7 +175,7 @@ def test_unstorable_result_is_rank_error(cli):
 def test_time_out_keeps_samples(cli):
     cli(
         "+suite=allreduce", "data_size=1KiB", "timeout_s=15", "measure.max_seconds=600",
-        f"measure.max_iterations={10**9}",
+        f"measure.max_iterations={10**9}", "measure.target_rel_ci=1e-9",
     )  # fmt: skip
     [record] = cli.records()
     assert record["status"] == "timeout"

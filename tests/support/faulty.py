@@ -3,7 +3,9 @@
 import ctypes
 import os
 import signal
+import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from benchkit.api.case import Call, Case, Rank, Work
@@ -24,6 +26,7 @@ FAULTS = (
     "wrong_later",
     "skip",
     "silent",
+    "disconnect",
 )
 
 
@@ -46,6 +49,12 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
     print(f"hello from rank {rank.index} of {rank.world_size}")
     if fault == "build":
         raise KeyError("deliberate")
+    group, connections = None, set()
+    if config.fault == "disconnect":
+        before = open_files()
+        group = dist.new_group()
+        dist.all_reduce(torch.zeros(1, device=rank.device), group=group)
+        connections = open_files() - before
 
     def case(label: str, fault: str) -> Case:
         buffer = torch.empty(verification.PERIOD + 3, device=rank.device)
@@ -59,8 +68,8 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
         def step() -> None:
             call = next(calls)
             if call > 4:
-                misbehave(fault, torch)
-            dist.all_reduce(buffer)
+                misbehave(fault, torch, connections)
+            dist.all_reduce(buffer, group=group)
             if fault == "wrong" or (fault == "wrong_later" and call > 4):
                 buffer[5] += 1
 
@@ -78,7 +87,11 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
     return [case("sound", "none"), case("faulty", fault)]
 
 
-def misbehave(fault: str, torch: object) -> None:
+def open_files() -> set[int]:
+    return set(map(int, os.listdir("/proc/self/fd")))
+
+
+def misbehave(fault: str, torch: object, connections: set[int]) -> None:
     """The faults that end or stop the rank."""
     if fault == "raise":
         raise RuntimeError("deliberate")
@@ -92,3 +105,8 @@ def misbehave(fault: str, torch: object) -> None:
         time.sleep(1000)
     if fault == "oom":
         torch.empty(1 << 50)  # type: ignore[attr-defined]
+    if fault == "disconnect":
+        for each in connections:
+            with suppress(OSError), socket.socket(fileno=os.dup(each)) as connection:
+                connection.getpeername()  # raises where none is connected
+                connection.shutdown(socket.SHUT_RDWR)

@@ -206,13 +206,11 @@ def test_rank_use_counts_points_and_memory(calls):
     assert uses[0].device_bytes == [0, 0]
 
 
-def test_compiled_code_is_forgotten_between_points(calls, monkeypatch):
+def test_compiled_code_is_forgotten_between_points(monkeypatch):
     resets = []
     monkeypatch.setattr(torch.compiler, "reset", lambda: resets.append("reset"))
     monkeypatch.setitem(sys.modules, "torch._dynamo", SimpleNamespace())
-    rank.main.joined(assignment())
-    assert resets == []
-    rank.main.joined(assignment())
+    rank.main.forget_point(torch.device("cpu"))
     assert resets == ["reset"]
 
 
@@ -296,8 +294,9 @@ Exception raised from checkForNCCLErrorsInternal"""
 def test_asynchronous_error_ends_rank_with_words_of_nccl(monkeypatch, log, words):
     answers, told = iter(["SUCCESS", "SUCCESS", "COMM_ERROR"]), []
     nccl = SimpleNamespace(get_error=lambda: SimpleNamespace(name=next(answers)))
-    group = SimpleNamespace(_get_backend=lambda device: nccl)
-    monkeypatch.setattr(dist.distributed_c10d, "_get_default_group", lambda: group)
+    world = {name: SimpleNamespace(name=name, _get_backend=lambda device: nccl) for name in ("gloo", "nccl")}
+    monkeypatch.setattr(dist.distributed_c10d, "_world", SimpleNamespace(pg_map=[*world.values()]))
+    monkeypatch.setattr(dist, "get_backend", lambda group: group.name)
     monkeypatch.setattr(rank.backends, "NCCL_POLL_S", 0)
     monkeypatch.setattr(rank.backends, "read_text", lambda path: log)
     monkeypatch.setattr(rank.backends, "fail", told.append)
