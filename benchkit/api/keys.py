@@ -1,6 +1,7 @@
 """The configuration of one run, typed: groups and keys, the meaning and the range of each."""
 
 import math
+import re
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Union
 
@@ -255,6 +256,24 @@ def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
         raise ConfigError(f"hardware.slowdown={slowdown}: allowed is one per rank of {world_size}")
 
 
+READ_AT_START = re.compile(r"(LD|DYLD|MALLOC|GLIBC)_|PYTHON")
+READ_BY_TORCH = re.compile(r"PYTORCH_|TRITON_|TORCH(?!_NCCL_|_UCC_)")
+
+
+def check_variables(variables: dict[str, str], start_method: str) -> None:
+    """Raise ConfigError where a variable of a rank would be set after it has been read."""
+    from launch.topology import PINNING  # here: analysis, too, reads the files of suites
+
+    for name, value in variables.items():
+        if READ_AT_START.match(name):
+            allowed = "in the shell: a process reads it when it starts"
+        elif start_method == "forkserver" and (name in PINNING or READ_BY_TORCH.match(name)):
+            allowed = "with start_method=spawn: a fork server has loaded torch and OpenMP before"
+        else:
+            continue
+        raise ConfigError(f"backend.env.{name}={value}: allowed {allowed}")
+
+
 def check_cold(measure: MeasureConfig, ranks: str) -> None:
     """Raise ConfigError where a key would warm up the first calls."""
     if measure.mode != COLD:
@@ -403,12 +422,7 @@ class RunConfig:
         if self.ranks == REUSE and self.repeat > 1:
             allowed = "with repeat=1, because repeated runs are to be independent"
             raise ConfigError(f"ranks={REUSE}: allowed is {allowed}")
-        from launch.topology import PINNING  # here: analysis, too, reads the files of suites
-
-        pins = next((name for name in PINNING if name in self.backend.env), None)
-        if pins and self.start_method == "forkserver":
-            allowed = "with start_method=spawn: a fork server has loaded OpenMP before"
-            raise ConfigError(f"backend.env.{pins}={self.backend.env[pins]}: allowed {allowed}")
+        check_variables(self.backend.env, self.start_method)
         check_cold(self.measure, self.ranks)
         check_hardware(self.hardware, self.world_size)
         flushes, captured = self.measure.cold_l2, self.profile == NSYS

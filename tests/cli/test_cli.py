@@ -111,6 +111,7 @@ WRONG = {
         ["+suite=matmul_lut", "sizes=512"], ["sweep=rebalance_lut", "sizes=[abc]"],
         [ALL, "measure.calls_per_sample=5"], [ALL, "seed=99999999999999999999"], [ALL, "on_end=${oc.env:NO_TEXT}"],
         [ALL, "data_size=2B"], [ALL, "data_size=" + "9" * 400], [ALL, "+backend.env.NCCL_IB_HCA=mlx5_0,mlx5_1"],
+        [ALL, "+backend.env.PYTORCH_CUDA_ALLOC_CONF=backend:native"], [ALL, "+backend.env.LD_PRELOAD=x.so"],
     ],
     "sweeps": [
         [ALL, "hydra.sweep.subdir=x", "-m", "seed=1,2"], [ALL, "data_size=1,10", "timeout_s=abc"],

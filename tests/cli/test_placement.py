@@ -19,7 +19,8 @@ from launch.topology import PINNING, usable_cores
 def broken(config: RunConfig, rank: Rank) -> list[Case]:
     \"\"\"One case, which reports what its rank got.\"\"\"
     pinning = {name: os.environ[name] for name in PINNING if name in os.environ}
-    return [Case(details=lambda: {"cores": usable_cores(), "pinning": pinning})]
+    debug = torch.distributed.get_debug_level().name
+    return [Case(details=lambda: {"cores": usable_cores(), "pinning": pinning, "debug": debug})]
 """
 CORES = sorted(os.sched_getaffinity(0))
 SITE = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores", "GOMP_CPU_AFFINITY": str(CORES[0]), "OMP_THREAD_LIMIT": "1"}
@@ -67,3 +68,10 @@ def test_plan_follows_affinity_of_agent(cli):
     assert f"1 of {len(cpuset())} cores" in warning
     assert f"2 ranks on 1 of {len(cpuset())} cores" in done.stdout.splitlines()[0]
     assert "shared cores" in done.stdout
+
+
+def test_variable_that_torch_reads_when_it_is_loaded_reaches_spawned_ranks(cli):
+    cli.with_suite(TELLS)
+    assert cli("+suite=broken", "start_method=spawn", "+backend.env.TORCH_DISTRIBUTED_DEBUG=INFO").returncode == 0
+    [record] = cli.records()
+    assert details(record)["debug"] == "INFO"
