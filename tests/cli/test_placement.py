@@ -38,7 +38,7 @@ def test_site_does_not_pin_ranks(cli, start_method):
     done = cli("+suite=broken", f"start_method={start_method}", **SITE)
     assert done.returncode == 0, done.stdout + done.stderr
     [record] = cli.records()
-    assert details(record) == {"cores": CORES, "pinning": {}}
+    assert details(record) == {"cores": CORES, "pinning": {}, "debug": "OFF"}
     assert record["agents"][0]["variables"].items() >= SITE.items()
     assert not [warning for warning in record["warnings"] if warning.startswith("rank")]
 
