@@ -1,5 +1,6 @@
 """What a record says of a host: versions, processor, GPUs, limits, load and commit."""
 
+import ctypes
 import functools
 import hashlib
 import importlib.util
@@ -10,6 +11,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -170,7 +172,14 @@ def nccl_version() -> str | None:
     with without_pinning():  # what loads torch would be pinned, and all that it starts
         import torch.cuda.nccl
 
-    try:
+    number = ctypes.c_int()
+    for library in ("libnccl.so.2", "librccl.so.1"):
+        with suppress(OSError, AttributeError):
+            loaded = ctypes.CDLL(library, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+            if loaded.ncclGetVersion(ctypes.byref(number)) == 0:
+                major, rest = divmod(number.value, 10000)
+                return f"{major}.{rest // 100}.{rest % 100}"
+    try:  # linked into torch: the version that torch was built with
         return ".".join(map(str, torch.cuda.nccl.version()))
     except (AttributeError, RuntimeError):  # a CUDA build without NCCL
         return None

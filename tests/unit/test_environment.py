@@ -39,6 +39,18 @@ def test_nccl_is_asked_without_a_start_of_cuda(monkeypatch):
     assert environment.nccl_version() == "2.29.7"
 
 
+def test_nccl_of_record_is_what_is_loaded(monkeypatch):
+    """Not what torch was built with, which LD_LIBRARY_PATH or LD_PRELOAD may replace."""
+
+    def say(number):
+        number._obj.value = 23203
+        return 0
+
+    monkeypatch.setattr(environment, "is_built_for_gpus", lambda: True)
+    monkeypatch.setattr(environment.ctypes, "CDLL", lambda name, mode: SimpleNamespace(ncclGetVersion=say))
+    assert environment.nccl_version() == "2.32.3"
+
+
 def test_record_warns_of_version_differences(tmp_path, golden):
     several = agent_group("n0", "n1", "n2", "n2")
     for index, version in enumerate(("2.13.0", "2.12.0", "2.13.0", "2.13.0")):
