@@ -53,8 +53,10 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
     if config.fault == "disconnect":
         before = open_files()
         group = dist.new_group()
-        dist.all_reduce(torch.zeros(1, device=rank.device), group=group)
+        dist.all_reduce(connecting := torch.zeros(1, device=rank.device), group=group)
+        connecting.cpu()  # waits for NCCL, whose threads connect
         connections = open_files() - before
+        print(f"connections of rank {rank.index}: {sorted(connections)}")
 
     def case(label: str, fault: str) -> Case:
         buffer = torch.empty(verification.PERIOD + 3, device=rank.device)
