@@ -3,6 +3,7 @@
 import platform
 import subprocess
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
