@@ -185,9 +185,10 @@ def is_compiler_loaded() -> bool:
 
 def reset_compiler() -> None:
     if is_compiler_loaded():
-        from torch._dynamo import utils
+        from torch._dynamo import convert_frame, utils
 
-        torch.compiler.reset()
+        if convert_frame.FRAME_COUNTER:  # else it would load inductor, which takes seconds
+            torch.compiler.reset()
         utils.clear_compilation_metrics()
         utils.counters.clear()
 

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +15,7 @@ from benchkit.api.memory import PeakMemory, available_bytes, free_unused, host_a
 from benchkit.api.p2p import gather_json
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
-from benchkit.api.torch_internals import keep_gpu_busy
+from benchkit.api.torch_internals import keep_gpu_busy, reset_compiler
 from benchkit.errors import Reason
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
 from benchkit.measure.timer import exchange_named
@@ -144,8 +143,7 @@ def make_controller(assignment: Assignment) -> ThrottleController:
 
 
 def forget_point(device: torch.device) -> None:
-    if "torch._dynamo" in sys.modules:
-        torch.compiler.reset()
+    reset_compiler()
     if device.type == "cuda":
         free_unused()
     else:

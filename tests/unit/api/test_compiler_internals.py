@@ -48,6 +48,13 @@ def test_reset_forgets_counts():
     assert compilations() == Compilations()
 
 
+def test_compiler_that_has_compiled_nothing_is_not_reset(monkeypatch):
+    """On a GPU that loads inductor, for 3 s."""
+    torch_internals.reset_compiler()
+    monkeypatch.setattr("torch.compiler.reset", pytest.fail)
+    torch_internals.reset_compiler()
+
+
 def test_compiler_that_is_not_loaded_has_no_counts(monkeypatch):
     monkeypatch.setattr(torch_internals, "is_compiler_loaded", lambda: False)
     monkeypatch.setattr("torch.compiler.reset", pytest.fail)

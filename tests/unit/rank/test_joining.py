@@ -1,7 +1,6 @@
 """How a rank joins the others, what it keeps from point to point, and what it finds where it runs."""
 
 import os
-import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -208,8 +207,7 @@ def test_rank_use_counts_points_and_memory(calls):
 
 def test_compiled_code_is_forgotten_between_points(monkeypatch):
     resets = []
-    monkeypatch.setattr(torch.compiler, "reset", lambda: resets.append("reset"))
-    monkeypatch.setitem(sys.modules, "torch._dynamo", SimpleNamespace())
+    monkeypatch.setattr(rank.main, "reset_compiler", lambda: resets.append("reset"))
     rank.main.forget_point(torch.device("cpu"))
     assert resets == ["reset"]
 
