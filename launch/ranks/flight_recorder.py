@@ -17,8 +17,11 @@ from pathlib import Path
 STEM = "nccl_trace_rank_"
 ENTRIES = "2000"
 """How many collectives a rank remembers: the default of torch 2.13, which older ones set to 0."""
-DUMP_S = 4.0
-"""Seconds that the ranks may take to notice the request and to write their dumps."""
+DUMP_S = 30.0
+"""Seconds that the ranks may take to notice the request and to write their dumps.
+
+Beside an H200 they took 5: torch reads the symbols of the stacks in them.
+"""
 POLL_S = 0.05
 
 
