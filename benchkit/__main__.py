@@ -4,8 +4,9 @@ Every rank imports this file again, so it holds nothing but its guard.
 """
 
 if __name__ == "__main__":
-    import sys
+    from benchkit.stopping import end, end_when_told
 
+    end_when_told()
     from benchkit.siblings import require_ours
     from benchkit.streams import protect_streams
 
@@ -13,4 +14,4 @@ if __name__ == "__main__":
     require_ours()
     from benchkit.start import main
 
-    sys.exit(main())
+    end(main())

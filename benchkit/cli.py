@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit import questions, study
+from benchkit import questions, stopping, study
 from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError, UnknownKey
@@ -38,7 +38,14 @@ def main() -> int:
     and
     128 + N where signal N ended the run.
     """
-    handle((signal.SIGTERM, signal.SIGHUP), terminate)
+    try:
+        handle(stopping.SIGNALS, terminate)
+        return run_command()
+    except KeyboardInterrupt as error:
+        return 128 + to_stop_request(error).number
+
+
+def run_command() -> int:
     try:
         compose.register()
         arguments = questions.command_first(sys.argv[1:])
@@ -61,8 +68,6 @@ def main() -> int:
     except SweepEnds as error:
         complain(f"{error}; the sweep ends, what was measured is kept")
         return EXIT_FAILED
-    except KeyboardInterrupt as error:
-        return 128 + to_stop_request(error).number
     return exit_code(statuses)
 
 
@@ -134,7 +139,7 @@ def complain(message: str) -> None:
 
 
 def terminate(number: int, frame: Any) -> None:
-    raise StopRequested(number)
+    raise KeyboardInterrupt if number == signal.SIGINT else StopRequested(number)
 
 
 def exit_code(statuses: list[str]) -> int:

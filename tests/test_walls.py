@@ -271,8 +271,7 @@ def test_analysis_loads_no_torch_and_no_extra():
     extra = declared_packages("html") - declared_packages()
     assert extra
     program = (
-        "import sys, analysis.__main__\n"
-        f"print(sorted({ {'torch', 'hydra', 'omegaconf', *extra}!r} & sys.modules.keys()))"
+        f"import sys, analysis.cli\nprint(sorted({ {'torch', 'hydra', 'omegaconf', *extra}!r} & sys.modules.keys()))"
     )
     assert output_of(program) == "[]"
 

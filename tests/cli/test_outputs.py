@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from analysis.__main__ import main as analyse
+from analysis.cli import main as analyse
 from analysis.options import SUBCOMMANDS
 from analysis.records import harvest
 from benchkit.point.point import new_record

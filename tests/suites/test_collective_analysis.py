@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.suites.collective import fit as link
 from analysis.suites.collective.algorithms import ALGORITHMS, messages
 from analysis.suites.collective.fit import Line, fit, left_out, line_through

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pandas as pd
-from analysis.__main__ import main
+from analysis.cli import main
 
 from tests.support.records import make_record, write_all
 

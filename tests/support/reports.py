@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.page import render
 from analysis.records.harvest import harvest as harvest
 from analysis.sides import Baseline

@@ -4,7 +4,7 @@ import re
 
 import analysis
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.screen import screen_of
 from analysis.suites.rank_speed.speeds import devices, promise
 

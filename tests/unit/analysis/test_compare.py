@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 
 from tests.support.records import having, make_record, make_rich_record, write_all, write_plan
 

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from analysis import text
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.sides import Baseline
 
 from tests.support.entries.report import chart, draw, style

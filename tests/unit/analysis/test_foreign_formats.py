@@ -5,7 +5,7 @@ import io
 
 import pandas as pd
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 
 from tests.support.imports import SAMPLES, imported, ours
 from tests.support.records import make_record, make_rich_record, write_all

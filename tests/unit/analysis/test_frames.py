@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis import output
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.records.columns import COLUMNS
 
 from tests.support.cli import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.records.harvest import harvest
 from analysis.table import combine
 from analysis.terminal import as_text

@@ -6,7 +6,7 @@ import shutil
 
 import analysis
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.records import harvest as harvesting
 from analysis.records.harvest import harvest
 from analysis.suites.collective import table as link

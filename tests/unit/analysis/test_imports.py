@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from perf.foreign_fuzz import fuzz
 
 from tests.support.imports import SAMPLES, imported, one, ours

@@ -4,7 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.commands import log
 
 from tests.support.records import make_record, tabulate_records, write_all

@@ -1,6 +1,6 @@
 import pytest
 import yaml
-from analysis.__main__ import main
+from analysis.cli import main
 
 from tests.support.cli import ROOT
 

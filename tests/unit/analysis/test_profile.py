@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.commands import profile
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pandas as pd
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.sides import Baseline
 
 from tests.support.cli import ROOT

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from analysis import output
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.commands.log import log as log_to
 from analysis.text import FORMULA, NUMBER, as_csv, from_text_cell, render_table
 from benchkit.record import files

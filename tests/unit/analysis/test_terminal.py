@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.repetitions import over_repetitions
 from analysis.table import for_print
 from analysis.terminal import View, ViewError, as_text

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.page import render
 from analysis.sides import Baseline
 

@@ -1,0 +1,163 @@
+"""`python -m analysis DIR...` turns record files into tables, plots and sentences.
+
+`python -m analysis --help` names the subcommands.
+"""
+
+import argparse
+import gc
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from analysis import output
+from analysis.discover import or_left_out
+from analysis.frames import nothing_found, typed_table
+from analysis.options import SUBCOMMANDS, meant, parser
+from analysis.output import folder_for
+from analysis.page import render
+from analysis.records.derive import usable_processes
+from analysis.records.harvest import Harvest, harvest, without_collection
+from analysis.records.paths import require_there
+from analysis.repetitions import over_repetitions
+from analysis.report.report import write_report
+from analysis.screen import screen_of
+from analysis.sides import require_held, uncompared
+from analysis.table import combine
+from analysis.terminal import NoRowError, view_of
+from analysis.text import command, complain
+from benchkit.errors import ConfigError
+from benchkit.record.naming import printable
+from benchkit.streams import protect_streams
+
+OF_REPORT = ("output_dir", "baseline", "format", "show", "parquet", "html")
+OF_VIEW = ("--columns", "--sort", "--top", "--where", "--group-by")
+"""Options that exclude each other."""
+warn = partial(complain, "analysis")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the report of some folders, or run a subcommand.
+
+    Args:
+        arguments: of the command line; those of this process by default.
+
+    Returns:
+        0; 1 where there is no record to read; 2 for invalid arguments.
+    """
+    protect_streams("analysis")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in SUBCOMMANDS:
+        subcommand, _ = SUBCOMMANDS[arguments[0]]
+        try:
+            return subcommand(arguments[1:])
+        except Exception:
+            traceback.print_exc()
+        return 2  # 1 may say that something is slower
+    return report(arguments)
+
+
+@command("analysis")
+def report(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        require_there(options.places)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{error}{meant(arguments[0])}") from None
+    check(options)
+    with without_collection():
+        found = harvest(options.places, usable_processes())
+        table = combine(found.rows, options.split == "host") if found.rows else None
+        gc.freeze()  # what was read stays to the end; looking through it for cycles would take long
+    for line in found.remarks():
+        warn(line)
+    if table is None:
+        warn(nothing_found(found, options.places))
+        return 1
+    try:
+        text, fault = text_of(table, found, options)
+    except NoRowError as error:
+        warn(error)
+        return 1
+    print(text)
+    if fault:
+        warn(f"{fault}; --output-dir D writes elsewhere")
+    return 1 if fault else 0
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise ConfigError for options that exclude each other, or whose library is missing."""
+    asked = [name for name in OF_REPORT if getattr(options, name) != parser().get_default(name)]
+    if asked and not view_of(options).is_whole:
+        views = f"{', '.join(OF_VIEW)} print a table and write no report; leave one out"
+        raise ConfigError(f"--{asked[0].replace('_', '-')}: {views}")
+    if options.html:
+        render.require_libraries()
+    if options.parquet:
+        output.require_pyarrow()
+
+
+def text_of(
+    table: pd.DataFrame, found: Harvest, options: argparse.Namespace
+) -> tuple[str, OSError | None]:
+    """Return the view that is asked for; without one, write the report and say what was written.
+
+    Returns:
+        The text, and why no file, or no further file, can be written.
+    """
+    view = view_of(options)
+    if not view.is_whole:
+        return view.text_of(over_repetitions(table)), None
+    if options.baseline:
+        require_held(table, options.baseline)  # before any file is written
+        if why := uncompared(table, options.baseline):
+            warn(why)
+    written: list[Path] = []
+    fault = None
+    try:
+        written.extend(files_of(table, found, options))
+    except OSError as error:
+        fault = error
+    written = list(dict.fromkeys(written))
+    text = "" if fault else texts_of(written, options.show)
+    if not text:
+        text = or_left_out("screen", lambda: screen_of(table, options.baseline).text()) or ""
+    return "\n".join([text, *told(written)]), fault
+
+
+def told(written: Sequence[Path]) -> Iterator[str]:
+    """Yield one line on the files of a report, and one on the page and on Parquet."""
+    if written:
+        files = "1 file" if len(written) == 1 else f"{len(written)} files"
+        yield printable(f"{files} in {written[0].parent}")
+        asked = (path for path in written if path.suffix in (".html", ".parquet"))
+        yield from (printable(str(path)) for path in asked)
+
+
+def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
+    """Return the texts of a report that have these names; warn of names that none has."""
+    texts = {path.name: path for path in written if path.suffix in (".md", ".txt")}
+    for name in names:
+        if name not in texts:
+            warn(f"--show {name}: no such text of this report; it has {', '.join(texts)}")
+    found = [texts[name].read_text(encoding="utf-8") for name in names if name in texts]
+    return "\n\n".join(text.strip() for text in found)
+
+
+def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
+    """Yield each file as it is written: the report, and the page and Parquet where asked for."""
+    folder = folder_for(options.places[0], options.output_dir)
+    typed = typed_table(found.rows) if options.parquet else None
+    found.rows.clear()
+    how = (options.baseline, found.ranks, options.format, options.compare_at)
+    yield from write_report(table, folder, *how)
+    if options.html:
+        of_page = (table, folder, options.baseline, found.ranks, found.environments)
+        page = or_left_out("page", partial(render.write_page, *of_page))
+        if page is not None:
+            yield page
+    if typed is not None:
+        yield output.write_parquet(typed, folder)
