@@ -105,6 +105,9 @@ def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path
         raise ConfigError(f"{argument}: no such flag; {advice}")
     if name == "hydra.run.dir":
         raise ConfigError(f"{argument}: every run is a sweep; type hydra.sweep.dir={value}")
+    if value.startswith("[") and (group := options.get(name.lstrip("+"))):
+        allowed = ", ".join(path.stem for path in group)
+        raise ConfigError(f"{argument}: allowed are {allowed}, or several without brackets")
     if is_set or argument.startswith("~"):
         return
     raise ConfigError(f"{argument}: allowed is key=value; {advice_on(argument, before, options)}")

@@ -117,6 +117,7 @@ WRONG = {
         [ALL, "hydra.sweep.subdir=x", "-m", "seed=1,2"], [ALL, "data_size=1,10", "timeout_s=abc"],
         [COLUMNS + "tp_rowwise", "m=512", "-m"], [COLUMNS + "allreduce", "m=4,8"], ["+suite=glob(tp_*)", "m=512"],
         [ALL, "data_size=range(1,inf)"], [ALL, "data_size=glob(*)"], [ALL, "hydra.sweeper.params=x"],
+        [ALL, "measure=[[quick],[fixed]]"],
         [COLUMNS + "tp_rowwise", "implementations.auto=null"], [COLUMNS + "tp_rowwise", "mm=512"],
     ],
 }  # fmt: skip
