@@ -75,10 +75,11 @@ class LauncherEnv(Numbering):
     local: str
 
 
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 LAUNCHERS = {
     "torchrun": LauncherEnv(
         0, "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID",
-        ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"), "LOCAL_WORLD_SIZE",
+        ("TORCHELASTIC_RUN_ID", RESTARTS), "LOCAL_WORLD_SIZE",
     ),
     "openmpi": LauncherEnv(
         1, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
@@ -151,6 +152,15 @@ def require_launcher(environment: Mapping[str, str] = os.environ) -> LaunchConte
             advice = f"set {ALONE_VARIABLE}=1 to measure in this process alone"
             raise LaunchError(f"{error}; or {advice}") from None
     return detect_launcher(environment)
+
+
+def require_first_start(environment: Mapping[str, str] = os.environ) -> None:
+    """Raise LaunchError where torchrun starts again: to it a point that fails is a failed start."""
+    if (count := environment.get(RESTARTS, "0")) not in ("", "0"):
+        raise LaunchError(
+            f"{RESTARTS}={count}: torchrun has started this before, and nothing is measured twice; "
+            "allowed is --resume DIR, which goes on"
+        )
 
 
 def refuse_doubts(environment: Mapping[str, str]) -> None:

@@ -97,7 +97,11 @@ def store(record: Record, folder: Path) -> None:
 def keep_elsewhere(record: Record) -> Path | None:
     """Write a record to a new temporary folder; return its path, or None if that fails too."""
     with contextlib.suppress(OSError):
-        return files.write(record, Path(tempfile.mkdtemp(prefix="benchkit-record-")))
+        folder = Path(tempfile.mkdtemp(prefix="benchkit-record-"))
+        try:
+            return files.write(record, folder)
+        except OSError:
+            folder.rmdir()
     return None
 
 

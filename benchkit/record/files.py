@@ -49,9 +49,11 @@ def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = os.fspath(path)  # a failing disk does not say where
         raise
     if durable:
         flush_names(path.parent)

@@ -89,6 +89,8 @@ class Sweeper(sweeper.Sweeper):
         """Run all points; their statuses are in the task afterwards."""
         if not (self._only_check or self._dry_run):
             topology.require_launcher()
+            if not self._resume:
+                topology.require_first_start()
         configs, entries = self.compose(arguments)
         if self._only_check:
             if not self._resume:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 
 from launch.agents.host import HostLock
@@ -95,3 +96,13 @@ def test_ctrl_c_stops_local_jobs(cli):
     assert "Traceback" not in out + err
     assert [record["status"] for record in cli.records()] == ["interrupted"]
     assert wait_until(lambda: not cli.processes())
+
+
+def test_restart_by_torchrun_measures_nothing_twice(cli):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
+    done = cli("+suite=faulty", "fault=raise", "measure.max_iterations=10", under=torchrun)
+    assert done.returncode != 0
+    assert (
+        len(list((cli.folder / "outputs").glob("*/*/record.json"))) == 2
+    )  # one sweep, and `latest`, which leads to it
+    assert "TORCHELASTIC_RESTART_COUNT=1" in done.stderr

@@ -1,6 +1,9 @@
+import errno
+import tempfile
 import threading
 
 import pytest
+from benchkit.point.recording import keep_elsewhere
 from benchkit.record import files
 
 from tests.support.records import as_record, make_record, make_rich_record
@@ -35,6 +38,18 @@ def test_only_an_ended_point_waits_for_the_disk(tmp_path, monkeypatch, status, f
     files.write(as_record(make_record(status=status)), tmp_path)
     assert len(calls) == flushed  # the content and the name
     assert files.read_in(tmp_path).status == status
+
+
+def test_failing_disk_is_named_and_no_empty_folder_is_left(tmp_path, monkeypatch):
+    def fail(descriptor):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(OSError, match="manifest"):
+        files.write_whole(tmp_path / "manifest", b"1")
+    assert keep_elsewhere(as_record(make_record(status="crash"))) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_record_survives_write_and_read(tmp_path):
