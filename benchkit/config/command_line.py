@@ -103,6 +103,8 @@ def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path
             raise ConfigError(f"{argument}: overrides have no dashes: {bare}={value or '…'}")
         advice = did_you_mean(bare, options, f"allowed are {', '.join(LONG_FLAGS)}")
         raise ConfigError(f"{argument}: no such flag; {advice}")
+    if name.lstrip("+") == "hydra.mode":
+        raise ConfigError(f"{argument}: every run is a sweep; leave it out")
     if name == "hydra.run.dir":
         raise ConfigError(f"{argument}: every run is a sweep; type hydra.sweep.dir={value}")
     if value.startswith("[") and (group := options.get(name.lstrip("+"))):

@@ -1,11 +1,13 @@
 """A channel between two agents: a handshake by one secret, then JSON until a peer is lost."""
 
 import contextlib
+import fcntl
 import hmac
 import json
 import os
 import secrets
 import socket
+import struct
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -344,7 +346,7 @@ class Address:
 
 
 def own_address(port: int, local: bool, secret: str = "") -> Address:
-    hosts = [LOOPBACK] if local else [node_name(), socket.gethostname(), *own_ip()]
+    hosts = [LOOPBACK] if local else [node_name(), socket.gethostname(), *own_ip(), *all_ips()]
     token = secret or secrets.token_hex(32)
     return Address(list(dict.fromkeys(hosts)), port, namespace("net"), token)
 
@@ -355,6 +357,22 @@ def own_ip() -> list[str]:
         probe.connect(("192.0.2.1", 9))  # a documentation address (RFC 5737)
         return [str(probe.getsockname()[0])]
     return []
+
+
+SIOCGIFADDR = 0x8915
+"""Linux's request for the address of an interface (netdevice(7)); it stands from byte 20 on."""
+
+
+def all_ips() -> list[str]:
+    """Return the IPv4 addresses of all interfaces: hosts may share a network and no route out."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # an interface without one
+                request = struct.pack("256s", name.encode())
+                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+                found.append(socket.inet_ntoa(answer[20:24]))
+    return [each for each in found if not each.startswith("127.")]
 
 
 def parse_address(text: bytes) -> Address:

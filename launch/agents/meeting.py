@@ -412,12 +412,18 @@ def disagreement(
 def join_as_peer(
     meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], deadline: float, timeout_s: float
 ) -> Agents:
-    refused: list[str] = []
-    found = until(deadline, lambda: connect(meeting, me, traits, refused))
-    if found is None and refused:
+    tried: dict[str, str] = {}
+    found = until(deadline, lambda: connect(meeting, me, traits, tried))
+    if found is None and set(tried.values()) == {REFUSED}:
         raise JoinError(
-            f"connection refused at {refused[-1]}: "
+            f"connection refused at {next(reversed(tried))}: "
             f"start agent 0 first ({me} tried for {timeout_s:g} s){meeting.choices}"
+        )
+    if found is None and tried:
+        where = ", ".join(f"{place} ({why})" for place, why in tried.items())
+        raise JoinError(
+            f"agent 0 is not reached within {timeout_s:g} s; {me} tried {where}: {ADVICE}"
+            f"{meeting.choices}"
         )
     if found is None:
         raise JoinError(
@@ -440,27 +446,40 @@ def join_as_peer(
 
 
 def connect(
-    meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], refused: list[str]
+    meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], tried: dict[str, str]
 ) -> tuple[Channel, str] | None:
     """Try each name of agent 0 once; return the channel and the name that led to it.
 
-    `refused` is replaced by the addresses that refuse the connection in this try.
+    `tried` is replaced by the addresses that led nowhere in this try, and why.
     """
-    refused.clear()  # An earlier try says nothing about this one.
     places = [(host, address) for address in meeting.find() for host in address.candidates()]
+    if places:
+        tried.clear()  # An earlier try says nothing about this one.
     for host, address in places:
         try:
             stream = socket.create_connection((host, address.port), timeout=HELLO_S)
-        except ConnectionRefusedError:
-            refused.append(f"{host}:{address.port}")
-            continue
-        except (OSError, UnicodeError):  # UnicodeError: not the name of a host
+        except (OSError, UnicodeError) as error:  # UnicodeError: not the name of a host
+            tried[f"{host}:{address.port}"] = why_not(error)
             continue
         try:
             channel = call(stream, address.token)
         except Stranger:  # The address is from an earlier run.
+            tried[f"{host}:{address.port}"] = "another program answers"
             stream.close()
             continue
         channel.send("hello", {"member": asdict(me), "traits": dict(traits)})
         return channel, host
     return None
+
+
+REFUSED = "refused"
+
+
+def why_not(error: OSError | UnicodeError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return REFUSED
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    if isinstance(error, UnicodeError | socket.gaierror):
+        return "no such host"
+    return (error.strerror or str(error)).lower()

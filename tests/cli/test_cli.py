@@ -102,6 +102,7 @@ WRONG = {
     "keys": [
         [ALL, "größe=1"], [ALL, "data_sizee=1"], [ALL, "+data_sizee=1"],
         [ALL, "measure.max_second=1"], [ALL, "fault=none"], ["data_size=5"], [ALL, "hydra.run.dir=X"],
+        [ALL, "hydra.mode=RUN"],
         [ALL, "backend.env={A: b}"], ["sweep=ddlb", "m=4", "implementations.pytorch.ordre=AG_after"],
     ],
     "values": [

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,9 @@ def test_agents_align_shifted_clocks(cli):
         assert max(offsets) < 1.0  # not 1000
 
 
-def test_lost_network_ends_sweep(cli):
-    """Two network namespaces; the cable between them is cut, so that no kernel says goodbye.
-
-    The name of this machine leads to no address of theirs, so gloo must be told its interface.
-    """
+@pytest.fixture
+def two_hosts(cli) -> Iterator[list[str]]:
+    """The names of two network namespaces, joined by a cable; no name leads to their addresses, and no route out."""
     if os.geteuid() or not Path("/sbin/ip").exists():
         pytest.skip("network namespaces need root and iproute2")
     names = [f"bk{cli.mark[:6]}{index}" for index in range(2)]
@@ -44,22 +43,52 @@ def test_lost_network_ends_sweep(cli):
     ]
     try:
         subprocess.run(["sh", "-ec", "\n".join(script)], check=True)
-        variables = {"OMPI_COMM_WORLD_SIZE": "2", "MASTER_ADDR": "10.99.7.1", "MASTER_PORT": "29871"}
-        variables["BENCHKIT_SECRET"] = cli.mark
-        processes = [
-            cli.start(
-                *POINT[:2], "timeout_s=600", "fault=none,hang,none", under=["ip", "netns", "exec", name], **variables,
-                OMPI_COMM_WORLD_RANK=str(index), SLURMD_NODENAME=f"n{index}",
-            )
-            for index, name in enumerate(names)
-        ]  # fmt: skip
-        assert wait_until(lambda: begun(cli, 1) and begun(cli, 1, 1))
-        subprocess.run(["ip", "-n", names[0], "link", "set", f"v{names[0]}", "down"], check=True)
-        results = ends(processes)
+        yield names
     finally:
         subprocess.run(["sh", "-c", "; ".join(f"ip netns delete {name}" for name in names)], check=False)
+
+
+def test_lost_network_ends_sweep(cli, two_hosts):
+    """The cable is cut, so that no kernel says goodbye."""
+    names = two_hosts
+    variables = {"OMPI_COMM_WORLD_SIZE": "2", "MASTER_ADDR": "10.99.7.1", "MASTER_PORT": "29871"}
+    variables["BENCHKIT_SECRET"] = cli.mark
+    processes = [
+        cli.start(
+            *POINT[:2], "timeout_s=600", "fault=none,hang,none", under=["ip", "netns", "exec", name], **variables,
+            OMPI_COMM_WORLD_RANK=str(index), SLURMD_NODENAME=f"n{index}",
+        )
+        for index, name in enumerate(names)
+    ]  # fmt: skip
+    assert wait_until(lambda: begun(cli, 1) and begun(cli, 1, 1))
+    subprocess.run(["ip", "-n", names[0], "link", "set", f"v{names[0]}", "down"], check=True)
+    results = ends(processes)
     assert [code for code, _, _ in results] == [1, 1]
     assert [f"agent {1 - index} on" in err for index, (_, _, err) in enumerate(results)] == [True, True]
     assert [record["status"] for record in cli.records()] == ["ok", "crash"]
     assert cli.records()[1]["error"]["host"] == "n1"
     assert wait_until(lambda: not cli.processes())
+
+
+def started_on(cli, names, *arguments, **variables):
+    """An agent on each host; they meet by a file in the folder that the hosts share."""
+    return [
+        cli.start(
+            *arguments, under=["ip", "netns", "exec", name], **variables, OMPI_COMM_WORLD_SIZE="2",
+            OMPI_COMM_WORLD_RANK=str(index), PMIX_NAMESPACE=cli.mark, SLURMD_NODENAME=f"n{index}",
+        )
+        for index, name in enumerate(names)
+    ]  # fmt: skip
+
+
+def test_agents_without_names_and_routes_find_each_other(cli, two_hosts):
+    ends(started_on(cli, two_hosts, *POINT))
+    assert [record["status"] for record in cli.records()] == ["ok"]
+    assert [agent["host"] for agent in cli.records()[0]["agents"]] == ["n0", "n1"]
+
+
+def test_agent_says_where_it_looked(cli, two_hosts):
+    subprocess.run(["ip", "-n", two_hosts[1], "link", "set", f"v{two_hosts[1]}", "down"], check=True)
+    _, (code, _, err) = ends(started_on(cli, two_hosts, *POINT, "join_timeout_s=8"))
+    assert code == 2
+    assert all(word in err for word in ("n0:", "10.99.7.1:", "MASTER_ADDR"))
