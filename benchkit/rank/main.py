@@ -48,6 +48,7 @@ from benchkit.rank.run_cases import (
     RankRun,
     Stopwatch,
     ignore,
+    odd_details,
     of_several_cases,
     require_sound,
     run_cases,
@@ -207,7 +208,7 @@ def run_point(assignment: Assignment) -> RankReport | None:
     run = RankRun(config, clock, group, controller, watch, stopwatch, noop if rank.index else store)
     with marked_by(clock.region), flushed_profiler(device.type):
         reports = run_cases(run, cases)
-    warnings |= dict.fromkeys(of_several_cases(config, reports))
+    warnings |= dict.fromkeys([*of_several_cases(config, reports), *odd_details(reports)])
     if config.profile is True and assignment.only is None:
         stopwatch.enter("profile")
         pairs = zip(cases, reports, strict=True)

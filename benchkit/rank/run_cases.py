@@ -1,7 +1,8 @@
 """Verify, time and verify again the cases of one job; report each as the record stores it."""
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -338,6 +339,8 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
                 f"suite {config.suite}: a label cannot be named {min(clash)}, "
                 "which is a key or a column"
             )
+        if odd := [*not_finite(dict(case.labels)), *not_finite(vars(case.work))]:
+            raise ValueError(f"suite {config.suite}: {odd[0]}; allowed are finite numbers")
     try:
         require_references(cases)
     except ValueError as error:
@@ -356,6 +359,23 @@ def require_references(cases: list[Case]) -> None:
                     f"case {dict(case.labels)}: its {role} {dict(other.labels)} is not returned; "
                     "allowed are returned cases"
                 )
+
+
+def not_finite(values: Mapping[str, object]) -> Iterator[str]:
+    """Yield what JSON has no number for, such as "loss=nan", of a mapping and those inside it."""
+    for name, value in values.items():
+        if isinstance(value, list | tuple):
+            value = {str(index): each for index, each in enumerate(value)}
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{each}" for each in not_finite(value))
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield f"{name}={value}"
+
+
+def odd_details(reports: Sequence[CaseRecord]) -> list[str]:
+    """Return a warning per case whose details the record cannot hold."""
+    found = [(report.labels, ", ".join(not_finite(report.details))) for report in reports]
+    return [f"case {labels}: details without a value: {odd}" for labels, odd in found if odd]
 
 
 def of_several_cases(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:

@@ -27,6 +27,7 @@ from benchkit.rank.run_cases import CaseRun as CaseRun
 from benchkit.rank.run_cases import RankRun as RankRun
 from benchkit.rank.run_cases import Stopwatch as Stopwatch
 from benchkit.rank.run_cases import case_record as case_record
+from benchkit.rank.run_cases import odd_details as odd_details
 from benchkit.rank.run_cases import of_several_cases as of_several_cases
 from benchkit.rank.run_cases import require_references as require_references
 from benchkit.rank.run_cases import require_sound as require_sound

@@ -1,5 +1,6 @@
 """What a rank does with a suite's cases: refuses, verifies and times them, cold, as CUDA graphs, or seen by nsys."""
 
+import math
 import weakref
 from dataclasses import replace
 from types import SimpleNamespace
@@ -41,6 +42,8 @@ def test_require_sound_refuses_bad_cases(golden):
         [EVEN, Case(baseline=Case(labels=EVEN.labels))],
         [EVEN, Case(components=Components(ODD, EVEN))],
         [EVEN, Case(components=Components(EVEN, ODD))],
+        [Case(labels={"rate": math.nan})],
+        [Case(work=Work(useful_flops=math.inf))],
     ]
     config = configs.config(model=1)
     golden(refusals(lambda cases: rank.require_sound(cases, config), wanted, ValueError))
@@ -113,6 +116,14 @@ def test_nothing_runs_before_first_cold_sample():
 
 def wrong(call):
     raise InvalidResult("element 3")
+
+
+def test_details_that_are_no_numbers_are_warned_of():
+    details = {"loss": math.nan, "norms": [1.0, math.inf], "of": {"step": -math.inf}, "sound": 1.0}
+    reports = reports_of([Case(details=lambda: details), Case(details=lambda: {"sound": 1.0})])
+    [warning] = rank.odd_details(reports)
+    assert all(odd in warning for odd in ("loss=nan", "norms.1=inf", "of.step=-inf")), warning
+    assert "sound" not in warning
 
 
 def test_several_cold_cases_in_a_process_are_warned_of(golden):
