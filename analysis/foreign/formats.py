@@ -6,19 +6,23 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.foreign import cs336, ddlb, hetero, nccl_tests, osu
+from analysis.foreign import cs336, ddlb, hetero, nccl_tests, osu, param
 from analysis.foreign.collectives import Collective
 from analysis.foreign.timings import Output, Reading, Timing, read_csv
 from analysis.records.harvest import harvest
 from analysis.suites.tensor_parallel import ddlb_csv
 from analysis.suites.tensor_parallel.table import SUITES
 
-KNOWN = "nccl-tests, OSU, CS336 (all-reduce CSV, transformer JSON), DDLB, hpml_testing"
+KNOWN = (
+    "nccl-tests (text, JSON, cloudai's CSV), OSU, PARAM, CS336 (all-reduce CSV, transformer JSON), "
+    "DDLB, hpml_testing"
+)
 READERS: tuple[Callable[[Output], Reading | None], ...] = (
     nccl_tests.read,
     cs336.read_json,
-    partial(read_csv, formats=cs336.CSV | ddlb.CSV | hetero.CSV),
+    partial(read_csv, formats=cs336.CSV | ddlb.CSV | hetero.CSV | nccl_tests.CSV),
     osu.read,
+    param.read,
 )
 """Each returns None for a file of another format."""
 RECORDED: dict[str, type[Timing]] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.foreign.collectives import Collective
-from analysis.foreign.timings import Output, Reading, number
+from analysis.foreign.timings import Cells, LinesByHeads, Output, Reading, number
 from benchkit.suites.collective.suite import ALL_TO_ALL, SEND_RECV
 
 SAME = (
@@ -83,7 +83,8 @@ def read(output: Output) -> Reading | None:
     """Read all results; None where the file is not the output of nccl-tests."""
     # Old output names the test only by the command in it, if at all; the file's name may help.
     named = PROGRAM.search(Path(output.file).name)
-    run = Run(output.file, named[1] if named else None)
+    told = {found[1] for found in PROGRAM.finditer(output.text)}  # some only at the end
+    run = Run(output.file, named[1] if named else told.pop() if len(told) == 1 else None)
     if output.text.lstrip().startswith("{") and '"nccl_version"' in output.text:
         return read_json(run, output.text)
     if any(HEAD.match(line) for line in output.text.splitlines()):
@@ -155,6 +156,28 @@ def results_of(columns: tuple[str, ...], words: list[str], sides: tuple[bool, ..
 
 def with_json_keys(cells: Mapping[str, str]) -> dict[str, str]:
     return {JSON_KEYS.get(name, name): value for name, value in cells.items()}
+
+
+def of_cloudai(file: str, cells: Cells) -> Iterator[Collective]:
+    """Yield the rows of a line of the table that github.com/NVIDIA/cloudai makes of the text."""
+    program = PROGRAM.search(Path(file).name)
+    if program is None:
+        raise ValueError(NAMELESS)
+    run = Run(file, program[1], world_size=cells.whole("Ranks", least=0) or None)
+    shared = {"size": cells["Size (B)"], "type": cells["Type"], "redop": cells["Redop"]}
+    for side, in_place in (("Out-of-place", False), ("In-place", True)):
+        own = {
+            "time": cells[f"Time (us) {side}"],
+            "alg_bw": cells[f"Algbw (GB/s) {side}"],
+            "bus_bw": cells[f"Busbw (GB/s) {side}"],
+            "nwrong": cells[f"#Wrong {side}"],
+        }
+        yield row_of(run, Result(shared, own, in_place))
+
+
+CSV: LinesByHeads = {
+    frozenset({"Size (B)", "Time (us) Out-of-place", "#Wrong In-place", "Ranks"}): of_cloudai
+}
 
 
 def read_json(run: Run, text: str) -> Reading:

@@ -12,6 +12,7 @@ from tests.support.records import make_record, make_rich_record, write_all
 
 FORMATS = {
     "cs336_allreduce.csv": ("collective", 3),
+    "param_comms.txt": ("collective", 2),
     "cs336_transformer.json": ("transformer", 1),
     "cs336_transformer.csv": ("transformer", 2),
     "ddlb_tp_columnwise.csv": ("tensor_parallel", 2),

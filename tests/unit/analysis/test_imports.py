@@ -315,3 +315,32 @@ def test_cell_beyond_all_bounds_is_one_line(tmp_path, capsys):
     path = saved(tmp_path, "a.csv", 'split_type,seq_len\n"' + "a" * 200_000 + '",1\n')
     assert main(["import", str(path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_table_of_cloudai_is_that_of_nccl_tests(tmp_path, capsys):
+    table = imported(tmp_path, SAMPLES / "all_reduce_perf_cloudai.csv")
+    assert list(table.status) == ["ok", "ok", "ok", "unchecked"]
+    assert set(table.world_size) == {8}
+    assert list(table.in_place) == [False, True] * 2
+    nameless = saved(tmp_path, "report.csv", (SAMPLES / "all_reduce_perf_cloudai.csv").read_text())
+    assert main(["import", str(nameless)]) == 2
+    assert "all_reduce_perf" in capsys.readouterr().err
+
+
+def test_results_of_param_are_read_and_others_named(tmp_path, capsys):
+    text = (SAMPLES / "param_comms.txt").read_text()
+    table = imported(
+        tmp_path, saved(tmp_path, "a.txt", text + text.splitlines()[-1].replace("gather", "to_allv") + "\n")
+    )
+    assert list(table.collective) == ["all_gather", "all_reduce"]
+    assert list(table.payload_bytes / table.time_s / 1e9) == pytest.approx(list(table.algbw_gb_per_s), rel=1e-3)
+    assert set(table.world_size) == {8}
+    assert "all_to_allv" in capsys.readouterr().err
+
+
+def test_test_that_is_named_at_the_end_alone_is_known(tmp_path):
+    """As in RCCL's output; its devices may lack a name, and its errors may be N/A."""
+    lines = [line for line in NCCL_TEXT.read_text().splitlines() if "_perf" not in line]
+    lines = [line.replace(" NVIDIA", "").replace("      0\n", "    N/A\n") for line in lines]
+    text = "\n".join([*lines, "# Collective test concluded: all_gather_perf", ""])
+    assert set(imported(tmp_path, saved(tmp_path, "a.txt", text)).collective) == {"all_gather"}
