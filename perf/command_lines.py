@@ -50,6 +50,7 @@ EVENTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.exec", "os.mkdir"
 """Audit events of what a check must not do; so is a file that is opened to be written."""
 LISTS = "choose a suite"
 """How the one refusal begins that takes several lines: it lists the suites."""
+ALLOWED = (0, 2)
 LONGEST_S = 60
 
 
@@ -108,22 +109,23 @@ def expire(number: int, frame: Any) -> None:
 def checked(words: list[str], watched: Watched) -> tuple[str, list[str]]:
     """How a line ends in this process, and what is wrong with that."""
     watched.done, watched.is_on = [], True
+    told = StringIO()
     signal.alarm(LONGEST_S)
     try:
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        with redirect_stdout(told), redirect_stderr(told):
             cli.check(words)
         how, wrong = "understood", []
     except ConfigError as error:
         one_line = len(str(error).splitlines()) == 1 or str(error).startswith(LISTS)
         how, wrong = "refused", [] if one_line else [f"several lines: {error}"]
     except SystemExit as error:
-        how, wrong = f"exit {error.code}", []
+        how, wrong = f"exit {error.code}", [] if error.code in ALLOWED else [told.getvalue()[-300:]]
     except BaseException as error:
         how, wrong = "raised", [f"{type(error).__name__}: {str(error)[:200]}"]
     finally:
         signal.alarm(0)
         watched.is_on = False
-    return how, [*wrong, *watched.done]
+    return how, [*wrong, *["a traceback"] * ("Traceback" in told.getvalue()), *watched.done]
 
 
 def ran(words: list[str], folder: Path) -> tuple[str, list[str]]:
@@ -136,7 +138,8 @@ def ran(words: list[str], folder: Path) -> tuple[str, list[str]]:
     except subprocess.TimeoutExpired:
         return "hang", [f"no end within {LONGEST_S} s"]
     wrong = ["a traceback"] * ("Traceback" in done.stdout + done.stderr)
-    wrong += [f"wrote {path}" for path in folder.rglob("record.json")]
+    wrong += [f"exit code {done.returncode}"] * (done.returncode not in ALLOWED)
+    wrong += [f"wrote {path}" for path in folder.rglob("*")]
     wrong += [f"refused in several lines: {done.stderr[-300:]}"] * (
         done.returncode == 2 and len(done.stderr.strip().splitlines()) > 1 and LISTS not in done.stderr
     )
@@ -155,7 +158,7 @@ def main() -> None:
     lines = [line(chance, keys, groups) for _ in range(options.lines)]
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for number, words in enumerate([*lines, *lines[: options.processes]]):
+        for number, words in enumerate([*lines, *chance.sample(lines, options.processes)]):
             is_process = number >= len(lines)
             how, wrong = ran(words, Path(folder)) if is_process else checked(words, watched)
             ends[f"{'process' if is_process else 'check'}: {how}"] += 1

@@ -4,7 +4,7 @@
 
 Ctrl-C reaches all processes of the terminal, SIGTERM the command alone. A signal before benchkit's first line meets
 Python's own handlers: such moments are counted apart, and may leave a traceback. A command that has ended all its work
-may still return 0.
+may still return 0; such ends are shown apart, too.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def end_at(place: Place, name: str, after_s: float, number: signal.Signals) -> t
         begun = catches(process.pid, signal.SIGTERM)
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
     out, err = process.communicate(timeout=300)
-    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    code = process.returncode
     left = list(place.left_by(process.pid))
     if not begun:
         return "had ended" if ended else "before the first line", left
@@ -109,7 +109,8 @@ def main() -> None:
             print(f"{name}, {number.name} after {after_s:.3f} s, {how}: {'; '.join(wrong)}", flush=True)
     for (name, signal_name, how), count in sorted(ends.items()):
         print(f"{name:20} {signal_name:8} {how:24} {count:4}")
-    print(f"{options.moments} moments, {faults} faults")
+    met = sum(count for (*_, how), count in ends.items() if how.startswith("exit code"))
+    print(f"{options.moments} moments, {met} of them between the first line and the end, {faults} faults")
     sys.exit(bool(faults))
 
 

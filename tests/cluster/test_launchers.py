@@ -109,11 +109,14 @@ def test_no_process_is_left(measured):
 
 
 def test_mpich_keeps_points_after_agent_death(cli):
-    """Its mpirun kills all agents with SIGKILL: the record says running, unless agent 0 was faster."""
+    """Its mpirun kills all agents with SIGKILL: the last record says running, unless agent 0 was faster.
+
+    Agent 0 may have noticed the death, and begun the third point.
+    """
     process = hanging_in_the_second_point(cli, "mpich")
     os.kill(agent(cli, 1), signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)
-    first, second = [record["status"] for record in cli.records()]
+    first, second = [record["status"] for record in cli.records()[:2]]
     assert first == "ok"
     assert second in ("running", "crash")
     assert wait_until(lambda: not cli.processes())
