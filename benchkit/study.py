@@ -4,6 +4,7 @@ import datetime
 import difflib
 import re
 import shlex
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.sweep import manifest, resume
 from benchkit.sweep.folder import remember_latest
-from benchkit.sweep.resume import RETRY, Parser, Resume, found_again
+from benchkit.sweep.forecast import Total
+from benchkit.sweep.resume import DRY_RUN, RETRY, Parser, Resume, found_again
 from launch.topology import detect_launcher, require_launcher
 
 OUT = "out"
@@ -178,6 +180,7 @@ def describe(path: Path) -> str:
 
 
 FILE_NAME = "study.json"
+REPORT_S = 5.0  # of a step that writes a report
 
 
 @dataclass
@@ -382,7 +385,7 @@ def main(
     refuse_wrong_steps(request, check)
     request = with_overrides(request, check)
     if request.dry_run:
-        return show(request)
+        return show(request, exit_code)
     request.folder.mkdir(parents=True, exist_ok=True)
     with claimed(request.folder):
         remember_latest(request.folder)
@@ -480,20 +483,30 @@ def run(request: Request) -> int:
     return 0
 
 
-def show(request: Request) -> int:
+def show(request: Request, exit_code: Callable[[list[str]], int]) -> int:
     """Print the steps with a forecast of each sweep, which needs no files of earlier steps.
 
-    Return the highest exit code: a sweep that could not run hides no later step.
+    Return the exit code of a wrong command, else that of all points. A sweep that could not run
+    hides no later step.
     """
     codes = [0]
+    total = Total([], 0.0, 0.0)
     for number, step in enumerate(request.study.steps, 1):
         if not request.is_due(step, []):
             continue
         print(f"{headline(request, number, step)}\n  {command_of(request, step)}", flush=True)
         if step.module == BENCHKIT:
             words = step.arguments(request.values(), only_existing=True)
-            codes.append(run_module(BENCHKIT, [*request.flags, *words, "--dry-run"]))
-    return max(codes)
+            with tempfile.TemporaryDirectory() as place:
+                path = Path(place) / "forecast.json"
+                code = run_module(BENCHKIT, [*request.flags, *words, f"{DRY_RUN}={path}"])
+                codes.append(code)
+                if path.exists():
+                    total += files.read_json(path, Total)
+        else:
+            total += Total([], REPORT_S, 6 * REPORT_S)
+    print(f"\nstudy {request.study.name}: {total}", flush=True)
+    return max(codes) if max(codes) > 1 else exit_code(total.statuses)
 
 
 def headline(request: Request, number: int, step: Step) -> str:

@@ -295,6 +295,32 @@ def is_rate(value: Any) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A case as it is known before any rank runs; its work is that of one rank.
+
+    Attributes:
+        labels: in words, such as "pass=forward"; "" for the only case.
+        flops: operations of a call; `moved_bytes` are those that it sends, or copies.
+        needed_bytes: on the rank's device; None where what the job needs counts.
+        fill_s: a sample is as many calls as fill so many seconds.
+        below_s: the case is only timed where a call takes less.
+        first_s: what the first call takes beyond others, such as compiling.
+        by_speed: the slower a rank is, the less it does; else all do the same.
+        group: of cases that are compared with one baseline; "" for none.
+    """
+
+    labels: str = ""
+    flops: float = 0.0
+    moved_bytes: float = 0.0
+    needed_bytes: float | None = None
+    fill_s: float = 0.0
+    below_s: float = math.inf
+    first_s: float = 0.0
+    by_speed: bool = False
+    group: str = ""
+
+
 REUSE = "reuse"  # value of `ranks`: processes stay for the next points
 
 
@@ -303,6 +329,8 @@ class RunConfig:
     """The keys that every suite's configuration has; the dataclass of a suite adds its own."""
 
     uses_model: ClassVar[bool] = False
+    probes: ClassVar[int] = 0
+    """Calls that the suite times for its cost model before cases are built."""
     suite: str = key("name of the suite")
     seed: int = key("seed of inputs and of the order of cases", at_least=0, below=2**63)
     world_size: Union[int, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
@@ -389,15 +417,13 @@ class RunConfig:
         """Return the further memory that each rank needs on its host, in bytes."""
         return 0.0
 
-    def most_cases(self) -> int | None:
-        """Return how many cases a job has at most; None if only ranks know."""
-        return None
+    def planned(self, world_size: int) -> list[Planned]:
+        """Return the cases of a job of so many ranks; none if only ranks know them."""
+        return []
 
     def most_seconds(self) -> float | None:
-        """Return how long all cases are timed at most, with their warm-ups; None if unknown."""
-        cases = self.most_cases()
-        seconds = self.measure.max_seconds + self.measure.max_warmup_seconds
-        return None if cases is None else cases * seconds
+        """Return the time within which the suite keeps a point by leaving cases out, or None."""
+        return None
 
     def unsuited(self) -> Reason:
         """Return why the kind of device can run no case, or ""."""

@@ -64,6 +64,17 @@ def readable_time(seconds: float) -> str:
     return f"{seconds * factor:.4g} {unit}"
 
 
+def duration(seconds: float) -> str:
+    """Return a time that people wait: "4.2 s", "3 min 20 s", "2 h 5 min"."""
+    if seconds < 60:
+        return f"{seconds:.2g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
 def time_unit(seconds: float) -> tuple[str, float]:
     """Return the unit that suits a time, and its number per second."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):

@@ -1,25 +1,34 @@
 """`--dry-run`: the points of a sweep with what is known of them before any rank starts."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchkit.api.case import shortage
-from benchkit.api.keys import RunConfig
+from benchkit.api.keys import Planned, RunConfig
 from benchkit.api.memory import host_available_bytes
 from benchkit.errors import Unavailable
 from benchkit.point.agents import AgentGroup, gather_facts
 from benchkit.point.placement import Placement, place_ranks, unsuited
 from benchkit.point.point import Point, new_record
-from benchkit.record.naming import readable
+from benchkit.record.naming import duration, readable
+from benchkit.record.record import STATUSES, TIMEOUT
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda, agenda_of
 from benchkit.sweep.folder import require_unused
+from benchkit.sweep.forecast import (
+    SWEEP_S,
+    Expectation,
+    Expected,
+    Total,
+    earlier,
+    job_of,
+    this_machine,
+)
 from benchkit.sweep.manifest import Entry, merged
-from benchkit.sweep.progress import duration, point_head
+from benchkit.sweep.progress import point_head
 from benchkit.sweep.resume import Resume
-from benchkit.sweep.tally import earlier_seconds
 from launch.agents.group import alone
 
 
@@ -29,34 +38,31 @@ class Forecast:
 
     Attributes:
         needed: memory of its ranks, in words; "" where only they will know.
-        status: ok; unavailable or skipped if it could not run, for the reason `problem`.
-        seconds: how long the same point took in an earlier sweep.
-        per_case_s: the most that a case is timed, with its warm-up, in seconds.
-        most_s: the most that all cases are timed, in seconds; None if their number is unknown.
-        crowding: how many ranks share how many cores, if they have more threads.
+        status: ok, or how the point would end, for the reason `problem`.
+        remarks: on its cores, on cases that would be skipped, on its timeout.
     """
 
     head: str
     needed: str
     status: str
-    problem: str | None
-    seconds: float | None
-    per_case_s: float
-    most_s: float | None = None
-    crowding: str | None = None
+    problem: str
+    expected: Expected
+    remarks: Sequence[str] = ()
 
     def __str__(self) -> str:
         if self.problem:
             return f"{self.head}  {self.status.upper()}: {self.problem}"
-        known = [self.time(), self.needed or "memory not known", self.crowding]
-        return f"{self.head}  {', '.join(filter(None, known))}"
+        memory = self.needed or "memory not known"
+        return f"{self.head}  {', '.join([self.time(), memory, *self.remarks])}"
 
     def time(self) -> str:
-        if self.seconds is not None:
-            return f"about {duration(self.seconds)}, as before"
-        if self.most_s is None:
-            return f"up to {duration(self.per_case_s)} per case"
-        return f"up to {duration(self.most_s)} of timing"
+        found = self.expected
+        about, most = duration(found.seconds), duration(found.most_s)
+        return f"about {about} ({found.basis}), at most {most}"
+
+    @property
+    def is_measured(self) -> bool:
+        return self.status in ("ok", TIMEOUT)
 
 
 def agenda(folder: Path, points: Sequence[Entry], asked: Resume | None) -> Agenda:
@@ -71,36 +77,40 @@ def agenda(folder: Path, points: Sequence[Entry], asked: Resume | None) -> Agend
     return agenda_of(folder, known, [None] * len(known), asked.retry)
 
 
-def forecasts(
-    points: Sequence[Point], keys: Sequence[str], outputs: Path, runs_here: bool
-) -> list[Forecast]:
+def forecasts(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[Forecast]:
     """Forecast points without starting ranks or writing files.
 
     `outputs` holds the folders of earlier sweeps. Devices and memory count if the points run here.
     """
-    earlier = earlier_seconds(set(keys), outputs)
+    before = earlier(outputs, this_machine() if runs_here else None)
     agents = alone()
     group = AgentGroup(agents, gather_facts(agents)) if runs_here else None
-    free_bytes = host_available_bytes()
-    found = []
-    for point, key in zip(points, keys, strict=True):
-        plan = place_ranks(point.config, group) if group else point.unplaced()
-        measure = point.config.measure
-        needed_bytes = needed(point.config, plan.world_size)
-        status, problem = obstacle(point, plan, needed_bytes, free_bytes if runs_here else None)
-        found.append(
-            Forecast(
-                point_head(new_record(point, plan)),
-                needed_text(plan.world_size, needed_bytes),
-                status,
-                problem,
-                earlier.get(key),
-                measure.max_seconds + measure.max_warmup_seconds,
-                point.config.most_seconds(),
-                plan.crowding,
-            )
-        )
-    return found
+    free_bytes = host_available_bytes() if runs_here else None
+    return [forecast(point, before, group, free_bytes) for point in points]
+
+
+def forecast(
+    point: Point, before: Expectation, group: AgentGroup | None, free_bytes: int | None
+) -> Forecast:
+    config = point.config
+    plan = place_ranks(config, group) if group else point.unplaced()
+    head = point_head(new_record(point, plan))
+    needed_bytes = needed(config, plan.world_size)
+    found = before.of(job_of(point, plan))
+    status, problem = "unavailable", lacking(config, plan, runs_here=group is not None)
+    remarks = [plan.crowding] if plan.crowding else []
+    if not problem:
+        fitting, lack = cases_that_fit(config, plan.world_size, needed_bytes, free_bytes)
+        status, problem = ("ok", "") if fitting else ("skipped", lack[0])
+        remarks += lack
+    if status == "ok" and found.ranks_s > config.timeout_s:
+        status = TIMEOUT
+        problem = f"about {duration(found.ranks_s)} ({found.basis}), timeout_s={config.timeout_s:g}"
+    elif found.ranks_most_s > config.timeout_s:
+        remarks.append(f"may exceed timeout_s={config.timeout_s:g}")
+    return Forecast(
+        head, needed_text(plan.world_size, needed_bytes), status, problem, found, remarks
+    )
 
 
 def needed(config: RunConfig, world_size: int) -> float | None:
@@ -116,29 +126,38 @@ def needed_text(world_size: int, needed_bytes: float | None) -> str:
     return f"{world_size} x {readable(needed_bytes)}" if needed_bytes else ""
 
 
-def obstacle(
-    point: Point, plan: Placement, needed_bytes: float | None, free_bytes: int | None
-) -> tuple[str, str | None]:
-    """Return the status that a point would end with, and why it is not ok.
-
-    `needed_bytes` is that of each rank, None if unknown; `free_bytes` None if it runs elsewhere.
-    """
-    runs_here = free_bytes is not None
-    config = point.config
-    lacking = plan.problem or unsuited(config) or config.unsuited()
-    if not lacking and runs_here and config.backend.name != "gloo":  # every torch has gloo
+def lacking(config: RunConfig, plan: Placement, runs_here: bool) -> str:
+    """Return why no rank can run a point, or ""."""
+    why = plan.problem or unsuited(config) or config.unsuited()
+    if not why and runs_here and config.backend.name != "gloo":  # every torch has gloo
         from benchkit.rank.backends import require_built  # loads torch, which takes a second
 
         try:
             require_built(config.backend.name)
         except Unavailable as error:
-            lacking = str(error)
-    if lacking:
-        return "unavailable", lacking
-    if needed_bytes and free_bytes is not None and config.hardware.device == "cpu":
-        lack = shortage(needed_bytes, plan.world_size, free_bytes)
-        return ("skipped", lack) if lack else ("ok", None)
-    return "ok", None
+            why = str(error)
+    return why
+
+
+def cases_that_fit(
+    config: RunConfig, world_size: int, needed_bytes: float | None, free_bytes: int | None
+) -> tuple[int, list[str]]:
+    """Return how many cases fit into memory, and for each other one why not.
+
+    `needed_bytes` is that of each rank, None if unknown; `free_bytes` None if it runs elsewhere.
+    """
+    cases = [case for case in config.planned(world_size) if case.needed_bytes is not None]
+    cases = cases or [Planned(needed_bytes=needed_bytes)]
+    if free_bytes is None or config.hardware.device != "cpu":
+        return len(cases), []
+    found = [
+        (case.labels, shortage(case.needed_bytes or 0.0, world_size, free_bytes)) for case in cases
+    ]
+    lack = {labels: why for labels, why in found if why}
+    if len(lack) == 1 and len(cases) == 1:
+        return 0, [*lack.values()]
+    fitting = sum(not why for _, why in found)
+    return fitting, [f"{labels} SKIPPED: {why}" if fitting else why for labels, why in lack.items()]
 
 
 def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
@@ -146,22 +165,17 @@ def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
     lines = [f"[{i:>{width}}/{len(found)}] {point}" for i, point in enumerate(found, 1)]
     counts = Counter(point.status for point in found)
     parts = [f"{counts['ok']} of {len(found)} points can run"] if found else []
-    parts += [f"{counts[name]} {name}" for name in ("unavailable", "skipped") if counts[name]]
+    parts += [f"{counts[name]} {name}" for name in STATUSES if counts[name] and name != "ok"]
     if num_settled:
         parts.append(f"{num_settled} measured already")
-    return [*lines, "", "; ".join([*parts, *times(found)]), "Nothing was run (--dry-run)."]
+    if bases := Counter(each.expected.basis for each in found if each.is_measured):
+        by = ", ".join(f"{count} {basis}" for basis, count in bases.items())
+        parts.append(f"{in_all(found)} ({by})")
+    return [*lines, "", "; ".join(parts), "Nothing was run (--dry-run)."]
 
 
-def times(found: Sequence[Forecast]) -> Iterator[str]:
-    """Yield how long the points that can run take together, by what is known of them."""
-    able = [each for each in found if each.status == "ok"]
-    before = [each.seconds for each in able if each.seconds is not None]
-    new = [each for each in able if each.seconds is None]
-    most = [each.most_s for each in new if each.most_s is not None]
-    unknown = [each.per_case_s for each in new if each.most_s is None]
-    if before:
-        yield f"{len(before)} took {duration(sum(before))} together before"
-    if most:
-        yield f"{len(most)} new, up to {duration(sum(most))} of timing"
-    if unknown:
-        yield f"{len(unknown)} new, up to {duration(sum(unknown))} for one case of each"
+def in_all(found: Sequence[Forecast]) -> Total:
+    measured = [each.expected for each in found if each.is_measured]
+    seconds = SWEEP_S + sum(each.seconds for each in measured)
+    most_s = 6 * SWEEP_S + sum(each.most_s for each in measured)
+    return Total([each.status for each in found], seconds, most_s)

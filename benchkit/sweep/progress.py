@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from benchkit.record.naming import named, printable, readable_time, time_unit
+from benchkit.record.naming import duration, named, printable, readable_time, time_unit
 from benchkit.record.record import TIMEOUT, CaseRecord, ErrorReport, Record
 from benchkit.statistics.intervals import FEWEST_QUARTILES, Modes, find_modes
 from benchkit.statistics.summary import (
@@ -127,17 +127,6 @@ def detail_lines(case: CaseRecord) -> Iterator[str]:
         yield f"  {name.removesuffix('_s')}: {shown}"
 
 
-def duration(seconds: float) -> str:
-    """Return a time that people wait: "4.2 s", "3 min 20 s", "2 h 5 min"."""
-    if seconds < 60:
-        return f"{seconds:.2g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min"
-
-
 EVERY_S = 300.0  # between lines on the time left, without a terminal
 log = logging.getLogger("benchkit")
 
@@ -216,7 +205,7 @@ class Progress:
         self.done = done
         self._names = list(names)
         self._left = ""
-        self._said_s = time.monotonic()
+        self._said_s: float | None = None
         self._status = StatusLine()
         self._listener = Listener(self)
         if self._status.is_shown:
@@ -237,17 +226,20 @@ class Progress:
         width = len(str(self.total))
         return f"[{self.done:>{width}}/{self.total}] {line}"
 
-    def expect(self, num_left: int, seconds: float | None) -> None:
+    def expect(self, num_left: int, seconds: float) -> None:
         """Take how many points are left and how long they may take; say so now and then."""
-        if not num_left or seconds is None:
+        if not num_left:
             self._left = ""
             return
         end = datetime.now() + timedelta(seconds=seconds)
         points = f"{num_left} of {self.total} points left"
         self._left = f"{points}, about {duration(seconds)}, until {end:%a %H:%M}"
-        if not self._status.is_shown and time.monotonic() - self._said_s > EVERY_S:
-            self._said_s = time.monotonic()
+        now_s = time.monotonic()
+        is_due = seconds > EVERY_S if self._said_s is None else now_s - self._said_s > EVERY_S
+        if is_due and not self._status.is_shown:
             log.info(self._left)
+        if is_due or self._said_s is None:
+            self._said_s = now_s
 
     def show(self, note: str) -> None:
         number = f"[{self.done + 1}/{self.total}] " if self.total > 1 else ""

@@ -23,6 +23,7 @@ RETRY: Mapping[str, tuple[str, ...]] = {
     "all": tuple(status for status in STATUSES if status != "ok"),
 }
 """Per value of --retry, the statuses of points that are measured again."""
+DRY_RUN = "hydra.sweeper.dry_run"  # true, or the path of a file for the forecast of all points
 OWN_SETTING = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*')")
 """An override that Resume.as_overrides() adds."""
 
@@ -113,7 +114,7 @@ def found_again(config_dir: str, started_in: str, folder: Path) -> str:
 
 
 def dry_run(flags: argparse.Namespace) -> list[str]:
-    return ["hydra.sweeper.dry_run=true"] if flags.dry_run else []
+    return [f"{DRY_RUN}=true"] if flags.dry_run else []
 
 
 def is_override(argument: str) -> bool:

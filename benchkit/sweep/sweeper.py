@@ -24,12 +24,13 @@ from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda
 from benchkit.sweep.folder import report_on
+from benchkit.sweep.forecast import seconds_of
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Entry
 from benchkit.sweep.meeting import Meeting
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.sweep.slurm import record_signature
-from benchkit.sweep.tally import Tally, prospects
+from benchkit.sweep.tally import Tally
 from launch import topology
 from launch.agents.channel import SweepEnds
 from launch.agents.group import Agents
@@ -49,7 +50,7 @@ class Sweeper(sweeper.Sweeper):
         self,
         params: dict[str, str] | None,
         only_check: bool = False,
-        dry_run: bool = False,
+        dry_run: bool | str = False,
         resume: str | None = None,
         retry: str = "none",
         force: bool = False,
@@ -59,7 +60,7 @@ class Sweeper(sweeper.Sweeper):
         Args:
             params: overrides of a sweep's YAML; the command line's follow and may replace them.
             only_check: the sweep ends once every point has been checked.
-            dry_run: it ends with a forecast of every point.
+            dry_run: it ends with a forecast of every point; a path also gets that of all.
             resume: folder of a sweep to go on with.
             retry: which finished points are measured again; a key of resume.RETRY.
             force: accepts other software, hosts or agents than those that the sweep began with.
@@ -110,8 +111,7 @@ class Sweeper(sweeper.Sweeper):
             start_fork_server(preload_for(point.config.suite for point in points))
             with agents.stopping_together():
                 if agents.first:
-                    keys = [entries[index].key for index in agenda.open]
-                    self.run(points, keys, agenda, agents, configs[0])
+                    self.run(points, agenda, agents, configs[0])
                     return []
                 log.setLevel(logging.WARNING)
                 list(self._launcher.run(points, agenda.folder, agents, lambda record: None))
@@ -155,15 +155,15 @@ class Sweeper(sweeper.Sweeper):
         folder = Path(self._config.hydra.sweep.dir)
         agenda = dry_run.agenda(folder, entries, self._resume)
         points = agenda.open_points(configs, entries, self._launcher.num_agents)
-        keys = [entries[index].key for index in agenda.open]
-        found = dry_run.forecasts(points, keys, folder.parent, self._launcher.runs_here)
+        found = dry_run.forecasts(points, folder.parent, self._launcher.runs_here)
         print("\n".join(dry_run.described(found, len(agenda.statuses))))
+        if isinstance(self._dry_run, str):
+            dry_run.in_all(found).write(Path(self._dry_run))
         self._task.statuses.extend(each.status for each in found)
 
     def run(
         self,
         points: Sequence[Point],
-        keys: Sequence[str],
         agenda: Agenda,
         agents: Agents,
         config: RunConfig,
@@ -172,13 +172,14 @@ class Sweeper(sweeper.Sweeper):
         from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
         folder = agenda.folder
-        known = prospects(points, keys, folder.parent)
-        tally = Tally(folder, agenda.statuses, known, config.max_failures)
+        expected_s = seconds_of(points, folder.parent, self._launcher.runs_here)
+        tally = Tally(folder, agenda.statuses, expected_s, config.max_failures)
         before = {point.folder: record_signature(point.folder) for point in points}
         with sweep_folder.logged(folder):
             names = [" ".join(point.overrides) for point in points]
             here = names if self._launcher.runs_here else ()
             progress = Progress(len(agenda.folders), len(agenda.statuses), here)
+            progress.expect(tally.num_left, tally.seconds_left())
             try:
                 for status in self._launcher.run(points, folder, agents, progress.report):
                     tally.add(status)

@@ -5,12 +5,20 @@ import os
 import re
 
 import pytest
-from benchkit.sweep import tally
+from benchkit.sweep import dry_run
+from benchkit.sweep.resume import DRY_RUN
 
 from tests.support.configs import own_suites
-from tests.support.records import make_record, write_plan
 
-MEMORY = {r"[\d.e+]+ GB there": "MEMORY there", r", \d+ ranks on .*cores.*": ""}
+MEMORY = {
+    r"[\d.e+]+ GB there": "MEMORY there",
+    r", \d+ ranks on .*cores of \w+": "",
+    r"about [\d.hmins ]+(?= \()": "about TIME",
+    r"about [\d.hmins ]+(?=,)": "about TIME",
+    r"at most [\d.hmins ]+(?= \()": "at most TIME",
+    r"at most [\d.hmins ]+(?=,)": "at most TIME",
+    r", may exceed timeout_s=\d+": "",
+}
 WITH_MODEL = ("ring_model", "transformer")
 
 
@@ -23,10 +31,30 @@ def test_time_and_memory_are_known_of_every_suite(told, golden):
     golden("\n".join(out for _, out, _ in found), MEMORY)
 
 
-def test_time_follows_number_of_cases(told, golden):
-    here = ["hardware=cpu", "world_size=2", "measure.max_seconds=10", "measure.max_warmup_seconds=1", "--dry-run"]
-    suites = ("allreduce data_size=[1,2,3]", "matmul_lut sizes=[8,16] hardware.slowdown=1", "pair_matrix minutes=1,5")
-    golden("\n".join(told(*f"+suite={suite}".split(), *here)[1] for suite in suites), MEMORY)
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        ("allreduce data_size=1", "allreduce data_size=[1,2,3]"),
+        ("matmul_lut sizes=[8] hardware.slowdown=1", "matmul_lut sizes=[8,16,32] hardware.slowdown=1"),
+        ("pair_matrix sizes=[1]", "pair_matrix sizes=[1,2,3]"),
+        ("rank_speed tests=[copy]", "rank_speed tests=[copy,triad,disk_write]"),
+        ("auto_shard devices=[2] workload=relu_64x64", "auto_shard devices=[1,2,4] workload=relu_64x64"),
+        ("ring_attention strategies=[even]", "ring_attention strategies=[even,uneven,zigzag]"),
+        ("ring_model phases=[decode]", "ring_model phases=[prefill,decode]"),
+        ("transformer model=tiny passes=[forward]", "transformer model=tiny"),
+        ("tp_rowwise implementations.pipeline=null", "tp_rowwise implementations.pipeline.chunks=[2,3,4,5,6,7,8,9]"),
+        ("compile compiler=eager", "compile compiler=default"),
+    ],
+)
+def test_time_follows_number_of_cases(told, tmp_path, few, many):
+    path = tmp_path / "all.json"
+    times = []
+    for line in (few, many):
+        told(f"+suite={line.split()[0]}", *line.split()[1:], "hardware=cpu", "measure=fixed", f"{DRY_RUN}={path}")
+        found = json.loads(path.read_text())
+        times.append((found["seconds"], found["most_s"]))
+    assert times[0][0] < times[1][0] < times[1][1]
+    assert times[0][1] <= times[1][1]
 
 
 def test_point_that_cannot_run_says_why(told, golden, tmp_path):
@@ -46,26 +74,31 @@ def test_crowded_point_says_so(told):
     assert re.search(r"ranks on .* cores", crowded)
 
 
-def sweep_of(folder, seconds, status="ok"):
-    """A sweep of one point that took some seconds."""
-    (folder / "0").mkdir(parents=True)
-    write_plan(folder, ["k"])
-    record = make_record(status=status) | {"phases_s": {"total": seconds}}
-    (folder / "0" / "record.json").write_text(json.dumps(record))
+def test_cases_that_lack_memory_are_skipped_alone(told, monkeypatch):
+    line = ["+suite=transformer", "model=tiny", "hardware=cpu", "measure=quick", "--dry-run"]
+    monkeypatch.setattr(dry_run, "host_available_bytes", lambda: 360e6)
+    code, out, _ = told(*line, "passes=[forward,train_step]")
+    assert code == 0
+    assert "pass=train_step SKIPPED" in out
+    assert "pass=forward SKIPPED" not in out
+    code, out, _ = told(*line, "passes=[train_step]")
+    assert (code, out.count("SKIPPED: needs")) == (1, 1)
 
 
-def test_time_is_that_of_newest_success_that_can_be_read(tmp_path, monkeypatch):
-    for name, seconds, status in (("a", 3.0, "ok"), ("b", 5.0, "ok"), ("c", 7.0, "error"), ("d", 8.0, "ok")):
-        sweep_of(tmp_path / name, seconds, status)
-    (tmp_path / "d" / "0" / "record.json").write_text("{")
-    sweep_of(tmp_path / "e", 9.0)
-    (tmp_path / "e" / "sweep.json").write_text("{")
-    (tmp_path / "latest").symlink_to("a")
-    (tmp_path / "other").mkdir()
-    assert tally.earlier_seconds({"k", "unknown"}, tmp_path) == {"k": 5.0}
-    assert tally.earlier_seconds({"k"}, tmp_path / "none") == {}
-    monkeypatch.setattr(tally, "MOST_SWEEPS", 0)
-    assert tally.earlier_seconds({"k"}, tmp_path) == {}
+def test_point_that_would_time_out_says_so_and_fails(told):
+    line = ["+suite=transformer", "model=tiny", "passes=[forward]", "timeout_s=0.01", "hardware=cpu"]
+    code, out, _ = told(*line, "--dry-run")
+    assert code == 1
+    assert "TIMEOUT: about " in out
+    assert "1 timeout" in out
+
+
+def test_forecast_of_all_is_written_where_a_study_reads_it(told, tmp_path):
+    path = tmp_path / "all.json"
+    told("+suite=allreduce", "-m", "data_size=0.001,1", "hardware=cpu", f"{DRY_RUN}={path}")
+    found = json.loads(path.read_text())
+    assert found["statuses"] == ["ok", "ok"]
+    assert found["seconds"] < found["most_s"]
 
 
 @pytest.mark.slow

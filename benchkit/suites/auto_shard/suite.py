@@ -1,10 +1,10 @@
 """Matrix programs on one device and sharded over several."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from benchkit.api.case import Case, Rank
-from benchkit.api.keys import RunConfig, as_list, key
+from benchkit.api.keys import Planned, RunConfig, as_list, key
 from benchkit.api.question import LEAST, TFLOP_PER_S, TIME, Contest, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES
@@ -51,6 +51,8 @@ MOST_LAYERS = {"bfloat16": 4, "float16": 6, "float32": 14, "float64": 32}
 
 @dataclass
 class AutoShardConfig(RunConfig):
+    probes: ClassVar[int] = 23
+
     devices: list[int] = key(
         "numbers of devices, each a rank, to compare", unit="ranks", at_least=1
     )
@@ -83,6 +85,22 @@ class AutoShardConfig(RunConfig):
                 f"workload={self.workload}: "
                 f"allowed with dtype={self.dtype} are {most_layers} layers"
             )
+
+    def planned(self, world_size: int) -> list[Planned]:
+        found = []
+        for scope in Scope:
+            for devices in sorted(self.devices):
+                workload = self.workload_on(devices)
+                items = workload.rows * (workload.widths[0] + workload.widths[-1])
+                touched_bytes = float(ITEM_BYTES[self.dtype] * items)
+                case = Planned(labels=f"{SCOPE}={scope}", group=scope, moved_bytes=touched_bytes)
+                shardings = [UNSHARDED] if devices == 1 else [*self.shardings(), INDEPENDENT]
+                if devices > 1 and scope == END_TO_END:
+                    shardings.remove(INDEPENDENT)
+                for sharding in shardings:
+                    share = 1 if sharding == INDEPENDENT else devices
+                    found.append(replace(case, flops=workload.flops / share))
+        return found
 
     def needed_bytes(self, world_size: int) -> float:
         """Return the bytes of a whole workload on one device; other plans depend on costs."""

@@ -22,6 +22,7 @@ from benchkit.suites.collective.suite import (
     BARRIER,
     REDUCTIONS,
     SEND_RECV,
+    SHORT_S,
     TIMING,
     CollectiveConfig,
     bus_factor,
@@ -151,8 +152,6 @@ def drawn_op(collective: Collective) -> str:
 
 ISSUE = "issue_on_host"
 """Region of an asynchronous call until it returns, by the host's clock even on a GPU."""
-SHORT_S = 0.01
-"""Shorter calls are timed alone and back to back; longer ones take as long either way."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from benchkit.api.case import Case, Rank
-from benchkit.api.keys import ModelConfig, RunConfig, as_list, key, parameters
+from benchkit.api.keys import ModelConfig, Planned, RunConfig, as_list, key, parameters
 from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Contest, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES, mebibytes
@@ -21,6 +21,8 @@ COLLECTIVES = (
 )  # fmt: skip
 REDUCTIONS = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
 SHARED_OUT = (ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, ALL_TO_ALL)
+SHORT_S = 0.01
+"""Shorter calls are timed alone and back to back; longer ones take as long either way."""
 RAGGED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL)  # torch supports parts of different sizes
 
 
@@ -145,7 +147,9 @@ class CollectiveConfig(RunConfig):
         if self.collective == BARRIER:
             raise ConfigError(f"data_size={sizes}: a barrier has no size; allowed is one number")
         measure = self.measure
-        seconds = self.most_cases() * (measure.max_seconds + measure.max_warmup_seconds)
+        seconds = (
+            len(sizes) * self.cases_per_size * (measure.max_seconds + measure.max_warmup_seconds)
+        )
         if measure.target_rel_ci is not None and seconds > self.timeout_s:
             raise ConfigError(
                 f"timeout_s={self.timeout_s:g}: {len(sizes)} sizes in one job may take "
@@ -153,8 +157,21 @@ class CollectiveConfig(RunConfig):
                 f"{self.cases_per_size} per size); allowed is a timeout_s beyond that"
             )
 
-    def most_cases(self) -> int:
-        return len(as_list(self.data_size)) * self.cases_per_size
+    def planned(self, world_size: int) -> list[Planned]:
+        factor = bus_factor(self.collective, world_size) or 0.0
+        found = []
+        for size in as_list(self.data_size):
+            payload_bytes = sum(self.parts(size, world_size)) * ITEM_BYTES[self.dtype]
+            case = Planned(
+                labels=f"data_size={size:g}",
+                moved_bytes=factor * payload_bytes,
+                needed_bytes=self.buffer_bytes(size, world_size),
+            )
+            if self.cases_per_size > 1:
+                found += [replace(case, below_s=SHORT_S), replace(case, fill_s=SHORT_S)]
+            else:
+                found.append(case)
+        return found
 
     @property
     def cases_per_size(self) -> int:

@@ -5,7 +5,14 @@ from typing import ClassVar, Union
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import COLD as FIRST_CALLS
-from benchkit.api.keys import ModelConfig, RunConfig, check_model_heads, check_said_once, key
+from benchkit.api.keys import (
+    ModelConfig,
+    Planned,
+    RunConfig,
+    check_model_heads,
+    check_said_once,
+    key,
+)
 from benchkit.api.question import Contest, Merit, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.errors import ConfigError, Reason
@@ -15,6 +22,8 @@ DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE = "default", "reduce-overhead", "max-auto
 INDUCTOR = (DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE)
 """Modes of torch.compile with its backend inductor, the only one with a cache on disk."""
 COMPILERS = (EAGER, AOT_EAGER, *INDUCTOR, CUDA_GRAPH)
+COMPILING_S = {AOT_EAGER: 3.0, DEFAULT: 10.0, REDUCE_OVERHEAD: 15.0, MAX_AUTOTUNE: 30.0}
+"""Seconds that a first call takes to compile, roughly."""
 COMPILER, CACHE, DYNAMIC = "compiler", "cache", "dynamic"
 """Keys in which a case differs from its eager case."""
 BATCH_SIZES = "batch_sizes"  # label: the values of that key, joined by commas
@@ -62,8 +71,19 @@ class CompileConfig(RunConfig):
         passes = "forward and backward" if self.backward else "forward"
         return f"{self.workload} {passes} by {self.compiler}"
 
-    def most_cases(self) -> int:
-        return 1
+    def planned(self, world_size: int) -> list[Planned]:
+        """Return the one case; the number of compilations is that of input sizes."""
+        tokens = self.context_length if self.workload == TRANSFORMER_LAYER else 1
+        products = 12 if self.workload == TRANSFORMER_LAYER else 1
+        rows = max(self.batch_sizes) * tokens * self.depth * (3 if self.backward else 1)
+        first_s = COMPILING_S.get(self.compiler, 0.0) * min(2, len(self.batch_sizes))
+        return [
+            Planned(
+                flops=2.0 * rows * products * self.width**2,
+                moved_bytes=16.0 * rows * self.width,
+                first_s=first_s * (2 if self.cache == WARM else 1),
+            )
+        ]
 
     def unsuited(self) -> Reason:
         return graphs_missing(self.compiler, self.hardware.device) or super().unsuited()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from benchkit.api.case import Case, Rank
-from benchkit.api.keys import RunConfig, key
+from benchkit.api.keys import Planned, RunConfig, key
 from benchkit.api.lut import SIZE
 from benchkit.api.question import TFLOP_PER_S, TIME, Contest, Question
 from benchkit.api.registry import cases_in, suite
@@ -25,8 +25,21 @@ class MatmulLutConfig(RunConfig):
         at_least=0,
     )
 
-    def most_cases(self) -> int:
-        return len(self.sizes)
+    def planned(self, world_size: int) -> list[Planned]:
+        """Return the sizes; a product stays in memory beside those behind it."""
+        sizes = self.sizes
+        return [
+            Planned(
+                labels=f"size={size}",
+                flops=2.0 * size**3,
+                needed_bytes=sum(map(self.held_bytes, sizes[:number]))
+                + checking_bytes(max(sizes[:number])),
+            )
+            for number, size in enumerate(sizes, 1)
+        ]
+
+    def most_seconds(self) -> float:
+        return self.timeout_s
 
     def needed_bytes(self, world_size: int) -> float:
         return sum(map(self.held_bytes, self.sizes)) + checking_bytes(max(self.sizes))

@@ -19,6 +19,7 @@ from benchkit.suites.pair_matrix.suite import (
     ASCENDING,
     DESCENDING,
     DIRECTION,
+    FILL_S,
     GROUP,
     GROUP_OF,
     HALVES,
@@ -175,8 +176,6 @@ class Check:
         return drawn.to(buffer.device, DTYPE)
 
 
-FILL_S = 0.002
-"""Seconds of a sample of short messages; a longer message is timed alone."""
 MOST_SAMPLES = 2**24
 """Samples of all rounds and ranks; the record of more exceeds what analysis reads."""
 AROUND_S = 0.002

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchkit.api.case import Case, Rank
-from benchkit.api.keys import RunConfig, as_list, key
+from benchkit.api.keys import Planned, RunConfig, as_list, key
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
@@ -20,6 +20,8 @@ PAIRS, NODES, HALVES, ALL = "pairs", "nodes", "halves", "all"
 """Levels of nested groups, the smallest groups first."""
 
 
+FILL_S = 0.002
+"""Seconds of a sample of short messages; a longer message is timed alone."""
 MINUTES_SHARE = 0.4
 """Share of an acceptance's time that one point takes; it is measured twice."""
 
@@ -39,6 +41,14 @@ class PairMatrixConfig(RunConfig):
         above=0,
         identity=False,
     )
+
+    def planned(self, world_size: int) -> list[Planned]:
+        """Return each size in both directions of every round, and the groups."""
+        rounds = world_size - 1 + world_size % 2
+        sizes = [2**20 * float(size) for size in as_list(self.sizes)]
+        pairs = [Planned(moved_bytes=size, fill_s=FILL_S) for size in sizes] * (2 * rounds)
+        levels = 1 if world_size == 2 else len(self.groups)
+        return pairs + [Planned(moved_bytes=max(sizes))] * min(levels, len(self.groups))
 
     def most_seconds(self) -> float:
         return 60 * MINUTES_SHARE * self.minutes

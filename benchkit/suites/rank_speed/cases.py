@@ -20,6 +20,7 @@ from benchkit.suites.rank_speed.suite import (
     DISK_READ,
     DISK_WRITE,
     DTYPE,
+    FILL_S,
     FLOPS,
     FROM_DEVICE,
     MATMUL,
@@ -94,8 +95,6 @@ class Disk:
             raise InvalidResult(f"byte {first}: {self.found[first]}, wrote {self.content[first]}")
 
 
-FILL_S = 0.02
-"""Seconds of a sample, long enough that a clock's tick and a launch do not count."""
 ITEM = torch.float32
 SAMPLE_S = 0.1
 AROUND = 1.5

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchkit.api.case import Case, Rank
-from benchkit.api.keys import RunConfig, key
+from benchkit.api.keys import Planned, RunConfig, key
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES, mebibytes
 
@@ -19,6 +19,8 @@ CACHE = "cache"  # detail of a disk's case: what the kernel's cache did
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
+FILL_S = 0.02
+"""Seconds of a sample, long enough that a clock's tick and a launch do not count."""
 MINUTES_SHARE = 0.1
 """Share of an acceptance's time that one point takes; it is measured twice."""
 
@@ -37,6 +39,22 @@ class RankSpeedConfig(RunConfig):
         above=0,
         identity=False,
     )
+
+    def planned(self, world_size: int) -> list[Planned]:
+        buffer_bytes = 2**20 * float(self.memory_size)
+        moved = dict.fromkeys((COPY, TO_DEVICE, FROM_DEVICE), 2 * buffer_bytes)
+        moved |= {TRIAD: 3 * buffer_bytes}
+        moved |= dict.fromkeys((DISK_WRITE, DISK_READ), 2**20 * float(self.disk_size))
+        is_host = self.hardware.device == "cpu"
+        tests = [test for test in self.tests if not (is_host and test in (TO_DEVICE, FROM_DEVICE))]
+        found = []
+        for test in tests:
+            if test == MATMUL:
+                flops = 2.0 * self.matmul_size**3
+                found += [Planned(labels=name, flops=flops, fill_s=FILL_S) for name in self.dtypes]
+            else:
+                found.append(Planned(labels=test, moved_bytes=moved[test], fill_s=FILL_S))
+        return found
 
     def most_seconds(self) -> float:
         return 60 * MINUTES_SHARE * self.minutes

@@ -1,12 +1,14 @@
 """The suites ring_attention and ring_model: a layer, or a decoder, over ranks of unequal speed."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from benchkit.api import lut
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import (
     ModelConfig,
+    Planned,
     RunConfig,
     check_model_heads,
     check_said_once,
@@ -43,6 +45,7 @@ kernels are flash attention for half precision, else memory-efficient attention.
 @dataclass
 class RingAttentionConfig(RunConfig):
     uses_model: ClassVar[bool] = True
+    probes: ClassVar[int] = 3
 
     seq_len: int = key("tokens of the whole sequence", unit="tokens", at_least=1)
     num_heads: int = key("attention heads", at_least=1)
@@ -57,8 +60,15 @@ class RingAttentionConfig(RunConfig):
         "table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies"
     )
 
-    def most_cases(self) -> int:
-        return len(self.strategies)
+    def planned(self, world_size: int) -> list[Planned]:
+        width = self.num_heads * self.head_dim
+        pairs = self.seq_len**2 / (2 if self.causal else 1)
+        flops = (8.0 * self.seq_len * width**2 + 4.0 * pairs * width) / world_size
+        sent_bytes = 2.0 * self.seq_len * width * ITEM_BYTES[self.dtype]
+        work = partial(Planned, flops=flops, moved_bytes=sent_bytes, group="all")
+        slow = (EVEN, ZIGZAG, TORCH)
+        chosen = [name for name in self.strategies if name != LUT or self.lut]
+        return [work(labels=f"{STRATEGY}={name}", by_speed=name not in slow) for name in chosen]
 
     def needed_bytes(self, world_size: int) -> float:
         """Return the bytes of a rank's float64 reference; all else needs less."""
@@ -140,15 +150,29 @@ class RingModelConfig(RunConfig):
             raise ConfigError("model=null: choose a size, such as model=tiny")
         return self.model
 
-    def most_cases(self) -> int:
-        return len(self.phases) * (2 * len(self.strategies) + 1)
+    def planned(self, world_size: int) -> list[Planned]:
+        """Return the cases; decoding reads all weights for each token."""
+        model = self.known_model()
+        weights, length = float(parameters(model)), self.seq_len
+        attended = 2.0 * model.num_layers * model.d_model * length**2
+        prefill = Planned(flops=(2 * weights * length + attended) / world_size, group=PREFILL)
+        read_bytes = weights * ITEM_BYTES[self.dtype] * self.decode_tokens
+        decode = Planned(moved_bytes=read_bytes, group=DECODE)
+        of_phase = {PREFILL: prefill, DECODE: decode}
+        return [of_phase[phase] for phase in self.phases for _ in range(self.cases_per_phase)]
+
+    @property
+    def cases_per_phase(self) -> int:
+        shared = [name for name in self.implementations if name != SINGLE]
+        return len(shared) * len(self.strategies) + (SINGLE in self.implementations)
 
     def needed_bytes(self, world_size: int) -> float:
         """Return the bytes of weights, a whole cache for each case, and the reference."""
         model = self.known_model()
         length = self.seq_len + self.decode_tokens
         cache = 2.0 * model.num_layers * length * model.d_model
-        own = ITEM_BYTES[self.dtype] * (parameters(model) + self.most_cases() * cache)
+        num_cases = len(self.phases) * (2 * len(self.strategies) + 1)
+        own = ITEM_BYTES[self.dtype] * (parameters(model) + num_cases * cache)
         per_token = 12 * model.d_model + 4 * model.d_ff + SCORES * model.num_heads
         tables = layer_parameters(model) + model.vocab_size * model.d_model
         return own + 8.0 * (length * per_token + tables)

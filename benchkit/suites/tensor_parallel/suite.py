@@ -6,6 +6,7 @@ needs its rows of C: matmul and reduce-scatter or all-reduce.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from benchkit.api.case import Case, Rank
 from benchkit.api.keys import (
     LAYERS,
     ModelConfig,
+    Planned,
     RunConfig,
     as_list,
     check_said_once,
@@ -22,7 +24,7 @@ from benchkit.api.keys import (
 )
 from benchkit.api.question import TFLOP_PER_S, TIME, Cells, Contest, Merit, Question
 from benchkit.api.registry import cases_in, suite
-from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
+from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, ITEM_BYTES, product_bytes
 from benchkit.errors import ConfigError
 
 IMPLEMENTATION, SIZE, ORDER = "implementation", "size", "order"
@@ -199,8 +201,30 @@ class TensorParallelConfig(RunConfig):
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
         raise NotImplementedError
 
-    def most_cases(self) -> int:
-        return len(expand(self.implementations, self.allowed))
+    def planned(self, world_size: int) -> list[Planned]:
+        return [
+            Planned(
+                labels=" ".join(f"{name}={value}" for name, value in options.items()),
+                flops=self.flops_of(options, world_size),
+                moved_bytes=self.moved_bytes(options),
+                group="" if options[IMPLEMENTATION] in BOUNDS else "all",
+            )
+            for options in expand(self.implementations, self.allowed)
+        ]
+
+    def flops_of(self, options: Options, world_size: int) -> float:
+        """Return the operations of one rank; all of them where it gathers A first."""
+        if options[IMPLEMENTATION] in (COMM_ONLY, P2P_COMM_ONLY):
+            return 0.0
+        is_whole = options.get(ORDER) == ORDERS[0] or options.get(SIZE) == WHOLE[SIZE]
+        return 2.0 * math.prod(self.shape) / (1 if is_whole else world_size)
+
+    def moved_bytes(self, options: Options) -> float:
+        """Return the bytes of A where it is gathered before the product, else those of C."""
+        m, n, k = self.shape
+        if options[IMPLEMENTATION] == COMPUTE_ONLY:
+            return 0.0
+        return float(m * (k if options.get(ORDER) == ORDERS[0] else n) * ITEM_BYTES[self.dtype])
 
     def needed_bytes(self, world_size: int) -> float:
         needs_whole = WHOLE in expand(self.implementations, self.allowed)

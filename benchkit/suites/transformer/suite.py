@@ -5,12 +5,13 @@ products, two per multiply-add. Norms, softmax, rotary positions and the optimiz
 as is usual.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import (
     ModelConfig,
+    Planned,
     RunConfig,
     check_model_heads,
     key,
@@ -173,9 +174,29 @@ class TransformerConfig(RunConfig):
             raise ConfigError("model=null: choose a size, such as model=small")
         return self.model
 
-    def most_cases(self) -> int:
-        """Count the passes; shared models also have one rank's, and communication alone."""
-        return len(self.passes) * (1 if self.parallel == "none" else 3)
+    def planned(self, world_size: int) -> list[Planned]:
+        """Return the passes; shared models also have one rank's, and communication alone."""
+        shared = self.parallel != "none" and world_size > 1
+        forward = forward_flops(self.known_model(), self.batch_size, self.context_length, True)
+        found = []
+        for name in self.passes:
+            own = Planned(
+                labels=f"{PASS}={name}",
+                flops=pass_flops(name, forward),
+                moved_bytes=3.0 * self.state_bytes if name == TRAIN_STEP else 0.0,
+                needed_bytes=self.bytes_of_pass(name, world_size),
+                group=name if shared else "",
+            )
+            found.append(own)
+            if shared:
+                sent_bytes = float(self.message_bytes())
+                found += [own, replace(own, flops=0.0, moved_bytes=sent_bytes, group="")]
+        return found
+
+    @property
+    def state_bytes(self) -> int:
+        """Weights and AdamW's two moments."""
+        return 3 * parameters(self.known_model()) * self.weight_bytes
 
     def needed_bytes(self, world_size: int) -> float:
         return max(self.bytes_of_pass(name, world_size) for name in self.passes)

@@ -2,12 +2,15 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from benchkit import study as command
 from benchkit import study as steps
 from benchkit.cli import exit_code
 from benchkit.errors import ConfigError, UnknownKey
+from benchkit.sweep.forecast import Total
+from benchkit.sweep.resume import DRY_RUN
 from launch.topology import LaunchError
 
 from tests.support.records import make_record, write_plan
@@ -203,14 +206,31 @@ def test_changed_parameter_is_refused(modules):
         study(modules, "size=4", "--resume", str(folder_of(modules)))
 
 
-def test_dry_run_shows_all_steps_and_returns_worst_code(modules, capsys):
-    modules.name_of = lambda arguments: "dry"
-    modules.codes["dry"] = 1  # of the first step alone
+@pytest.mark.parametrize(
+    ("first", "second", "code", "expected"),
+    [
+        (["ok"], ["ok"], 0, 0),
+        (["unavailable"], ["ok"], 1, 0),  # as the run: some points are measured
+        (["unavailable"], ["skipped"], 1, 1),
+        (["ok"], ["timeout"], 1, 1),
+        (["ok"], ["ok"], 2, 2),
+    ],
+)
+def test_dry_run_shows_all_steps_and_returns_code_of_run(modules, capsys, first, second, code, expected):
+    forecasts = iter([first, second])
+
+    def name_of(arguments):
+        path = arguments.pop().removeprefix(f"{DRY_RUN}=")
+        Total(next(forecasts), 1.0, 2.0).write(Path(path))
+        return "dry"
+
+    modules.name_of = name_of
+    modules.codes["dry"] = code  # of the first step alone
     modules.sweep = lambda name, status: None
-    assert study(modules, "--dry-run") == 1
+    assert study(modules, "--dry-run") == expected
     assert [arguments for _, arguments in modules.calls] == [
-        ["+suite=allreduce", "data_size=1", "--dry-run"],
-        ["+suite=allreduce", "--dry-run"],  # without the file that is yet to come
+        ["+suite=allreduce", "data_size=1"],
+        ["+suite=allreduce"],  # without the file that is yet to come
     ]
     assert "step 3 of 3: second" in capsys.readouterr().out
     assert not (modules.out / "outputs").exists()

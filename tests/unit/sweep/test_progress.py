@@ -1,5 +1,4 @@
 import contextlib
-import json
 import os
 import pty
 import re
@@ -7,20 +6,16 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
-from benchkit.point.point import Point
 from benchkit.record.naming import readable_time
 from benchkit.record.record import ErrorReport
 from benchkit.statistics.intervals import Modes
-from benchkit.suites.pair_matrix.suite import PairMatrixConfig
 from benchkit.sweep import progress as progress_module
 from benchkit.sweep.progress import Progress, point_line, time_text
-from benchkit.sweep.tally import Prospect, Tally, prospects
+from benchkit.sweep.tally import Tally
 
-from tests.support.configs import made
-from tests.support.records import as_case, as_record, make_record, write_plan
+from tests.support.records import as_case, as_record, make_record
 
 CASE = as_case(
     payload_bytes=10**6, bus_factor=1.5, blocks=[10], samples_s=[[0.001] * 10, [0.002] * 10],
@@ -74,51 +69,25 @@ def test_time_left_is_said_now_and_then_without_terminal(caplog, monkeypatch):
     progress = Progress(80)
     progress.expect(70, 240.0)
     assert not caplog.messages
+    Progress(90).expect(90, 4000.0)
+    assert caplog.messages.pop().startswith("90 of 90 ")
     monkeypatch.setattr(progress_module, "EVERY_S", -1.0)
     progress.expect(68, 200.0)
     progress.expect(0, 0.0)
     progress.stop()
-    [line] = caplog.messages
+    line = caplog.messages[-1]
     assert line.startswith("68 of 80 ")
 
 
-def seconds_left(points, folder, monkeypatch):
-    """The time left after the first two points, which took 10 s and 2 s."""
-    clock = iter([0.0, 10.0, 12.0])
+def test_time_left_follows_how_much_slower_points_were_than_expected(tmp_path, monkeypatch):
+    clock = iter([0.0, 12.0, 12.0, 12.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    tally = Tally(folder, [], points, None)
-    assert tally.seconds_left() is None
+    tally = Tally(tmp_path, ["ok"], [1.0, 3.0, 5.0, 7.0], None)
+    assert tally.seconds_left() == 16.0
+    monkeypatch.setattr(tally, "_write", lambda: None)
     tally.add("ok")
     tally.add("ok")
-    return tally.seconds_left()
-
-
-@pytest.mark.parametrize(
-    ("points", "seconds"),
-    [
-        ([Prospect(suite) for suite in ("slow", "quick", "quick", "slow", "other")], 2.0 + 10.0 + 6.0),
-        ([Prospect("one", size) for size in (2.0**30, 2.0**20, 2.0**31, 2.0**16, 2.0**28)], 10.0 + 2.0 + 10.0),
-        ([Prospect("one", earlier_s=3.0), Prospect("one"), Prospect("one", earlier_s=4.5), Prospect("one")], 4.5 + 6.0),
-    ],
-    ids=["suite", "size", "earlier"],
-)
-def test_time_left_is_that_of_like_points(tmp_path, monkeypatch, points, seconds):
-    assert seconds_left(points, tmp_path, monkeypatch) == seconds
-
-
-def test_known_of_point_are_its_size_and_earlier_time(tmp_path):
-    config = made(PairMatrixConfig, suite="pair_matrix", sizes=[1.0], world_size=4, threads_per_rank=1)
-    config.hardware = SimpleNamespace(slowdown=1.0)
-    points = [Point(config, tmp_path / "a", []), Point(config, tmp_path / "b", [])]
-    before = tmp_path / "outputs" / "earlier"
-    (before / "0").mkdir(parents=True)
-    write_plan(before, ["known"])
-    record = make_record(status="ok") | {"phases_s": {"total": 7.0}}
-    (before / "0" / "record.json").write_text(json.dumps(record))
-    first, second = prospects(points, ["known", "new"], before.parent)
-    assert first == Prospect("pair_matrix", 4 * 3 * 2**20, 7.0)
-    assert second == replace(first, earlier_s=None)
-    assert prospects(points[:1], ["known"], before.parent) == [second]
+    assert tally.seconds_left() == 36.0
 
 
 @pytest.mark.slow

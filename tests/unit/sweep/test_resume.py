@@ -16,7 +16,7 @@ from benchkit.point.recording import Owner, claimed, this_process
 from benchkit.record import files
 from benchkit.sweep import agenda, manifest, resume
 from benchkit.sweep.manifest import Entry, Manifest
-from benchkit.sweep.tally import Prospect, Tally
+from benchkit.sweep.tally import Tally
 from launch.agents.channel import SweepEnds
 
 from tests.support.cli import ROOT
@@ -213,7 +213,7 @@ def test_writable_manifest_is_refused(tmp_path):
 
 
 def test_tally_ignores_interrupted_points(tmp_path):
-    tally = Tally(tmp_path, ["ok"], [Prospect("faulty")] * 4, max_failures=2)
+    tally = Tally(tmp_path, ["ok"], [1.0] * 4, max_failures=2)
     for status in ("cancelled", "preempted", "error"):
         tally.add(status)
     assert tally.num_left == 3

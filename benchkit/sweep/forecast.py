@@ -1,0 +1,402 @@
+"""How long points take, before they run: what is expected, and a bound.
+
+A point starts ranks, builds and checks its cases, and times them; each case that is timed again
+alone costs another start. A cost model gives the seconds of a call (`Job`). The nearest earlier
+record of a machine like this one says how far each of these parts is from the model (`Pace`).
+Without such a record the forecast is a guess. Bounds assume that all is slower by the pace's
+`doubt`, and that measure.max_seconds and timeout_s end what takes longer.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+
+import msgspec
+
+from benchkit import environment
+from benchkit.api.keys import Planned, RunConfig, as_dict, check_ranges
+from benchkit.api.registry import load_suites
+from benchkit.errors import ConfigError
+from benchkit.point.placement import Placement
+from benchkit.point.point import ENDING_S, Point
+from benchkit.record import files
+from benchkit.record.naming import duration
+from benchkit.record.record import PlainConfig
+from benchkit.sweep import manifest
+from launch.topology import available_cores
+
+FLOP_PER_S = {"cpu": 8e10, "cuda": 5e13}  # of a thread of a CPU, and of a GPU
+BYTES_PER_S = {"cpu": 1e9, "cuda": 1e11}
+CALL_S = {"cpu": 5e-4, "cuda": 5e-5}  # of the shortest call, with its barrier
+BLOCK_S = 5e-3  # around a block of samples
+START_S = {"cpu": 0.2, "cuda": 5.0}  # to start the ranks of a point and to end them
+CASE_S = 0.05  # to build a case
+CHECKS = 5.0  # calls that the checks of a case take as long as
+PROBE, SLOWED_PROBE, CALIBRATION = 0.14, 3.0, 4.0
+"""Multiples of measure.probe_seconds, for a call that a cost model times, the same where a rank is
+slowed, and to calibrate a slowdown."""
+SWEEP_S = 5.0  # from the command to its first point, and from the last one to the table
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the model knows of a point, or of the point of a record."""
+
+    config: RunConfig
+    world_size: int
+    threads: int
+    cores_per_rank: float
+    slowdown: tuple[float, ...]
+
+    @cached_property
+    def planned(self) -> list[Planned]:
+        return self.config.planned(self.world_size) or [Planned()]
+
+    @cached_property
+    def calls_s(self) -> list[float]:
+        """The seconds of a call of each case."""
+        device = self.config.hardware.device
+        threads = min(self.threads, self.cores_per_rank) if device == "cpu" else 1
+        rate = FLOP_PER_S[device] * max(threads, 0.1)
+        slowest = max(self.slowdown)
+        average = len(self.slowdown) / sum(1 / factor for factor in self.slowdown)
+        return [
+            CALL_S[device]
+            + case.flops / rate * (average if case.by_speed else slowest)
+            + case.moved_bytes / BYTES_PER_S[device]
+            for case in self.planned
+        ]
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What a record must have alike to say anything of this job."""
+        config = self.config
+        return config.suite, config.backend.name, config.hardware.device
+
+    @property
+    def start_s(self) -> float:
+        """Seconds until cases are built, with what is probed for cost models and slowdowns."""
+        is_slowed = max(self.slowdown) > 1
+        probes = self.config.probes * (SLOWED_PROBE if is_slowed else PROBE)
+        probes += CALIBRATION * is_slowed
+        probes_s = probes * self.config.measure.probe_seconds
+        first_s = sum(case.first_s for case in self.planned)
+        return START_S[self.config.hardware.device] + probes_s + first_s
+
+    def checks_s(self, calls_s: Sequence[float]) -> float:
+        return sum(CASE_S + CHECKS * call_s for call_s in calls_s)
+
+    def timing_s(self, calls_s: Sequence[float], at_most: bool = False) -> float:
+        """Return the seconds of warm-up and samples of all cases that take `calls_s` per call."""
+        pairs = zip(self.planned, calls_s, strict=True)
+        there = [(case, call_s) for case, call_s in pairs if at_most or call_s < case.below_s]
+        return sum(self.case_s(case, call_s, len(there) == 1, at_most) for case, call_s in there)
+
+    def case_s(self, case: Planned, call_s: float, is_single: bool, at_most: bool) -> float:
+        measure = self.config.measure
+        calls = measure.calls_per_sample
+        fill_s = measure.block_seconds if calls == "auto" else case.fill_s
+        sample_s = max(call_s * (1 if calls == "auto" else calls), 1.5 * fill_s)
+        block_s = max(sample_s, measure.block_seconds)
+        samples_s = min(measure.max_iterations * sample_s, measure.max_seconds + block_s)
+        fewest = 1 if is_single else min(measure.min_blocks, measure.max_iterations)
+        blocks = max(fewest, samples_s / block_s)
+        warmup_s = measure.warmup_iterations * sample_s
+        warmup_s += measure.max_warmup_seconds * (1 if at_most else 0.2)
+        return warmup_s + samples_s + blocks * BLOCK_S
+
+    @property
+    def num_alone(self) -> int:
+        """How many cases are timed again alone: a baseline of each group, and its best."""
+        when = self.config.measure.alone
+        groups = {case.group for case in self.planned if case.group or when == "always"}
+        return 0 if when == "never" or len(self.planned) < 2 else 2 * len(groups)
+
+
+def job_of(point: Point, plan: Placement) -> Job:
+    return Job(
+        point.config, plan.world_size, plan.threads, plan.cores_per_rank, plan.slowdown or (1.0,)
+    )
+
+
+class TimedCase(msgspec.Struct):
+    """The part of a case's record that says how long its calls took; samples are not read."""
+
+    blocks: list[int] = []
+    calls_per_sample: int = 1
+    elapsed_s: float = 0.0
+
+    @property
+    def call_s(self) -> float:
+        return self.elapsed_s / (sum(self.blocks) * self.calls_per_sample)
+
+
+class Asked(msgspec.Struct):
+    asked: list[float] = []
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What makes two hosts alike."""
+
+    cpu: str | None = None
+    available_cores: int | None = None
+
+
+class Timed(msgspec.Struct):
+    """The part of a record that says how long its point took."""
+
+    suite: str
+    title: str
+    status: str
+    config: PlainConfig
+    world_size: int
+    threads_per_rank: int
+    cores_per_rank: float
+    slowdown: Asked
+    environment: Machine
+    phases_s: dict[str, float]
+    cases: list[TimedCase]
+
+    def job(self) -> Job | None:
+        """Return the record's point as the model knows it; None if its keys are not today's."""
+        suite = load_suites().get(str(self.config.get("suite")))
+        if suite is None:
+            return None
+        slowdown = tuple(self.slowdown.asked) or (1.0,)
+        try:
+            config = msgspec.convert(self.config, suite.config)
+            check_ranges(config)
+            job = Job(config, self.world_size, self.threads_per_rank, self.cores_per_rank, slowdown)
+            return job if sum(job.calls_s) > 0 else None
+        except (ConfigError, ValueError, TypeError, ArithmeticError):
+            return None
+
+
+GUESS, NEAR, SAME = "a guess", "by a like point", "as before"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How many times longer the parts of a point take than the model says.
+
+    Attributes:
+        doubt: how many times longer still they may take.
+        basis: what says so: GUESS, NEAR or SAME.
+    """
+
+    start: float = 1.0
+    call: float = 1.0
+    checks: float = 1.0
+    timing: float = 1.0
+    alone: float = 1.0
+    doubt: float = 10.0
+    basis: str = GUESS
+
+
+def pace_of(timed: Timed, job: Job, wanted: Job) -> Pace:
+    """Return the pace of a record, whose point is `job`, for the point that is wanted."""
+    spent = timed.phases_s
+    ranks_s = START_S[job.config.hardware.device]  # a sweep's first start takes longer
+    start_s = ranks_s + sum(spent.get(name, 0.0) for name in ("init", "calibrate", "build"))
+    calls_s = [case.call_s for case in timed.cases if sum(case.blocks) and case.elapsed_s]
+    call = fmean(calls_s) / fmean(job.calls_s) if calls_s else 1.0
+    paced_s = [call * call_s for call_s in job.calls_s]
+    checks_s = spent.get("verify", 0.0) + spent.get("verify_again", 0.0)
+    timing = spent["measure"] / job.timing_s(paced_s)
+    is_same = as_key(job) == as_key(wanted)
+    pace = Pace(
+        start=start_s / job.start_s,
+        call=call,
+        checks=checks_s / job.checks_s(paced_s),
+        timing=timing if job.config.measure == wanted.config.measure else 1.0,
+        doubt=3.0 if is_same else 5.0,
+        basis=SAME if is_same else NEAR,
+    )
+    modelled_s = alone_s(job, replace(pace, timing=timing))
+    if modelled_s and "alone" in spent:
+        return replace(pace, alone=spent["alone"] / modelled_s)
+    return pace
+
+
+def run_s(job: Job, pace: Pace) -> tuple[float, float]:
+    """Return the seconds of one run of the ranks: of its start, and of its cases."""
+    calls_s = [pace.call * call_s for call_s in job.calls_s]
+    cases_s = pace.checks * job.checks_s(calls_s) + pace.timing * job.timing_s(calls_s)
+    return pace.start * job.start_s, cases_s
+
+
+def alone_s(job: Job, pace: Pace) -> float:
+    """Return the seconds of all runs of a case alone."""
+    start_s, cases_s = run_s(job, pace)
+    return pace.alone * job.num_alone * (start_s + cases_s / len(job.planned))
+
+
+def most_s(job: Job, pace: Pace) -> float:
+    """Return the most that a run of the ranks takes, if no timeout ends it."""
+    if not job.config.planned(job.world_size):
+        return math.inf
+    calls_s = [pace.doubt * pace.call * call_s for call_s in job.calls_s]
+    return (
+        pace.doubt * (START_S[job.config.hardware.device] + pace.start * job.start_s)
+        + max(1.0, pace.checks) * job.checks_s(calls_s)
+        + 1.5 * max(1.0, pace.timing) * job.timing_s(calls_s, at_most=True)
+    )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How long a point takes, in seconds, without waiting for other runs on its hosts.
+
+    Attributes:
+        most_s: a bound.
+        ranks_s: of the ranks that time all cases, to which timeout_s applies.
+        ranks_most_s: a bound of these, if no timeout ended them.
+        basis: GUESS, NEAR or SAME.
+    """
+
+    seconds: float
+    most_s: float
+    ranks_s: float
+    ranks_most_s: float
+    basis: str
+
+
+def expected(job: Job, pace: Pace) -> Expected:
+    ends_s = job.config.timeout_s + ENDING_S
+    limit_s = min(job.config.most_seconds() or math.inf, ends_s)
+    together_s, together_most_s = sum(run_s(job, pace)), most_s(job, pace)
+    runs_s = min(together_s, limit_s) + alone_s(job, pace)
+    runs_most_s = (1 + job.num_alone) * min(together_most_s, ends_s)
+    return Expected(
+        min(runs_s, runs_most_s),
+        runs_most_s,
+        min(together_s, job.config.most_seconds() or math.inf),
+        together_most_s,
+        pace.basis,
+    )
+
+
+@dataclass(frozen=True)
+class Total:
+    """The forecast of many points: how they will end, and the seconds of all together."""
+
+    statuses: list[str]
+    seconds: float
+    most_s: float
+
+    def __str__(self) -> str:
+        return f"about {duration(self.seconds)}, at most {duration(self.most_s)}"
+
+    def __add__(self, other: "Total") -> "Total":
+        statuses = [*self.statuses, *other.statuses]
+        return Total(statuses, self.seconds + other.seconds, self.most_s + other.most_s)
+
+    def write(self, path: Path) -> None:
+        files.write_whole(path, msgspec.json.encode(self), durable=False)
+
+
+@dataclass
+class Expectation:
+    """What earlier records tell of points; without any, the model alone."""
+
+    known: list[tuple[Timed, Job]] = field(default_factory=list)
+
+    def of(self, job: Job) -> Expected:
+        alike = [each for each in self.known if each[1].kind == job.kind]
+        if not alike:
+            return expected(job, Pace())
+        timed, nearest = min(alike, key=lambda each: distance(job, each[1]))
+        return expected(job, pace_of(timed, nearest, job))
+
+
+def distance(job: Job, other: Job) -> tuple[bool | float, ...]:
+    """Return how unlike two jobs of a kind are, the weightiest first."""
+    config, its = job.config, other.config
+    return (
+        as_key(job) != as_key(other),
+        config.title() != its.title(),
+        job.world_size != other.world_size,
+        job.slowdown != other.slowdown,
+        config.measure != its.measure,
+        abs(math.log2(sum(job.calls_s) / sum(other.calls_s))),
+    )
+
+
+def as_key(job: Job) -> str:
+    return manifest.key_of(as_dict(job.config))
+
+
+STUDY = "study.json"
+MOST_SWEEPS, MOST_RECORDS = 50, 300
+"""What is read of earlier sweeps, the newest first."""
+
+
+def earlier(outputs: Path, machine: Machine | None) -> Expectation:
+    """Return what the sweeps in a folder tell of a machine like this one, or of any if None."""
+    records = (read_timed(path) for path in newest_records(outputs))
+    found = []
+    for timed in itertools.islice(filter(None, records), MOST_RECORDS):
+        is_here = machine is None or timed.environment == machine
+        if is_here and timed.status == "ok" and "measure" in timed.phases_s:
+            job = timed.job()
+            if job:
+                found.append((timed, job))
+    return Expectation(found)
+
+
+def newest_records(outputs: Path) -> Iterator[Path]:
+    for folder in itertools.islice(newest_sweeps(outputs), MOST_SWEEPS):
+        try:
+            entries = manifest.read(folder).points
+        except ConfigError:
+            continue
+        for entry in entries:
+            yield folder / entry.folder / files.FILE_NAME
+
+
+def newest_sweeps(outputs: Path) -> list[Path]:
+    """Return the folders of earlier sweeps, also of those of studies, the newest first."""
+    if (outputs / STUDY).exists():  # this sweep is a step of one
+        outputs = outputs.parent
+    folders = list_folders(outputs)
+    folders += [
+        step for study in folders if (study / STUDY).exists() for step in list_folders(study)
+    ]
+    found = [folder for folder in folders if (folder / manifest.FILE_NAME).is_file()]
+    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def list_folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+
+
+def read_timed(path: Path) -> Timed | None:
+    try:
+        return files.read_json(path, Timed)
+    except (OSError, ValueError):
+        return None
+
+
+def this_machine() -> Machine:
+    here = environment.static_environment()
+    return Machine(here.cpu, here.available_cores)
+
+
+def seconds_of(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[float]:
+    """Return how long points take that are about to run."""
+    before = earlier(outputs, this_machine() if runs_here else None)
+    found = []
+    for point in points:
+        plan = point.unplaced()
+        cores = available_cores() * point.num_agents / plan.world_size
+        threads = point.config.threads_per_rank
+        threads = max(1, int(cores)) if threads == "auto" else int(threads)
+        job = job_of(point, replace(plan, threads=threads, cores_per_rank=cores))
+        found.append(before.of(job).seconds)
+    return found
