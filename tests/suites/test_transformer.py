@@ -231,16 +231,19 @@ def test_check_ids_refuses_invalid_file(tmp_path, golden):
         said.append(str(error.value))
     assert not any("\n" in line for line in said)
     golden("\n".join(said))
-    for name, content in (("empty", b""), ("fake.npy", b"not numpy")):  # in the words of Python or numpy
+    for name, content in (("empty", b""), ("torn.npy", b"\x93NUMPY\x01")):  # in the words of Python or numpy
         with pytest.raises(ConfigError, match="data_path="):
             check_ids(write(tmp_path / name, content), 8, 100)
 
 
+@pytest.mark.parametrize("is_raw", [True, False])
 @pytest.mark.parametrize("name", ["ids.bin", "ids.npy"])
-def test_batches_come_from_file_without_header(tmp_path, name):
+def test_batches_come_from_file_whatever_its_name(tmp_path, name, is_raw):
     path = ids_file(tmp_path, range(500), name=name)
-    if name.endswith(".npy"):
-        np.save(path, np.arange(500, dtype=np.int32))
+    if not is_raw:
+        with open(path, "wb") as file:
+            np.save(file, np.arange(500, dtype=np.int32))
+    check_ids(path, context_length=9, vocab_size=500)
     batches = Batches(6, 9, 500, path, CPU, 1)
     first = batches.inputs.clone()
     batches.draw()

@@ -1,4 +1,4 @@
-"""Token ids to train on: random, or from a file of uint16 ids, raw or .npy."""
+"""Token ids to train on: random, or from a file of ids, raw uint16 or .npy."""
 
 import functools
 from pathlib import Path
@@ -16,7 +16,9 @@ def open_ids(path: str) -> Any:
     """Open ids as an array that stays on disk; raise OSError, or ValueError if not in one row."""
     import numpy as np
 
-    if path.endswith(".npy"):
+    with open(path, "rb") as file:
+        is_npy = file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
+    if is_npy:  # whatever its name: others call raw ids .npy, too
         ids = np.load(path, mmap_mode="r")
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise ValueError(f"an array of {ids.dtype} {list(ids.shape)}, not of ids in one row")
