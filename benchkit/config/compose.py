@@ -288,7 +288,7 @@ class PointComposer:
             if known is None:
                 self._variants[kind] = Variants(self._loader, composed)
         folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
-        return Composed(with_model_named(config, parsed), parsed.lines(), folder)
+        return Composed(with_model_named(config, parsed, base.own), parsed.lines(), folder)
 
     def composed(self, parsed: Overrides) -> DictConfig:
         """Compose a point without Hydra's own node, which is the larger part."""
@@ -329,8 +329,8 @@ class PointComposer:
         return self._bases[shape]
 
 
-def with_model_named(config: RunConfig, parsed: Overrides) -> RunConfig:
-    """Return a configuration whose model has its overridden sizes in its name.
+def with_model_named(config: RunConfig, parsed: Overrides, base: DictConfig) -> RunConfig:
+    """Return a configuration whose model has in its name the sizes that differ from its `base`.
 
     `model=small model.d_ff=64` becomes "small d_ff=64", so that no result of it passes for one of
     the model "small". A name that is set as well stays.
@@ -339,6 +339,11 @@ def with_model_named(config: RunConfig, parsed: Overrides) -> RunConfig:
     sizes = [key.removeprefix("model.") for key in keys if key.startswith("model.")]
     if config.model is None or not sizes or "name" in sizes:
         return config
-    given = " ".join(f"{size}={getattr(config.model, size)}" for size in sorted(sizes))
+    values = {size: getattr(config.model, size) for size in sorted(sizes)}
+    given = " ".join(
+        f"{size}={value}" for size, value in values.items() if value != base.model[size]
+    )
+    if not given:
+        return config
     model = dataclasses.replace(config.model, name=f"{config.model.name} {given}")
     return dataclasses.replace(config, model=model)

@@ -95,9 +95,14 @@ def test_points_of_sweep_are_those_composed_one_by_one(loader, master, suite, ar
     composer, others = PointComposer(loader, master), PointComposer(loader, master)
     for number, overrides in enumerate(hydra_internals.product(loader, lines)):
         parsed = overrides_of(loader, [str(override.input_line) for override in overrides])
-        expected = outcome(lambda parsed=parsed: with_model_named(typed(others.composed(parsed)), parsed))
+        expected = outcome(partial(composed_alone, others, parsed))
         found = outcome(lambda overrides=overrides, number=number: composer.point(overrides, number).config)
         assert found == expected
+
+
+def composed_alone(composer, parsed):
+    base = composer._base(parsed.shape).own
+    return with_model_named(typed(composer.composed(parsed)), parsed, base)
 
 
 def outcome(compose):
@@ -130,6 +135,8 @@ def test_overridden_model_is_renamed(loader, master):
     assert [name(f"model.d_ff={size}") for size in (64, 32)] == ["tiny d_ff=64", "tiny d_ff=32"]
     assert name("model.num_layers=1", "model.d_ff=32") == "tiny d_ff=32 num_layers=1"
     assert name("model.name=mine", "model.d_ff=32") == "mine"
+    assert name("model.num_layers=2", "model.d_ff=32") == "tiny d_ff=32"  # tiny has two layers
+    assert name("model.num_layers=2") == "tiny"
 
 
 def test_sizes_of_a_model_follow_the_dtype(loader, master):
