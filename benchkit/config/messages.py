@@ -21,6 +21,17 @@ NO_SUCH_KEY = re.compile(r"Could not override '(.+?)'\.(?: To append to your con
 WRONG_VALUE = re.compile(r"Error merging override ([^\s=]+='[^']*'|\S+)")
 NOT_IN_SCHEMA = re.compile(r"In '(.+?)': .*?Key '(.+?)' not in")
 MISSING_GROUP = re.compile("has missing mandatory value: (backend|hardware|measure) ")
+NAMES_ELSEWHERE = {
+    "hardware": ("device",),
+    "cuda": ("gpu", "gpus"),
+    "world_size": ("nranks", "num_processes", "nproc_per_node", "processes", "gpus", "ngpus"),
+    "data_size": ("size",),
+    "measure.max_iterations": (
+        "iterations", "iters", "num_iters", "num_iterations", "num_steps", "steps", "samples",
+    ),
+    "measure.warmup_iterations": ("warmup", "warmups", "num_warmup", "num_warmups"),
+}  # fmt: skip
+"""What other programs call our keys and options."""
 KEY = r"[\w.+~/@:-]+"
 """What Hydra's grammar takes for a key, with the signs that may stand before it."""
 
@@ -33,7 +44,7 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     text = " ".join(str(error).split())
     if found := NO_SUCH_OPTION.search(text):
         group, name, options = found.groups()
-        near = nearest(name, options.split())
+        near = named_elsewhere(name, options.split()) or nearest(name, options.split())
         meant = f"did you mean {' or '.join(near[:3])}? " if near else ""
         available = ", ".join(sorted(options.split()))
         return f"{group}={name}: no such {group}; {meant}available: {available}"
@@ -104,9 +115,14 @@ def unknown_key(name: str, arguments: Sequence[str] = ()) -> str:
     if having:
         return f"{name}: a key of suite {' and '.join(having)}, which is not chosen"
     groups = {key.split(".")[0] for key in keys if "." in key} | {"sweep", "launcher", "study"}
-    near = nearest(name, sorted(keys | groups))
+    known = sorted(keys | groups)
+    near = named_elsewhere(name, known) or nearest(name, known)
     hint = f"did you mean {near[0]}?" if near else "`python -m benchkit --help` lists all"
     return f"{name}: no such key; {hint}"
+
+
+def named_elsewhere(word: str, names: Sequence[str]) -> list[str]:
+    return [name for name, others in NAMES_ELSEWHERE.items() if word in others and name in names]
 
 
 def explained_by_suites(name: str) -> str:

@@ -124,6 +124,18 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("typed", "ours"),
+    [
+        ("device=cuda", "hardware"), ("iters=20", "measure.max_iterations"), ("nranks=2", "world_size"),
+        ("warmup=5", "measure.warmup_iterations"), ("size=10", "data_size"), ("hardware=gpu", "cuda"),
+    ],
+)  # fmt: skip
+def test_names_of_other_programs_lead_to_ours(check, typed, ours):
+    refusal = check(ALL, typed)
+    assert f"mean {ours}?" in refusal
+
+
 @pytest.mark.parametrize("kind", WRONG)
 def test_wrong_line_is_refused_in_one_line(check, tmp_path, monkeypatch, golden, kind):
     monkeypatch.setenv("NO_TEXT", "x\udcff")
