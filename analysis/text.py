@@ -17,6 +17,9 @@ MOST_ROWS = 300
 """The longest table on screen and in Markdown. Nobody reads more of it, and tabulate takes seconds
 for ten thousand rows."""
 
+LARGE, TOO_LARGE = 9999.5, 1e9
+"""Numbers between these are printed whole; larger ones have an exponent."""
+
 FORMULA = re.compile("'*[=+\\-@\\t\\n\\r＝＋－＠]")
 """Begins a cell of CSV that a spreadsheet would evaluate; apostrophes stand before one that was
 text already."""
@@ -34,7 +37,23 @@ def render_table(shown: pd.DataFrame, style: str) -> str:
     text = shown.astype(object).where(shown.notna(), "")
     if style == "github":
         text = text.map(cell_in_markdown).rename(columns=cell_in_markdown)
-    return tabulate(text.to_dict("list"), headers="keys", tablefmt=style, floatfmt=".4g")
+    cells = text.to_dict("list")
+    whole = [name for name, column in cells.items() if any(map(is_large, column))]
+    for name in whole:
+        cells[name] = [figure(cell) if isinstance(cell, float) else cell for cell in cells[name]]
+    return tabulate(
+        cells,
+        headers="keys",
+        tablefmt=style,
+        floatfmt=".4g",
+        disable_numparse=[place for place, name in enumerate(cells) if name in whole],
+        colalign=["decimal" if name in whole else "global" for name in cells],
+    )
+
+
+def is_large(cell: Any) -> bool:
+    """Return whether a number has more digits than the four that are shown, but few enough."""
+    return isinstance(cell, float) and LARGE <= abs(cell) < TOO_LARGE
 
 
 def cell_in_markdown(cell: Any) -> Any:
@@ -206,7 +225,7 @@ def figure(value: Any, half_width: float = math.nan) -> str:
     if pd.isna(value):
         return ""
     if not half_width > abs(value) / MOST_PRECISE or math.isinf(half_width):
-        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+        return f"{value:.4g}" if abs(value) < LARGE else f"{value:.0f}"
     places = -math.floor(math.log10(half_width))
     return f"{round(value, places):.{max(0, places)}f}"
 

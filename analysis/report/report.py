@@ -21,7 +21,7 @@ from analysis.report.speedups import as_table
 from analysis.screen import screen_of
 from analysis.sides import Baseline
 from analysis.table import as_markdown, identity_columns, is_repeated
-from analysis.text import complain
+from analysis.text import complain, figure
 from benchkit.statistics.compare import percent
 
 
@@ -182,8 +182,8 @@ def write_report(
     more = {} if compare_at is None else sizes.comparisons_at(table, compare_at)
     if compare_at is not None and not more:
         complain("analysis", f"--compare-at {compare_at:g}: no such data_size was measured")
-    for name, figure in draw_all(table, baseline, or_left_out, more):
-        save = partial(style.save, figure, folder / file_name(name), formats)
+    for name, drawn in draw_all(table, baseline, or_left_out, more):
+        save = partial(style.save, drawn, folder / file_name(name), formats)
         yield from or_left_out(f"plot {name}", save) or ()
 
 
@@ -248,6 +248,6 @@ def summary_by_config(table: pd.DataFrame) -> str:
 
 
 def mean_and_deviation(point: pd.Series) -> str:
-    """Format the mean of a point's samples and their standard deviation, in milliseconds."""
-    mean_ms, std_ms = (f"{point[name] * 1e3:.4g}" for name in ("mean_s", "std_s"))
-    return f"{mean_ms} ± {std_ms}"
+    """Format the mean of a point's samples and, of several, their deviation, in milliseconds."""
+    texts = (figure(point[name] * 1e3) for name in ("mean_s", "std_s"))
+    return " ± ".join(filter(None, texts))

@@ -157,14 +157,14 @@ def test_several_warmup_counts_have_a_table(table):
     title = "Effect of Number of Warmup Runs"
     assert title not in texts_of(table)[SUMMARY]
     records = [model_record("tiny", 64, 64e-5)]
-    for count, seconds in ((0, 2e-3), (10, 1e-3)):
+    for count, seconds in ((0, 2e-3), (1, 1e-3)):
         record = model_record("tiny", 64, seconds)
         record["config"] = record["config"] | {"measure": record["config"]["measure"] | {"warmup_iterations": count}}
         records.append(record | {"point_id": f"{record['point_id']}-{count}"})
     [rows] = section(summary(records), title).values()
     assert [row["pass"] for row in rows] == list(SHARES)
-    shown = {name: cell.split(" [")[0] for name, cell in rows[0].items() if "warm-ups" in name}
-    assert shown == {"0 warm-ups [ms]": "2", "5 warm-ups [ms]": "0.64", "10 warm-ups [ms]": "1"}
+    shown = {name: cell.split(" [")[0] for name, cell in rows[0].items() if "warm-up" in name}
+    assert shown == {"0 warm-ups [ms]": "2", "1 warm-up [ms]": "1", "5 warm-ups [ms]": "0.64"}
 
 
 def legend_of(figure):

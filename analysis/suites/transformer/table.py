@@ -144,8 +144,12 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
         }
         line |= {name: first[name] for name in (PASS, *settings)}
         times = {row["warmup_iterations"]: time_of(row) for _, row in same.iterrows()}
-        lines.append(line | {f"{count} warm-ups [ms]": times.get(count) for count in counts})
+        lines.append(line | {f"{of_warmups(count)} [ms]": times.get(count) for count in counts})
     return pd.DataFrame(lines)
+
+
+def of_warmups(count: int) -> str:
+    return "1 warm-up" if count == 1 else f"{count} warm-ups"
 
 
 def time_of(row: pd.Series) -> str:

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 from analysis.cli import main
 from analysis.sides import Baseline
+from analysis.text import render_table
 
 from tests.support.cli import ROOT
 from tests.support.entries.report import MOST_LINES, describe
@@ -136,6 +138,22 @@ def test_summary_has_mean_and_deviation_of_extremes(tmp_path, no_plots, golden):
     text = (written(write_all(tmp_path, records)) / "summary_by_config.md").read_text()
     assert f" {slowest['mean_s'] * 1e3:.4g} ± {slowest['std_s'] * 1e3:.4g} " in text
     golden(text)
+
+
+def test_summary_of_one_sample_has_no_deviation(tmp_path, no_plots):
+    record = make_record(1, 2, 30.59, samples=3)
+    for name in ("samples_s", "start_offsets_s"):
+        record["cases"][0][name] = [row[:1] for row in record["cases"][0][name]]
+    record["cases"][0]["blocks"] = [1]
+    text = (written(write_all(tmp_path, [record])) / "summary_by_config.md").read_text()
+    assert "nan" not in text
+    assert "e+" not in text
+
+
+def test_large_numbers_are_printed_whole():
+    shown = pd.DataFrame({"median [ms]": [30590.0, 7.113, np.nan, 9999.7], "flops": [1.7e12, 1.0, 2.0, 3.0]})
+    rows = [row.split() for row in render_table(shown, "plain").splitlines()[1:]]
+    assert rows == [["30590", "1.7e+12"], ["7.113", "1"], ["2"], ["10000", "3"]]
 
 
 def test_plots_have_names_units_and_panels(two_backends):

@@ -56,6 +56,10 @@ def test_time_text_shows_interval_or_modes(golden):
     golden("\n".join([*lines, *(readable_time(seconds) for seconds in (2.5, 0.0455, 1.234e-4, 5e-8))]))
 
 
+def test_mean_that_one_sample_moves_has_no_exponent():
+    assert "e+" not in time_text(SUMMARY | {"median_s": 4e-4, "mean_s": 0.7228, "p95_s": 9e-4}, None)
+
+
 def test_progress_counts_points():
     progress = Progress(12)
     assert progress.line(record()).startswith("[ 1/12] ")
