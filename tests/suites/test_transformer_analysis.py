@@ -171,13 +171,24 @@ def legend_of(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_settings_with_few_values_split_tables_and_are_lines():
+def test_batches_share_tables_and_other_settings_split_them():
+    others = [model_record("tiny", context, 5e-3, batch_size=8) for context in (64, 32)]
+    halves = [replace_dtype(each) for each in others]
+    text = summary([*made(), *others, *halves])
+    assert list(section(text, "Summary Statistics")) == ["dtype bfloat16", "dtype float32"]
+    assert len(section(text, "Results by Model Size")) == 3
+    rows = section(text, PIVOT)["forward [ms], dtype float32"]
+    assert [row["tiny"] for row in rows if row["batch"] == "8"] == ["5", "5"]
+    assert {row["batch"] for row in rows} == {"4", "8"}
+
+
+def replace_dtype(record):
+    return record | {"config": record["config"] | {"dtype": "bfloat16"}, "point_id": record["point_id"] + "b"}
+
+
+def test_settings_with_few_values_are_lines():
     others = [model_record("tiny", context, 5e-3, batch_size=8) for context in (64, 32)]
     table = tabulate_records([*made(), *others])
-    text = texts_of(table)[SUMMARY]
-    assert list(section(text, "Summary Statistics")) == ["batch_size 4", "batch_size 8"]
-    assert len(section(text, "Results by Model Size")) == 3
-    assert [row["tiny"] for row in section(text, PIVOT)["forward [ms], batch_size 8"]] == ["5", "5"]
     names, figures = drawn(table, "transformer_step_time.png", "transformer_phases.png")
     assert {name for name in names if name.startswith("transformer")} == FIGURES
     lines = {each.get_label(): each[0] for each in figures["transformer_step_time.png"].axes[0].containers}

@@ -27,6 +27,7 @@ from benchkit.suites.transformer.suite import (
 )
 
 Tables = Iterator[tuple[str, pd.DataFrame]]  # each with its heading, "" where it needs none
+BATCH = "batch_size"
 PRINTED = (
     ("median_s", "median [ms]", 1e3),
     ("mean_s", "mean [ms]", 1e3),
@@ -44,6 +45,7 @@ PRINTED = (
     ("comm_share", "communication share [%]", 100.0),
 )
 """Column, head and scale."""
+HEADS = {"context_length": "context", BATCH: "batch"}
 EXTREMES = (
     ("fastest [ms]", "median_s", 1e3, "idxmin"),
     ("slowest [ms]", "median_s", 1e3, "idxmax"),
@@ -61,10 +63,16 @@ CONVENTIONS = (
 
 
 def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]) -> Tables:
-    """Make a table of each group of rows that differ in the case alone."""
+    """Make a table of each group of rows that differ in the case and the batch alone."""
     if not rows.empty:
-        for _, part in alike(rows, *CASE):
-            yield format_settings(part, varying(rows)), shape(part)
+        names = [name for name in varying(rows) if name != BATCH]
+        for _, part in alike(rows, *CASE, BATCH):
+            yield format_settings(part, names), shape(part)
+
+
+def size_of(rows: pd.DataFrame) -> list[str]:
+    """List what the size of a step is told by: the context, and the batch where it varies."""
+    return ["context_length", *([BATCH] if rows[BATCH].nunique() > 1 else [])]
 
 
 def by_model(rows: pd.DataFrame) -> Tables:
@@ -83,11 +91,11 @@ def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
             "model": rows["model"],
             "parameters": rows[PARAMETERS].map(counted, na_action="ignore"),
             "context": rows["context_length"],
-            "batch": rows["batch_size"],
+            "batch": rows[BATCH],
             "pass": rows[PASS],
         }
     )
-    shown = shown.assign(**{name: rows[name] for name in settings if name != "batch_size"})
+    shown = shown.assign(**{name: rows[name] for name in settings if name != BATCH})
     for name, head, scale in PRINTED:
         values = rows[name] * scale
         shown[head] = values.round().astype("Int64") if name == "tokens_per_second" else values
@@ -105,7 +113,8 @@ def counted(parameters: float) -> str:
 def passes(part: pd.DataFrame) -> pd.DataFrame:
     """Compare what backward adds to forward, and the optimizer's share of a training step."""
     lines = []
-    for (model, context), cell in part.groupby(["model", "context_length"], sort=False):
+    sizes = size_of(part)
+    for (model, *size), cell in part.groupby(["model", *sizes], sort=False):
         by_pass = cell.set_index(PASS)
         took = by_pass["median_s"] * 1e3
         optimizer = by_pass[f"{OPTIMIZER}_s"] * 1e3
@@ -113,7 +122,7 @@ def passes(part: pd.DataFrame) -> pd.DataFrame:
             continue
         line = {
             "model": model,
-            "context": context,
+            **{HEADS[name]: value for name, value in zip(sizes, size, strict=True)},
             "forward [ms]": took[FORWARD],
             "forward+backward [ms]": took[FORWARD_BACKWARD],
             "ratio": took[FORWARD_BACKWARD] / took[FORWARD],
@@ -131,7 +140,7 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
     what = [name for name in identity_columns(rows) if name != "warmup_iterations"]
     num_warmups = rows.groupby(what, dropna=False)["warmup_iterations"].transform("nunique")
     several = rows[num_warmups > 1]
-    shown = ("batch_size", "warmup_iterations")
+    shown = (BATCH, "warmup_iterations")
     settings = [name for name in varying(several) if name not in shown]
     counts = sorted(several["warmup_iterations"].unique())
     lines = []
@@ -140,7 +149,7 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
         line = {
             "model": first["model"],
             "context": first["context_length"],
-            "batch": first["batch_size"],
+            "batch": first[BATCH],
         }
         line |= {name: first[name] for name in (PASS, *settings)}
         times = {row["warmup_iterations"]: time_of(row) for _, row in same.iterrows()}
@@ -178,8 +187,10 @@ def statistics(part: pd.DataFrame) -> pd.DataFrame:
         for head, column, scale, which in EXTREMES:
             if measured[column].notna().any():
                 found = measured.loc[getattr(measured[column], which)()]
-                cell = f"({found['model']}, {found['context_length']})"
-                line[head] = f"{figure(found[column] * scale)} {cell}"
+                cell = f"{found['model']}, {found['context_length']}"
+                if BATCH in size_of(part):
+                    cell += f", batch {found[BATCH]}"
+                line[head] = f"{figure(found[column] * scale)} ({cell})"
         lines.append(line)
     return pd.DataFrame(lines)
 
@@ -196,10 +207,11 @@ def pivots(rows: pd.DataFrame) -> Tables:
 def pivot(part: pd.DataFrame) -> pd.DataFrame:
     """Arrange median times with contexts down and models across; the status where there is none."""
     last = part.sort_values(PASS, key=lambda name: name != ANY_PASS, kind="stable")
-    cells = last.drop_duplicates(["context_length", "model"], keep="last")
+    sizes = size_of(part)
+    cells = last.drop_duplicates([*sizes, "model"], keep="last")
     times = (1e3 * cells["median_s"]).map(figure).where(cells["status"] == "ok", cells["status"])
-    table = cells.assign(text=times).pivot(index="context_length", columns="model", values="text")
-    return table[part["model"].unique()].reset_index(names="context")
+    table = cells.assign(text=times).pivot(index=sizes, columns="model", values="text")
+    return table[part["model"].unique()].reset_index().rename(columns=HEADS)
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
