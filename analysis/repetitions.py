@@ -308,7 +308,8 @@ def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
         return [("", rows)]
     found = []
     for values, group in rows.groupby(apart, dropna=False):
-        words = [re.sub("[^0-9A-Za-z.]+", "-", str(value)) for value in values]
+        texts = ["unknown" if pd.isna(value) else str(value) for value in values]
+        words = [re.sub("[^0-9A-Za-z.]+", "-", text) for text in texts]
         pairs = "_".join(f"{name}-{word}" for name, word in zip(apart, words, strict=True))
         found.append((f"_{pairs}", group))
     return found

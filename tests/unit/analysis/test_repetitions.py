@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.repetitions import bars_of, over_repetitions, over_runs
+from analysis.repetitions import alike, bars_of, over_repetitions, over_runs
 from analysis.table import identity_columns
 from analysis.terminal import as_text
 
@@ -176,3 +176,16 @@ def test_each_repeated_sweep_has_a_row_and_counts_failures(tmp_path):
     assert rows["median_s"].to_dict() == pytest.approx({"monday": 1.5, "tuesday": 3})
     assert rows["status"].tolist() == ["ok", "ok"]
     assert "crash" in rows["warning"]["tuesday"]
+
+
+def test_groups_whose_machine_is_unknown_are_named_so():
+    lost = make_record(status="unavailable", world_size=4) | {"agents": [{"host": "here"}]}
+    names = [
+        suffix for suffix, _ in alike(tabulate_records([with_cpu(make_record()), lost]), "world_size", "data_size")
+    ]
+    assert any("unknown" in name for name in names)
+    assert not any("nan" in name for name in names)
+
+
+def with_cpu(record):
+    return record | {"agents": [record["agents"][0] | {"cpu": "a cpu"}]}
