@@ -138,13 +138,22 @@ def told(written: Sequence[Path]) -> Iterator[str]:
 
 
 def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
-    """Return the texts of a report that have these names; warn of names that none has."""
+    """Return the texts of a report that have these names; warn of names that none has.
+
+    A name also stands for its texts on groups of rows: auto_shard.md for auto_shard_host-a.md.
+    """
     texts = {path.name: path for path in written if path.suffix in (".md", ".txt")}
+    chosen: list[Path] = []
     for name in names:
-        if name not in texts:
+        start, dot, suffix = name.rpartition(".")
+        of_groups = [
+            each for each in texts if each.startswith(f"{start}_") and dot + suffix in each
+        ]
+        found = [name] if name in texts else of_groups
+        if not found:
             warn(f"--show {name}: no such text of this report; it has {', '.join(texts)}")
-    found = [texts[name].read_text(encoding="utf-8") for name in names if name in texts]
-    return "\n\n".join(text.strip() for text in found)
+        chosen += [texts[each] for each in found]
+    return "\n\n".join(path.read_text(encoding="utf-8").strip() for path in chosen)
 
 
 def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
