@@ -3,13 +3,14 @@
 import json
 
 import pytest
+from analysis.__main__ import main
 from analysis.suites.auto_shard import rows as scaling
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 from benchkit.suites.auto_shard.workloads import Phase
 
 from tests.support.markdown import section
-from tests.support.records import make_record, tabulate_records, without
-from tests.support.reports import NARROW, drawn, texts_of
+from tests.support.records import make_record, tabulate_records, without, write_all
+from tests.support.reports import NARROW, drawn, leave_out_plots, texts_of
 
 SERIAL = {"resident": 0.1, "end_to_end": 0.2}
 """Of auto; the other shardings take so many times as long as it:"""
@@ -125,6 +126,14 @@ def test_band_follows_gt_thresholds(speedup, word):
     assert scaling.band(speedup, 16, 2) == word
 
 
+def test_more_than_ideal_is_neither_near_perfect_nor_predicted():
+    assert scaling.band(5.34, 2, 1) == scaling.BEYOND
+    text = table_of(shard_record(slower=0.1))
+    assert {row["band"] for row in lines(text, "Why not more")} == {scaling.BEYOND}
+    assert all(row["why not more"] for row in lines(text, "Why not more"))
+    assert "More devices" not in text
+
+
 def test_gain_measures_added_devices():
     assert [scaling.gain(speedup, 4, 2) for speedup in (1, 1.5, 2, 0.5)] == [0, 0.5, 1, -0.5]
 
@@ -166,6 +175,7 @@ def test_reason_names_costliest_phase(golden):
 def test_reason_skips_small_losses_names_failures():
     assert scaling.reason(row({"create": 0.5, "compute": 4.2, "fetch": 0.5}), BASE, None) == ("", "")
     assert scaling.reason(row({"compute": 5.4}), BASE, None) != ("", "")
+    assert scaling.reason(row({"compute": 4.7}), BASE, None) == scaling.BEYOND_ITS_IDEAL
     weak = row({"create": 1.0, "compute": 8.2, "fetch": 1.0}, scaling="weak")
     assert scaling.reason(weak, BASE, None) == ("", "")
     assert scaling.reason(weak | {"scaling": "strong"}, BASE, None) != ("", "")
@@ -185,10 +195,13 @@ def test_sections_of_table(golden, table):
     assert [each["speedup on 4"].split()[0] for each in (first, second)] == ["3.08", "2.05"]
 
 
-def test_summary_uses_geometric_mean(table):
-    summary = lines(texts_of(table)["auto_shard.md"], "Summary")
-    rows = {(row["scope"], row["devices"], row["sharding"]): row for row in summary}
-    assert len(rows) == 2 * (4 + 3)
+def test_summary_uses_geometric_mean_of_each_kind():
+    names = ("matmul_64x512x512", "mlp_512x512x512", "relu_64x64")
+    others = [shard_record(name, slower=3.0) for name in names]
+    summary = lines(table_of(shard_record(), shard_record("matmul_64x64x64", slower=1.5), *others), "Summary")
+    assert {row["kind"] for row in summary} == {"square", "batch", "mlp", "relu"}
+    rows = {(row["scope"], row["devices"], row["sharding"]): row for row in summary if row["kind"] == "square"}
+    assert len(rows) == len(summary) / 4 == 2 * (4 + 3)
     for sharding, longer in TIMES_AS_LONG.items():
         best = 1 / 0.325 / longer
         found = rows["resident", "4", sharding]
@@ -251,6 +264,15 @@ def test_table_merges_runs():
     found = lines(table_of(lost, shard_record()), "Why not more")
     assert [row["why not more"] for row in found if row["scope"] == ""] == ["crash"]
     assert len(found) > 1
+
+
+def test_tables_of_groups_are_shown_by_one_name(tmp_path, monkeypatch, capsys):
+    leave_out_plots(monkeypatch)
+    halves = shard_record(dtype="bfloat16") | {"run": "b"}
+    assert main([str(write_all(tmp_path, [shard_record(), halves])), "--show", "auto_shard.md"]) == 0
+    told = capsys.readouterr()
+    assert told.out.count("# The same program") == 2
+    assert not told.err
 
 
 def test_tables_split_by_scaling_and_by_base_ranks():

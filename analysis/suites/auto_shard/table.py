@@ -19,6 +19,7 @@ from analysis.suites.auto_shard.rows import (
     further_counts,
     gain,
     groups_of,
+    kind_of,
     reason,
     serial_share,
 )
@@ -95,15 +96,17 @@ def speedup_of(row: Row) -> str:
 
 
 def summary(rows: pd.DataFrame) -> Lines:
-    """Summarise speedups over all workloads, also as shares of what independent devices reach."""
+    """Summarise speedups by kind of workload, also as shares of what independent devices reach."""
     cell = ["workload", RANKS]
     limits = rows[rows[SHARDING] == INDEPENDENT].set_index(cell)["scaling_efficiency"]
-    groups = rows.groupby([SCOPE, RANKS, SHARDING], sort=False)
-    for (scope, count, sharding), part in groups:
+    rows = rows.assign(kind=rows["workload"].map(kind_of))
+    groups = rows.groupby([SCOPE, RANKS, SHARDING, "kind"], sort=False)
+    for (scope, count, sharding, kind), part in groups:
         line = {
             "devices": int(count),
             "scope": scope,
             "sharding": sharding,
+            "kind": kind,
             "workloads": len(part),
             "average (geometric)": geometric_mean(list(part["speedup"])),
             "min": part["speedup"].min(),
@@ -164,6 +167,8 @@ def predicted(group: Group) -> Lines:
     for (scope, workload), part in rows.groupby([SCOPE, "workload"], sort=False):
         base = int(part["base_ranks"].iloc[0])
         serial = serial_share(dict(zip(part[RANKS], part["speedup"], strict=True)), base)
+        if not serial:  # no number of devices is known to limit it
+            continue
         line = {"workload": workload, "scope": scope, "serial share [%]": 100 * serial}
         yield line | {
             f"speedup on {count} (predicted)": amdahl(serial, count, base) for count in beyond
