@@ -301,7 +301,9 @@ class Planned:
 
     Attributes:
         labels: in words, such as "pass=forward"; "" for the only case.
-        flops: operations of a call; `moved_bytes` are those that it sends, or copies.
+        flops: operations of a call.
+        sent_bytes: of a call; `copied_bytes` are those that it reads and writes in memory.
+        steps: messages or kernels of a call that wait for each other.
         needed_bytes: on the rank's device; None where what the job needs counts.
         fill_s: a sample is as many calls as fill so many seconds.
         below_s: the case is only timed where a call takes less.
@@ -312,7 +314,9 @@ class Planned:
 
     labels: str = ""
     flops: float = 0.0
-    moved_bytes: float = 0.0
+    sent_bytes: float = 0.0
+    copied_bytes: float = 0.0
+    steps: int = 1
     needed_bytes: float | None = None
     fill_s: float = 0.0
     below_s: float = math.inf

@@ -30,8 +30,8 @@ from benchkit.sweep import manifest
 from launch.topology import available_cores
 
 FLOP_PER_S = {"cpu": 8e10, "cuda": 5e13}  # of a thread of a CPU, and of a GPU
-BYTES_PER_S = {"cpu": 1e9, "cuda": 1e11}
-CALL_S = {"cpu": 5e-4, "cuda": 5e-5}  # of the shortest call, with its barrier
+SENT_PER_S, COPIED_PER_S = {"cpu": 1e9, "cuda": 1e11}, {"cpu": 1e10, "cuda": 1e12}  # bytes
+STEP_S = {"cpu": 5e-4, "cuda": 5e-5}  # of the shortest message or kernel, with a barrier
 BLOCK_S = 5e-3  # around a block of samples
 START_S = {"cpu": 0.2, "cuda": 5.0}  # to start the ranks of a point and to end them
 CASE_S = 0.05  # to build a case
@@ -39,6 +39,7 @@ CHECKS = 5.0  # calls that the checks of a case take as long as
 PROBE, SLOWED_PROBE, CALIBRATION = 0.14, 3.0, 4.0
 """Multiples of measure.probe_seconds, for a call that a cost model times, the same where a rank is
 slowed, and to calibrate a slowdown."""
+STALL_S = 3.0  # of any point, at most, beyond that: a sweep's first one starts a server of forks
 SWEEP_S = 5.0  # from the command to its first point, and from the last one to the table
 
 
@@ -65,9 +66,10 @@ class Job:
         slowest = max(self.slowdown)
         average = len(self.slowdown) / sum(1 / factor for factor in self.slowdown)
         return [
-            CALL_S[device]
+            case.steps * STEP_S[device]
             + case.flops / rate * (average if case.by_speed else slowest)
-            + case.moved_bytes / BYTES_PER_S[device]
+            + case.sent_bytes / SENT_PER_S[device]
+            + case.copied_bytes / COPIED_PER_S[device]
             for case in self.planned
         ]
 
@@ -241,7 +243,8 @@ def most_s(job: Job, pace: Pace) -> float:
         return math.inf
     calls_s = [pace.doubt * pace.call * call_s for call_s in job.calls_s]
     return (
-        pace.doubt * (START_S[job.config.hardware.device] + pace.start * job.start_s)
+        STALL_S
+        + pace.doubt * pace.start * job.start_s
         + max(1.0, pace.checks) * job.checks_s(calls_s)
         + 1.5 * max(1.0, pace.timing) * job.timing_s(calls_s, at_most=True)
     )

@@ -93,7 +93,7 @@ class AutoShardConfig(RunConfig):
                 workload = self.workload_on(devices)
                 items = workload.rows * (workload.widths[0] + workload.widths[-1])
                 touched_bytes = float(ITEM_BYTES[self.dtype] * items)
-                case = Planned(labels=f"{SCOPE}={scope}", group=scope, moved_bytes=touched_bytes)
+                case = Planned(labels=f"{SCOPE}={scope}", group=scope, copied_bytes=touched_bytes)
                 shardings = [UNSHARDED] if devices == 1 else [*self.shardings(), INDEPENDENT]
                 if devices > 1 and scope == END_TO_END:
                     shardings.remove(INDEPENDENT)

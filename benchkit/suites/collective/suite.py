@@ -164,7 +164,7 @@ class CollectiveConfig(RunConfig):
             payload_bytes = sum(self.parts(size, world_size)) * ITEM_BYTES[self.dtype]
             case = Planned(
                 labels=f"data_size={size:g}",
-                moved_bytes=factor * payload_bytes,
+                sent_bytes=factor * payload_bytes,
                 needed_bytes=self.buffer_bytes(size, world_size),
             )
             if self.cases_per_size > 1:

@@ -22,7 +22,7 @@ DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE = "default", "reduce-overhead", "max-auto
 INDUCTOR = (DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE)
 """Modes of torch.compile with its backend inductor, the only one with a cache on disk."""
 COMPILERS = (EAGER, AOT_EAGER, *INDUCTOR, CUDA_GRAPH)
-COMPILING_S = {AOT_EAGER: 3.0, DEFAULT: 10.0, REDUCE_OVERHEAD: 15.0, MAX_AUTOTUNE: 30.0}
+COMPILING_S = {AOT_EAGER: 3.0, DEFAULT: 15.0, REDUCE_OVERHEAD: 15.0, MAX_AUTOTUNE: 30.0}
 """Seconds that a first call takes to compile, roughly."""
 COMPILER, CACHE, DYNAMIC = "compiler", "cache", "dynamic"
 """Keys in which a case differs from its eager case."""
@@ -80,7 +80,7 @@ class CompileConfig(RunConfig):
         return [
             Planned(
                 flops=2.0 * rows * products * self.width**2,
-                moved_bytes=16.0 * rows * self.width,
+                copied_bytes=16.0 * rows * self.width,
                 first_s=first_s * (2 if self.cache == WARM else 1),
             )
         ]

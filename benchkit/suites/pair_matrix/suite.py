@@ -46,9 +46,9 @@ class PairMatrixConfig(RunConfig):
         """Return each size in both directions of every round, and the groups."""
         rounds = world_size - 1 + world_size % 2
         sizes = [2**20 * float(size) for size in as_list(self.sizes)]
-        pairs = [Planned(moved_bytes=size, fill_s=FILL_S) for size in sizes] * (2 * rounds)
+        pairs = [Planned(sent_bytes=size, fill_s=FILL_S) for size in sizes] * (2 * rounds)
         levels = 1 if world_size == 2 else len(self.groups)
-        return pairs + [Planned(moved_bytes=max(sizes))] * min(levels, len(self.groups))
+        return pairs + [Planned(sent_bytes=max(sizes))] * min(levels, len(self.groups))
 
     def most_seconds(self) -> float:
         return 60 * MINUTES_SHARE * self.minutes

@@ -42,9 +42,9 @@ class RankSpeedConfig(RunConfig):
 
     def planned(self, world_size: int) -> list[Planned]:
         buffer_bytes = 2**20 * float(self.memory_size)
-        moved = dict.fromkeys((COPY, TO_DEVICE, FROM_DEVICE), 2 * buffer_bytes)
-        moved |= {TRIAD: 3 * buffer_bytes}
-        moved |= dict.fromkeys((DISK_WRITE, DISK_READ), 2**20 * float(self.disk_size))
+        copied = dict.fromkeys((COPY, TO_DEVICE, FROM_DEVICE), 2 * buffer_bytes)
+        copied |= {TRIAD: 3 * buffer_bytes}
+        copied |= dict.fromkeys((DISK_WRITE, DISK_READ), 10 * 2**20 * float(self.disk_size))
         is_host = self.hardware.device == "cpu"
         tests = [test for test in self.tests if not (is_host and test in (TO_DEVICE, FROM_DEVICE))]
         found = []
@@ -53,7 +53,7 @@ class RankSpeedConfig(RunConfig):
                 flops = 2.0 * self.matmul_size**3
                 found += [Planned(labels=name, flops=flops, fill_s=FILL_S) for name in self.dtypes]
             else:
-                found.append(Planned(labels=test, moved_bytes=moved[test], fill_s=FILL_S))
+                found.append(Planned(labels=test, copied_bytes=copied[test], fill_s=FILL_S))
         return found
 
     def most_seconds(self) -> float:

@@ -65,7 +65,7 @@ class RingAttentionConfig(RunConfig):
         pairs = self.seq_len**2 / (2 if self.causal else 1)
         flops = (8.0 * self.seq_len * width**2 + 4.0 * pairs * width) / world_size
         sent_bytes = 2.0 * self.seq_len * width * ITEM_BYTES[self.dtype]
-        work = partial(Planned, flops=flops, moved_bytes=sent_bytes, group="all")
+        work = partial(Planned, flops=flops, sent_bytes=sent_bytes, group="all")
         slow = (EVEN, ZIGZAG, TORCH)
         chosen = [name for name in self.strategies if name != LUT or self.lut]
         return [work(labels=f"{STRATEGY}={name}", by_speed=name not in slow) for name in chosen]
@@ -151,13 +151,14 @@ class RingModelConfig(RunConfig):
         return self.model
 
     def planned(self, world_size: int) -> list[Planned]:
-        """Return the cases; decoding reads all weights for each token."""
+        """Return the cases; each token that is decoded reads all weights."""
         model = self.known_model()
         weights, length = float(parameters(model)), self.seq_len
         attended = 2.0 * model.num_layers * model.d_model * length**2
         prefill = Planned(flops=(2 * weights * length + attended) / world_size, group=PREFILL)
         read_bytes = weights * ITEM_BYTES[self.dtype] * self.decode_tokens
-        decode = Planned(moved_bytes=read_bytes, group=DECODE)
+        steps = 2 * model.num_layers * self.decode_tokens
+        decode = Planned(copied_bytes=read_bytes, steps=steps, group=DECODE)
         of_phase = {PREFILL: prefill, DECODE: decode}
         return [of_phase[phase] for phase in self.phases for _ in range(self.cases_per_phase)]
 

@@ -206,7 +206,7 @@ class TensorParallelConfig(RunConfig):
             Planned(
                 labels=" ".join(f"{name}={value}" for name, value in options.items()),
                 flops=self.flops_of(options, world_size),
-                moved_bytes=self.moved_bytes(options),
+                sent_bytes=self.sent_bytes(options),
                 group="" if options[IMPLEMENTATION] in BOUNDS else "all",
             )
             for options in expand(self.implementations, self.allowed)
@@ -219,7 +219,7 @@ class TensorParallelConfig(RunConfig):
         is_whole = options.get(ORDER) == ORDERS[0] or options.get(SIZE) == WHOLE[SIZE]
         return 2.0 * math.prod(self.shape) / (1 if is_whole else world_size)
 
-    def moved_bytes(self, options: Options) -> float:
+    def sent_bytes(self, options: Options) -> float:
         """Return the bytes of A where it is gathered before the product, else those of C."""
         m, n, k = self.shape
         if options[IMPLEMENTATION] == COMPUTE_ONLY:

@@ -16,9 +16,9 @@ def open_ids(path: str) -> Any:
     """Open ids as an array that stays on disk; raise OSError, or ValueError if not in one row."""
     import numpy as np
 
-    with open(path, "rb") as file:
-        is_npy = file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
-    if is_npy:  # whatever its name: others call raw ids .npy, too
+    magic = np.lib.format.MAGIC_PREFIX
+    first = np.fromfile(path, np.uint8, count=len(magic)).tobytes()
+    if first == magic:  # whatever its name: others call raw ids .npy, too
         ids = np.load(path, mmap_mode="r")
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise ValueError(f"an array of {ids.dtype} {list(ids.shape)}, not of ids in one row")

@@ -183,14 +183,14 @@ class TransformerConfig(RunConfig):
             own = Planned(
                 labels=f"{PASS}={name}",
                 flops=pass_flops(name, forward),
-                moved_bytes=3.0 * self.state_bytes if name == TRAIN_STEP else 0.0,
+                copied_bytes=3.0 * self.state_bytes if name == TRAIN_STEP else 0.0,
                 needed_bytes=self.bytes_of_pass(name, world_size),
                 group=name if shared else "",
             )
             found.append(own)
             if shared:
                 sent_bytes = float(self.message_bytes())
-                found += [own, replace(own, flops=0.0, moved_bytes=sent_bytes, group="")]
+                found += [own, replace(own, flops=0.0, sent_bytes=sent_bytes, group="")]
         return found
 
     @property
