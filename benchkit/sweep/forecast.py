@@ -36,9 +36,11 @@ BLOCK_S = 5e-3  # around a block of samples
 START_S = {"cpu": 0.2, "cuda": 5.0}  # to start the ranks of a point and to end them
 CASE_S = 0.05  # to build a case
 CHECKS = 5.0  # calls that the checks of a case take as long as
-PROBE, SLOWED_PROBE, CALIBRATION = 0.14, 3.0, 4.0
-"""Multiples of measure.probe_seconds, for a call that a cost model times, the same where a rank is
-slowed, and to calibrate a slowdown."""
+PROBES, CALIBRATIONS = 10, 15
+"""Turns, at full speed and slowed down, for a call of a cost model and for a slowdown."""
+TURN, SLOWED_TURN, LONGEST_TURN = 0.014, 0.1, 1.5
+"""Length of a turn in measure.probe_seconds: without a slowed rank, with one, and the most."""
+FILLED = 1.5  # the length of a sample over that which it is to fill; calls double until they do
 STALL_S = 3.0  # of any point, at most, beyond that: a sweep's first one starts a server of forks
 SWEEP_S = 5.0  # from the command to its first point, and from the last one to the table
 
@@ -82,33 +84,46 @@ class Job:
     @property
     def start_s(self) -> float:
         """Seconds until cases are built, with what is probed for cost models and slowdowns."""
-        is_slowed = max(self.slowdown) > 1
-        probes = self.config.probes * (SLOWED_PROBE if is_slowed else PROBE)
-        probes += CALIBRATION * is_slowed
-        probes_s = probes * self.config.measure.probe_seconds
-        first_s = sum(case.first_s for case in self.planned)
-        return START_S[self.config.hardware.device] + probes_s + first_s
+        worst, probes = max(self.slowdown), PROBES * self.config.probes
+        turn = TURN
+        if worst > 1:
+            turn = (1 + worst) * min(SLOWED_TURN, LONGEST_TURN / worst)
+            probes += CALIBRATIONS
+        probes_s = probes * turn * self.config.measure.probe_seconds
+        return START_S[self.config.hardware.device] + probes_s
 
-    def checks_s(self, calls_s: Sequence[float]) -> float:
-        return sum(CASE_S + CHECKS * call_s for call_s in calls_s)
-
-    def timing_s(self, calls_s: Sequence[float], at_most: bool = False) -> float:
-        """Return the seconds of warm-up and samples of all cases that take `calls_s` per call."""
-        pairs = zip(self.planned, calls_s, strict=True)
-        there = [(case, call_s) for case, call_s in pairs if at_most or call_s < case.below_s]
-        return sum(self.case_s(case, call_s, len(there) == 1, at_most) for case, call_s in there)
-
-    def case_s(self, case: Planned, call_s: float, is_single: bool, at_most: bool) -> float:
+    def sample_s(self, case: Planned, call_s: float, slower: float) -> float:
         measure = self.config.measure
-        calls = measure.calls_per_sample
-        fill_s = measure.block_seconds if calls == "auto" else case.fill_s
-        sample_s = max(call_s * (1 if calls == "auto" else calls), 1.5 * fill_s)
-        block_s = max(sample_s, measure.block_seconds)
+        if measure.calls_per_sample == "auto":
+            return max(call_s, FILLED * measure.block_seconds * slower)
+        return max(call_s * measure.calls_per_sample, FILLED * case.fill_s * slower)
+
+    def checks_s(self, calls_s: Sequence[float], slower: float = 1.0) -> float:
+        """Return the seconds of building and checking cases that take `calls_s` per call."""
+        pairs = zip(self.planned, calls_s, strict=True)
+        return sum(
+            CASE_S + CHECKS * call_s + self.sample_s(case, call_s, slower) for case, call_s in pairs
+        )
+
+    def timing_s(self, calls_s: Sequence[float], slower: float = 1.0) -> float:
+        """Return the seconds of first calls, warm-up and samples of the same.
+
+        With a factor by which calls may be `slower` than foreseen it is the most that they take.
+        """
+        pairs = zip(self.planned, calls_s, strict=True)
+        there = [pair for pair in pairs if slower > 1 or pair[1] < pair[0].below_s]
+        first_s = slower * sum(case.first_s for case in self.planned)
+        return first_s + sum(self.case_s(*pair, len(there) == 1, slower) for pair in there)
+
+    def case_s(self, case: Planned, call_s: float, is_single: bool, slower: float) -> float:
+        measure = self.config.measure
+        sample_s = self.sample_s(case, call_s, slower)
+        block_s = max(sample_s, measure.block_seconds * slower)
         samples_s = min(measure.max_iterations * sample_s, measure.max_seconds + block_s)
         fewest = 1 if is_single else min(measure.min_blocks, measure.max_iterations)
         blocks = max(fewest, samples_s / block_s)
         warmup_s = measure.warmup_iterations * sample_s
-        warmup_s += measure.max_warmup_seconds * (1 if at_most else 0.2)
+        warmup_s += measure.max_warmup_seconds * (1 if slower > 1 else 0.2)
         return warmup_s + samples_s + blocks * BLOCK_S
 
     @property
@@ -210,12 +225,16 @@ def pace_of(timed: Timed, job: Job, wanted: Job) -> Pace:
     checks_s = spent.get("verify", 0.0) + spent.get("verify_again", 0.0)
     timing = spent["measure"] / job.timing_s(paced_s)
     is_same = as_key(job) == as_key(wanted)
+    is_timed_alike = (job.config.measure, job.config.title()) == (
+        wanted.config.measure,
+        wanted.config.title(),
+    )
     pace = Pace(
         start=start_s / job.start_s,
         call=call,
         checks=checks_s / job.checks_s(paced_s),
-        timing=timing if job.config.measure == wanted.config.measure else 1.0,
-        doubt=3.0 if is_same else 5.0,
+        timing=timing if is_timed_alike else 1.0,
+        doubt=5.0 if is_same else 10.0,
         basis=SAME if is_same else NEAR,
     )
     modelled_s = alone_s(job, replace(pace, timing=timing))
@@ -245,8 +264,8 @@ def most_s(job: Job, pace: Pace) -> float:
     return (
         STALL_S
         + pace.doubt * pace.start * job.start_s
-        + max(1.0, pace.checks) * job.checks_s(calls_s)
-        + 1.5 * max(1.0, pace.timing) * job.timing_s(calls_s, at_most=True)
+        + max(1.0, pace.checks) * job.checks_s(calls_s, pace.doubt)
+        + 1.5 * max(1.0, pace.timing) * job.timing_s(calls_s, pace.doubt)
     )
 
 
