@@ -98,24 +98,25 @@ class Job:
             return max(call_s, FILLED * measure.block_seconds * slower)
         return max(call_s * measure.calls_per_sample, FILLED * case.fill_s * slower)
 
-    def checks_s(self, calls_s: Sequence[float], slower: float = 1.0) -> float:
-        """Return the seconds of building and checking cases that take `calls_s` per call."""
-        pairs = zip(self.planned, calls_s, strict=True)
-        return sum(
-            CASE_S + CHECKS * call_s + self.sample_s(case, call_s, slower) for case, call_s in pairs
-        )
+    def check_s(self, case: Planned, call_s: float, slower: float) -> float:
+        """Return the seconds of building and checking a case that takes `call_s` per call."""
+        return CASE_S + CHECKS * call_s + self.sample_s(case, call_s, slower)
 
-    def timing_s(self, calls_s: Sequence[float], slower: float = 1.0) -> float:
-        """Return the seconds of first calls, warm-up and samples of the same.
+    def checks_s(self, calls_s: Sequence[float]) -> float:
+        pairs = zip(self.planned, calls_s, strict=True)
+        return sum(self.check_s(*pair, slower=1.0) for pair in pairs)
+
+    def timing_s(self, calls_s: Sequence[float]) -> float:
+        """Return the seconds of warm-up and samples of all cases."""
+        pairs = zip(self.planned, calls_s, strict=True)
+        there = [pair for pair in pairs if pair[1] < pair[0].below_s]
+        return sum(self.case_s(*pair, len(there) == 1, slower=1.0) for pair in there)
+
+    def case_s(self, case: Planned, call_s: float, is_single: bool, slower: float) -> float:
+        """Return the seconds of first call, warm-up and samples of a case.
 
         With a factor by which calls may be `slower` than foreseen it is the most that they take.
         """
-        pairs = zip(self.planned, calls_s, strict=True)
-        there = [pair for pair in pairs if slower > 1 or pair[1] < pair[0].below_s]
-        first_s = slower * sum(case.first_s for case in self.planned)
-        return first_s + sum(self.case_s(*pair, len(there) == 1, slower) for pair in there)
-
-    def case_s(self, case: Planned, call_s: float, is_single: bool, slower: float) -> float:
         measure = self.config.measure
         sample_s = self.sample_s(case, call_s, slower)
         block_s = max(sample_s, measure.block_seconds * slower)
@@ -124,7 +125,7 @@ class Job:
         blocks = max(fewest, samples_s / block_s)
         warmup_s = measure.warmup_iterations * sample_s
         warmup_s += measure.max_warmup_seconds * (1 if slower > 1 else 0.2)
-        return warmup_s + samples_s + blocks * BLOCK_S
+        return slower * case.first_s + warmup_s + samples_s + blocks * BLOCK_S
 
     @property
     def num_alone(self) -> int:
@@ -256,17 +257,22 @@ def alone_s(job: Job, pace: Pace) -> float:
     return pace.alone * job.num_alone * (start_s + cases_s / len(job.planned))
 
 
-def most_s(job: Job, pace: Pace) -> float:
-    """Return the most that a run of the ranks takes, if no timeout ends it."""
+def most_s(job: Job, pace: Pace) -> tuple[float, float]:
+    """Return the most that a run of the ranks takes, if no timeout ends it.
+
+    The first is of all cases, the second of one of them alone.
+    """
     if not job.config.planned(job.world_size):
-        return math.inf
-    calls_s = [pace.doubt * pace.call * call_s for call_s in job.calls_s]
-    return (
-        STALL_S
-        + pace.doubt * pace.start * job.start_s
-        + max(1.0, pace.checks) * job.checks_s(calls_s, pace.doubt)
-        + 1.5 * max(1.0, pace.timing) * job.timing_s(calls_s, pace.doubt)
-    )
+        return math.inf, math.inf
+    cases_s = []
+    for case, call_s in zip(job.planned, job.calls_s, strict=True):
+        slow_s = pace.doubt * pace.call * call_s
+        cases_s.append(
+            max(1.0, pace.checks) * job.check_s(case, slow_s, pace.doubt)
+            + 1.5 * max(1.0, pace.timing) * job.case_s(case, slow_s, False, pace.doubt)
+        )
+    start_s = STALL_S + pace.doubt * pace.start * job.start_s
+    return start_s + sum(cases_s), start_s + max(cases_s)
 
 
 @dataclass(frozen=True)
@@ -290,9 +296,9 @@ class Expected:
 def expected(job: Job, pace: Pace) -> Expected:
     ends_s = job.config.timeout_s + ENDING_S
     limit_s = min(job.config.most_seconds() or math.inf, ends_s)
-    together_s, together_most_s = sum(run_s(job, pace)), most_s(job, pace)
+    together_s, (together_most_s, alone_most_s) = sum(run_s(job, pace)), most_s(job, pace)
     runs_s = min(together_s, limit_s) + alone_s(job, pace)
-    runs_most_s = (1 + job.num_alone) * min(together_most_s, ends_s)
+    runs_most_s = min(together_most_s, ends_s) + job.num_alone * min(alone_most_s, ends_s)
     return Expected(
         min(runs_s, runs_most_s),
         runs_most_s,
