@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchkit.api.case import shortage
-from benchkit.api.keys import Planned, RunConfig
+from benchkit.api.keys import RunConfig
 from benchkit.api.memory import host_available_bytes
 from benchkit.errors import Unavailable
 from benchkit.point.agents import AgentGroup, gather_facts
@@ -24,6 +23,8 @@ from benchkit.sweep.forecast import (
     Total,
     earlier,
     job_of,
+    needed,
+    shortages,
     this_machine,
 )
 from benchkit.sweep.manifest import Entry, merged
@@ -96,13 +97,13 @@ def forecast(
     plan = place_ranks(config, group) if group else point.unplaced()
     head = point_head(new_record(point, plan))
     needed_bytes = needed(config, plan.world_size)
-    found = before.of(job_of(point, plan))
+    found = before.of(job_of(point, plan, free_bytes))
     status, problem = "unavailable", lacking(config, plan, runs_here=group is not None)
     remarks = [plan.crowding] if plan.crowding else []
     if not problem:
-        fitting, lack = cases_that_fit(config, plan.world_size, needed_bytes, free_bytes)
-        status, problem = ("ok", "") if fitting else ("skipped", lack[0])
-        remarks += lack
+        lack = shortages(config, plan.world_size, free_bytes)
+        status, problem = ("skipped", lack[""]) if "" in lack else ("ok", "")
+        remarks += [f"{labels} SKIPPED: {why}" for labels, why in lack.items()]
     if status == "ok" and found.ranks_s > config.timeout_s:
         status = TIMEOUT
         problem = f"about {duration(found.ranks_s)} ({found.basis}), timeout_s={config.timeout_s:g}"
@@ -111,14 +112,6 @@ def forecast(
     return Forecast(
         head, needed_text(plan.world_size, needed_bytes), status, problem, found, remarks
     )
-
-
-def needed(config: RunConfig, world_size: int) -> float | None:
-    """Return the bytes of each rank where its device has them; None if unknown."""
-    on_device = config.needed_bytes(world_size)
-    if on_device is None or config.hardware.device != "cpu":
-        return on_device
-    return on_device + config.host_bytes(world_size)
 
 
 def needed_text(world_size: int, needed_bytes: float | None) -> str:
@@ -137,27 +130,6 @@ def lacking(config: RunConfig, plan: Placement, runs_here: bool) -> str:
         except Unavailable as error:
             why = str(error)
     return why
-
-
-def cases_that_fit(
-    config: RunConfig, world_size: int, needed_bytes: float | None, free_bytes: int | None
-) -> tuple[int, list[str]]:
-    """Return how many cases fit into memory, and for each other one why not.
-
-    `needed_bytes` is that of each rank, None if unknown; `free_bytes` None if it runs elsewhere.
-    """
-    cases = [case for case in config.planned(world_size) if case.needed_bytes is not None]
-    cases = cases or [Planned(needed_bytes=needed_bytes)]
-    if free_bytes is None or config.hardware.device != "cpu":
-        return len(cases), []
-    found = [
-        (case.labels, shortage(case.needed_bytes or 0.0, world_size, free_bytes)) for case in cases
-    ]
-    lack = {labels: why for labels, why in found if why}
-    if len(lack) == 1 and len(cases) == 1:
-        return 0, [*lack.values()]
-    fitting = sum(not why for _, why in found)
-    return fitting, [f"{labels} SKIPPED: {why}" if fitting else why for labels, why in lack.items()]
 
 
 def described(found: Sequence[Forecast], num_settled: int) -> list[str]:

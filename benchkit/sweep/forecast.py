@@ -18,7 +18,9 @@ from statistics import fmean
 import msgspec
 
 from benchkit import environment
+from benchkit.api.case import shortage
 from benchkit.api.keys import Planned, RunConfig, as_dict, check_ranges
+from benchkit.api.memory import host_available_bytes
 from benchkit.api.registry import load_suites
 from benchkit.errors import ConfigError
 from benchkit.point.placement import Placement
@@ -47,17 +49,22 @@ SWEEP_S = 5.0  # from the command to its first point, and from the last one to t
 
 @dataclass(frozen=True)
 class Job:
-    """What the model knows of a point, or of the point of a record."""
+    """What the model knows of a point, or of the point of a record.
+
+    `without` has the labels of cases that lack memory.
+    """
 
     config: RunConfig
     world_size: int
     threads: int
     cores_per_rank: float
     slowdown: tuple[float, ...]
+    without: frozenset[str] = frozenset()
 
     @cached_property
     def planned(self) -> list[Planned]:
-        return self.config.planned(self.world_size) or [Planned()]
+        cases = self.config.planned(self.world_size)
+        return [case for case in cases if case.labels not in self.without] or [Planned()]
 
     @cached_property
     def calls_s(self) -> list[float]:
@@ -96,7 +103,7 @@ class Job:
         measure = self.config.measure
         if measure.calls_per_sample == "auto":
             return max(call_s, FILLED * measure.block_seconds * slower)
-        return max(call_s * measure.calls_per_sample, FILLED * case.fill_s * slower)
+        return max(call_s * int(measure.calls_per_sample), FILLED * case.fill_s * slower)
 
     def check_s(self, case: Planned, call_s: float, slower: float) -> float:
         """Return the seconds of building and checking a case that takes `call_s` per call."""
@@ -135,10 +142,33 @@ class Job:
         return 0 if when == "never" or len(self.planned) < 2 else 2 * len(groups)
 
 
-def job_of(point: Point, plan: Placement) -> Job:
-    return Job(
-        point.config, plan.world_size, plan.threads, plan.cores_per_rank, plan.slowdown or (1.0,)
-    )
+def job_of(point: Point, plan: Placement, free_bytes: int | None) -> Job:
+    """Return the job of a point; `free_bytes` are None if it runs elsewhere."""
+    config, world_size = point.config, plan.world_size
+    without = frozenset(shortages(config, world_size, free_bytes))
+    cores, slowdown = plan.cores_per_rank, plan.slowdown or (1.0,)
+    return Job(config, world_size, plan.threads, cores, slowdown, without)
+
+
+def shortages(config: RunConfig, world_size: int, free_bytes: int | None) -> dict[str, str]:
+    """Return why cases lack memory, by their labels; "" stands for all cases."""
+    if free_bytes is None or config.hardware.device != "cpu":
+        return {}
+    cases = [case for case in config.planned(world_size) if case.needed_bytes is not None]
+    cases = cases or [Planned(needed_bytes=needed(config, world_size))]
+    found = {
+        case.labels: shortage(case.needed_bytes or 0.0, world_size, free_bytes) for case in cases
+    }
+    lack = {labels: why for labels, why in found.items() if why}
+    return {"": next(iter(lack.values()))} if lack and len(lack) == len(found) else lack
+
+
+def needed(config: RunConfig, world_size: int) -> float | None:
+    """Return the bytes of each rank where its device has them; None if unknown."""
+    on_device = config.needed_bytes(world_size)
+    if on_device is None or config.hardware.device != "cpu":
+        return on_device
+    return on_device + config.host_bytes(world_size)
 
 
 class TimedCase(msgspec.Struct):
@@ -419,12 +449,14 @@ def this_machine() -> Machine:
 def seconds_of(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[float]:
     """Return how long points take that are about to run."""
     before = earlier(outputs, this_machine() if runs_here else None)
+    free_bytes = host_available_bytes() if runs_here else None
     found = []
     for point in points:
         plan = point.unplaced()
         cores = available_cores() * point.num_agents / plan.world_size
         threads = point.config.threads_per_rank
         threads = max(1, int(cores)) if threads == "auto" else int(threads)
-        job = job_of(point, replace(plan, threads=threads, cores_per_rank=cores))
+        plan = replace(plan, threads=threads, cores_per_rank=cores)
+        job = job_of(point, plan, free_bytes)
         found.append(before.of(job).seconds)
     return found

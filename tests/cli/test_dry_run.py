@@ -74,13 +74,17 @@ def test_crowded_point_says_so(told):
     assert re.search(r"ranks on .* cores", crowded)
 
 
-def test_cases_that_lack_memory_are_skipped_alone(told, monkeypatch):
-    line = ["+suite=transformer", "model=tiny", "hardware=cpu", "measure=quick", "--dry-run"]
+def test_cases_that_lack_memory_are_skipped_alone(told, monkeypatch, tmp_path):
+    path = tmp_path / "all.json"
+    line = ["+suite=transformer", "model=tiny", "hardware=cpu", "measure=quick", f"{DRY_RUN}={path}"]
+    told(*line, "passes=[forward,train_step]")
+    both_s = json.loads(path.read_text())["seconds"]
     monkeypatch.setattr(dry_run, "host_available_bytes", lambda: 360e6)
     code, out, _ = told(*line, "passes=[forward,train_step]")
     assert code == 0
     assert "pass=train_step SKIPPED" in out
     assert "pass=forward SKIPPED" not in out
+    assert json.loads(path.read_text())["seconds"] < both_s
     code, out, _ = told(*line, "passes=[train_step]")
     assert (code, out.count("SKIPPED: needs")) == (1, 1)
 
