@@ -23,6 +23,7 @@ OF_COMPARE = {
     "hydra/launcher": "all runs are made here",
     "--retry": "it is of sweeps",
     "--force": "it is of sweeps",
+    "--dry-run": "it is of sweeps; type it with the overrides, without compare",
 }
 """Keys that cannot be overridden, and why."""
 NEXT_VARIABLE = re.compile(r",(?=[A-Za-z_]\w*=)")

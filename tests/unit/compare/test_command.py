@@ -7,7 +7,7 @@ import pytest
 from benchkit.compare import session
 from benchkit.compare.command import parse
 from benchkit.compare.session import RunCutOff, RunFailed
-from benchkit.errors import HostBusy
+from benchkit.errors import ConfigError, HostBusy
 
 SUITE = "+suite=allreduce"
 
@@ -19,6 +19,12 @@ def test_words_may_stand_in_any_order():
     auto = parse(["plain", "plain", SUITE, "--fail-on", "0.1"])
     assert (auto.options.pairs, auto.options.max_pairs, auto.options.fail_on) == (None, 50, 0.1)
     assert parse(["plain", "plain", "--config-dir", "conf", SUITE]).overrides == ["--config-dir", "conf", SUITE]
+
+
+@pytest.mark.parametrize("word", ["--dry-run", "--retry", "launcher=slurm", "seed=1"])
+def test_what_is_of_sweeps_alone_is_refused(word):
+    with pytest.raises(ConfigError, match=word):
+        parse(["plain", "env:A=1", SUITE, word])
 
 
 def test_last_typed_seconds_count():
