@@ -1,6 +1,5 @@
 """Prefill and decode as cases: under a split, checked against the dense model in float64."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -36,6 +35,7 @@ from benchkit.suites.ring_attention.suite import (
     STRATEGY,
     TOKENS,
     WHOLE,
+    Choice,
     RingModelConfig,
     head_dim,
     read_table,
@@ -159,12 +159,11 @@ class DecodeCase(PrefillCase):
         return {**self._split_details(), TOKENS_PER_CALL: self._job.decode_tokens}
 
 
-Choice = tuple[str, str, str]
 BASELINE = (RING, EVEN)
 
 
 def cases_of(config: RingModelConfig, rank: Rank) -> list[Case]:
-    choices = list(choices_of(config))
+    choices = config.choices()
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(labels=labels_of(choice), skip=shortage) for choice in choices]
     job = job_of(config, rank)
@@ -172,19 +171,6 @@ def cases_of(config: RingModelConfig, rank: Rank) -> list[Case]:
     for choice in sorted(choices, key=lambda each: each[1:] != BASELINE):  # the baselines first
         cases[choice] = case_of(job, choice, cases.get((choice[0], *BASELINE)))
     return [cases[choice] for choice in choices]
-
-
-def choices_of(config: RingModelConfig) -> Iterator[Choice]:
-    """Yield the cases of a configuration.
-
-    Prefill with an all-gather leaves the cache of the ring, so decode has no such case.
-    """
-    for phase in config.phases:
-        for implementation in config.implementations:
-            if implementation == SINGLE:
-                yield phase, SINGLE, WHOLE
-            elif (phase, implementation) != (DECODE, ALL_GATHER):
-                yield from ((phase, implementation, name) for name in config.strategies)
 
 
 def labels_of(choice: Choice) -> dict[str, str | int | float]:

@@ -1,5 +1,6 @@
 """The suites ring_attention and ring_model: a layer, or a decoder, over ranks of unequal speed."""
 
+import itertools
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -130,9 +131,13 @@ SCORES = 3 * 256
 """Numbers of the float64 reference per token and head: some queries' scores, three times."""
 
 
+Choice = tuple[str, str, str]
+
+
 @dataclass
 class RingModelConfig(RunConfig):
     uses_model: ClassVar[bool] = True
+    probes: ClassVar[int] = 3
 
     seq_len: int = key("tokens of the prompt", unit="tokens", at_least=1)
     decode_tokens: int = key("tokens of a call of decode", unit="tokens", at_least=1)
@@ -160,20 +165,27 @@ class RingModelConfig(RunConfig):
         steps = 2 * model.num_layers * self.decode_tokens
         decode = Planned(copied_bytes=read_bytes, steps=steps, group=DECODE)
         of_phase = {PREFILL: prefill, DECODE: decode}
-        return [of_phase[phase] for phase in self.phases for _ in range(self.cases_per_phase)]
+        return [of_phase[phase] for phase, *_ in self.choices()]
 
-    @property
-    def cases_per_phase(self) -> int:
-        shared = [name for name in self.implementations if name != SINGLE]
-        return len(shared) * len(self.strategies) + (SINGLE in self.implementations)
+    def choices(self) -> list[Choice]:
+        """Return the cases: phase, implementation and strategy of each.
+
+        Prefill with an all-gather leaves the cache of the ring, so decode has no such case.
+        """
+        found: list[Choice] = []
+        for phase, implementation in itertools.product(self.phases, self.implementations):
+            if implementation == SINGLE:
+                found.append((phase, SINGLE, WHOLE))
+            elif (phase, implementation) != (DECODE, ALL_GATHER):
+                found += [(phase, implementation, name) for name in self.strategies]
+        return found
 
     def needed_bytes(self, world_size: int) -> float:
         """Return the bytes of weights, a whole cache for each case, and the reference."""
         model = self.known_model()
         length = self.seq_len + self.decode_tokens
         cache = 2.0 * model.num_layers * length * model.d_model
-        num_cases = len(self.phases) * (2 * len(self.strategies) + 1)
-        own = ITEM_BYTES[self.dtype] * (parameters(model) + num_cases * cache)
+        own = ITEM_BYTES[self.dtype] * (parameters(model) + len(self.choices()) * cache)
         per_token = 12 * model.d_model + 4 * model.d_ff + SCORES * model.num_heads
         tables = layer_parameters(model) + model.vocab_size * model.d_model
         return own + 8.0 * (length * per_token + tables)
