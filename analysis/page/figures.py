@@ -29,6 +29,7 @@ from analysis.report.chart import (
     Axis,
     Chart,
 )
+from analysis.text import figure
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.intervals import Array
@@ -290,7 +291,7 @@ def legend_of(chart: Chart) -> list[dict[str, str]]:
 def describe(chart: Chart) -> str:
     """Say in words what a figure shows, for readers who do not see it."""
     points = chart.points
-    low, high = (f"{value:.4g}" for value in (points["value"].min(), points["value"].max()))
+    low, high = map(figure, (points["value"].min(), points["value"].max()))
     parts = [f"{chart.title}. {len(points)} points; {chart.y.label} from {low} to {high}"]
     if chart.mark != CELLS:
         parts[0] += f", over {chart.x.label}"

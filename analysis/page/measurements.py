@@ -15,6 +15,7 @@ from analysis.report.naming import Namer
 from analysis.table import SPREADS, for_print, head_of, identity_columns
 from analysis.terminal import BY_NAME
 from analysis.terminal import column_of as formatted
+from analysis.text import figure
 from benchkit.record.naming import named
 
 MOST_CHOICES = 25
@@ -201,7 +202,7 @@ def cell_of(column: Column, printed: Any, row: Any) -> Cell:
     """Make a cell of what is printed, and of the row's own value, which it is sorted by."""
     if pd.isna(printed) or printed == "":
         return Cell("", "")
-    text = f"{printed:.4g}" if isinstance(printed, float) else str(printed)
+    text = figure(printed) if isinstance(printed, float) else str(printed)
     return Cell(text, repr(float(row[column.name])) if column.kind == "number" else "")
 
 

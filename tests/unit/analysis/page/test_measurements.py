@@ -19,6 +19,13 @@ def test_columns_have_kinds():
     assert shown_of(grid()[:1]).shared == {}
 
 
+def test_large_numbers_are_printed_whole():
+    shown = shown_of([make_record(1.0, seconds=30.59, samples=3), make_record(2.0, seconds=41.0, samples=3)])
+    texts = [cell.text for row in shown.rows for cell in row.cells]
+    assert not any("e+" in text for text in texts)
+    assert any(text.startswith("30590") for text in texts)
+
+
 def test_repetitions_are_one_row_with_all_their_samples():
     records = [
         make_record(size, run=run) | {"started_at": f"2026-01-0{day}T00:00:00.000+00:00"}
