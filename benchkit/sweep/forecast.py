@@ -82,11 +82,25 @@ class Job:
             for case in self.planned
         ]
 
-    @property
+    @cached_property
+    def key(self) -> str:
+        return manifest.key_of(as_dict(self.config))
+
+    @cached_property
     def kind(self) -> tuple[str, ...]:
         """What a record must have alike to say anything of this job."""
         config = self.config
         return config.suite, config.backend.name, config.hardware.device
+
+    @cached_property
+    def traits(self) -> tuple[object, ...]:
+        """What a record should have alike, the weightiest first."""
+        config = self.config
+        return self.key, config.title(), self.world_size, self.slowdown, config.measure
+
+    @cached_property
+    def work(self) -> float:
+        return math.log2(sum(self.calls_s))
 
     @property
     def start_s(self) -> float:
@@ -255,7 +269,7 @@ def pace_of(timed: Timed, job: Job, wanted: Job) -> Pace:
     paced_s = [call * call_s for call_s in job.calls_s]
     checks_s = spent.get("verify", 0.0) + spent.get("verify_again", 0.0)
     timing = spent["measure"] / job.timing_s(paced_s)
-    is_same = as_key(job) == as_key(wanted)
+    is_same = job.key == wanted.key
     is_timed_alike = (job.config.measure, job.config.title()) == (
         wanted.config.measure,
         wanted.config.title(),
@@ -373,19 +387,8 @@ class Expectation:
 
 def distance(job: Job, other: Job) -> tuple[bool | float, ...]:
     """Return how unlike two jobs of a kind are, the weightiest first."""
-    config, its = job.config, other.config
-    return (
-        as_key(job) != as_key(other),
-        config.title() != its.title(),
-        job.world_size != other.world_size,
-        job.slowdown != other.slowdown,
-        config.measure != its.measure,
-        abs(math.log2(sum(job.calls_s) / sum(other.calls_s))),
-    )
-
-
-def as_key(job: Job) -> str:
-    return manifest.key_of(as_dict(job.config))
+    pairs = zip(job.traits, other.traits, strict=True)
+    return (*(own != its for own, its in pairs), abs(job.work - other.work))
 
 
 STUDY = "study.json"
