@@ -25,6 +25,7 @@ from benchkit.api.registry import load_suites
 from benchkit.errors import ConfigError
 from benchkit.point.placement import Placement
 from benchkit.point.point import ENDING_S, Point
+from benchkit.point.ranks import is_reused
 from benchkit.record import files
 from benchkit.record.naming import duration
 from benchkit.record.record import PlainConfig
@@ -342,7 +343,9 @@ def expected(job: Job, pace: Pace) -> Expected:
     limit_s = min(job.config.most_seconds() or math.inf, ends_s)
     together_s, (together_most_s, alone_most_s) = sum(run_s(job, pace)), most_s(job, pace)
     runs_s = min(together_s, limit_s) + alone_s(job, pace)
-    runs_most_s = min(together_most_s, ends_s) + job.num_alone * min(alone_most_s, ends_s)
+    num_together = 1 + is_reused(job.config)  # a point in reused ranks may be checked in fresh ones
+    runs_most_s = num_together * min(together_most_s, ends_s)
+    runs_most_s += job.num_alone * min(alone_most_s, ends_s)
     return Expected(
         min(runs_s, runs_most_s),
         runs_most_s,

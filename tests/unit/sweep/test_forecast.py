@@ -90,6 +90,8 @@ def test_timeout_bounds_each_run_of_ranks(size, timeout_s):
     ends_s = timeout_s + forecast.ENDING_S
     assert found.seconds <= found.most_s <= ends_s
     assert (found.ranks_most_s > ends_s) == (size > 1)
+    reused = forecast.Expectation().of(job(size, timeout_s=timeout_s, ranks="reuse"))
+    assert reused.most_s == 2 * found.most_s  # it may be measured again in fresh ranks
 
 
 def test_totals_add_up():
