@@ -32,9 +32,9 @@ from benchkit.record.record import PlainConfig
 from benchkit.sweep import manifest
 from launch.topology import available_cores
 
-FLOP_PER_S = {"cpu": 8e10, "cuda": 5e13}  # of a thread of a CPU, and of a GPU
+FLOP_PER_S = {"cpu": 8e10, "cuda": 1e14}  # of a thread of a CPU, and of a GPU
 SENT_PER_S, COPIED_PER_S = {"cpu": 1e9, "cuda": 1e11}, {"cpu": 1e10, "cuda": 1e12}  # bytes
-STEP_S = {"cpu": 5e-4, "cuda": 5e-5}  # of the shortest message or kernel, with a barrier
+STEP_S = {"cpu": 5e-4, "cuda": 2e-5}  # of the shortest message or kernel, with a barrier
 BLOCK_S = 5e-3  # around a block of samples
 START_S = {"cpu": 0.2, "cuda": 5.0}  # to start the ranks of a point and to end them
 CASE_S = 0.05  # to build a case
