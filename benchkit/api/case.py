@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchkit.errors import Reason
+from benchkit.record.naming import readable
 from benchkit.statistics import SLOWEST_RANK
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Case:
         fill_seconds: length of one sample in seconds; the sample is as many calls back to back as
             fill it. With 0 the configuration group `measure` sets the number of calls.
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
-        skip: why this case cannot run here, such as "needs 54 GB, 24 GB there"; "" if it can.
+        skip: why this case cannot run here, such as "needs 54 GiB, 24 GiB there"; "" if it can.
         regions: names of the regions that `step` marks; each is timed on each rank.
         observe: receives the seconds per call that this rank spent in each of `regions`. It is
             called after each sample, outside the clock.
@@ -205,7 +206,7 @@ def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: s
     if needed_bytes * sharers <= available_bytes:
         return ""
     ranks = f"{sharers} ranks x " if sharers > 1 else ""
-    return f"needs {ranks}{needed_bytes / 1e9:.4g} GB{where}, {available_bytes / 1e9:.4g} GB there"
+    return f"needs {ranks}{readable(needed_bytes)}{where}, {readable(available_bytes)} there"
 
 
 @dataclass

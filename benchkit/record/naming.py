@@ -37,7 +37,7 @@ def in_markdown(text: str) -> str:
 
 def readable(num_bytes: float) -> str:
     """Format a size in bytes with a suitable unit: "4 B", "1 KiB", "16 MiB"."""
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+    for unit, factor in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if num_bytes >= factor:
             return f"{num_bytes / factor:.4g} {unit}"
     return f"{num_bytes:.4g} B"

@@ -11,7 +11,7 @@ from benchkit.sweep.resume import DRY_RUN
 from tests.support.configs import own_suites
 
 MEMORY = {
-    r"[\d.e+]+ GB there": "MEMORY there",
+    r"[\d.]+ [GM]iB there": "MEMORY there",
     r", \d+ ranks on .*cores of \w+": "",
     r"about [\d.hmins ]+(?= \()": "about TIME",
     r"about [\d.hmins ]+(?=,)": "about TIME",

@@ -92,7 +92,7 @@ def test_impossible_pass_has_reason(cli: Cli):
     done = cli("+suite=transformer", "-m", "model=tiny", "measure=quick", "passes=[forward],[train_step]", huge)
     assert done.returncode == 1  # nothing was measured
     reasons = [case["reason"] for record in cli.records() for case in record["cases"]]
-    assert [re.fullmatch(r"needs (\d+) GB, .* GB there", reason)[1] for reason in reasons] == ["2560", "8192"]
+    assert [re.fullmatch(r"needs ([\d.]+) TiB, .* GiB there", reason)[1] for reason in reasons] == ["2.329", "7.451"]
     heads = ["model.num_heads=1", "world_size=2", "parallel=tp", "passes=[forward]"]
     done = cli("+suite=transformer", "-m", "model=tiny", "measure=quick", *heads, "attention=efficient,auto")
     statuses = [(case["status"], case["reason"]) for record in cli.records() for case in record["cases"]]

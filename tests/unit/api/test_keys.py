@@ -11,6 +11,8 @@ from benchkit.errors import ConfigError
 
 from tests.support.fakes import plan
 
+GIB = 2**30
+
 
 @pytest.mark.parametrize(
     ("key", "words", "good", "bad"),
@@ -62,15 +64,16 @@ def test_suite_has_a_configuration_and_a_summary():
 @pytest.mark.parametrize(
     ("device", "needed_bytes", "said"),
     [
-        ("cpu", (3e9, 1e9), ""),
-        ("cpu", (3e9, 2e9), "2 ranks x 5 GB, 8 GB there"),
-        ("cuda", (4e9, 5e9), ""),
-        ("cuda", (5e9, 5e9), "2 ranks x 5 GB, 8 GB there"),
-        ("cuda", (4e9, 6e9), "4 ranks x 6 GB of host memory, 20 GB there"),
+        ("cpu", (3 * GIB, GIB), ""),
+        ("cpu", (3 * GIB, 2 * GIB), "2 ranks x 5 GiB, 8 GiB there"),
+        ("cuda", (4 * GIB, 5 * GIB), ""),
+        ("cuda", (5 * GIB, 5 * GIB), "2 ranks x 5 GiB, 8 GiB there"),
+        ("cuda", (4 * GIB, 6 * GIB), "4 ranks x 6 GiB of host memory, 20 GiB there"),
     ],
 )
 def test_host_and_gpu_memory_are_apart(device, needed_bytes, said):
     unused = {"index": 0, "world_size": 2, "seed": 0, "memory": None, "shares": (), "seconds_of": None, "group": None}
-    memory = {"sharers": 2, "available_bytes": 8e9, "host_sharers": 4, "host_available_bytes": 20e9}
+    memory = {"sharers": 2, "available_bytes": 8 * GIB, "host_sharers": 4}
+    memory["host_available_bytes"] = 20 * GIB
     shortage = Rank(**unused, **memory, device=torch.device(device)).memory_shortage(*needed_bytes)
     assert shortage.removeprefix("needs ") == said
