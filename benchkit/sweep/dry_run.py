@@ -132,7 +132,7 @@ def lacking(config: RunConfig, plan: Placement, runs_here: bool) -> str:
     return why
 
 
-def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
+def described(found: Sequence[Forecast], num_settled: int, total: Total) -> list[str]:
     width = len(str(len(found)))
     lines = [f"[{i:>{width}}/{len(found)}] {point}" for i, point in enumerate(found, 1)]
     counts = Counter(point.status for point in found)
@@ -142,12 +142,13 @@ def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
         parts.append(f"{num_settled} measured already")
     if bases := Counter(each.expected.basis for each in found if each.is_measured):
         by = ", ".join(f"{count} {basis}" for basis, count in bases.items())
-        parts.append(f"{in_all(found)} ({by})")
+        parts.append(f"{total} ({by})")
     return [*lines, "", "; ".join(parts), "Nothing was run (--dry-run)."]
 
 
-def in_all(found: Sequence[Forecast]) -> Total:
+def in_all(found: Sequence[Forecast], settled: Sequence[str]) -> Total:
+    """Return the forecast of a sweep, of which some points are `settled` with these statuses."""
     measured = [each.expected for each in found if each.is_measured]
     seconds = SWEEP_S + sum(each.seconds for each in measured)
     most_s = 6 * SWEEP_S + sum(each.most_s for each in measured)
-    return Total([each.status for each in found], seconds, most_s)
+    return Total([*settled, *(each.status for each in found)], seconds, most_s)

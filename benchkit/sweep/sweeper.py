@@ -146,7 +146,7 @@ class Sweeper(sweeper.Sweeper):
         return [configs[position] for position, _ in runs], entries
 
     def forecast(self, configs: Sequence[RunConfig], entries: Sequence[Entry]) -> None:
-        """Print what is known of the open points; the task's statuses say which can run."""
+        """Print what is known of the open points; the task's statuses are those that all have."""
         from benchkit.sweep import dry_run
 
         if topology.detect_launcher().count > 1:
@@ -156,10 +156,11 @@ class Sweeper(sweeper.Sweeper):
         agenda = dry_run.agenda(folder, entries, self._resume)
         points = agenda.open_points(configs, entries, self._launcher.num_agents)
         found = dry_run.forecasts(points, folder.parent, self._launcher.runs_here)
-        print("\n".join(dry_run.described(found, len(agenda.statuses))))
+        total = dry_run.in_all(found, agenda.statuses)
+        print("\n".join(dry_run.described(found, len(agenda.statuses), total)))
         if isinstance(self._dry_run, str):
-            dry_run.in_all(found).write(Path(self._dry_run))
-        self._task.statuses.extend(each.status for each in found)
+            total.write(Path(self._dry_run))
+        self._task.statuses.extend(total.statuses)
 
     def run(
         self,

@@ -110,6 +110,10 @@ def test_resumed_points_are_those_left(cli):
     line = ["+suite=allreduce", "-m", "data_size=0.001", "measure=quick", "measure.max_iterations=10"]
     assert cli(*line).returncode == 0
     done = cli("--resume", "outputs/latest", "--dry-run")
-    assert done.stdout.splitlines()[-2] == "1 measured already"
+    assert (done.returncode, done.stdout.splitlines()[-2]) == (0, "1 measured already")
     assert "  about " in cli(*line, "seed=0", "--dry-run").stdout
-    assert len(cli.records()) == 1
+    [record] = cli.records()
+    [path] = (cli.folder / "outputs").glob("2*/0/record.json")
+    path.write_text(json.dumps(record | {"status": "crash", "error": {"message": "it fell", "rank": 1}}))
+    codes = [cli("--resume", "outputs/latest", *flags).returncode for flags in (["--dry-run"], [])]
+    assert codes == [1, 1]
