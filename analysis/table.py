@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -10,7 +11,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from analysis.records import columns
-from analysis.records.columns import INTEGER, METRICS, NUMBER, Column, names_of
+from analysis.records.columns import FIGURES, INTEGER, METRICS, NUMBER, SPREADS, names_of
 from analysis.records.doubts import UTILISATIONS
 from analysis.records.figures import DETAILS, CaseRow
 from analysis.records.rows import DIMENSIONS, MODEL
@@ -19,7 +20,6 @@ from analysis.text import (
     interval_head,
     intervals,
     joined_settings,
-    render_beginning,
     shortened,
 )
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM, PEAK_TFLOP_PER_S
@@ -177,17 +177,23 @@ def is_repeated(table: pd.DataFrame) -> bool:
     return table["run"].nunique() > 1 and bool(table.duplicated(identity_columns(table)).any())
 
 
-ALL_ROWS = "combined.csv"
-SPREADS = {"within_share": "within a run [±%]", "between_share": "between runs [±%]"}
-"""Heads of what `analysis.repetitions.over_repetitions` adds."""
-
-
 def for_print(table: pd.DataFrame) -> pd.DataFrame:
+    """Select the columns that matter to a reader, under their heads in print."""
+    return printed(table).rename(columns=heads_of(table))
+
+
+def heads_of(table: pd.DataFrame) -> dict[str, str]:
+    """Return the heads of the columns of `printed` that are not their names."""
+    heads = {name: column.head for name, column in FIGURES.items()}
+    return heads | {INTERVAL: f"{interval_head(table)} [ms]"}
+
+
+def printed(table: pd.DataFrame) -> pd.DataFrame:
     """Select the columns that matter to a reader, scaled to the units in their heads.
 
-    Columns without any value are left out. Settings that a suite lacks share one column.
+    Columns without any value are left out. Settings that a suite lacks share one column, and what
+    stands beside the median is in INTERVAL.
     """
-    metrics = {metric.name: metric for metric in METRICS}
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
     lacking = lacked_columns(table)
     own = [name for name in own_columns(table) if name not in lacking]
@@ -199,17 +205,11 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
         column = intervals(table) if name == INTERVAL else table.get(name)
         if column is None or column.isna().all():
             continue
-        if name == INTERVAL:
-            shown[f"{interval_head(table)} [ms]"] = column
+        if name in FIGURES:
+            column = pd.to_numeric(column) * FIGURES[name].scale
         elif name == "data_size":
-            shown[name] = column.map(lambda size: named("data_size", size), na_action="ignore")
-        elif name in metrics:
-            metric = metrics[name]
-            shown[head_of(metric)] = pd.to_numeric(column) * metric.scale
-        elif name in SPREADS:
-            shown[SPREADS[name]] = 100 * column
-        else:
-            shown[name] = column
+            column = column.map(partial(named, name), na_action="ignore")
+        shown[name] = column
     if is_repeated(table):
         shown["run"] = table["run"]
     if crowded(table).any():
@@ -229,26 +229,10 @@ def printed_columns() -> Iterator[str]:
         if metric.is_printed:
             yield metric.name
         if metric.name == "median_s":
-            yield from (INTERVAL, *SPREADS)
+            yield from (INTERVAL, *names_of(SPREADS))
 
 
 def lacked_columns(table: pd.DataFrame) -> list[str]:
     """Return the suites' own columns that at least one suite of the table does not have."""
     known = table[own_columns(table)].notna().groupby(table["suite"]).any()
     return [str(name) for name in known.columns[~known.all()]]
-
-
-def head_of(metric: Column) -> str:
-    """Return the head of a metric's column: "median [ms]"."""
-    bare = metric.name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
-    return bare + (f" [{metric.printed_unit}]" if metric.printed_unit else "")
-
-
-def as_markdown(table: pd.DataFrame, shaped: bool = False, source: str = ALL_ROWS) -> str:
-    """Render the combined table in Markdown.
-
-    Args:
-        shaped: whether the columns are meant for a reader already.
-        source: the file that has all rows, where they are too many to be shown.
-    """
-    return render_beginning(table if shaped else for_print(table), "github", source)

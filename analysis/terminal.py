@@ -26,15 +26,12 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis import text
-from analysis.records.columns import METRICS
+from analysis.records.columns import FIGURES, SPREADS, names_of
 from analysis.repetitions import INTERVALS, RATES
 from analysis.table import (
-    ALL_ROWS,
     CONDITIONS,
     SETTINGS,
-    SPREADS,
     crowded,
-    head_of,
     is_repeated,
     lacked_columns,
     own_columns,
@@ -49,7 +46,6 @@ LONG = 40
 """Letters beyond which a text is wrapped."""
 SHORTEST = 24
 """Letters of a wrapped text's line at least."""
-BY_NAME = {metric.name: metric for metric in METRICS}
 NUMBER = re.compile(r"\d+(\.\d+)?")
 Outcome = tuple[str, str]
 """A status and its reason."""
@@ -80,18 +76,14 @@ class Shown:
 def column_of(table: pd.DataFrame, name: str) -> Shown:
     """Return a column of the combined table with its values formatted."""
     values = table[name]
-    if name in BY_NAME:
-        metric = BY_NAME[name]
+    if column := FIGURES.get(name):
         numbers, halves = pd.to_numeric(values), half_widths(table, name)
-        pairs = zip(numbers * metric.scale, halves * metric.scale, strict=True)
+        pairs = zip(numbers * column.scale, halves * column.scale, strict=True)
         cells = [measured(*pair) for pair in pairs]
-        return Shown(with_unit_below(head_of(metric)), cells, is_number=True)
+        return Shown(column.head.replace(" [", "\n["), cells, is_number=True)
     if name == "data_size":
         cells = texts(values.map(lambda size: named(name, size), "ignore"))
         return Shown(name, cells, is_number=True)
-    if name in SPREADS:
-        cells = [measured(100 * value) for value in values]
-        return Shown(with_unit_below(SPREADS[name]), cells, is_number=True)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
         return Shown(name, [figure(value) for value in values], is_number=True)
     cells = texts(values)
@@ -111,11 +103,6 @@ def half_widths(table: pd.DataFrame, name: str) -> pd.Series:
     ends = zip(low.fillna(least), high.fillna(most), strict=True)
     halves = pd.Series([half_width(*pair) for pair in ends], index=table.index)
     return halves if of == name else halves * (table[name] / table[of]).abs()
-
-
-def with_unit_below(head: str) -> str:
-    """Return a head such as "busbw [GB/s]" on two lines."""
-    return head.replace(" [", "\n[")
 
 
 def texts(values: Iterable[Any]) -> list[str]:
@@ -161,11 +148,11 @@ CROWDED = "[!]"
 """Stands beside a median of ranks that had more threads than cores."""
 SIMILAR = " (other numbers in other rows)"
 MOST_FIGURES, MOST_NOTES = 3, 3
-FIGURES = (
+TELLING = (
     "first_call_s", "compile_s", "recompilations",
     "paired_speedup", "limit_share", "overlap", "efficiency", "scaling_efficiency",
     "mfu_full", "host_bound", "tokens_per_second", "busbw_gb_per_s", "useful_tflop_per_s",
-    *SPREADS, "regret",
+    *names_of(SPREADS), "regret",
     "comm_share", "turns_ratio", "predicted_s", "p95_s", "start_skew_s", "mean_s",
     "p25_s", "algbw_gb_per_s", "num_samples",
 )  # fmt: skip
@@ -191,9 +178,7 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
         if left_out:
             more = f"More, by --columns: {' '.join(left_out)}"
             lines.append(shorten(more, width, placeholder=" …"))
-    if len(table) > len(rows):
-        lines.append(f"The first {len(rows):,} of {len(table):,} rows; {ALL_ROWS} has all.")
-    return "\n".join([*lines, *(() if columns else notes(rows))])
+    return "\n".join([*lines, *text.beginning(table), *(() if columns else notes(rows))])
 
 
 def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]]:
@@ -214,7 +199,7 @@ def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]
     room = width + GAP  # No gap follows the last column.
     first = settings_within(table, settings, lacking, room - width_of(middle))
     room -= width_of([*first, *middle])
-    figures = [name for name in FIGURES if name in table and table[name].notna().any()]
+    figures = [name for name in TELLING if name in table and table[name].notna().any()]
     kept: list[Shown] = []
     for column in (column_of(table, name) for name in figures[:MOST_FIGURES]):
         room -= width_of([column])
@@ -373,7 +358,7 @@ def key_of(table: pd.DataFrame, name: str) -> str:
     Raises:
         ViewError: the table does not have it, or it holds figures.
     """
-    if known(table, name, "--group-by") in BY_NAME:
+    if known(table, name, "--group-by") in FIGURES:
         raise ViewError(f"--group-by {name}: a figure; allowed are settings, such as world_size")
     return name
 

@@ -3,19 +3,21 @@
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
 import pandas as pd
 from tabulate import tabulate
 
+from analysis.records.figures import Row
 from benchkit.errors import ConfigError
 from benchkit.record.naming import in_markdown, named, printable
 
 MOST_ROWS = 300
 """The longest table on screen and in Markdown. Nobody reads more of it, and tabulate takes seconds
 for ten thousand rows."""
+ALL_ROWS = "combined.csv"
 
 LARGE, TOO_LARGE = 9999.5, 1e9
 """Numbers between these are printed whole; larger ones have an exponent."""
@@ -37,23 +39,16 @@ def render_table(shown: pd.DataFrame, style: str) -> str:
     text = shown.astype(object).where(shown.notna(), "")
     if style == "github":
         text = text.map(cell_in_markdown).rename(columns=cell_in_markdown)
-    cells = text.to_dict("list")
-    whole = [name for name, column in cells.items() if any(map(is_large, column))]
-    for name in whole:
-        cells[name] = [figure(cell) if isinstance(cell, float) else cell for cell in cells[name]]
-    return tabulate(
-        cells,
-        headers="keys",
-        tablefmt=style,
-        floatfmt=".4g",
-        disable_numparse=[place for place, name in enumerate(cells) if name in whole],
-        colalign=["decimal" if name in whole else "global" for name in cells],
-    )
+    cells = {
+        name: [figure(cell) if isinstance(cell, float) else str(cell) for cell in column]
+        for name, column in text.to_dict("list").items()
+    }
+    aligned = ["decimal" if all(map(is_number, column)) else "left" for column in cells.values()]
+    return tabulate(cells, "keys", style, disable_numparse=True, colalign=aligned)
 
 
-def is_large(cell: Any) -> bool:
-    """Return whether a number has more digits than the four that are shown, but few enough."""
-    return isinstance(cell, float) and LARGE <= abs(cell) < TOO_LARGE
+def is_number(cell: str) -> bool:
+    return not cell or bool(NUMBER.fullmatch(cell))
 
 
 def cell_in_markdown(cell: Any) -> Any:
@@ -96,16 +91,22 @@ def comment(text: str) -> str:
     return "# " + re.sub(rf"([,;\t]\s*)(?={FORMULA.pattern})", r"\1'", text) + "\n"
 
 
-def render_beginning(shown: pd.DataFrame, style: str, source: str) -> str:
-    """Render the first MOST_ROWS rows of a table; where there are more, say so below it.
+def as_markdown(rows: pd.DataFrame | Sequence[Row], source: str = ALL_ROWS) -> str:
+    """Render the first MOST_ROWS rows in Markdown; where there are more, say so below them.
 
     Args:
         source: the file that has all rows.
     """
-    text = render_table(shown.iloc[:MOST_ROWS], style)
+    shown = pd.DataFrame(rows)
+    text = render_table(shown.iloc[:MOST_ROWS], "github")
+    return "\n\n".join([text, *beginning(shown, source)])
+
+
+def beginning(shown: pd.DataFrame, source: str = ALL_ROWS) -> list[str]:
+    """Say, where a table has more than MOST_ROWS rows, that only these are shown."""
     if len(shown) <= MOST_ROWS:
-        return text
-    return f"{text}\n\nThe first {MOST_ROWS:,} of {len(shown):,} rows; {source} has all."
+        return []
+    return [f"The first {MOST_ROWS:,} of {len(shown):,} rows; {source} has all."]
 
 
 def format_settings(rows: pd.DataFrame, names: Iterable[str]) -> str:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from analysis.records.columns import METRICS
-from analysis.table import head_of
 from benchkit.api.keys import Key, RunConfig, described_keys
 from benchkit.api.registry import load_suites
 from benchkit.config.help import own_keys
@@ -35,7 +34,7 @@ def reference() -> str:
     for suite in load_suites().values():
         parts += [f"## {suite.name}", suite.summary, keys_table(own_keys(suite.config))]
     parts += ["## Keys of every run", keys_table(shared)]
-    rows = [f"| `{metric.name}` | {cell(head_of(metric))} |" for metric in METRICS]
+    rows = [f"| `{metric.name}` | {cell(metric.head)} |" for metric in METRICS]
     parts += [
         "## Figures of combined.csv",
         "\n".join(["| column | in print |", "|---|---|", *rows]),

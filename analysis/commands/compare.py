@@ -9,7 +9,6 @@ from itertools import chain
 from pathlib import Path
 
 import pandas as pd
-from tabulate import tabulate
 
 from analysis.commands.accept import read_records
 from analysis.commands.comparison import (
@@ -30,7 +29,7 @@ from analysis.records.paths import one_line, require_there
 from analysis.suites.acceptance.changes import changes
 from analysis.text import command, complain, render_table
 from benchkit.errors import ConfigError
-from benchkit.record.naming import in_markdown, named, printable
+from benchkit.record.naming import named, printable
 from benchkit.statistics.compare import FAILED, FIXED, NEW, NOT_COMPARED, RankSum, exit_code, junit
 from benchkit.statistics.faults import Limits
 
@@ -76,10 +75,7 @@ def environments(sides: list[Harvest], style: str) -> str:
     table = pd.DataFrame(found, columns=["environment", *SIDES])
     if table.empty:
         return "Their environments do not differ, as far as records tell."
-    # Versions are no numbers: 2.10 is not 2.1.
-    if style == "github":
-        table = table.map(in_markdown)
-    return tabulate(table, "keys", style, showindex=False, disable_numparse=True)
+    return render_table(table, style)
 
 
 def points_table(result: Comparison, style: str) -> str:

@@ -8,14 +8,12 @@ from typing import Any
 import pandas as pd
 
 from analysis.page.figures import sparkline
-from analysis.records.columns import METRICS
+from analysis.records.columns import FIGURES
 from analysis.repetitions import REPETITION, over_repetitions
 from analysis.report.chart import PAGE_ROW
 from analysis.report.naming import Namer
-from analysis.table import SPREADS, for_print, head_of, identity_columns
-from analysis.terminal import BY_NAME
+from analysis.table import heads_of, identity_columns, printed
 from analysis.terminal import column_of as formatted
-from analysis.text import figure
 from benchkit.record.naming import named
 
 MOST_CHOICES = 25
@@ -54,9 +52,6 @@ def choice(column: str, value: Any) -> str:
     return "–" if pd.isna(value) else named(column, value)
 
 
-NAMES = {head_of(metric): metric.name for metric in METRICS}
-NAMES |= {head: name for name, head in SPREADS.items()}
-"""Columns of the table by their heads in print; all other heads are names of columns."""
 SENTENCES = ("warning", "doubt", "unchecked", "reason")
 Packed = Mapping[str, Mapping[str, Any]]
 """Samples by the ids of rows."""
@@ -67,7 +62,7 @@ class Column:
     """A column of the table.
 
     Attributes:
-        name: in combined.csv.
+        name: in combined.csv, or of `analysis.table.printed`.
         head: in words, with the unit.
         kind: "number", "long" for sentences, or "".
     """
@@ -138,17 +133,20 @@ def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
         samples: by PAGE_ROW.
     """
     rows = over_repetitions(table)
-    shown = for_print(rows)
-    heads = [str(head) for head in shown]
+    shown, heads = printed(rows), heads_of(rows)
     shared = [
-        head
-        for head in heads
-        if len(rows) > 1 and head not in NAMES and shown[head].nunique(dropna=False) == 1
+        name
+        for name in shown
+        if len(rows) > 1 and name not in FIGURES and shown[name].nunique(dropna=False) == 1
     ]
-    columns = [column_of(head, rows) for head in heads if head not in shared]
+    columns = [
+        Column(name, heads.get(name, name), kind_of(name, rows))
+        for name in map(str, shown)
+        if name not in shared
+    ]
     filters = filters_of(rows)
     return Measurements(
-        shared={head: str(shown[head].iloc[0]) for head in shared},
+        shared={heads.get(name, name): str(shown[name].iloc[0]) for name in map(str, shared)},
         columns=columns,
         rows=list(rows_of(rows, shown, columns, samples)),
         filters=filters,
@@ -160,12 +158,12 @@ def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
     )
 
 
-def column_of(head: str, rows: pd.DataFrame) -> Column:
-    """Return the column of a head, which holds numbers if all of its values are numbers."""
-    name = NAMES.get(head, head)
+def kind_of(name: str, rows: pd.DataFrame) -> str:
+    """Return the kind of a column, which holds numbers if all of its values are numbers."""
     values = rows[name].dropna() if name in rows else pd.Series()
-    is_number = not values.empty and all(map(is_numeric, values))
-    return Column(name, head, "number" if is_number else "long" if name in SENTENCES else "")
+    if not values.empty and all(map(is_numeric, values)):
+        return "number"
+    return "long" if name in SENTENCES else ""
 
 
 def is_numeric(value: Any) -> bool:
@@ -178,32 +176,29 @@ def rows_of(
     """Yield the rows of the table.
 
     Args:
-        shown: the same rows as they are printed.
+        shown: the same rows, `printed`.
         samples: by PAGE_ROW.
     """
     name = Namer(rows)
-    texts = shown.assign(**{
-        column.head: formatted(rows, column.name).cells
+    texts = [
+        formatted(rows if column.name in FIGURES else shown, column.name).cells
         for column in columns
-        if column.name in BY_NAME or column.name in SPREADS
-    })  # fmt: skip
-    for (_, row), printed in zip(rows.iterrows(), texts.to_dict("records"), strict=True):
+    ]
+    for (_, row), *cells in zip(rows.iterrows(), *texts, strict=True):
         sample = samples.get(row[PAGE_ROW])
         yield Row(
             id=row[PAGE_ROW],
             name=name(row),
             status=str(row["status"]),
-            cells=[cell_of(column, printed[column.head], row) for column in columns],
+            cells=[cell_of(*pair, row) for pair in zip(columns, cells, strict=True)],
             spark=sparkline(sample) if sample else "",
         )
 
 
-def cell_of(column: Column, printed: Any, row: Any) -> Cell:
+def cell_of(column: Column, text: str, row: Any) -> Cell:
     """Make a cell of what is printed, and of the row's own value, which it is sorted by."""
-    if pd.isna(printed) or printed == "":
-        return Cell("", "")
-    text = figure(printed) if isinstance(printed, float) else str(printed)
-    return Cell(text, repr(float(row[column.name])) if column.kind == "number" else "")
+    is_number = text and column.kind == "number"
+    return Cell(text, repr(float(row[column.name])) if is_number else "")
 
 
 def members_of(table: pd.DataFrame, rows: pd.DataFrame) -> dict[str, list[str]]:

@@ -53,6 +53,7 @@ class Column:
     is_software: bool = False
     is_rate: bool = False
     is_printed: bool = False
+    words: str = ""  # in print, where not the name with the unit
 
     def value(self, case: CaseRecord, summary: CaseMetrics) -> Any:
         return self.formula(case, summary) if self.formula else summary.get(self.name)
@@ -65,6 +66,12 @@ class Column:
     def scale(self) -> float:
         """Factor from the number to the printed unit."""
         return PRINTED.get(self.unit, ("", 1.0))[1]
+
+    @property
+    def head(self) -> str:
+        """In print: "median [ms]"."""
+        bare = self.name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
+        return self.words or bare + (f" [{self.printed_unit}]" if self.printed_unit else "")
 
 
 text = partial(Column, dtype=TEXT)
@@ -317,6 +324,12 @@ PROVENANCE = (
 )
 METRICS = (*TIMES, *COMPARISONS, *RATES, *NOISE)
 """Derived from a case and its samples."""
+SPREADS = (
+    share("within_share", "the runs' median `rel_ci`", words="within a run [±%]"),
+    share("between_share", "half the range of runs, over the median", words="between runs [±%]"),
+)
+"""What `analysis.repetitions.over_repetitions` adds."""
+FIGURES = {each.name: each for each in (*METRICS, *SPREADS)}
 COLUMNS = {each.name: each for each in chain(SETTINGS, CONDITIONS, METRICS, PROVENANCE)}
 
 

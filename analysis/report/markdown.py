@@ -1,22 +1,15 @@
 """Pieces of Markdown of which suites make their reports."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import pandas as pd
 
 from analysis.repetitions import describe_runs
-from analysis.table import as_markdown
 
 
 def document(*parts: str) -> str:
     """Join titles, paragraphs and tables; "" stands for a part that is not there."""
     return "\n\n".join(filter(None, parts))
-
-
-def table_of(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> str:
-    """Render rows whose columns are meant for a reader already."""
-    return as_markdown(pd.DataFrame(rows), shaped=True)
 
 
 def bullets(lines: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ import pandas as pd
 
 from analysis.discover import or_left_out, write_all
 from analysis.output import Content, file_name, write
-from analysis.records import places
 from analysis.records.columns import METRICS
 from analysis.records.environments import TOLERANCE
 from analysis.records.places import PLACE, STATE
@@ -20,18 +19,17 @@ from analysis.report.naming import Namer
 from analysis.report.speedups import as_table
 from analysis.screen import screen_of
 from analysis.sides import Baseline
-from analysis.table import as_markdown, identity_columns, is_repeated
-from analysis.text import complain, figure
+from analysis.table import for_print, identity_columns, is_repeated
+from analysis.text import as_markdown, complain, figure
 from benchkit.statistics.compare import percent
 
 
-def for_print(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with times in ms, without the columns that are the same throughout.
+def ranks_for_print(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of ranks with times in ms, without the columns that are the same throughout.
 
-    Columns that say where ranks ran have a page of their own (analysis/report/report.py).
+    Where ranks ran is in `rank_devices_table`.
     """
-    devices = (*places.PLACE, *places.STATE)
-    table = rows.drop(columns=list(devices), errors="ignore")
+    table = rows.drop(columns=[*PLACE, *STATE], errors="ignore")
     differing = [name for name in table if table[name].nunique(dropna=False) > 1 or name == "rank"]
     shown = table[differing]
     in_ms = {name: f"{name.removesuffix('_s')} [ms]" for name in shown if str(name).endswith("_s")}
@@ -54,7 +52,7 @@ def rank_devices_table(per_rank: pd.DataFrame) -> str | None:
     for run, own in per_rank.groupby("run", dropna=False, sort=False):
         differing = of_run(own)
         if len(differing.columns) > 1:
-            tables.append(f"## {run}\n\n" + as_markdown(differing, shaped=True))
+            tables.append(f"## {run}\n\n" + as_markdown(differing))
     return RANK_DEVICES_HEAD + "\n\n".join(tables) if tables else None
 
 
@@ -101,7 +99,7 @@ def turns_table(table: pd.DataFrame) -> str | None:
         }
         for _, row in points.iterrows()
     ]
-    return TURNS_HEAD + as_markdown(pd.DataFrame(rows), shaped=True)
+    return TURNS_HEAD + as_markdown(rows)
 
 
 def interval(row: Any) -> str:
@@ -193,13 +191,13 @@ def texts_of(
     """Yield each file that belongs to no single suite, and what makes its content or None."""
 
     def full_results() -> str:
-        return "# Full results\n\n" + UNITS + as_markdown(over_repetitions(table))
+        return "# Full results\n\n" + UNITS + as_markdown(for_print(over_repetitions(table)))
 
     def summary() -> str:
         return "# Summary by configuration\n\n" + summary_by_config(table)
 
     def rank_results() -> str:
-        rank_table = as_markdown(for_print(per_rank), shaped=True, source="per_rank.csv")
+        rank_table = as_markdown(ranks_for_print(per_rank), "per_rank.csv")
         return "# Per rank\n\n" + RANK_UNITS + rank_table
 
     yield "combined.csv", lambda: table
@@ -244,7 +242,7 @@ def summary_by_config(table: pd.DataFrame) -> str:
                     bare = metric.name.removesuffix("_gb_per_s")
                     row[f"highest {bare} [GB/s]"] = rates.max()
         rows.append(row)
-    return as_markdown(pd.DataFrame(rows), shaped=True)
+    return as_markdown(rows)
 
 
 def mean_and_deviation(point: pd.Series) -> str:

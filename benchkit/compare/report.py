@@ -7,7 +7,6 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
-from tabulate import tabulate
 
 from benchkit.compare.command import RESULT_FILE
 from benchkit.record import files
@@ -205,15 +204,17 @@ def sentence(result: Result) -> str:
 
 
 def table(result: Result, style: str) -> str:
+    import pandas as pd  # takes a second
+
+    from analysis.text import render_table
+
     several = len(result.arms) > 2
     rows = [
         [printable(text, keep="") for text in (*([point.arm] if several else []), *cells(point))]
         for point in result.points
     ]
-    if style == "github":
-        rows = [list(map(in_markdown, row)) for row in rows]
     headers = [*(["arm"] if several else []), *HEADERS]
-    return tabulate(rows, headers, tablefmt=style, disable_numparse=True)
+    return render_table(pd.DataFrame(rows, columns=headers), style)
 
 
 def cells(point: Compared) -> list[str]:

@@ -12,9 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
-from analysis.table import as_markdown
-from analysis.text import complain
+from analysis.text import as_markdown, complain
 from msgspec.structs import replace
 
 from perf.simulate.acceptance import is_named, judged, rounds_of, with_fault
@@ -65,7 +63,7 @@ def main(arguments: list[str]) -> int:
         for row in rows_of(resized(topology, ranks), noise, options)
     ]
     print(NOTE)
-    print(as_markdown(pd.DataFrame(rows), shaped=True))
+    print(as_markdown(rows))
     peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"\npeak memory of this process: {peak_gb:.2g} GB")
     return 0

@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.records.figures import Row
 from analysis.repetitions import titled
-from analysis.report.markdown import document, spread_of, table_of, with_interval
+from analysis.report.markdown import document, spread_of, with_interval
 from analysis.suites.auto_shard.rows import (
     SHARDINGS,
     SPEEDUP,
@@ -23,7 +23,7 @@ from analysis.suites.auto_shard.rows import (
     reason,
     serial_share,
 )
-from analysis.text import figure, format_settings
+from analysis.text import as_markdown, figure, format_settings
 from benchkit.suites.auto_shard.suite import (
     END_TO_END,
     INDEPENDENT,
@@ -192,7 +192,7 @@ def parts_of(group: Group) -> Iterator[str]:
     yield f"All rows: {settings_of(rows)}."
     for title, note, lines in sections_of(group, weak):
         if shown := list(lines):
-            yield document(f"## {title}", note, table_of(shown))
+            yield document(f"## {title}", note, as_markdown(shown))
 
 
 def settings_of(rows: pd.DataFrame) -> str:

@@ -21,11 +21,11 @@ from analysis.report.chart import (
     Charts,
     points_of,
 )
-from analysis.report.markdown import bullets, document, spread_of, table_of
+from analysis.report.markdown import bullets, document, spread_of
 from analysis.sides import Baseline
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit, left_out
 from analysis.table import identity_columns
-from analysis.text import figure, half_width, measured
+from analysis.text import as_markdown, figure, half_width, measured
 from benchkit.record.naming import readable
 from benchkit.statistics import LATENCY
 from benchkit.suites.collective.suite import SEND_RECV, TIMING
@@ -111,7 +111,7 @@ def text_of(series: list[Series]) -> str:
     lines = [line for one in series for line in lines_of(one)]
     runs = spread_of(pd.concat([one.rows for one in series]))
     note = f"{NOTE} {THINNED}" if any(len(one.rows) > MOST for one in series) else NOTE
-    parts = ["# Latency and bandwidth (fit)", note, runs, table_of(lines)]
+    parts = ["# Latency and bandwidth (fit)", note, runs, as_markdown(lines)]
     if marked := [line for one in series for line in marks(one)]:
         parts += [f"## More than {FAR_OFF:.0%} off", bullets(marked)]
     return document(*parts)

@@ -13,8 +13,8 @@ from analysis.repetitions import alike
 from analysis.report.chart import LINES, LOG, SECONDS, Axis, Chart, Charts, points_of
 from analysis.report.markdown import document
 from analysis.sides import Baseline
-from analysis.table import as_markdown, identity_columns
-from analysis.text import as_csv, shortened
+from analysis.table import identity_columns
+from analysis.text import as_csv, as_markdown, shortened
 from benchkit.record.record import FIRST_CALLS, CaseRecord
 from benchkit.statistics.intervals import Array, median, medians, quantile
 from benchkit.statistics.summary import iteration_times
@@ -284,7 +284,7 @@ def markdown(group: Group) -> str:
     if (rows["runs"].dropna() == 1).all():
         rows = rows.drop(columns="runs")
     known = [name for name in HEADS if name in rows and rows[name].notna().any()]
-    return as_markdown(rows[known].rename(columns=HEADS), shaped=True, source="compile.csv")
+    return as_markdown(rows[known].rename(columns=HEADS), "compile.csv")
 
 
 def rows_of(group: Group) -> list[Row]:

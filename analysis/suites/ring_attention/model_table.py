@@ -8,9 +8,10 @@ from analysis.repetitions import (
     with_ranges,
 )
 from analysis.report.chart import BARS, NAMES, TIMES, Axis, Chart, Charts, points_of
-from analysis.report.markdown import document, spread_of, table_of
+from analysis.report.markdown import document, spread_of
 from analysis.sides import Baseline
 from analysis.suites.ring_attention.table import CELL, cells_of
+from analysis.text import as_markdown
 from benchkit.suites.ring_attention import suite as names
 
 SUITE = "ring_model"
@@ -46,7 +47,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 def text_of(rows: pd.DataFrame) -> str:
     parts = ["# A decoder on split sequences", spread_of(rows)]
     for phase, of_phase in rows.groupby(names.PHASE, sort=False):
-        parts += [f"## {str(phase).capitalize()}", table_of(section(of_phase, str(phase)))]
+        parts += [f"## {str(phase).capitalize()}", as_markdown(section(of_phase, str(phase)))]
     return document(*parts)
 
 

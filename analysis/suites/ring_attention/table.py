@@ -10,7 +10,8 @@ from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.of_suite import measured_of, with_numbers
 from analysis.records.slowdowns import Slowdown, slowdowns
 from analysis.repetitions import by_mechanism, over_runs, titled
-from analysis.report.markdown import bullets, document, spread_of, table_of
+from analysis.report.markdown import bullets, document, spread_of
+from analysis.text import as_markdown
 from benchkit.suites.ring_attention import suite as names
 from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKENS
 
@@ -55,12 +56,12 @@ def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
     slowed = "last rank" if factor.last_alone else "ranks"
     title = f"# Ring attention, {slowed} slowed {factor} times"
-    parts = [title, spread_of(rows), table_of(harshest(rows, factor))]
+    parts = [title, spread_of(rows), as_markdown(harshest(rows, factor))]
     if lines := list(summary(rows)):
         parts += ["## All cells", bullets(lines)]
     compared = tabulate(rows)
     if not compared.empty:
-        parts += ["## Beside equal ranks at full speed", table_of(compared)]
+        parts += ["## Beside equal ranks at full speed", as_markdown(compared)]
     return document(*parts)
 
 

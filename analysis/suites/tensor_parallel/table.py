@@ -11,7 +11,8 @@ from analysis.records.figures import Row
 from analysis.records.of_suite import measured_of, with_numbers
 from analysis.repetitions import WITHIN, alike, over_runs, titled
 from analysis.report.chart import PAIRED_SPEEDUPS, TIMES
-from analysis.report.markdown import bullets, document, spread_of, table_of, with_interval
+from analysis.report.markdown import bullets, document, spread_of, with_interval
+from analysis.text import as_markdown
 from benchkit.suites.tensor_parallel import suite as names
 from benchkit.suites.tensor_parallel.suite import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
 
@@ -86,7 +87,7 @@ def text_of(rows: pd.DataFrame) -> str:
         shapes[shape] = {row["name"]: row for row in part.to_dict("records")}
     parts = [f"# {title_of(rows)}", spread_of(rows)]
     if lines := [line_of(shape, named) for shape, named in shapes.items()]:
-        parts.append(table_of(lines))
+        parts.append(as_markdown(lines))
     remarks: list[str] = []
     for name in rivals.loc[rivals[IMPLEMENTATION] == AUTO, "name"].unique():
         remarks += auto_remarks(shapes, name)

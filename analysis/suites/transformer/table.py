@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 import pandas as pd
 
 from analysis.repetitions import alike
-from analysis.report.markdown import document, spread_of, table_of
+from analysis.report.markdown import document, spread_of
 from analysis.suites.transformer.rows import ANY_PASS, CASE, rows_of, varying
 from analysis.table import identity_columns, own_columns
-from analysis.text import figure, format_settings, interval_head, intervals, shortened
+from analysis.text import as_markdown, figure, format_settings, interval_head, intervals, shortened
 from benchkit.api.case import PEAK_FROM
 from benchkit.record.record import HARMLESS
 from benchkit.suites.transformer.suite import (
@@ -238,7 +238,7 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
     }
     for title, tables in sections.items():
         shown = [
-            document(f"### {head}" if head else "", table_of(table))
+            document(f"### {head}" if head else "", as_markdown(table))
             for head, table in tables
             if not table.empty
         ]

@@ -1,7 +1,7 @@
 """The table of vector_sum."""
 
 import pandas as pd
-from analysis.table import as_markdown
+from analysis.text import as_markdown
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
@@ -9,4 +9,4 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     if rows.empty:
         return {}
     shown = pd.DataFrame({"length": rows["length"], "median [us]": 1e6 * rows["median_s"]})
-    return {"vector_sum.md": as_markdown(shown, shaped=True)}
+    return {"vector_sum.md": as_markdown(shown)}
