@@ -216,7 +216,7 @@ def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
     for path, trace in found:
         for case, steps in trace.steps().items():
             run = printable(path.parent.name, keep="")
-            row: dict[str, Any] = {"run": run} if several else {}
+            row: dict[str, object] = {"run": run} if several else {}
             row |= {"case": case or "-", "rank": trace.rank, "steps": len(steps)}
             row["step [ms]"] = length(step.interval for step in steps) / len(steps)
             on_host = trace.regions(steps, HOST)

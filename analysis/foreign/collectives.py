@@ -1,10 +1,9 @@
 """The timing of a collective, which nccl-tests, OSU, CS336 and our records have in common."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from analysis.foreign.timings import Timing, samples_of
+from analysis.records.figures import Row
 from benchkit.statistics import LAST_ARRIVAL
 from benchkit.suites.collective import suite as names
 
@@ -45,7 +44,7 @@ class Collective(Timing):
                 raise ValueError(f"{name} {value!r:.40}: allowed is a whole number up to {most:g}")
 
     @classmethod
-    def of_record(cls, row: Mapping[str, Any]) -> "Collective":
+    def of_record(cls, row: Row) -> "Collective":
         """Convert a row of a record; its time is the median.
 
         Where nothing was measured, the payload is the one asked for.
@@ -84,7 +83,7 @@ def bandwidths(
     return {"algbw_gb_per_s": algbw, "busbw_gb_per_s": busbw}
 
 
-def estimator_of(row: Mapping[str, Any]) -> str:
+def estimator_of(row: Row) -> str:
     if row.get("estimator") == LAST_ARRIVAL:
         return "median over iterations, last arrival to last exit"
     return f"median over {samples_of(row)} of the slowest rank"

@@ -3,14 +3,14 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from analysis.foreign.collectives import Collective, bandwidths
 from analysis.foreign.timings import Cells, LinesByHeads, Output, Reading, Timing, status_of
+from analysis.records.figures import Row
 from analysis.records.of_suite import cases_of
 from analysis.repetitions import alike
 from analysis.suites.transformer import rows as transformer
@@ -66,16 +66,16 @@ def export_all_reduces(table: pd.DataFrame) -> dict[str, str]:
     return texts
 
 
-def all_reduce_lines(rows: pd.DataFrame) -> list[dict[str, Any]]:
+def all_reduce_lines(rows: pd.DataFrame) -> list[Row]:
     """Return the line of each row, by ranks and size."""
     measured = rows[rows["status"].isin(["ok", "invalid"]) & rows["mean_s"].notna()]
-    lines = [what_was_reduced(row) | times_of(row, case) for row, case in cases_of(measured)]
+    lines = [{**what_was_reduced(row), **times_of(row, case)} for row, case in cases_of(measured)]
     for row in rows.drop(measured.index).to_dict("records"):
-        lines.append(what_was_reduced(row) | {"error": row["reason"] or row["status"]})
+        lines.append({**what_was_reduced(row), "error": row["reason"] or row["status"]})
     return sorted(lines, key=lambda line: (line["world_size"], line[SIZE]))
 
 
-def what_was_reduced(row: Mapping[Any, Any]) -> dict[str, Any]:
+def what_was_reduced(row: Row) -> Row:
     return {
         "backend": row["backend"],
         "device": row["device"],
@@ -84,7 +84,7 @@ def what_was_reduced(row: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def times_of(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
+def times_of(row: Row, case: CaseRecord) -> Row:
     """Compute the times of a case as the script does: the deviation is the mean of the ranks'."""
     samples = case.samples_taking_part
     mean_s = float(samples.mean())
@@ -115,7 +115,7 @@ class Step(Timing):
     step: str
 
     @classmethod
-    def of_record(cls, row: Mapping[str, Any]) -> "Step | None":
+    def of_record(cls, row: Row) -> "Step | None":
         """Convert a row of a record; None for a component of a step."""
         if row.get("is_component"):
             return None
@@ -178,7 +178,7 @@ def export_models(table: pd.DataFrame) -> dict[str, str]:
     return texts
 
 
-def model_content(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
+def model_content(row: Row, case: CaseRecord) -> Row:
     """Make the content of a file; its trial, a loop of num_steps steps, is one sample here."""
     times = slowest_rank(case.samples_s) * case.calls_per_sample * 1e3
     sizes = ("d_model", "d_ff", "num_layers", "num_heads")

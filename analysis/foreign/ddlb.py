@@ -1,11 +1,11 @@
 """Read tensor-parallel products of DDLB; `suites.tensor_parallel.ddlb_csv` writes its columns."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from analysis.foreign.timings import Cells, LinesByHeads, Timing, status_of
+from analysis.records.figures import Row
 from analysis.suites.tensor_parallel.ddlb_csv import (
     BARRIER,
     OPTION,
@@ -41,7 +41,7 @@ class Product(Timing):
     k: int
 
     @classmethod
-    def of_record(cls, row: Mapping[str, Any]) -> "Product":
+    def of_record(cls, row: Row) -> "Product":
         label = labelled(str(row.get(IMPLEMENTATION)), options_of(row))
         return cls.recorded(row, primitive=row["suite"], implementation=label)
 

@@ -5,13 +5,14 @@ device are in percent; our slowdown is 100 / share.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from analysis.foreign.timings import Cells, LinesByHeads, Timing, number, status_of
+from analysis.records.figures import Row
 from analysis.records.of_suite import cases_of
 from analysis.records.slowdowns import Slowdown
 from analysis.repetitions import alike, by_mechanism
@@ -24,7 +25,7 @@ from benchkit.record.record import CaseRecord
 from benchkit.suites.ring_attention import suite as names
 
 
-def slowdown_of(row: Mapping[str, Any]) -> str:
+def slowdown_of(row: Row) -> str:
     return str(Slowdown.of(row["slowdown"], row["world_size"]))
 
 
@@ -40,7 +41,7 @@ class Matmul(Timing):
     slowdown: str
 
     @classmethod
-    def of_record(cls, row: Mapping[str, Any]) -> "Matmul":
+    def of_record(cls, row: Row) -> "Matmul":
         return cls.recorded(row, slowdown=slowdown_of(row))
 
 
@@ -100,7 +101,7 @@ class Ring(Timing):
     slowdown: str
 
     @classmethod
-    def of_record(cls, row: Mapping[str, Any]) -> "Ring":
+    def of_record(cls, row: Row) -> "Ring":
         strategy = str(row.get(names.STRATEGY))
         return cls.recorded(row, strategy=strategy, slowdown=slowdown_of(row))
 
@@ -156,11 +157,11 @@ def export_rings(table: pd.DataFrame) -> dict[str, str]:
     return texts
 
 
-def ring_line(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
+def ring_line(row: Row, case: CaseRecord) -> Row:
     means_ms = case.samples_taking_part.mean(axis=1) * 1e3
     strategy = row[names.STRATEGY]
     tokens = case.details.get(names.TOKENS) or [None] * len(means_ms)
-    per_rank: dict[str, Any] = {}
+    per_rank: dict[str, float | None] = {}
     for rank, (of_rank, mean_ms) in enumerate(zip(tokens, means_ms, strict=True)):
         per_rank |= {f"rank{rank}_tokens": of_rank, f"rank{rank}_latency_ms": mean_ms}
     factor = Slowdown.of(row["slowdown"], int(row["world_size"])).factors[-1]
@@ -200,7 +201,7 @@ class Decoder(Timing):
     slowdown: str | None
 
     @classmethod
-    def of_record(cls, row: Mapping[str, Any]) -> "Decoder":
+    def of_record(cls, row: Row) -> "Decoder":
         """Convert a row of a record; a call of decode makes several tokens."""
         phase = str(row.get(names.PHASE))
         decodes = phase == names.DECODE
@@ -269,7 +270,7 @@ def decoder_csv(lines: pd.DataFrame, *columns: str) -> str:
     return as_csv(lines, "%.2f")
 
 
-def decoder_lines(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def decoder_lines(rows: pd.DataFrame) -> Iterator[Row]:
     """Yield a line per length and split: the means of both phases, 0 for one without a record."""
     found: dict[tuple[int, str, str], dict[str, Any]] = {}
     for row, case in cases_of(rows):

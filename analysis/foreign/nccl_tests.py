@@ -9,6 +9,7 @@ from typing import Any
 
 from analysis.foreign.collectives import Collective
 from analysis.foreign.timings import Cells, LinesByHeads, Output, Reading, number
+from analysis.records.figures import Row
 from benchkit.suites.collective.suite import ALL_TO_ALL, SEND_RECV
 
 SAME = (
@@ -74,8 +75,8 @@ class Result:
         own: time, alg_bw, bus_bw, nwrong; cpu_time for time with -C.
     """
 
-    shared: Mapping[str, Any]
-    own: Mapping[str, Any]
+    shared: Row
+    own: Row
     in_place: bool
 
 
@@ -216,7 +217,7 @@ def read_json(run: Run, text: str) -> Reading:
     return found
 
 
-def decoded(text: str) -> tuple[dict[str, Any], bool]:
+def decoded(text: str) -> tuple[Row, bool]:
     """Decode a JSON document, and return whether it is whole.
 
     One that is cut off has all that comes before the results, and each whole result.
@@ -228,7 +229,7 @@ def decoded(text: str) -> tuple[dict[str, Any], bool]:
     if start is None:
         return {}, False
     before = json.loads(text[: start.end()] + "]}")
-    return before | {"results": list(whole_objects(text, start.end()))}, False
+    return {**before, "results": list(whole_objects(text, start.end()))}, False
 
 
 def whole_objects(text: str, at: int) -> Iterator[Any]:
@@ -283,7 +284,7 @@ def agree(num_bytes: int, time_us: float | None, algbw: float | None) -> bool:
     return abs(num_bytes / (time_us * 1e3) - algbw) <= OFF * algbw
 
 
-def by_median(row: Collective, times: Mapping[str, Any] | None) -> Iterator[Collective]:
+def by_median(row: Collective, times: Row | None) -> Iterator[Collective]:
     """Yield a second row by the median, as ours have it, where iterations were timed apart (-I 1).
 
     Args:

@@ -2,11 +2,12 @@
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from analysis.records.figures import Row
 from analysis.records.paths import one_line
 from analysis.text import from_text_cell
 
@@ -43,7 +44,7 @@ class Timing:
     conversion: str = "as printed"
 
     @classmethod
-    def of_record(cls, row: Mapping[str, Any]) -> "Timing | None":
+    def of_record(cls, row: Row) -> "Timing | None":
         """Convert a row of a record; None for one that other systems do not measure.
 
         Raises:
@@ -52,7 +53,7 @@ class Timing:
         return cls.recorded(row)
 
     @classmethod
-    def recorded(cls: type[Kind], row: Mapping[str, Any], **others: Any) -> Kind:
+    def recorded(cls: type[Kind], row: Row, **others: Any) -> Kind:
         """Take each field from the record's column of the same name, but for some `others`.
 
         Times are means, as in all files of other systems, so that they can be compared.
@@ -71,7 +72,7 @@ class Timing:
         return cls(**values, **{name: row[name] for name in rest})
 
 
-def samples_of(row: Mapping[str, Any]) -> str:
+def samples_of(row: Row) -> str:
     calls = row.get("calls") or row["calls_per_sample"]
     return "iterations" if calls == 1 else f"samples of {calls} calls"
 

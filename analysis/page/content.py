@@ -4,15 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import pandas as pd
 
 from analysis.discover import or_left_out, write_all
 from analysis.page.failures import Failure, failures_of
-from analysis.page.figures import describe, figure_of, records_of, samples_of, too_large
+from analysis.page.figures import (
+    FigureData,
+    Packed,
+    describe,
+    figure_of,
+    records_of,
+    samples_of,
+    too_large,
+)
 from analysis.page.markdown import as_html
-from analysis.page.measurements import Measurements, Packed, measurements_of
+from analysis.page.measurements import Measurements, measurements_of
 from analysis.page.pictures import Picture, pictures_of
 from analysis.records.environments import Facts, summary
 from analysis.report import report, sentences
@@ -44,7 +51,7 @@ class Figure:
     note: str
     words: str
     num_panels: int
-    data: dict[str, Any]
+    data: FigureData
 
 
 @dataclass(frozen=True)

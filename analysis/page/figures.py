@@ -6,9 +6,9 @@ highest time.
 """
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import altair as alt
 import numpy as np
@@ -35,6 +35,8 @@ from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.intervals import Array
 from benchkit.statistics.summary import iteration_times
 
+Spec = dict[str, Any]
+"""Of Vega-Lite, as JSON."""
 ROWS = "rows"
 """Name of the data, which has a column `kind`: POINT, CURVE or REFERENCE."""
 POINT, CURVE, REFERENCE = "point", "curve", "reference"
@@ -67,11 +69,10 @@ def shape(index: int, mark: str = LINES) -> str:
     return SHAPES[1 if mark in (BARS, STACKS) else index % len(SHAPES)]
 
 
-def spec_of(chart: Chart) -> dict[str, Any]:
+def spec_of(chart: Chart) -> Spec:
     """Return the specification as JSON."""
     drawing = {LINES: over_x, SCATTER: over_x, CELLS: cells, STACKS: stacks}
     layers = drawing.get(chart.mark, beside_names)(chart)
-    ticks = [alt.param(name=f"{name}_ticks", value=[]) for name in ("x", "y")]
     shown: alt.LayerChart | alt.FacetChart = alt.layer(*layers, data=alt.NamedData(ROWS))
     if len(chart.panels) > 1:
         header = alt.Header(labelLimit=260)
@@ -80,7 +81,13 @@ def spec_of(chart: Chart) -> dict[str, Any]:
         if not chart.is_shared:
             along = "y" if is_over_x(chart) else "x"
             shown = shown.resolve_scale(**{along: "independent"})  # type: ignore[arg-type]
-    spec: dict[str, Any] = shown.add_params(*ticks).to_dict()
+    return with_ticks(shown)
+
+
+def with_ticks(shown: alt.LayerChart | alt.FacetChart) -> Spec:
+    """Return a specification whose ticks the page sets, without what all of them share."""
+    ticks = [alt.param(name=f"{name}_ticks", value=[]) for name in ("x", "y")]
+    spec: Spec = shown.add_params(*ticks).to_dict()
     return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
 
@@ -98,9 +105,14 @@ def scale_of(axis: Axis) -> alt.Scale:
 
 def axis_of(axis: Axis, ticks: str) -> alt.Axis:
     """Return an axis of numbers; the page sets the ticks of a logarithm as a parameter."""
-    overlap: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 5}
     values = alt.ExprRef(ticks) if axis.scale == LOG or ticks == "x_ticks" else alt.Undefined
-    return alt.Axis(labelExpr=LABELS[axis.unit], values=values, tickCount=6, **overlap)
+    return alt.Axis(
+        labelExpr=LABELS[axis.unit],
+        values=values,
+        tickCount=6,
+        labelOverlap="greedy",
+        labelSeparation=5,
+    )
 
 
 def colours_of(chart: Chart) -> alt.Color:
@@ -229,8 +241,27 @@ MOST_NAMES = 60
 """A figure with more names on its axis is higher than a screen; the table says the same."""
 
 
-def figure_of(chart: Chart) -> dict[str, Any]:
-    """Return all that the page needs to draw a chart, as JSON."""
+class AxisData(TypedDict):
+    label: str
+    names: bool
+    log: bool
+    unit: str
+
+
+class FigureData(TypedDict):
+    """All that page.js needs to draw a chart."""
+
+    title: str
+    spec: Spec
+    layout: str
+    rows: dict[str, list[Any]]
+    series: list[dict[str, str]]
+    reference: float | None
+    x: AxisData
+    y: AxisData
+
+
+def figure_of(chart: Chart) -> FigureData:
     return {
         "title": chart.title,
         "spec": spec_of(chart),
@@ -258,7 +289,7 @@ def too_large(chart: Chart) -> str:
     return ""
 
 
-def described_axis(axis: Axis) -> dict[str, Any]:
+def described_axis(axis: Axis) -> AxisData:
     names, log = axis.scale == NAMES, axis.scale == LOG
     return {"label": axis.label, "names": names, "log": log, "unit": axis.unit}
 
@@ -307,16 +338,13 @@ SCALE = alt.Scale(type="log", nice=False, padding=8)
 """Times are positive, and single slow ones would flatten all others on a linear axis."""
 
 
-def sample_specs() -> dict[str, dict[str, Any]]:
+def sample_specs() -> dict[str, Spec]:
     """Return the specifications by the names of their places on the page."""
     drawn = {"times": over_iterations(), "histogram": histogram(), "ranks": by_rank()}
-    return {name: as_spec(layers) for name, layers in drawn.items()}
-
-
-def as_spec(layers: list[alt.Chart]) -> dict[str, Any]:
-    ticks = [alt.param(name=f"{name}_ticks", value=[]) for name in ("x", "y")]
-    spec: dict[str, Any] = alt.layer(*layers, data=alt.NamedData(ROWS)).add_params(*ticks).to_dict()
-    return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
+    return {
+        name: with_ticks(alt.layer(*layers, data=alt.NamedData(ROWS)))
+        for name, layers in drawn.items()
+    }
 
 
 def over_iterations() -> list[alt.Chart]:
@@ -394,15 +422,44 @@ def records_of(table: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, Record]]:
             yield rows, record
 
 
-def samples_of(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return the packed samples of all measured cases, by PAGE_ROW, each with its `median`."""
+class Samples(TypedDict):
+    """The samples of a case.
+
+    Attributes:
+        n: number of iterations.
+        step: how many of them are one entry of `times`.
+        times: in seconds, `as_text`; with a step above 1 all least, then all median, then all
+            highest ones.
+        low: of a histogram whose bins are equally wide in their logarithms.
+        ranks: numbers of the ranks shown, of `num_ranks`.
+        quantiles: QUANTILES of each of these ranks, `as_text`.
+    """
+
+    median: float
+    n: int
+    step: int
+    times: str
+    low: float
+    high: float
+    counts: list[int]
+    ranks: list[int]
+    num_ranks: int
+    quantiles: str
+
+
+Packed = dict[str, Samples]
+"""By PAGE_ROW."""
+
+
+def samples_of(table: pd.DataFrame) -> Packed:
+    """Return the samples of all measured cases."""
     measured = table[table["status"] == "ok"]
     num_values = values_per_case(len(measured), measured["world_size"].max())
-    found = {}
+    found: Packed = {}
     for rows, record in records_of(table[table["path"].isin(measured["path"])]):
         for row, median_s, case in zip(rows[PAGE_ROW], rows["median_s"], record.cases, strict=True):
             if case.status == "ok":
-                found[row] = {"median": median_s, **packed(case, record, num_values)}
+                found[row] = packed(case, record, median_s, num_values)
     return found
 
 
@@ -416,15 +473,7 @@ def values_per_case(num_cases: int, num_ranks: float) -> int:
     return int(np.clip(left, FEWEST_VALUES, MOST_VALUES))
 
 
-def packed(case: CaseRecord, record: Record, num_values: int) -> dict[str, Any]:
-    """Return the samples of a case as JSON.
-
-    Returns:
-        `n`: number of iterations. `step`: how many of them are one entry of `times`. `times`: in
-        seconds; with a step above 1 all least, then all median, then all highest ones. `low`,
-        `high` and `counts`: a histogram, whose bins are equally wide in their logarithms. `ranks`:
-        the numbers of the ranks shown, of `num_ranks`. `quantiles`: QUANTILES of each of them.
-    """
+def packed(case: CaseRecord, record: Record, median_s: float, num_values: int) -> Samples:
     samples = np.asarray(case.samples_taking_part, dtype=np.float64)
     times = iteration_times(samples, starts_of(case, record), case.estimator)
     step, kept = thinned(times, num_values)
@@ -435,6 +484,7 @@ def packed(case: CaseRecord, record: Record, num_values: int) -> dict[str, Any]:
     medians = np.median(samples, axis=1)
     ranks = np.sort(np.argsort(-medians, kind="stable")[:MOST_RANKS])
     return {
+        "median": median_s,
         "n": len(times),
         "step": step,
         "times": as_text(kept),
@@ -470,9 +520,8 @@ def as_text(values: Array) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode()
 
 
-def sparkline(sample: Mapping[str, Any]) -> str:
+def sparkline(counts: Sequence[int]) -> str:
     """Return the outline of a histogram as the path of an SVG, one wide per bin and 20 high."""
-    counts = sample["counts"]
     heights = [round(SPARK_HEIGHT * (1 - count / max(counts))) for count in counts]
     steps = "".join(f"V{top}h{NUM_BINS // len(counts)}" for top in heights)
     return f"M0,{SPARK_HEIGHT}{steps}V{SPARK_HEIGHT}Z"

@@ -1,13 +1,13 @@
 """The table of a suite's measurements, which the browser sorts and filters."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from analysis.page.figures import sparkline
+from analysis.page.figures import Packed, sparkline
 from analysis.records.columns import FIGURES
 from analysis.repetitions import REPETITION, over_repetitions
 from analysis.report.chart import PAGE_ROW
@@ -53,8 +53,6 @@ def choice(column: str, value: Any) -> str:
 
 
 SENTENCES = ("warning", "doubt", "unchecked", "reason")
-Packed = Mapping[str, Mapping[str, Any]]
-"""Samples by the ids of rows."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,7 @@ def rows_of(
             name=name(row),
             status=str(row["status"]),
             cells=[cell_of(*pair, row) for pair in zip(columns, cells, strict=True)],
-            spark=sparkline(sample) if sample else "",
+            spark=sparkline(sample["counts"]) if sample else "",
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.records.figures import Row
 from analysis.table import identity_columns, is_repeated
 from analysis.text import measured
 from benchkit.record.naming import named
@@ -23,14 +24,14 @@ class Namer:
             for suite, rows in among.groupby("suite")
         }
 
-    def rows(self, table: pd.DataFrame, *columns: str) -> list[dict[str, Any]]:
+    def rows(self, table: pd.DataFrame, *columns: str) -> list[Row]:
         """Return rows as dictionaries with some columns and with those that name them.
 
         Thousands of rows of all columns, as objects of pandas, would take seconds.
         """
         named = chain.from_iterable(self.columns.values())
         shown = dict.fromkeys(("suite", "title", "world_size", *columns, *named))
-        rows: list[dict[str, Any]] = table[list(shown)].to_dict("records")
+        rows: list[Row] = table[list(shown)].to_dict("records")
         return rows
 
     def __call__(self, row: Any, *without: str) -> str:

@@ -99,7 +99,7 @@ def text_of(rows: pd.DataFrame) -> str:
 
 def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
     """Make the row of a shape: the plain orders, the fastest with its speedup, and `auto`."""
-    line: dict[str, Any] = {"shape": shape_of(shape)}
+    line: dict[str, object] = {"shape": shape_of(shape)}
     for name, row in named.items():
         if row[IMPLEMENTATION] == PYTORCH:
             line[f"{name} [ms]"] = row["median_s"] * 1e3

@@ -19,7 +19,7 @@ def numbers(text):
 
 def packed(record, most=figures.MOST_VALUES):
     record = as_record(record)
-    return figures.packed(record.cases[0], record, most)
+    return figures.packed(record.cases[0], record, 1.0, most)
 
 
 def test_few_samples_travel_whole():
@@ -56,7 +56,7 @@ def test_histogram_and_quantiles_are_of_all_samples():
 
 def test_equal_samples_have_one_bin():
     assert packed(make_record(spread=0.0))["counts"] == [FEWEST_SAMPLES]
-    assert figures.sparkline({"counts": [FEWEST_SAMPLES]}) == "M0,20V0h32V20Z"
+    assert figures.sparkline([FEWEST_SAMPLES]) == "M0,20V0h32V20Z"
 
 
 def test_slowest_of_many_ranks_are_shown():
