@@ -226,7 +226,7 @@ def figure(value: Any, half_width: float = math.nan) -> str:
     if pd.isna(value):
         return ""
     if not half_width > abs(value) / MOST_PRECISE or math.isinf(half_width):
-        return f"{value:.4g}" if abs(value) < LARGE else f"{value:.0f}"
+        return f"{value:.0f}" if LARGE <= abs(value) < TOO_LARGE else f"{value:.4g}"
     places = -math.floor(math.log10(half_width))
     return f"{round(value, places):.{max(0, places)}f}"
 
