@@ -1,13 +1,16 @@
 """Runs `python -m analysis` and `benchkit-analysis`."""
 
-from benchkit.stopping import end, end_when_told
+from benchkit import stopping
 
 
 def main() -> None:
-    end_when_told()
-    from analysis.cli import main as run
+    stopping.run(analyse)
 
-    end(run())
+
+def analyse() -> int:
+    from analysis.cli import main
+
+    return main()
 
 
 if __name__ == "__main__":

@@ -4,14 +4,16 @@ Every rank imports this file again, so it holds nothing but its guard.
 """
 
 if __name__ == "__main__":
-    from benchkit.stopping import end, end_when_told
+    from benchkit import stopping
 
-    end_when_told()
-    from benchkit.siblings import require_ours
-    from benchkit.streams import protect_streams
+    def main() -> int:
+        from benchkit.siblings import require_ours
+        from benchkit.streams import protect_streams
 
-    protect_streams("benchkit")
-    require_ours()
-    from benchkit.start import main
+        protect_streams("benchkit")
+        require_ours()
+        from benchkit.start import main
 
-    end(main())
+        return main()
+
+    stopping.run(main)

@@ -139,6 +139,7 @@ def complain(message: str) -> None:
 
 
 def terminate(number: int, frame: Any) -> None:
+    stopping.told.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else StopRequested(number)
 
 

@@ -4,24 +4,40 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_S = 0.01
 
 
-def end_when_told() -> None:
-    """Let signals end this process by exit code 128 + N, unless it was started to ignore them.
+told: list[int] = []
+"""The signals that this process was sent."""
+
+
+def run(command: Callable[[], int]) -> NoReturn:
+    """Run a command and end by its exit code, or by 128 + N where it has no handler for signal N.
 
     A command that has work to keep installs its own handlers, which raise KeyboardInterrupt.
+    Signals that this process was started to ignore stay so.
     """
     sys.unraisablehook = tell_again
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)
+    try:
+        code = command()
+    except Exception:
+        if not told:
+            raise
+        code = 128 + told[0]  # an extension module that was being imported raised ImportError
+    for number in SIGNALS:  # its work is done
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def leave(number: int, frame: Any) -> NoReturn:
+    told.append(number)
     sys.exit(128 + number)
 
 
@@ -38,10 +54,3 @@ def tell_again(unraisable: Any) -> None:
     timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
     timer.daemon = True
     timer.start()
-
-
-def end(code: int) -> NoReturn:
-    """End with the exit code of a command whose work is done, whatever it is told meanwhile."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    sys.exit(code)

@@ -9,24 +9,39 @@ SCRIPT = """
 import os, signal, sys, time
 from benchkit import stopping
 
-stopping.end_when_told()
-if sys.argv[1] == "raises":
-    def handler(number, frame):
-        raise KeyboardInterrupt
-    signal.signal(signal.SIGINT, handler)
-
 class Told:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)
         for _ in range(1000):
             pass
 
-told = Told()
-try:
-    del told
-    time.sleep(60)
-except KeyboardInterrupt:
-    sys.exit(7)
+def handler(number, frame):
+    raise KeyboardInterrupt
+
+def command():
+    if sys.argv[1] == "raises":
+        signal.signal(signal.SIGINT, handler)
+    told = Told()
+    try:
+        del told
+        time.sleep(60)
+    except KeyboardInterrupt:
+        return 7
+
+stopping.run(command)
+"""
+IMPORTING = """
+import os, signal, time
+from benchkit import stopping
+
+def command():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    except BaseException:
+        raise ImportError("as an extension module does that cannot import another")
+
+stopping.run(command)
 """
 
 
@@ -36,7 +51,13 @@ def test_signal_in_a_destructor_is_not_lost(handler, code):
     assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_other_exceptions_of_destructors_are_told():
-    failing = "from benchkit import stopping\nstopping.end_when_told()\nclass A:\n def __del__(self): 1 / 0\ndel A().x"
+def test_signal_that_an_import_swallows_ends_without_traceback():
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stderr) == (143, "")
+
+
+@pytest.mark.parametrize("fault", ["def __del__(self): 1 / 0", "x = 1 / 0"])
+def test_other_exceptions_are_told(fault):
+    failing = f"from benchkit import stopping\ndef command():\n class A:\n  {fault}\n A()\nstopping.run(command)"
     done = subprocess.run([sys.executable, "-c", failing], capture_output=True, text=True, timeout=50)
     assert "ZeroDivisionError" in done.stderr
