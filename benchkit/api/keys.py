@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Union
 
@@ -64,7 +65,9 @@ class Key:
             value = str(value).lower()
         if isinstance(value, str):
             return value in self.choices
-        if not isinstance(value, int | float) or not bounded or not math.isfinite(value):
+        if not isinstance(value, int | float) or not bounded:
+            return False
+        if not abs(value) <= sys.float_info.max:  # NaN, infinite, or more digits than floats hold
             return False
         return (
             (self.above is None or value > self.above)

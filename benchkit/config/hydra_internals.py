@@ -6,6 +6,7 @@ benchkit.config.messages. tests/unit/config/test_hydra_internals.py pins all thr
 
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
 """Exceptions that a wrong configuration raises in Hydra, beside OSError and ValueError."""
 BELOW_NULL = "Unexpected type for root"
 """In the AssertionError of OmegaConf for a key below a group that is null."""
+TOO_LARGE = re.compile("[0-9]{309}")
 PROGRAM = "benchkit"
 COMPLETED = "COMP_LINE"
 MOST_VALUES = 100_000
@@ -65,7 +67,7 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
         print("\n".join(beside_overrides(line)))
         os.environ[COMPLETED] = completable(line)
     try:
-        with groups_required(arguments):
+        with internal_faults_explained(arguments):
             start()
     finally:
         sys.argv = typed
@@ -117,10 +119,17 @@ def measures(arguments: Sequence[str]) -> bool:
 
 
 @contextmanager
-def groups_required(arguments: Sequence[str]) -> Iterator[None]:
-    """Turn the assertion that fails for a key below a group that is null into a ConfigError."""
+def internal_faults_explained(arguments: Sequence[str]) -> Iterator[None]:
+    """Turn exceptions of OmegaConf that name no key into ConfigError.
+
+    An assertion fails for a key below a group that is null, and a float has at most 309 digits.
+    """
     try:
         yield
+    except OverflowError:
+        large = [each.partition("=")[0] for each in arguments if TOO_LARGE.search(each)]
+        reason = "a number of more digits than a float has; allowed are at most 308"
+        raise ConfigError(f"{' or '.join(large) or 'a value'}: {reason}") from None
     except AssertionError as error:
         if BELOW_NULL not in str(error):
             raise
@@ -226,7 +235,7 @@ def sort_overrides(
 
 
 def set_value(loader: Any, override: Override, config: DictConfig) -> None:
-    with groups_required([str(override.input_line)]):
+    with internal_faults_explained([str(override.input_line)]):
         loader._apply_overrides_to_config([override], config)
 
 

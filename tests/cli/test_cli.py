@@ -113,6 +113,7 @@ WRONG = {
         [ALL, "measure.calls_per_sample=5"], [ALL, "seed=99999999999999999999"], [ALL, "on_end=${oc.env:NO_TEXT}"],
         [ALL, "data_size=2B"], [ALL, "data_size=" + "9" * 400], [ALL, "+backend.env.NCCL_IB_HCA=mlx5_0,mlx5_1"],
         [ALL, "+backend.env.PYTORCH_CUDA_ALLOC_CONF=backend:native"], [ALL, "+backend.env.LD_PRELOAD=x.so"],
+        [ALL, "timeout_s=" + "9" * 400], [ALL, "hardware.slowdown=" + "9" * 400],
     ],
     "sweeps": [
         [ALL, "hydra.sweep.subdir=x", "-m", "seed=1,2"], [ALL, "data_size=1,10", "timeout_s=abc"],
