@@ -92,6 +92,12 @@ class HostCores:
         return f"{ranks} on {self.cores} of {self.cpuset} cores of {self.host}"
 
 
+def threads_of(config: RunConfig, cores: float) -> int:
+    """Return the threads of a rank that has so many cores of its own."""
+    given = config.threads_per_rank
+    return max(1, int(cores)) if given == "auto" else int(given)
+
+
 def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     """Give each agent its share of the ranks, in order; all agents compute the same."""
     num_agents = len(group.agents.members)
@@ -115,8 +121,7 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     hosts = cores_of_hosts(group, share)
     narrowest = min(hosts, key=lambda each: each.cores / each.ranks)
     cores = narrowest.cores / narrowest.ranks
-    auto_threads = config.threads_per_rank == "auto"
-    threads = max(1, int(cores)) if auto_threads else int(config.threads_per_rank)
+    threads = threads_of(config, cores)
     is_crowded = threads > cores and not problem
     each = f", {threads} threads each" if threads > 1 else ""
     crowding = f"{narrowest}{each}" if is_crowded else None

@@ -26,7 +26,7 @@ from benchkit.errors import HostBusy
 from benchkit.point import recording
 from benchkit.point.agents import form_group, heard
 from benchkit.point.outcome import AgentEnd, RanksEnd, end_of, error_report, leaves_ranks_sound
-from benchkit.point.placement import Placement, crowding, factors, place_ranks
+from benchkit.point.placement import Placement, crowding, factors, place_ranks, threads_of
 from benchkit.point.ranks import KeptRanks, LocalRanks, fresh_ranks, network_of
 from benchkit.rank.assignment import Assignment, RankReport, take_so_far
 from benchkit.record import files
@@ -85,9 +85,10 @@ class Point:
         config = self.config
         auto_size = config.world_size == "auto"
         world_size = max(2, self.num_agents) if auto_size else int(config.world_size)
-        threads = 1 if config.threads_per_rank == "auto" else int(config.threads_per_rank)
         agents = [AgentReport(host="nowhere")] * self.num_agents
-        return Placement(world_size, threads, 1.0, factors(config, world_size), [], agents)
+        return Placement(
+            world_size, threads_of(config, 1.0), 1.0, factors(config, world_size), [], agents
+        )
 
     def record(self) -> Record | None:
         return files.read_in(self.folder)

@@ -23,7 +23,7 @@ from benchkit.api.keys import Planned, RunConfig, as_dict, check_ranges
 from benchkit.api.memory import host_available_bytes
 from benchkit.api.registry import load_suites
 from benchkit.errors import ConfigError
-from benchkit.point.placement import Placement
+from benchkit.point.placement import Placement, threads_of
 from benchkit.point.point import ENDING_S, Point
 from benchkit.point.ranks import is_reused
 from benchkit.record import files
@@ -460,9 +460,7 @@ def seconds_of(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[
     for point in points:
         plan = point.unplaced()
         cores = available_cores() * point.num_agents / plan.world_size
-        threads = point.config.threads_per_rank
-        threads = max(1, int(cores)) if threads == "auto" else int(threads)
-        plan = replace(plan, threads=threads, cores_per_rank=cores)
+        plan = replace(plan, threads=threads_of(point.config, cores), cores_per_rank=cores)
         job = job_of(point, plan, free_bytes)
         found.append(before.of(job).seconds)
     return found
