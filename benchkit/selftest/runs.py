@@ -414,7 +414,7 @@ def require_startable(ranks: int, seconds: float, folder: Path) -> None:
         raise ConfigError(f"--ranks {ranks}: allowed is >= 1")
     if not (math.isfinite(seconds) and seconds > 0):
         raise ConfigError(f"--seconds {seconds}: allowed is > 0")
-    if folder.is_relative_to(os.devnull):
+    if folder == state_folder() and folder.is_relative_to(os.devnull):
         raise ConfigError("this user has no home to keep floors in; choose a folder by --dir")
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.suites.auto_shard import rows as scaling
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 from benchkit.suites.auto_shard.workloads import Phase

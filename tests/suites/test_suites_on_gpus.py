@@ -60,7 +60,7 @@ def test_ring_without_attention_kernel_is_unavailable(suite, monkeypatch):
     model = ModelConfig("tiny", vocab_size=32, d_model=16, num_layers=1, num_heads=2, d_ff=32)
     config = SimpleNamespace(seq_len=8, num_heads=2, head_dim=8, dtype="bfloat16", phases=["prefill"], strategies=[])
     config.implementations, config.known_model, config.decode_tokens = [], lambda: model, 1
-    config.needed_bytes = lambda world_size: 0
+    config.needed_bytes, config.choices = (lambda world_size: 0), list
     rank = SimpleNamespace(device=torch.device("cpu"), world_size=2, seed=0, memory_shortage=lambda needed: "")
     with pytest.raises(Unavailable, match=r"Ampere GPUs.*newer.$"):
         getattr(ring_attention, suite).build(config, rank)

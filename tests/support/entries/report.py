@@ -14,7 +14,7 @@ from analysis.report.chart import PAGE_ROW as PAGE_ROW
 from analysis.report.chart import charts_of as charts_of
 from analysis.report.draw import draw_all as draw_all
 from analysis.report.draw import drawings_of_modules as drawings_of_modules
-from analysis.report.report import for_print as for_print
+from analysis.report.report import ranks_for_print as ranks_for_print
 from analysis.report.sentences import MOST_LINES as MOST_LINES
 from analysis.report.sentences import describe as describe
 from analysis.report.sentences import findings as findings
