@@ -10,6 +10,7 @@ import msgspec
 
 from benchkit.errors import ConfigError, Reason
 from benchkit.record.record import FIRST_CALLS, PlainConfig
+from benchkit.statistics import FEWEST_TURNS
 
 MISSING = "???"
 """OmegaConf's mark of a key that is not set. Ranks import this module, but not OmegaConf."""
@@ -136,6 +137,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 GRAPH, NSYS = "graph", "nsys"  # the `measure.mode` and the `profile` that need a GPU
+SLOW_CASE_S = 10  # that a case may take to have FEWEST_TURNS samples
 COLD = FIRST_CALLS  # the `measure.mode` that times the first calls of fresh ranks
 
 
@@ -197,7 +199,11 @@ class MeasureConfig:
         below=1,
     )
     max_iterations: int = key("samples per case at most", at_least=1)
-    max_seconds: float = key("measuring time per case at most", unit="s", above=0)
+    max_seconds: float = key(
+        f"measuring time per case at most; {FEWEST_TURNS} samples may take {SLOW_CASE_S} s",
+        unit="s",
+        above=0,
+    )
     min_blocks: int = key("turns of each case at least, unless max_seconds ends it", at_least=1)
     block_seconds: float = key("length of one block of samples of one case", unit="s", above=0)
     probe_seconds: float = key(
@@ -212,6 +218,11 @@ class MeasureConfig:
         choices=("never", "auto", "always"),
         identity=False,
     )
+
+    def most_seconds(self, num_samples: int = 0) -> float:
+        """Return how long a case may be measured that has so many samples, or any case."""
+        is_enough = num_samples >= FEWEST_TURNS
+        return self.max_seconds if is_enough else max(self.max_seconds, SLOW_CASE_S)
 
 
 @dataclass

@@ -155,7 +155,7 @@ def stop(measurement: Measurement, config: MeasureConfig, single_case: bool) -> 
             return True
     if measurement.num_samples() >= config.max_iterations:
         measurement.stopped_by = "max_iterations"
-    elif measurement.elapsed_s >= config.max_seconds:
+    elif measurement.elapsed_s >= config.most_seconds(measurement.num_samples()):
         measurement.stopped_by = "max_seconds"
     return bool(measurement.stopped_by)
 

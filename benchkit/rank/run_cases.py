@@ -244,7 +244,7 @@ def wrong(run: RankRun, each: CaseRun, call: Call) -> Reason:
 
 def bound(num_cases: int, limits: MeasureConfig) -> str:
     """Return how many cases are timed and until when: "3 cases, at most 66 s, until 17:40:05"."""
-    most_s = num_cases * (limits.max_seconds + limits.max_warmup_seconds)
+    most_s = num_cases * (limits.most_seconds() + limits.max_warmup_seconds)
     end = datetime.now() + timedelta(seconds=most_s)
     cases = f"{num_cases} case{'s' * (num_cases != 1)}"
     return f"{cases}, at most {most_s:.3g} s, until {end:%H:%M:%S}"

@@ -25,9 +25,8 @@ modes, each about 50 samples long, hides the other in more than one of ten runs.
 FEWEST_INDEPENDENT = 6
 """Fewest independent values in a series with an interval, which `median_interval` needs. A higher
 limit would keep the runs that look uncorrelated by chance."""
-FEWEST_TURNS, FEWEST_STEADY, FEWEST_ROUNDS = 6, 20, 100
-"""Fewest turns of two cases whose ratio has an interval if steady; in any case; and that of a
-series."""
+FEWEST_STEADY, FEWEST_ROUNDS = 20, 100
+"""Fewest turns of two cases whose ratio has an interval in any case, and that of a series."""
 FEWEST_OF_ROUNDS = 15  # fewest independent values among FEWEST_ROUNDS turns and more
 FEWEST_QUARTILES = 12
 """Fewest values whose middle half is told; fewer have the range of all."""

@@ -29,6 +29,7 @@ from benchkit.point.ranks import is_reused
 from benchkit.record import files
 from benchkit.record.naming import duration
 from benchkit.record.record import PlainConfig
+from benchkit.statistics import FEWEST_TURNS
 from benchkit.sweep import manifest
 from launch.topology import available_cores
 
@@ -142,7 +143,9 @@ class Job:
         measure = self.config.measure
         sample_s = self.sample_s(case, call_s, slower)
         block_s = max(sample_s, measure.block_seconds * slower)
-        samples_s = min(measure.max_iterations * sample_s, measure.max_seconds + block_s)
+        fewest_s = min(FEWEST_TURNS * sample_s, measure.most_seconds())
+        limit_s = max(measure.max_seconds, fewest_s) + block_s
+        samples_s = min(measure.max_iterations * sample_s, limit_s)
         fewest = 1 if is_single else min(measure.min_blocks, measure.max_iterations)
         blocks = max(fewest, samples_s / block_s)
         warmup_s = measure.warmup_iterations * sample_s

@@ -148,7 +148,7 @@ class CollectiveConfig(RunConfig):
             raise ConfigError(f"data_size={sizes}: a barrier has no size; allowed is one number")
         measure = self.measure
         seconds = (
-            len(sizes) * self.cases_per_size * (measure.max_seconds + measure.max_warmup_seconds)
+            len(sizes) * self.cases_per_size * (measure.most_seconds() + measure.max_warmup_seconds)
         )
         if measure.target_rel_ci is not None and seconds > self.timeout_s:
             raise ConfigError(

@@ -77,6 +77,13 @@ def test_limits_stop_a_case():
     assert result.elapsed_s == 30.0
 
 
+@pytest.mark.parametrize(("call_s", "max_seconds", "count"), [(0.1, 1, 10), (1.0, 1, 6), (4.0, 1, 3), (4.0, 15, 4)])
+def test_slow_calls_get_six_samples_within_ten_seconds(call_s, max_seconds, count):
+    config = plan(max_seconds=max_seconds, block_seconds=0.05, max_iterations=1000)
+    [result] = run([Case()], config, FakeClock(cycle([call_s])))
+    assert (len(result.samples_s[0]), result.stopped_by) == (count, "max_seconds")
+
+
 def test_reset_and_barrier_precede_every_sample():
     events = []
     clock = FakeClock(lambda: events.append("tick") or 1.0)
