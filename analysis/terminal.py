@@ -334,11 +334,7 @@ class View:
 
 
 def known(table: pd.DataFrame, name: str, option: str) -> str:
-    """Return the name of a column.
-
-    Raises:
-        ViewError: the table does not have it.
-    """
+    """Return the name of a column; raise ViewError where the table lacks it."""
     if name in table:
         return name
     raise ViewError(f"{option} {name}: {no_column(table, name)}")

@@ -63,9 +63,7 @@ def without_html(markdown: str) -> str:
 def as_csv(table: pd.DataFrame, float_format: str | None = None) -> str:
     """Write a table as CSV; a text that a spreadsheet would evaluate has an apostrophe before it.
 
-    Args:
-        table: to write, without its index.
-        float_format: of all numbers, such as "%.6g".
+    The index is left out; `float_format`, such as "%.6g", is that of all numbers.
     """
     shown = table.rename(columns=as_text_cell)
     for place, (_, column) in enumerate(table.items()):

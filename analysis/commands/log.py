@@ -80,11 +80,7 @@ def runs_of(table: pd.DataFrame) -> list[RunLog]:
 
 
 def run_of(path: str, rows: pd.DataFrame, params: Sequence[str], labels: Sequence[str]) -> RunLog:
-    """Make the run of a record.
-
-    Args:
-        labels: columns that tell its cases apart.
-    """
+    """Make the run of a record; `labels` are the columns that tell its cases apart."""
     first = rows.iloc[0]
     values = texts(first, params)
     others = [f"{name}={value}" for name, value in values.items() if name not in ALWAYS]
@@ -298,8 +294,7 @@ warn = partial(complain, "analysis log")
 def main(arguments: list[str]) -> int:
     """Log one run per point, and one with the report.
 
-    Returns:
-        0; 1 without a record; 2 for invalid arguments, a missing library, or a refusing tracker.
+    Return 0; 1 without a record; 2 for bad arguments, a missing library, or a refusing tracker.
     """
     options = parser().parse_args(arguments)
     folder: Path = options.folder

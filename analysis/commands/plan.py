@@ -22,11 +22,7 @@ DTYPE = "float32"
 
 @command("analysis plan")
 def main(arguments: list[str]) -> int:
-    """Print a table of all strategies.
-
-    Returns:
-        0, or 2 for invalid arguments.
-    """
+    """Print a table of all strategies; return 0, or 2 for invalid arguments."""
     options = parser().parse_args(arguments)
     check(options)
     try:

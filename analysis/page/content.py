@@ -91,7 +91,6 @@ def suite_of(
     Args:
         table: rows of this suite in the combined table, with PAGE_ROW.
         baseline: what speedups compare with; by default the suite has its own.
-        charts: of this suite.
         samples: by PAGE_ROW.
     """
     shown = [chart for chart in charts if not too_large(chart)]

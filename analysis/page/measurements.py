@@ -124,12 +124,7 @@ class Measurements:
 
 
 def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
-    """Make the table of the rows of one suite.
-
-    Args:
-        table: rows of the combined table, with PAGE_ROW.
-        samples: by PAGE_ROW.
-    """
+    """Make the table of one suite, from rows with PAGE_ROW and samples by it."""
     rows = over_repetitions(table)
     shown, heads = printed(rows), heads_of(rows)
     shared = [
@@ -171,12 +166,7 @@ def is_numeric(value: Any) -> bool:
 def rows_of(
     rows: pd.DataFrame, shown: pd.DataFrame, columns: list[Column], samples: Packed
 ) -> Iterator[Row]:
-    """Yield the rows of the table.
-
-    Args:
-        shown: the same rows, `printed`.
-        samples: by PAGE_ROW.
-    """
+    """Yield the rows of the table; `shown` are the same, `printed`, and `samples` by PAGE_ROW."""
     name = Namer(rows)
     texts = [
         formatted(rows if column.name in FIGURES else shown, column.name).cells

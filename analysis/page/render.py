@@ -38,7 +38,6 @@ def write_page(
     """Write the page into a folder and return its path.
 
     Args:
-        folder: where to write.
         baseline: what speedups compare with; by default each suite has its own.
         per_rank: one row per rank and case.
         environments: one per record.

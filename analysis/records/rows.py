@@ -244,11 +244,7 @@ def starts_of(case: CaseRecord, record: Record) -> Array | None:
 def measured(
     case: CaseRecord, record: Record, rivals_s: Sequence[float], cells: dict[str, object]
 ) -> CaseFigures:
-    """Derive the figures of a measured case.
-
-    Args:
-        rivals_s: medians in seconds of all measured cases of the same contest.
-    """
+    """Derive a measured case's figures; `rivals_s` are all medians of its contest in seconds."""
     samples, starts = case.samples_taking_part, starts_of(case, record)
     summary: dict[str, Any] = {**summarize(samples, starts, case.estimator)}
     times = iteration_times(samples, starts, case.estimator)

@@ -301,9 +301,6 @@ def charts_of(
     """Return the charts of a report by the modules that show them; files and page draw the same.
 
     A chart of a single point asks no question, and is left out.
-
-    Args:
-        more: further charts.
     """
     if not (table["status"] == "ok").any():
         return {}

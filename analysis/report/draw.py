@@ -365,11 +365,7 @@ def draw_all(
     attempt: Attempt = directly,
     more: Mapping[str, Chart] | None = None,
 ) -> Iterator[tuple[str, Figure]]:
-    """Yield the file names and figures of all plots; each plot is one attempt.
-
-    Args:
-        more: further charts.
-    """
+    """Yield the file names and figures of all plots; each plot is one attempt."""
     for name, drawings in drawings_of_modules(table, baseline, attempt, more):
         if len(drawings) > MOST_PLOTS:
             complain("analysis", LEFT_OUT.format(count=len(drawings), name=name))

@@ -1,7 +1,4 @@
-"""analysis.txt: what the table says, in plain sentences.
-
-Ratios are formed within each run.
-"""
+"""analysis.txt: the table in plain sentences, with ratios formed within each run."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -74,7 +74,6 @@ def panels(
 
     Args:
         least_width: of a panel in inches, by which as many stand beside each other.
-        height: of a panel.
         share: whether the panels have one y axis.
         width: of all panels together.
 
