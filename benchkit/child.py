@@ -45,7 +45,6 @@ class Printed:
 
     @property
     def complaint(self) -> str:
-        """The last line on standard error; "" without one."""
         return last_line(self.errors)
 
 

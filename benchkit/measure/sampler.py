@@ -51,7 +51,6 @@ class Sampler:
     hooks: Hooks
 
     def region_names(self, case: Case) -> tuple[str, ...]:
-        """Return the recorded regions of a case: its own, and those of the clock."""
         return (*case.regions, *self.clock.own_regions)
 
     def sample(self, case: Case, calls: int, count: int, lead_s: float | None) -> Samples:

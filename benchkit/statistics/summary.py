@@ -84,7 +84,6 @@ def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) ->
 
 
 def relative_half_width(interval: tuple[float, float] | None, centre: float) -> float | None:
-    """Return half the width of an interval as a share of its centre."""
     if interval is None or centre == 0:
         return None
     low, high = interval

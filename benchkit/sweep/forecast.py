@@ -300,7 +300,6 @@ def run_s(job: Job, pace: Pace) -> tuple[float, float]:
 
 
 def alone_s(job: Job, pace: Pace) -> float:
-    """Return the seconds of all runs of a case alone."""
     start_s, cases_s = run_s(job, pace)
     return pace.alone * job.num_alone * (start_s + cases_s / len(job.planned))
 
