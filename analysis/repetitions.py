@@ -97,7 +97,6 @@ def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def range_columns(rows: pd.DataFrame) -> list[str]:
-    """Return the range columns of all figures that the rows have."""
     return [name for value, names in INTERVALS.items() if value in rows for name in names[2:]]
 
 

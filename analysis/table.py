@@ -224,7 +224,6 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def printed_columns() -> Iterator[str]:
-    """Yield the metrics that are printed, with what stands beside the median."""
     for metric in METRICS:
         if metric.is_printed:
             yield metric.name

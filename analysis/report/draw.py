@@ -212,7 +212,6 @@ def highest(chart: Chart, points: pd.DataFrame) -> float:
 
 
 def curves_of(chart: Chart, points: pd.DataFrame) -> pd.DataFrame:
-    """Return the curves in the panels of some points."""
     if chart.curves is None:
         return pd.DataFrame(columns=["series", "x", "value"])
     return chart.curves[chart.curves["panel"].isin(set(points["panel"]))]

@@ -336,8 +336,6 @@ class RoundDetails(msgspec.Struct):
 
 
 class SpeedLabels(msgspec.Struct):
-    """Labels of a test of rank_speed."""
-
     test: str
     dtype: str | None = None
 

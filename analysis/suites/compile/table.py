@@ -357,7 +357,6 @@ def measured_sums(curve: Curve) -> pd.DataFrame:
 
 
 def later_sums(curve: Curve, end: float) -> pd.DataFrame:
-    """Return the sums of later calls up to the call `end`."""
     number = len(curve.times)
     calls = np.geomspace(number, max(number, end), 50)
     cells = {"panel": "", "series": curve.name, "x": calls, "value": sums(curve, calls)}
