@@ -23,7 +23,7 @@ from tests.support.cli import ROOT
 STUDIES = {
     "hetero_ring": ("seq_len=1024,2048 slowdown=1,4 max_seconds=15", "seq_len=512 slowdown=1,2 max_seconds=5"),
     "gt_scaling": ("sweep=auto_shard_quick", "sweep=auto_shard_quick workload=matmul_1024x1024x1024"),
-    "cs336_allreduce": ("data_size=1,10,100", "data_size=4,50 world_size=2,4"),
+    "cs336_allreduce": ("data_size=1,10,100", "data_size=4,50 compared_at=50 world_size=2,4"),
     "cs336_transformer": ("model=tiny,small context_length=128 trials=5", "model=tiny context_length=64 trials=3"),
     "ddlb": ("m=8192 iterations=300", "m=4096 iterations=50"),
 }
