@@ -12,7 +12,7 @@ from analysis.records.figures import DETAILS, NAMES, CaseFigures, plain_cells
 from analysis.records.metrics import region_medians
 from benchkit.record.record import AgentReport, CaseRecord, Record
 from benchkit.statistics import SLOWEST_RANK
-from benchkit.statistics.compare import difference_of_runs, percent
+from benchkit.statistics.compare import difference_of_runs, plus_minus
 from benchkit.statistics.intervals import Array, median
 from benchkit.statistics.summary import iteration_times, slowest_rank, summarize
 
@@ -92,7 +92,7 @@ def noise_text(record: Record) -> str | None:
     with contextlib.suppress(ValueError, OverflowError):
         ended = datetime.datetime.fromisoformat(record.finished_at or record.started_at)
         day = f" of {(ended - datetime.timedelta(seconds=noise.age_s)).date()}"
-    return f"± {percent(difference_of_runs(noise.sigma_run))} at {noise.at} (selftest{day})"
+    return f"{plus_minus(difference_of_runs(noise.sigma_run))} at {noise.at} (selftest{day})"
 
 
 def distinct(values: Iterable[Any]) -> str | None:

@@ -21,7 +21,7 @@ from analysis.screen import screen_of
 from analysis.sides import Baseline
 from analysis.table import for_print, identity_columns, is_repeated
 from analysis.text import as_markdown, complain, figure
-from benchkit.statistics.compare import percent
+from benchkit.statistics.compare import plus_minus
 
 
 def ranks_for_print(rows: pd.DataFrame) -> pd.DataFrame:
@@ -117,8 +117,8 @@ def verdict(row: Any) -> str:
     if pd.isna(floor):
         return f"{word}, or chance: no noise floor"
     if not is_changed(row):
-        return f"within the noise floor (± {percent(floor)})"
-    return f"{word}, beyond the noise floor (± {percent(floor)})"
+        return f"within the noise floor ({plus_minus(floor)})"
+    return f"{word}, beyond the noise floor ({plus_minus(floor)})"
 
 
 def is_changed(row: Any) -> bool:

@@ -26,7 +26,7 @@ from benchkit.statistics.compare import (
     judge,
     log_ratios,
     noise_floor,
-    percent,
+    plus_minus,
     slow_shares,
     spread_of_runs,
     word_of_ends,
@@ -422,8 +422,8 @@ def noise_remarks(points: Sequence[Compared]) -> list[str]:
     """Return a line on what a selftest found that two identical runs differ by."""
     known = [point.identical_runs for point in points if point.identical_runs is not None]
     if known:
-        least, most = percent(min(known)), percent(max(known))
-        return [f"noise floor: two single runs of identical code differ by ± {least} to ± {most}"]
+        ends = " to ".join(dict.fromkeys(map(plus_minus, (min(known), max(known)))))
+        return [f"noise floor: two single runs of identical code differ by {ends}"]
     return ["no noise floor: run `python -m benchkit selftest`"] if points else []
 
 

@@ -22,6 +22,7 @@ from benchkit.statistics.compare import (
     Verdict,
     junit,
     percent,
+    plus_minus,
 )
 
 
@@ -244,7 +245,7 @@ def verdict(point: Compared) -> str:
         return f"{UNCLEAR} ({found.pairs_needed} pairs would do)"
     is_change = found and point.word in (FASTER, SLOWER)
     if found and is_change and floor and max(found.ratio, 1 / found.ratio) - 1 <= floor:
-        return f"{point.word} (below the noise floor of single runs, ± {percent(floor)})"
+        return f"{point.word} (below the noise floor of single runs, {plus_minus(floor)})"
     return point.word
 
 

@@ -81,9 +81,11 @@ class MachineFloor:
         written = datetime.datetime.fromisoformat(self.written_at)
         return (datetime.datetime.now(datetime.timezone.utc) - written).total_seconds()
 
-    def nearest(self, seconds: float) -> SizeFloor:
+    def nearest(self, operation: str, seconds: float) -> SizeFloor | None:
+        """Return the size of an operation that takes most nearly as long; None if it has none."""
         of_call = max(seconds, 1e-9)  # the clock's resolution
-        return min(self.sizes, key=lambda size: abs(math.log(size.median_s / of_call)))
+        own = [size for size in self.sizes if size.what.startswith(f"{operation} ")]
+        return min(own, key=lambda size: abs(math.log(size.median_s / of_call)), default=None)
 
 
 @dataclass(frozen=True)
@@ -173,8 +175,8 @@ def applying(wanted: Fingerprint) -> MachineFloor | None:
 def floor_of(record: Record) -> NoiseFloor | None:
     """Return the noise floor that applies to a record.
 
-    It is None where no case was measured, and where ranks ran on several hosts or were slowed down,
-    which no selftest does.
+    It is None where no case was measured, and for what no selftest runs: other operations, ranks on
+    several hosts, and ranks that were slowed down.
     """
     cases = [case for case in record.cases if case.status == "ok" and case.samples_s]
     if not cases or len({agent.host for agent in record.agents}) > 1 or record.slowdown.mechanism:
@@ -185,7 +187,9 @@ def floor_of(record: Record) -> NoiseFloor | None:
     found = applying(fingerprint(record.environment, *of_run))
     if found is None:
         return None
-    size = found.nearest(statistics.median(case.typical_s for case in cases))
+    size = found.nearest(record.title, statistics.median(case.typical_s for case in cases))
+    if size is None:
+        return None
     return NoiseFloor(id=found.id, age_s=found.age_s(), sigma_run=size.sigma_run, at=size.what)
 
 

@@ -37,6 +37,7 @@ from benchkit.statistics.compare import (
     difference_of_runs,
     log_ratios,
     percent,
+    plus_minus,
     standard_deviation,
 )
 from benchkit.statistics.intervals import Array, find_modes
@@ -249,6 +250,8 @@ def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
 
 LOST_SHARE = 0.01
 """A core that loses a larger share of its time is called noisy."""
+BUSY_SHARE = 0.1
+"""A core that loses more had other work: what runs differ by then is no property of the machine."""
 MOST_CORES = 4
 ALPHA = 0.05
 
@@ -303,13 +306,13 @@ def spread(runs: Sequence[Runs]) -> Iterator[str]:
     floors = [each.floor() for each in runs]
     widths = [difference_of_runs(floor.sigma_run) for floor in floors]
     yield (
-        f"Runs: two single runs differ by ± {percent(min(widths))} to ± {percent(max(widths))}; "
+        f"Runs: two single runs differ by {plus_minus(min(widths))} to {plus_minus(max(widths))}; "
         "smaller changes need repeated runs"
     )
     for floor, width in zip(floors, widths, strict=True):
         yield (
             f"{floor.what}: {1e3 * floor.median_s:.4g} ms, {floor.num_runs} runs, standard "
-            f"deviation {percent(floor.sigma_run)}, two runs ± {percent(width)}"
+            f"deviation {percent(floor.sigma_run)}, two runs {plus_minus(width)}"
         )
 
 
@@ -385,6 +388,11 @@ def main(arguments: list[str]) -> int:
     written_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     floor = machine_floor(found.found_on, [each.floor() for each in found.runs], written_at)
     print(render(found))
+    lost = max(core.lost_share for core in found.noise.cores)
+    if lost > BUSY_SHARE and not options.even_if_busy:
+        busy = f"other work took {percent(lost)} of a core's time"
+        say(f"noise floor not stored: {busy}; repeat when idle, or with --even-if-busy")
+        return EXIT_FAILED
     try:
         path = store(floor, folder)
     except OSError as error:
@@ -399,6 +407,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--backend", choices=BACKENDS, default="gloo", help="default: gloo")
     made.add_argument("--ranks", type=int, default=2, help="default: 2")
     made.add_argument("--dir", type=Path, help=f"of noise_floor.json; default: {state_folder()}")
+    made.add_argument("--even-if-busy", action="store_true", help="store the noise floor anyway")
     made.add_argument("--seconds", type=float, default=SECONDS, help=argparse.SUPPRESS)
     return made
 

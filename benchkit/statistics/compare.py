@@ -237,6 +237,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
 
 
+def plus_minus(share: float) -> str:
+    """Format what two runs differ by: "± 12 %", or "a factor of 9.7" of more than 2."""
+    return f"± {percent(share)}" if share <= 1 else f"a factor of {1 + share:.2g}"
+
+
 def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: float = POWER) -> float:
     """Return the log ratio whose interval leaves out 0 with probability `power`.
 

@@ -8,7 +8,7 @@ PARTS = ("Noise:", "Runs:", "Modes:", "Back to back and single calls:")
 @pytest.mark.slow
 def test_selftest_floor_is_in_records_and_tables(cli):
     state = {"XDG_STATE_HOME": str(cli.folder / "state")}
-    done = cli("selftest", "--seconds", "1", module="benchkit.__main__", **state)
+    done = cli("selftest", "--seconds", "1", "--even-if-busy", module="benchkit.__main__", **state)
     assert done.returncode == 0, done.stderr
     assert all(f"\n\n{part} " in done.stdout for part in PARTS)
     [floor] = json.loads((cli.folder / "state" / "benchkit" / "noise_floor.json").read_text())["floors"]
@@ -17,7 +17,7 @@ def test_selftest_floor_is_in_records_and_tables(cli):
     done = cli("+suite=allreduce", "data_size=1KiB", "measure=quick", **state)
     [record] = cli.records()
     assert record["noise_floor"]["id"] == floor["id"]
-    assert "identical runs differ by ± " in " ".join(done.stdout.split())
+    assert "identical runs differ by " in " ".join(done.stdout.split())
     done = cli("+suite=allreduce", "data_size=1KiB", "measure=quick", "world_size=3", **state)
     assert cli.records()[0]["noise_floor"] is None
     assert "identical runs differ" not in " ".join(done.stdout.split())

@@ -54,3 +54,10 @@ def test_corrupt_file_of_floors_is_told_once(tmp_path, monkeypatch, caplog):
     print_table(write_all(tmp_path / "points", [make_record(1), make_record(2)]))
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning.startswith(f"{tmp_path}/benchkit/noise_floor.json: ignored")
+
+
+@pytest.mark.parametrize(("sigma_run", "told"), [(0.0141, "± 4 %"), (0.25, "± 100 %"), (0.82, "a factor of 9.7")])
+def test_more_than_twice_is_a_factor(sigma_run, told):
+    assert f"differ by {told} at all_reduce" in describe_floor(
+        tabulate_records([make_record(noise_floor=floor(sigma_run))])
+    )

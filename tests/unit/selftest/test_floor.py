@@ -25,7 +25,7 @@ def floor_of_age(days, host=HOST, **changes):
 
 def recorded(**changes):
     """A record of HOST whose calls take 1 ms."""
-    content = make_record(**changes)
+    content = make_record(**{"title": "all_reduce"} | changes)
     content["environment"] |= {"cpu": HOST.cpu, "kernel": HOST.kernel, "torch": HOST.torch}
     return as_record(content)
 
@@ -67,7 +67,7 @@ def test_floor_applies_for_30_days(floor, applies, state):
 def test_nearest_size_counts(state):
     floor = floor_of_age(1)
     store(floor, state)
-    assert [floor.nearest(seconds).what[-4:] for seconds in (0.0, 1e-5, 1.0)] == ["1KiB", "1KiB", "1MiB"]
+    assert [floor.nearest("all_reduce", seconds).what[-4:] for seconds in (0.0, 1e-5, 1.0)] == ["1KiB", "1KiB", "1MiB"]
     found = lookup.floor_of(recorded(seconds=1.1e-3))
     assert (found.id, found.sigma_run, found.at) == (floor.id, 0.02, "all_reduce 1MiB")
     assert found.age_s == pytest.approx(86400, rel=0.01)
@@ -76,6 +76,8 @@ def test_nearest_size_counts(state):
 @pytest.mark.parametrize(
     "changes",
     [
+        {"title": "all_gather"},
+        {"title": "all_red"},
         {"status": "oom"},
         {"agents": [{"host": "n0"}, {"host": "n1"}]},
         {"slowdown": {"asked": [1.0, 2.0], "mechanism": "cgroup"}},

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import pytest
 from benchkit.selftest import runs
 from benchkit.selftest.floor import FILE_NAME, Fingerprint, read
 from benchkit.selftest.runs import CoreNoise, Findings, Noise, Runs, SelftestFailed, render
@@ -39,6 +40,17 @@ def test_page_and_floor_are_written_in_place_of_a_corrupt_one(tmp_path, monkeypa
     assert runs.main(["--dir", str(tmp_path / "new")]) == 0
     assert capsys.readouterr().err.count("\n") == 1
     assert read(tmp_path / "new")
+
+
+@pytest.mark.parametrize(("lost", "code"), [(0.05, 0), (0.3, 1)])
+def test_floor_of_a_busy_machine_is_not_stored(lost, code, tmp_path, monkeypatch, capsys):
+    busy = replace(QUIET, noise=Noise([CoreNoise(0, 0.0, 0.0, 1e-4), CoreNoise(1, 0.5, lost, 1e-2)], 1.0))
+    monkeypatch.setattr(runs, "measured", lambda setting: busy)
+    assert runs.main(["--dir", str(tmp_path)]) == code
+    assert (tmp_path / FILE_NAME).exists() is (code == 0)
+    assert capsys.readouterr().err.count("\n") == code
+    assert runs.main(["--dir", str(tmp_path), "--even-if-busy"]) == 0
+    assert read(tmp_path)
 
 
 def test_selftest_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, capsys, golden):
