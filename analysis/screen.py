@@ -273,7 +273,7 @@ def best(sides: Sides, competing: Sequence[Side], base: str, where: str) -> str:
         found = f"{first.name}: {times(first)} {base}{where}{at}{known_of(first)}"
         found += f": {shown(time_merit(sides), first.row)}"
     for merit in sides.question.merits[1:2]:
-        if text := shown(merit, first.row):
+        if (text := shown(merit, first.row)) and not is_beyond_ideal(merit, first.row):
             found += f"; {text}"
     if rivals:
         found += f"; not told apart from {', '.join(rivals[:2])}" + (
@@ -389,6 +389,12 @@ def shown(merit: Merit, row: Row) -> str:
         return ""
     unit = f"{merit.unit} {merit.head}" if merit.unit == "%" else merit.unit
     return f"{text} {unit}".strip()
+
+
+def is_beyond_ideal(merit: Merit, row: Row) -> bool:
+    """Return whether a share is above 100 % on a doubtful row, which says why."""
+    is_above = merit.unit == "%" and row[merit.column] * merit.scale > 100
+    return is_above and not pd.isna(row.get("doubt"))
 
 
 def number(merit: Merit, row: Row) -> str:

@@ -241,3 +241,9 @@ def test_mechanisms_are_told_apart_but_not_from_full_speed():
     texts = texts_of_ring(free, quota, duty)
     assert list(texts) == [f"ring_attention_rebalanced_slowed_by-{name}.md" for name in ("cgroup", "duty_cycle")]
     assert all("means of 2 cells" in text for text in texts.values())
+
+
+@pytest.mark.parametrize(("balanced_s", "is_told"), [(2e-3, True), (0.5e-3, False)])
+def test_answer_leaves_out_a_doubtful_efficiency(balanced_s, is_told):
+    [answer] = screen_of(tabulate_records([ring_record(balanced=balanced_s)])).answers
+    assert ("%" in answer) is is_told
