@@ -66,13 +66,17 @@ class Numbering:
 class LauncherEnv(Numbering):
     """The environment variables of a launcher whose processes join.
 
-    `job` together name the start. `local` holds the number of processes on this host; Slurm's is
-    "2" on one node, but "1(x2)" on two.
+    Its variables in `sign` are all there. `job` together name the start; without one the processes
+    meet at MASTER_ADDR. `local` holds the number of processes on this host; Slurm's is "2" on one
+    node, but "1(x2)" on two.
     """
 
     sign: str
-    job: tuple[str, ...]
-    local: str
+    job: tuple[str, ...] = ()
+    local: str = ""
+
+    def is_in(self, environment: Mapping[str, str]) -> bool:
+        return all(name in environment for name in self.sign.split())
 
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
@@ -89,23 +93,39 @@ LAUNCHERS = {
         1, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS",
         ("SLURM_JOB_ID", "SLURM_STEP_ID"), "MPI_LOCALNRANKS",
     ),
+    "pals": LauncherEnv(
+        1, "PALS_RANKID", "PMI_SIZE", "PALS_APID", ("PALS_APID",), "PMI_LOCAL_SIZE",
+    ),
+    "jsrun": LauncherEnv(
+        1, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "LSB_JOBID JSM_NAMESPACE_SIZE",
+        ("LSB_JOBID", "PMIX_NAMESPACE"), "JSM_NAMESPACE_LOCAL_SIZE",
+    ),
     "srun": LauncherEnv(
         2, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",
         ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"), "SLURM_STEP_TASKS_PER_NODE",
     ),
+    "flux": LauncherEnv(
+        2, "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_JOB_ID FLUX_JOB_SIZE", ("FLUX_JOB_ID",),
+    ),
+    "env": LauncherEnv(
+        0, "RANK", "WORLD_SIZE", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT", (), "LOCAL_WORLD_SIZE",
+    ),
+    "skypilot": LauncherEnv(
+        3, "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "SKYPILOT_TASK_ID", ("SKYPILOT_TASK_ID",),
+    ),
+    "indexed_job": LauncherEnv(  # of Kubernetes
+        3, "JOB_COMPLETION_INDEX", "WORLD_SIZE", "JOB_COMPLETION_INDEX WORLD_SIZE MASTER_PORT",
+    ),
 }  # fmt: skip
 """Launchers in the order in which they are looked for, the innermost first.
 
-Inside an allocation Open MPI and MPICH start their daemons by srun, and srun may set PMI_* too.
+`env` is the last resort, for processes that are numbered by hand, or by Kubeflow's PyTorchJob,
+whose numbers are of pods. Inside an allocation Open MPI and MPICH start their daemons by srun, and
+srun may set PMI_* too.
 """
 UNJOINED = (
-    Numbering(1, "PALS_RANKID", "PALS_SIZE"),
-    Numbering(1, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
     Numbering(1, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    Numbering(2, "FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    Numbering(3, "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES"),
     Numbering(3, "PET_NODE_RANK", "PET_NNODES"),  # Kubeflow Trainer, for torchrun to read
-    Numbering(3, "JOB_COMPLETION_INDEX", ""),  # Kubernetes
     Numbering(1, "PMIX_RANK", ""),
     *LAUNCHERS.values(),  # where the sign is missing: RANK without torchrun's, for example
 )
@@ -120,7 +140,7 @@ def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContex
     if environment.get(ALONE_VARIABLE) == "1":
         return LaunchContext("plain", 0, 1)
     for name, variables in LAUNCHERS.items():
-        if variables.sign not in environment:
+        if not variables.is_in(environment):
             continue
         try:
             index, count = variables.read(environment)
@@ -164,7 +184,7 @@ def require_first_start(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def refuse_doubts(environment: Mapping[str, str]) -> None:
-    joined = [each for each in LAUNCHERS.values() if each.sign in environment]
+    joined = [each for each in LAUNCHERS.values() if each.is_in(environment)]
     places = {each: each.read(environment) for each in joined}
     innermost = joined[0] if joined else None
     if innermost:
@@ -187,8 +207,8 @@ def refuse_doubts(environment: Mapping[str, str]) -> None:
             both = f"{innermost.shown(environment)} and {each.shown(environment)}"
             raise LaunchError(f"{both} differ: unset those that are left from another start")
         raise LaunchError(
-            f"{each.shown(environment)}: set by a launcher whose processes do not join; "
-            "start them by torchrun, mpirun or srun"
+            f"{each.shown(environment)}: set by a launcher whose processes do not join; start them "
+            "by torchrun, mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
         )
 
 

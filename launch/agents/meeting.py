@@ -39,6 +39,7 @@ from launch.topology import LaunchContext, namespace
 
 POLL_S = 0.1
 BACKLOG = 512
+DEFAULT_PORT = "29500"
 PATIENCE_S = 10.0
 """Seconds until a file of agent 0 must be visible here, once agent 0 is known to be there."""
 SECRET_VARIABLE = "BENCHKIT_SECRET"
@@ -210,7 +211,9 @@ class Meeting:
 
 
 def master_address() -> tuple[str, int] | None:
-    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
+    nodes = os.environ.get("SKYPILOT_NODE_IPS", "").split()
+    host = os.environ.get("MASTER_ADDR") or next(iter(nodes), "")
+    port = os.environ.get("MASTER_PORT") or (DEFAULT_PORT if nodes else "")
     if not host or not port:
         return None
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):

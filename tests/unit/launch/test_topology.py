@@ -11,6 +11,7 @@ BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_N
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
 OPENMPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
 MPICH = {"MPI_LOCALNRANKS": "2", "PMI_RANK": "1", "PMI_SIZE": "4"}
+MASTER = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "8"}
 
 
@@ -32,6 +33,25 @@ TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "8"}
         (STEP | {"PMI_RANK": "1", "PMI_SIZE": "2"}, LaunchContext("srun", 1, 2, "7.0")),
         (STEP | MPICH, LaunchContext("mpich", 1, 4, "7.0")),  # its daemons are a step of their own, one task per node
         (BATCH, LaunchContext("plain", 0, 1)),
+        ({"RANK": "1", "WORLD_SIZE": "2"} | MASTER, LaunchContext("env", 1, 2)),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} | MASTER, LaunchContext("env", 1, 2, local=True)),
+        (
+            {"FLUX_JOB_ID": "f2xK", "FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2", "PMI_RANK": "1", "PMI_SIZE": "2"},
+            LaunchContext("flux", 1, 2, "f2xK"),
+        ),
+        (
+            {"PALS_APID": "7c1", "PALS_RANKID": "1", "PMI_RANK": "1", "PMI_SIZE": "2", "PMI_LOCAL_SIZE": "2"},
+            LaunchContext("pals", 1, 2, "7c1", local=True),
+        ),
+        (
+            {"LSB_JOBID": "9", "JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "2", "PMIX_RANK": "1"},
+            LaunchContext("jsrun", 1, 2, "9"),
+        ),
+        (
+            {"SKYPILOT_TASK_ID": "sky-1", "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2"},
+            LaunchContext("skypilot", 1, 2, "sky-1"),
+        ),
+        ({"JOB_COMPLETION_INDEX": "1", "WORLD_SIZE": "2"} | MASTER, LaunchContext("indexed_job", 1, 2)),
     ],
 )  # fmt: skip
 def test_detect_launcher_reads_environment(environment, expected):
@@ -60,7 +80,6 @@ def test_detect_launcher_finds_local_jobs(environment, local):
     [
         {"RANK": "0", "WORLD_SIZE": "2"},
         {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2", "PMI_RANK": "0", "PMI_SIZE": "2"},
-        {"PALS_RANKID": "0", "PALS_SIZE": "2"},
         {"PALS_RANKID": "0", "PMI_RANK": "0", "PMI_SIZE": "2"},
         {"JSM_NAMESPACE_RANK": "0", "JSM_NAMESPACE_SIZE": "2"},
         {"SKYPILOT_NODE_RANK": "0", "SKYPILOT_NUM_NODES": "2"},
