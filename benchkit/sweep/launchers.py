@@ -151,8 +151,7 @@ class Submitting(Launcher):
 
         folder, params = self._executor_params()
         try:
-            python = {f"{self.cluster}_python": shlex.join([sys.executable, *path_options()])}
-            executor = submitit.AutoExecutor(folder=folder, cluster=self.cluster, **python)
+            executor = submitit.AutoExecutor(folder=folder, cluster=self.cluster, **self._python())
             executor.update_parameters(**params)
         except RuntimeError as error:
             raise ConfigError(
@@ -163,11 +162,16 @@ class Submitting(Launcher):
             raise ConfigError(f"hydra.launcher: {' '.join(str(error).split())}") from None
         return executor
 
+    def _python(self) -> dict[str, str]:
+        own = shlex.join([sys.executable, *path_options()])
+        return {f"{self.cluster}_python": self._params.get("python") or own}
+
     def _executor_params(self) -> tuple[str, dict[str, Any]]:
         """Return submitit's folder, and its parameters by submitit's names."""
         params = {name: value for name, value in self._params.items() if value is not None}
         folder = params.pop("submitit_folder")
-        params.pop("max_num_timeout", None)
+        for name in ("max_num_timeout", "python"):
+            params.pop(name, None)
         extra = params.pop("additional_parameters", {})
         if self.cluster == "slurm":
             # Agents that are left go on when one has failed.

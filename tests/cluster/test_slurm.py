@@ -5,6 +5,9 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import sysconfig
+import venv
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -115,6 +118,20 @@ def test_ctrl_c_leaves_jobs_running(cli):
     assert statuses(cli) == ["ok", "running"]
     scancel(job_of(cli))
     assert wait_until(lambda: statuses(cli) == ["ok", "cancelled"])
+
+
+def test_jobs_start_by_a_wrapped_python_of_another_environment(cli):
+    venv.create(cli.folder / "other", symlinks=True)
+    packages = cli.folder / "other" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    (packages / "ours.pth").write_text(sysconfig.get_path("purelib"))
+    wrapper = cli.folder / "wrapper"
+    wrapper.write_text(
+        f'#!/bin/sh\necho $SLURM_PROCID >> {cli.folder}/calls\nexec {cli.folder}/other/bin/python "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    done = cli(*SLURM, "hydra.launcher.nodes=2", f"+hydra.launcher.python={wrapper}")
+    assert (done.returncode, statuses(cli)) == (0, ["ok"])
+    assert sorted((cli.folder / "calls").read_text().split()) == ["0", "1"]
 
 
 def test_slurm_refusal_is_one_line(cli):
