@@ -44,7 +44,7 @@ def run(
     Args:
         suite: name of the suite, or a list of several; None where `sweep` or `resume` says it.
         out: folder of the sweep; by default outputs/TIME in the working directory.
-        resume: folder of a sweep to go on with, in place of `out`.
+        resume: folder of a sweep to go on with, or to begin, in place of `out`.
         progress: whether to print the lines that the command line prints.
         arguments: further arguments of the command line, such as ["--config-dir", "my/conf"].
         **settings: values of keys, and options of groups. A list, a range or an array is swept

@@ -198,10 +198,16 @@ class Progress:
         files.write_whole(folder / FILE_NAME, msgspec.json.format(content, indent=2))
 
 
-def read_progress(folder: Path) -> Progress:
+def read_progress(folder: Path) -> Progress | None:
+    """Return how far the study in a folder is; None where there is none yet.
+
+    Raise ConfigError where the folder holds a sweep instead, or an unreadable file.
+    """
     path = folder / FILE_NAME
     if not path.exists():
-        raise ConfigError(f"--resume {folder}: holds no study; allowed is the folder of one")
+        if manifest.is_in(folder):
+            raise ConfigError(f"--resume {folder}: holds a sweep; allowed is the folder of a study")
+        return None
     try:
         manifest.require_ours(path)
         return files.read_json(path, Progress)
@@ -229,9 +235,7 @@ def run_module(module: str, arguments: Sequence[str]) -> int:
 
 
 def in_folder(asked: Resume) -> list[str]:
-    """Return what makes a sweep write into a folder, or continue there."""
-    if not (asked.folder / manifest.FILE_NAME).exists():
-        return [each for each in asked.as_overrides() if each.startswith("hydra.sweep.dir=")]
+    """Return what makes a sweep begin in a folder, or go on there."""
     flags = ["--resume", str(asked.folder), "--retry", asked.retry]
     return [*flags, "--force"] if asked.force else flags
 
@@ -309,7 +313,7 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
     if started.count > 1:
         raise ConfigError("study: one process runs it; its sweeps take launcher=… as a parameter")
     progress = read_progress(options.resume) if options.resume else None
-    if progress is None and (options.retry or options.force):
+    if options.resume is None and (options.retry or options.force):
         raise ConfigError("--retry, --force: allowed only with --resume DIR")
     config_dir = str(Path(options.config_dir).resolve()) if options.config_dir else ""
     if progress and progress.config_dir and not config_dir:

@@ -109,11 +109,10 @@ def prepared(
         world_sizes: ranks of each point now; None if unknown.
         held: takes over the claim on the folder.
     """
-    if asked:
-        held.enter_context(claimed(folder))
-        return resumed(folder, wanted, world_sizes, asked)
     folder.mkdir(parents=True, exist_ok=True)
     held.enter_context(claimed(folder))
+    if asked and manifest.is_in(folder):
+        return resumed(folder, wanted, world_sizes, asked)
     return fresh(folder, wanted)
 
 

@@ -69,9 +69,9 @@ class Forecast:
 def agenda(folder: Path, points: Sequence[Entry], asked: Resume | None) -> Agenda:
     """Return which points of a command line are still to be measured; write nothing.
 
-    Raise ConfigError where the folder holds no sweep to go on with, or records of another one.
+    Raise ConfigError where the folder holds records of another sweep, or a manifest that is wrong.
     """
-    if asked is None:
+    if asked is None or not manifest.is_in(folder):
         require_unused(folder, [entry.folder for entry in points])
         return agenda_of(folder, points, [None] * len(points))
     known = merged(manifest.read(folder).points, points)

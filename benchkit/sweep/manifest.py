@@ -156,6 +156,11 @@ class Manifest:
         files.write_whole(folder / FILE_NAME, msgspec.json.format(content, indent=2))
 
 
+def is_in(folder: Path) -> bool:
+    """Return whether a folder holds a sweep: its manifest, or records without one."""
+    return (folder / FILE_NAME).exists() or any(folder.glob(f"*/{files.FILE_NAME}"))
+
+
 def read(folder: Path) -> Manifest:
     """Read the manifest, or make one from records; raise ConfigError where there is no sweep."""
     path = folder / FILE_NAME

@@ -1,6 +1,7 @@
 """Go on with an interrupted sweep: which points are still to be measured, and how.
 
-A job that Slurm starts again goes on in the same way.
+A job that Slurm starts again goes on in the same way. `--resume DIR OVERRIDES` begins the sweep
+where DIR holds none yet: a container that is started again has only one command.
 """
 
 import argparse
@@ -31,6 +32,8 @@ OWN_SETTING = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*
 @dataclass(frozen=True)
 class Resume:
     """What --resume and its companions ask for; `retry` is a key of RETRY.
+
+    A `folder` without a sweep asks for a new one there.
 
     `force` accepts other software, hosts or agents than those that the sweep began with.
     """
@@ -77,9 +80,9 @@ def parse(arguments: Sequence[str]) -> list[str]:
             flag = "--retry" if flags.retry else "--force"
             raise ConfigError(f"{flag}: allowed only with --resume DIR")
         return [*others, *dry_run(flags)]
-    if not flags.resume.is_dir():
-        raise ConfigError(f"--resume {flags.resume}: no such folder")
     if not any(is_override(argument) for argument in others):
+        if not flags.resume.is_dir():
+            raise ConfigError(f"--resume {flags.resume}: no such folder")
         others = [*others, *remembered(flags.resume, others)]
     settings = Resume(flags.resume, flags.retry or "none", flags.force)
     return [*others, *settings.as_overrides(), *dry_run(flags)]

@@ -61,7 +61,7 @@ class Sweeper(sweeper.Sweeper):
             params: overrides of a sweep's YAML; the command line's follow and may replace them.
             only_check: the sweep ends once every point has been checked.
             dry_run: it ends with a forecast of every point; a path also gets that of all.
-            resume: folder of a sweep to go on with.
+            resume: folder of a sweep to go on with, or to begin.
             retry: which finished points are measured again; a key of resume.RETRY.
             force: accepts other software, hosts or agents than those that the sweep began with.
         """

@@ -207,6 +207,15 @@ def test_sweep_with_yaml_of_user_is_forecast_and_resumed(typed, flags, is_first)
     assert typed(".", *flags, "--resume", "s") == (0, [1, 2])
 
 
+def test_one_command_begins_a_sweep_and_goes_on(cli):
+    line = ["--resume", "outputs/s", "--retry", "failed", *FAULTY, "fault=none,raise"]
+    assert cli(*line, "--dry-run").returncode == 0
+    assert not (cli.folder / "outputs" / "s").exists()
+    assert cli(*line).returncode == 1
+    assert cli(*line).returncode == 1
+    assert {folder: record["attempt"] for folder, record in folders(cli).items()} == {"0": 1, "1": 2}
+
+
 def test_folder_of_yaml_may_move(typed, tmp_path):
     assert typed(".", "--config-dir", "my/conf", *MINE)[0] == 0
     (tmp_path / "my").rename(tmp_path / "ours")

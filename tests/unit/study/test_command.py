@@ -85,7 +85,7 @@ def test_steps_run_in_order_in_their_folders(modules, capsys, golden):
     assert modules.names() == ["first", "table", "second"]
     first, table, second = (arguments for _, arguments in modules.calls)
     out = folder_of(modules)
-    assert first == ["+suite=allreduce", "data_size=3", f"hydra.sweep.dir='{out}/first'"]
+    assert first == ["+suite=allreduce", "data_size=3", "--resume", f"{out}/first", "--retry", "none"]
     assert table == [f"{out}/first", "--output-dir", f"{out}/table"]
     assert f"lut={out}/table/t.csv" in second
     golden(capsys.readouterr().out, {r"[^ ]*/outputs/[^/ ]*_mine": "OUT"})
@@ -168,6 +168,16 @@ def test_override_goes_to_the_sweeps_that_have_its_key(modules):
         study(modules, "data_size=2", "--resume", str(out))
 
 
+def test_one_command_begins_a_study_and_goes_on(modules):
+    again = ["--resume", "outputs/own_mine", "--retry", "failed"]
+    modules.codes["table"] = 1
+    assert study(modules, *again) == 1
+    assert modules.names() == ["first", "table"]
+    assert study(modules, *again) == 0
+    assert modules.names() == ["first", "table", "first", "table", "second"]
+    assert (modules.out / "outputs" / "own_mine" / "study.json").exists()
+
+
 def test_named_steps_run_alone_and_again(modules):
     assert study(modules, "--steps", "first") == 0
     assert modules.names() == ["first"]
@@ -178,8 +188,10 @@ def test_named_steps_run_alone_and_again(modules):
     assert modules.names() == ["first", "first", "table", "second"]
 
 
-@pytest.mark.parametrize("line", ["size", "--retry failed", "--resume nowhere", "seize=1", "--steps third"])
+@pytest.mark.parametrize("line", ["size", "--retry failed", "--resume plain", "seize=1", "--steps third"])
 def test_wrong_command_line_runs_nothing(modules, monkeypatch, line):
+    (modules.out / "plain").mkdir()
+    write_plan(modules.out / "plain", ["k"])  # a sweep, not a study
     with pytest.raises(ConfigError):
         study(modules, *line.split(), check=only_seen_by_second)
     monkeypatch.setenv("RANK", "1")  # as a launcher whose processes do not join
