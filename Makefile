@@ -73,7 +73,8 @@ pythons: ## the tests of analysis, without torch, on other versions of Python (P
 lint: $(READY) ## format, style, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/yamllint --strict conf tests/conf
+	$(BIN)/yamllint --strict conf tests/conf launch
+	$(BIN)/hadolint containers/Dockerfile
 	$(BIN)/mypy
 
 check: lint test ## all that must pass
