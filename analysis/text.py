@@ -39,12 +39,13 @@ def render_table(shown: pd.DataFrame, style: str) -> str:
     text = shown.astype(object).where(shown.notna(), "")
     if style == "github":
         text = text.map(cell_in_markdown).rename(columns=cell_in_markdown)
-    cells = {
-        name: [figure(cell) if isinstance(cell, float) else str(cell) for cell in column]
-        for name, column in text.to_dict("list").items()
-    }
-    aligned = ["decimal" if all(map(is_number, column)) else "left" for column in cells.values()]
-    return tabulate(cells, "keys", style, disable_numparse=True, colalign=aligned)
+    columns = [
+        [figure(cell) if isinstance(cell, float) else str(cell) for cell in column]
+        for _, column in text.items()  # by place: several columns may have the same head
+    ]
+    aligned = ["decimal" if all(map(is_number, column)) else "left" for column in columns]
+    rows = list(zip(*columns, strict=True))
+    return tabulate(rows, list(text), style, disable_numparse=True, colalign=aligned)
 
 
 def is_number(cell: str) -> bool:
@@ -217,15 +218,16 @@ def half_width(low: float, high: float) -> float:
 
 
 def figure(value: Any, half_width: float = math.nan) -> str:
-    """Format a number with the digits that its interval leaves, at most four; "" for none.
+    """Format a number with the digits that its interval leaves, one to four; "" for none.
 
     Without an interval there are four.
     """
     if pd.isna(value):
         return ""
-    if not half_width > abs(value) / MOST_PRECISE or math.isinf(half_width):
+    if not abs(value) / MOST_PRECISE < half_width < math.inf:
         return f"{value:.0f}" if LARGE <= abs(value) < TOO_LARGE else f"{value:.4g}"
-    places = -math.floor(math.log10(half_width))
+    kept = min(half_width, abs(value) or half_width)  # the first digit stays, whatever the interval
+    places = -math.floor(math.log10(kept))
     return f"{round(value, places):.{max(0, places)}f}"
 
 

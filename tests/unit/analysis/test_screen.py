@@ -1,10 +1,12 @@
 """The first screen: it fits, answers the suite's question, and says the same as every other output."""
 
 import re
+from html import unescape
 
 import pandas as pd
 import pytest
 from analysis.discover import questions
+from analysis.page.content import content_of
 from analysis.report.speedups import as_table
 from analysis.screen import LINES, WIDTH, screen_of
 from analysis.sides import Baseline, all_sides
@@ -33,6 +35,65 @@ def test_screen_fits_and_agrees_with_table_and_figure(suite):
     drawn = charts(table).get(f"{suite}_speedup")
     if drawn is not None:
         assert sorted(drawn.points["value"]) == pytest.approx(sorted(told))
+
+
+SIZES = {"data_size": 1.0, "m": 8, "size": 64, "seq_len": 128, "context_length": 256}
+
+
+def several(suite):
+    """A suite's cases at two sizes, and alone, too, where a suite times calls both ways."""
+    varied = next((name for name in questions()[suite].work if name in SIZES), "data_size")
+    for factor in (1, 2):
+        record = make_rich_record(suite, samples=40)
+        record["config"] |= {varied: factor * SIZES[varied]}
+        for number, case in enumerate(record["cases"]):
+            longer = factor * (1 + number / 7)
+            case["samples_s"] = [[longer * each for each in rank] for rank in case["samples_s"]]
+        if suite == "collective":
+            plain = record["cases"][-1] | {"is_component": False}
+            both = ("latency", "back_to_back")
+            record["cases"] = [plain | {"labels": plain["labels"] | {"timing": each}} for each in both]
+        yield record
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_cells_agree_on_terminal_in_markdown_and_on_page(suite):
+    table = tabulate_records(list(several(suite)))
+    shown = screen_of(table).grid
+    assert shown.rows
+    for line, cells in zip(shown.lines()[-len(shown.rows) :], shown.rows, strict=True):
+        assert line.split() == " ".join(cells).split()
+    written = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.markdown().splitlines()]
+    assert written[2:] == shown.rows
+    page = content_of(table, None, pd.DataFrame(), []).answer_table
+    rows = re.findall("<tr>(.*?)</tr>", page, flags=re.DOTALL)
+    assert [[unescape(cell) for cell in re.findall("<td.*?>(.*?)</td>", row)] for row in rows[1:]] == shown.rows
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_cells_are_figures_of_the_table(suite):
+    table = tabulate_records(list(several(suite)))
+    shown = screen_of(table).grid
+    [(_, sides)] = all_sides(table)
+    known = [value for side in sides.sides for value in figures(sides, side)]
+    for cells in shown.rows:
+        for cell in re.findall(r"\d[\d,.]*", " ".join(cells[shown.num_words :])):
+            unit = 10.0 ** -len(cell.partition(".")[2])
+            value = float(cell.replace(",", ""))
+            assert any(abs(value - each) <= max(0.51 * unit, 0.06 * each) for each in known), (cell, known)
+
+
+def figures(sides, side):
+    """What a row of a screen may say of a case: its merits, its time, the ends of both and of its ratio."""
+    row = side.row
+    for merit in sides.question.merits:
+        if not pd.isna(row.get(merit.column)):
+            yield merit.scale * float(row[merit.column])
+    ends = ("median_s", "ci_low_s", "ci_high_s", "range_low_s", "range_high_s")
+    yield from (1e3 * row[name] for name in ends if not pd.isna(row[name]))
+    if side.ratio:
+        yield from filter(None, (side.ratio.value, side.ratio.low, side.ratio.high))
+    yield 1.0
 
 
 def screens():
