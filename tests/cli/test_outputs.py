@@ -161,3 +161,18 @@ def test_fault_of_analysis_is_no_verdict(monkeypatch, error):
 
     monkeypatch.setitem(SUBCOMMANDS, "compare", (fails, ""))
     assert analyse(["compare", "a", "b"]) == 2
+
+
+def test_sweep_prints_itself_for_pods_that_vanish(cli):
+    """The two lines of docs/kubernetes.md: what on_end prints, kubectl's log gives back."""
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    [on_end] = (line.strip() for line in page.splitlines() if line.startswith("    on_end="))
+    [unpack] = (line.strip() for line in page.splitlines() if line.startswith("    kubectl logs"))
+    done = cli("+suite=faulty", "-m", "fault=none,raise", "measure=few", "hydra.sweep.dir=outputs/s", on_end)
+    (cli.folder / "log").write_text(done.stdout)
+    unpack = "mkdir -p results/mine && " + unpack.replace("kubectl logs POD", "cat log")
+    subprocess.run(["sh", "-ec", unpack], cwd=cli.folder, check=True)
+    for record in (cli.folder / "outputs" / "s").glob("*/record.json"):
+        copied = cli.folder / "results" / "mine" / record.parent.name / record.name
+        assert copied.read_bytes() == record.read_bytes()
+    assert cli("results/mine", module="analysis").returncode == 0
