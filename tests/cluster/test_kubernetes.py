@@ -33,6 +33,7 @@ class Pod:
     names: Sequence[str]
     command: Sequence[str]
     environment: dict[str, str]
+    is_renewed: bool = False
     process: "subprocess.Popen[str] | None" = field(default=None, repr=False)
 
     def start(self, cli: Cli, namespace: str) -> None:
@@ -80,6 +81,8 @@ class Controller:
                 pod.terminate()
         for pod in self.pods:
             pod.process.communicate(timeout=GRACE_S)
+            if pod.is_renewed:
+                pod.host += "-new"
 
     def codes(self) -> list[int]:
         told = [pod.process.communicate(timeout=PATIENCE_S) for pod in self.pods]
@@ -142,7 +145,7 @@ def trainjob(secret: str) -> list[Pod]:
 
 
 def skypilot(secret: str) -> list[Pod]:
-    """Machines instead of pods; nobody knows the others' names."""
+    """Machines instead of pods: nobody knows the others' names, and after a loss there are new ones."""
     found = document("skypilot.yaml")
     shared = {
         "SKYPILOT_TASK_ID": f"sky-managed-2026-11-28-01-00-00-000000_{secret}_1-0",
@@ -150,9 +153,12 @@ def skypilot(secret: str) -> list[Pod]:
         "SKYPILOT_NUM_GPUS_PER_NODE": "0", **dict.fromkeys(found["secrets"], secret),
     }  # fmt: skip
     return [
-        Pod(f"machine-{index}", [f"unknown-{index}"], found["run"].split(), shared | {"SKYPILOT_NODE_RANK": str(index)})
+        Pod(
+            f"machine-{index}", [f"unknown-{index}"], found["run"].split(),
+            shared | {"SKYPILOT_NODE_RANK": str(index)}, is_renewed=True,
+        )
         for index in range(found["num_nodes"])
-    ]
+    ]  # fmt: skip
 
 
 STARTED = {"jobset": jobset, "trainjob": trainjob, "skypilot": skypilot}
@@ -178,6 +184,7 @@ def records(cli: Cli) -> list[dict[str, Any]]:
 )
 def test_sweep_goes_on_where_a_pod_was_lost(cli, controller, lost, request):
     controller.start()
+    begun_on = [pod.host for pod in controller.pods]
     first = cli.folder / "results" / "0" / "record.json"
     assert wait_until(lambda: first.exists() and json.loads(first.read_text())["status"] == "ok")
     measured = first.read_bytes()
@@ -191,7 +198,8 @@ def test_sweep_goes_on_where_a_pod_was_lost(cli, controller, lost, request):
     assert {record["status"] for record in found} == {"ok"}
     assert {record["launched_by"] for record in found} == {LAUNCHERS[request.node.callspec.params["controller"]]}
     assert {record["world_size"] for record in found} == {2}
-    assert {tuple(agent["host"] for agent in record["agents"]) for record in found} == {
-        tuple(pod.host for pod in controller.pods)
-    }
+    hosts = [[agent["host"] for agent in record["agents"]] for record in found]
+    assert hosts[0] == begun_on
+    assert hosts[-1] == [pod.host for pod in controller.pods]
+    assert (found[-1]["resumed_with"] != {}) == (begun_on != hosts[-1])
     assert wait_until(lambda: not cli.processes())
