@@ -45,6 +45,13 @@ PRINTED = {
 
 @dataclass(frozen=True)
 class Column:
+    """A column of the combined table.
+
+    Attributes:
+        is_software: whether it tells hardware or software.
+        is_rate: whether it follows from the median: of merged runs it is that of their median.
+    """
+
     name: str
     meaning: str
     unit: str = ""
