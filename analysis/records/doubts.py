@@ -41,25 +41,23 @@ def found_in(figures: CaseMetrics, details: Mapping[str, object]) -> Iterator[st
             why = "the peak was measured beside it, on a busy machine"
         yield f"{above}: {why}"
     if above := beyond_whole(figures, ("efficiency",)):
-        why = "the probe saw a slower machine than the measurement, or the cost model is wrong"
+        why = "probed on a slower machine, or the cost model is wrong"
         yield f"{above}: {why}"
     scaling, low = figures.get("scaling_efficiency"), figures.get("paired_speedup_low")
     if scaling and low and low * scaling > value(figures, "paired_speedup", inf) * (1 + ROUNDING):
-        why = (
-            "more than the ranks can do together; the base was disturbed, or caches hold the parts"
-        )
+        why = "the base was disturbed, or caches hold the parts"
         yield f"scaling_efficiency {percent(scaling)}: {why}"
     if above := beyond_whole(figures, ("limit_share", "comm_share")):
-        why = "a part alone took longer than the whole; it was disturbed, or runs faster within"
+        why = "a part alone took longer: disturbed, or faster within"
         yield f"{above}: {why}"
     overlap = figures.get("overlap")
     if overlap is not None:
         low, high = (value(figures, f"overlap_{end}", overlap) for end in ("low", "high"))
         if low > 1 + ROUNDING:
-            why = "more than the shorter part was hidden, so the parts were disturbed"
+            why = "more than the shorter part hidden: the parts were disturbed"
             yield f"overlap {percent(overlap)}: {why}"
         if high < -1 - ROUNDING:
-            why = "far slower than both parts one after the other; disturbed, or the parts collide"
+            why = "slower than both parts in turn: disturbed, or they collide"
             yield f"overlap {percent(overlap)}: {why}"
     if value(figures, "rel_ci", 0.0) > WIDEST:
         why = "the median is hardly known; take more samples, or a quieter machine"

@@ -145,7 +145,7 @@ QUESTION = Question(
         f"{SHARDING}={UNSHARDED}": "",
         f"{SCOPE}={END_TO_END}": "end to end",
     },
-    further="Why not more: analysis/auto_shard.md",
+    further="Why not more: auto_shard.md of the report",
 )
 
 

@@ -141,7 +141,7 @@ QUESTION = Question(
     ),
     scale=("batch_sizes",),
     words={"batch_sizes": "batch {}"},
-    further="After how many calls it pays: measure=cold_curve, then analysis/compile.md",
+    further="After how many calls it pays: measure=cold_curve, then compile.md of the report",
 )
 
 
