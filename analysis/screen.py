@@ -446,9 +446,30 @@ def range_cell(row: Row) -> str:
     low, high = ends_of_time(row)
     if low == high:
         return ""
-    half = 1e3 * half_width(low, high)
-    ends = f"{figure(1e3 * low, half)}–{figure(1e3 * high, half)}"
-    return f"[{ends}]" if not pd.isna(row["ci_low_s"]) else ends
+    return ends_cell(1e3 * low, 1e3 * high, 0.0, is_interval=not pd.isna(row["ci_low_s"]))
+
+
+def ends_cell(low: float, high: float, least_half: float, is_interval: bool) -> str:
+    """Write "1.1–1.3", an interval in brackets, with the digits that half of its width leaves."""
+    half = max(half_width(low, high), least_half)
+    ends = f"{figure(low, half)}–{figure(high, half)}"
+    return f"[{ends}]" if is_interval else ends
+
+
+def ratio_ends_cell(side: Side | None) -> str:
+    ratio = side.ratio if side else None
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return ""
+    return ends_cell(ratio.low, ratio.high, 0.005 * ratio.value, ratio.is_interval)
+
+
+def without_ends(grid: Grid) -> Grid:
+    """Leave out the columns of ends, which have no head, where a grid is too wide."""
+    if grid.width <= WIDTH:
+        return grid
+    keep = [i for i, head in enumerate(grid.heads) if i < grid.num_words or head != ("", "")]
+    rows = [[row[i] for i in keep] for row in grid.rows]
+    return Grid([grid.heads[i] for i in keep], rows, grid.num_words)
 
 
 def ratio_cell(side: Side, is_best: bool) -> str:
@@ -468,7 +489,8 @@ def sides_across(sides: Sides, names: Sequence[str]) -> Grid:
     heads = [("", name) for name in columns]
     base = names[0]
     for name in names:
-        heads += [(name, f"[{merit.unit}]")] + ([("", "ratio")] if name != base else [])
+        heads += [(name, f"[{merit.unit}]")]
+        heads += [("", "ratio"), ("", "")] if name != base else []
     rows = []
     for own in sides.by_work().values():
         by_name = {side.name: side for side in own}
@@ -479,9 +501,9 @@ def sides_across(sides: Sides, names: Sequence[str]) -> Grid:
             cells.append(number(merit, side.row) if side else "")
             if name != base:
                 is_best = len(names) > 2 and side is top
-                cells.append(ratio_cell(side, is_best) if side else "")
+                cells += [ratio_cell(side, is_best) if side else "", ratio_ends_cell(side)]
         rows.append(cells)
-    return Grid(heads, rows, len(columns))
+    return without_ends(Grid(heads, rows, len(columns)))
 
 
 def works_across(sides: Sides, names: Sequence[str]) -> Grid:
@@ -531,15 +553,15 @@ def best_of_each(sides: Sides) -> Grid:
         tops.append(fastest(mains or [side for side in own if not side.is_bound] or own))
     base, top = ({side.name for side in column if side} for column in (bases, tops))
     heads = [("", name) for name in columns] + [(only(base), f"[{merit.unit}]")]
-    heads += [(only(top), f"[{merit.unit}]"), ("", "ratio")] + [("best", "")] * (len(top) > 1)
+    heads += [(only(top), f"[{merit.unit}]"), ("", "ratio"), ("", "")]
+    heads += [("best", "")] * (len(top) > 1)
     rows = []
     for first, best_one in zip(bases, tops, strict=True):
         cells = [number(merit, first.row) if first else "", number(merit, best_one.row)]
-        name = [best_one.name] * (len(top) > 1)
-        rows.append(
-            work_cells(sides, best_one.row) + cells + [ratio_cell(best_one, is_best=False)] + name
-        )
-    return Grid(heads, rows, len(columns))
+        cells += [ratio_cell(best_one, is_best=False), ratio_ends_cell(best_one)]
+        cells += [best_one.name] * (len(top) > 1)
+        rows.append(work_cells(sides, best_one.row) + cells)
+    return without_ends(Grid(heads, rows, len(columns)))
 
 
 def only(names: set[str]) -> str:
@@ -574,11 +596,7 @@ def plain_grid(sides: Sides) -> Grid:
             having = [side.row for side in own if has(merit, side.row)]
             cells.append(number(merit, having[-1]) if having else "")
         rows.append(cells)
-    grid = Grid(heads, rows, num_words)
-    if grid.width > WIDTH:  # the ranges go first
-        keep = [i for i, (head, _) in enumerate(heads) if i < num_words or heads[i] != ("", "")]
-        grid = Grid([heads[i] for i in keep], [[row[i] for i in keep] for row in rows], num_words)
-    return grid
+    return without_ends(Grid(heads, rows, num_words))
 
 
 # What is known of it
