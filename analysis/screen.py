@@ -81,6 +81,7 @@ class Screen:
     """What a reader should know first.
 
     Attributes:
+        subject: what competes in; "" where the answers say it themselves.
         answers: one to four lines.
         ends: what was not measured, a line per reason.
         grid: of what is compared; None where several suites answer.
@@ -89,6 +90,7 @@ class Screen:
         further: what one may ask next.
     """
 
+    subject: str = ""
     answers: list[str] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     grid: Grid | None = None
@@ -102,7 +104,7 @@ class Screen:
         return self.answers[0].partition("; ")[0] if self.answers else "Nothing was measured"
 
     def text(self, width: int = WIDTH) -> str:
-        head = folded(self.answers, width)
+        head = folded(filter(None, [self.subject, *self.answers]), width)
         foot = folded([*self.sure, *self.spoils, *self.further], width)
         rows = self.grid.rows if self.grid else []
         room = LINES - len(head) - len(foot) - 3  # two empty lines, and one to spare
@@ -150,13 +152,36 @@ def screen_of(
         [(_, sides)] = suites
         found.grid = grid_of(sides)
         found.sure = [how_sure(sides)]
-        found.further = [sides.question.further] if sides.question.further else []
+        found.further = further_of(sides)
+        found.subject = subject_of(sides) if any(side.ratio for side in sides.sides) else ""
     elif len(suites) > 1:
         names = ", ".join(name for name, _ in suites)
         found.further = [f"One suite's table: --where 'suite == \"{suites[0][0]}\"' (of {names})"]
     found.spoils = list(spoils_of(table))
     found.further += further
     return found
+
+
+def further_of(sides: Sides) -> list[str]:
+    """Return what the suite suggests, "More ranks: world_size=2,4", unless that key is swept."""
+    text = sides.question.further
+    key = text.partition(": ")[2].partition("=")[0]
+    return [text] if text and key not in sides.work else []
+
+
+def subject_of(sides: Sides) -> str:
+    """Say what all sides of a contest share: "ring_attention, gloo, 2 ranks, AMD EPYC"."""
+    rows = [side.row for side in sides.sides]
+    words = [title_of(rows[0])]
+    for name in ("backend", "world_size", "dtype", "device_name"):
+        values = {row.get(name) for row in rows}
+        if len(values) == 1 and not pd.isna(value := values.pop()):
+            words.append(sides.word(name, value))
+    return ", ".join(words)
+
+
+def title_of(row: Row) -> str:
+    return str(row["suite"] if pd.isna(row["title"]) else row["title"])
 
 
 # The answer
@@ -329,7 +354,6 @@ def plain_answers(sides: Sides) -> Iterator[str]:
     """Yield what was measured where nothing competes: each merit at its end of the scale."""
     question, scale = sides.question, [n for n in sides.question.scale if n in sides.work]
     first = sides.sides[0].row
-    title = str(first["suite"] if pd.isna(first["title"]) else first["title"])
     fixed = [
         question.word(name, first[name])
         for name in question.scale
@@ -340,7 +364,7 @@ def plain_answers(sides: Sides) -> Iterator[str]:
     is_along = len(scale) > 1 and not across_only(question)
     apart = scale[1] if is_along else kind_column(sides, without=across)
     for group, own in grouped(sides.sides, apart):
-        words = [title, *(sorted(backends) if len(backends) == 1 else ())]
+        words = [title_of(first), *(sorted(backends) if len(backends) == 1 else ())]
         words += fixed + ([question.word(apart, group)] if apart else [])
         if across_only(question) and across:
             words += scale_words(sides, at_end(sides, own)[-1].row)

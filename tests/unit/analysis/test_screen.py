@@ -132,6 +132,13 @@ def test_screens(golden):
     )
 
 
+def test_further_question_is_not_of_what_was_swept():
+    ranks = [make_record(world_size=number, suite="collective") for number in (2, 4)]
+    of_one, of_two = (screen_of(tabulate_records(records)).further for records in (ranks[:1], ranks))
+    assert of_one
+    assert not of_two
+
+
 def test_long_tables_leave_room_for_what_is_known():
     text = screen_of(tabulate_records([make_record(size) for size in range(1, 60)])).text()
     assert len(text.splitlines()) <= LINES
