@@ -207,7 +207,10 @@ ONE_RUN = (
     "Each figure is of one run; how much it varies from run to run is not known "
     "(measure with repeat=5, or give analysis the folders of several sweeps)."
 )
-NO_FLOOR = "no noise floor{share}: run `python -m benchkit selftest`{hint}"
+NO_FLOOR = (
+    "how much identical runs differ here is not known{share}: "
+    "run `python -m benchkit selftest`{hint}"
+)
 BELOW = f" Below {FEWEST_RUNS} runs there is no interval between runs, only their range."
 
 

@@ -176,7 +176,7 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
         lines = [fill(f"{of_all}{head}", width, break_on_hyphens=False) + "\n"] if head else []
         lines.append(rendered(shown, width))
         if left_out:
-            more = f"More, by --columns: {' '.join(left_out)}"
+            more = f"Other columns: --columns {','.join(left_out)}"
             lines.append(shorten(more, width, placeholder=" …"))
     return "\n".join([*lines, *text.beginning(table), *(() if columns else notes(rows))])
 

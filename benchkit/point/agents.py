@@ -12,6 +12,7 @@ from benchkit import environment
 from benchkit.environment import visible_gpus
 from benchkit.errors import HostBusy
 from benchkit.rank.assignment import MemoryFile, Rendezvous, memory_file, tcp_store
+from benchkit.record.naming import duration
 from benchkit.record.record import AgentReport, StartClock
 from launch.agents import host
 from launch.agents.channel import AgentInfo, Lost, SweepEnds
@@ -151,11 +152,11 @@ class AgentGroup:
 
         def say(holder: Holder) -> None:
             log.warning(
-                "%s: waiting for %s, which measures, for at most %g s (host_wait_s); "
-                "with %s=NAME runs of another NAME measure side by side and disturb each other",
+                "%s: waiting for %s to measure, at most %s (host_wait_s); Ctrl-C stops; "
+                "%s=NAME measures beside it",
                 me.host,
                 holder,
-                limit(holder),
+                duration(limit(holder)),
                 LOCK_VARIABLE,
             )
 

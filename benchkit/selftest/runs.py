@@ -339,7 +339,7 @@ def loops(runs: Sequence[Runs]) -> Iterator[str]:
             pairs[what.removesuffix(LATENCY).strip()] = (single, looped)
     tests = {what: SignedRank(log_ratios(*pair)) for what, pair in pairs.items()}
     differ = any(not contains(test, 0.0) for test in tests.values())
-    verdict = "DIFFERENT QUESTIONS, name which" if differ else "no difference that shows"
+    verdict = "TWO TIMES: say which one you mean" if differ else "no difference that shows"
     yield f"Back to back and single calls: {verdict if tests else 'not measured'}"
     for what, test in tests.items():
         yield f"{what}: a call back to back takes {ratio(test)} times as long as one alone"

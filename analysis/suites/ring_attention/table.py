@@ -155,7 +155,7 @@ def summary_of(name: str, cells: Sequence[Cell]) -> str:
         facts.append(f"within {NEAR:.0%} of the prediction in {count_near(shares)}")
     if highs:
         slower = sum(high < 1 for high in highs)
-        facts.append(f"slower than even beyond its interval in {slower} of {len(highs)}")
+        facts.append(f"told to be slower than even in {slower} of {len(highs)}")
     means = f" (geometric means of {len(cells)} cells)" if len(cells) > 1 else ""
     return f"{name}{means}: {'; '.join(facts)}."
 

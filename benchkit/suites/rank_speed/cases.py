@@ -164,7 +164,7 @@ class Values:
 
 def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
     if test != COPY and rank.device.type != "cuda":
-        yield Case(labels={TEST: test}, unavailable="ranks here compute on the host itself")
+        yield Case(labels={TEST: test}, unavailable="no device to copy to: the ranks use the CPU")
         return
     length = max(1, num_bytes // ITEM.itemsize)
     host = partial(torch.empty, length, dtype=ITEM, pin_memory=True)
