@@ -1,11 +1,11 @@
 """Plots and tables of more than a reader can tell apart: they are merged, thinned or cut, and say so."""
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from analysis import text
 from analysis.cli import main
 from analysis.sides import Baseline
+from matplotlib.figure import Figure
 
 from tests.support.entries.report import chart, draw, style
 from tests.support.records import make_record, tabulate_records, write_all
@@ -87,7 +87,7 @@ def test_many_speedups_are_drawn_in_order():
 
 
 def test_first_plots_of_many_are_drawn(monkeypatch, capsys):
-    module = type("module", (), {"draw": lambda table, baseline: dict.fromkeys(map(str, range(99)), plt.figure)})
+    module = type("module", (), {"draw": lambda table, baseline: dict.fromkeys(map(str, range(99)), Figure)})
     monkeypatch.setattr(draw, "modules_with", lambda function: [("suite.plot", module)] if function == "draw" else [])
     drawn = [name for name, _ in draw.draw_all(pd.DataFrame({"status": []}), None)]
     assert drawn == [str(number) for number in range(chart.MOST_PLOTS)]
