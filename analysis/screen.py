@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis.discover import conclusions, or_left_out
 from analysis.records.figures import Row
-from analysis.sides import APART, Baseline, Side, Sides, all_sides
+from analysis.sides import APART, Baseline, Ratio, Side, Sides, all_sides
 from analysis.table import crowded
 from analysis.text import figure, half_width, render_table, shortened
 from benchkit.api.question import LEAST, Merit, Question
@@ -256,12 +256,15 @@ def spread_of(values: Sequence[float]) -> float:
 
 def times(side: Side) -> str:
     """Format "1.43 ×", with the digits that its ends leave."""
-    ratio = side.ratio
-    assert ratio is not None
+    assert side.ratio is not None
+    return f"{figure(side.ratio.value, half_of(side.ratio))} ×"
+
+
+def half_of(ratio: Ratio) -> float:
+    """Return the half width that a ratio's digits follow, half a percent of it at least."""
     if ratio.low is None or ratio.high is None:
-        return f"{figure(ratio.value, 0.01 * ratio.value)} ×"
-    half = max(half_width(ratio.low, ratio.high), 0.005 * ratio.value)
-    return f"{figure(ratio.value, half)} ×"
+        return 0.01 * ratio.value
+    return max(half_width(ratio.low, ratio.high), 0.005 * ratio.value)
 
 
 def known_of(side: Side) -> str:
@@ -269,8 +272,7 @@ def known_of(side: Side) -> str:
     ratio = side.ratio
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""
-    half = max(half_width(ratio.low, ratio.high), 0.005 * ratio.value)
-    low, high = figure(ratio.low, half), figure(ratio.high, half)
+    low, high = (figure(end, half_of(ratio)) for end in (ratio.low, ratio.high))
     return f" [{low}, {high}]" if ratio.is_interval else f" ({low} to {high}, {ratio.basis})"
 
 
@@ -470,12 +472,12 @@ def range_cell(row: Row) -> str:
     low, high = ends_of_time(row)
     if low == high:
         return ""
-    return ends_cell(1e3 * low, 1e3 * high, 0.0, is_interval=not pd.isna(row["ci_low_s"]))
+    half = 1e3 * half_width(low, high)
+    return ends_cell(1e3 * low, 1e3 * high, half, is_interval=not pd.isna(row["ci_low_s"]))
 
 
-def ends_cell(low: float, high: float, least_half: float, is_interval: bool) -> str:
-    """Write "1.1–1.3", an interval in brackets, with the digits that half of its width leaves."""
-    half = max(half_width(low, high), least_half)
+def ends_cell(low: float, high: float, half: float, is_interval: bool) -> str:
+    """Write "1.1–1.3", an interval in brackets, with the digits that a half width leaves."""
     ends = f"{figure(low, half)}–{figure(high, half)}"
     return f"[{ends}]" if is_interval else ends
 
@@ -484,7 +486,7 @@ def ratio_ends_cell(side: Side | None) -> str:
     ratio = side.ratio if side else None
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""
-    return ends_cell(ratio.low, ratio.high, 0.005 * ratio.value, ratio.is_interval)
+    return ends_cell(ratio.low, ratio.high, half_of(ratio), ratio.is_interval)
 
 
 def without_ends(grid: Grid) -> Grid:

@@ -226,7 +226,7 @@ def figure(value: Any, half_width: float = math.nan) -> str:
         return ""
     if not abs(value) / MOST_PRECISE < half_width < math.inf:
         return f"{value:.0f}" if LARGE <= abs(value) < TOO_LARGE else f"{value:.4g}"
-    kept = min(half_width, abs(value) or half_width)  # the first digit stays, whatever the interval
+    kept = min(half_width, abs(value) or half_width)  # the first digit stays
     places = -math.floor(math.log10(kept))
     return f"{round(value, places):.{max(0, places)}f}"
 
