@@ -118,7 +118,7 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
             f"hydra.sweep.dir={folder}: holds a sweep already; allowed is a folder without"
         )
     named = (folder / name / files.FILE_NAME for name in subfolders)
-    if any(folder.glob(f"*/{files.FILE_NAME}")) or any(path.exists() for path in named):
+    if manifest.is_in(folder) or any(path.exists() for path in named):
         raise ConfigError(
             f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without"
         )

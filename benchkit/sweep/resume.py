@@ -33,9 +33,8 @@ OWN_SETTING = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*
 class Resume:
     """What --resume and its companions ask for; `retry` is a key of RETRY.
 
-    A `folder` without a sweep asks for a new one there.
-
-    `force` accepts other software, hosts or agents than those that the sweep began with.
+    A `folder` without a sweep asks for a new one there. `force` accepts other software, hosts or
+    agents than those that the sweep began with.
     """
 
     folder: Path
