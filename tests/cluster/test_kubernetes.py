@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.cli import PATIENCE_S, ROOT, Cli, wait_until
+from tests.support.cli import ROOT, Cli, ends, wait_until
 
 GRACE_S = 30
 """Of a pod between SIGTERM and SIGKILL, as in Kubernetes."""
@@ -39,7 +39,7 @@ class Pod:
     def start(self, cli: Cli, namespace: str) -> None:
         """Its volume is at another path, `benchkit` is this checkout's, and its sweep is smaller."""
         isolated = ["ip", "netns", "exec", namespace, "unshare", "--uts", "--pid", "--fork", "--kill-child"]
-        changed = {"/results/allreduce": str(cli.folder / "results"), "data_size=1,10,100,1000": f"data_size={SIZES}"}
+        changed = {"/results/allreduce": "outputs/allreduce", "data_size=1,10,100,1000": f"data_size={SIZES}"}
         words = [*(changed.get(word, word) for word in self.command), "measure=quick"]
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         self.process = subprocess.Popen(
@@ -84,12 +84,6 @@ class Controller:
             if pod.is_renewed:
                 pod.host += "-new"
 
-    def codes(self) -> list[int]:
-        told = [pod.process.communicate(timeout=PATIENCE_S) for pod in self.pods]
-        codes = [pod.process.returncode for pod in self.pods]
-        assert codes == [0, 0], told
-        return codes
-
     def close(self) -> None:
         for namespace in self.namespaces:
             folder = Path("/etc/netns") / namespace
@@ -108,19 +102,28 @@ def given(container: dict[str, Any], secret: str) -> dict[str, str]:
     return {each["name"]: each.get("value", secret) for each in container.get("env", [])}
 
 
-def jobset(secret: str) -> list[Pod]:
-    """JobSet names pods JOBSET-JOB-REPLICA-INDEX, below the headless service of its own name."""
-    found = document("kubernetes/jobset.yaml", "JobSet")
-    name, [job] = found["metadata"]["name"], found["spec"]["replicatedJobs"]
-    spec = job["template"]["spec"]
-    [container] = spec["template"]["spec"]["containers"]
+def in_pods(name: str, job: dict[str, Any], count: int, started: dict[str, Any], secret: str) -> list[Pod]:
+    """JobSet names pods JOBSET-JOB-REPLICA-INDEX, below the headless service of its own name; Kubernetes numbers them.
+
+    `started` holds command and arguments.
+    """
+    [container] = job["template"]["spec"]["template"]["spec"]["containers"]
+    hosts = [f"{name}-{job['name']}-0-{index}" for index in range(count)]
     return [
         Pod(
-            host, [f"{host}.{name}", host], container["command"] + container["args"],
+            host, [f"{host}.{name}", host], started["command"] + started["args"],
             given(container, secret) | {"JOB_COMPLETION_INDEX": str(index)},
         )
-        for index, host in enumerate(f"{name}-{job['name']}-0-{index}" for index in range(spec["completions"]))
+        for index, host in enumerate(hosts)
     ]  # fmt: skip
+
+
+def jobset(secret: str) -> list[Pod]:
+    found = document("kubernetes/jobset.yaml", "JobSet")
+    [job] = found["spec"]["replicatedJobs"]
+    spec = job["template"]["spec"]
+    [container] = spec["template"]["spec"]["containers"]
+    return in_pods(found["metadata"]["name"], job, spec["completions"], container, secret)
 
 
 def trainjob(secret: str) -> list[Pod]:
@@ -129,19 +132,14 @@ def trainjob(secret: str) -> list[Pod]:
     found = document("kubernetes/trainjob.yaml", "TrainJob")
     name, trainer = found["metadata"]["name"], found["spec"]["trainer"]
     [job] = runtime["spec"]["template"]["spec"]["replicatedJobs"]
-    [container] = job["template"]["spec"]["template"]["spec"]["containers"]
-    count = trainer["numNodes"]
-    return [
-        Pod(
-            host, [f"{host}.{name}", host], trainer["command"] + trainer["args"],
-            given(container, secret) | {
-                "JOB_COMPLETION_INDEX": str(index), "PET_NNODES": str(count), "PET_NODE_RANK": str(index),
-                "PET_NPROC_PER_NODE": str(trainer["numProcPerNode"]), "PET_MASTER_ADDR": f"{name}-node-0-0.{name}",
-                "PET_MASTER_PORT": "29400",
-            },
-        )
-        for index, host in enumerate(f"{name}-{job['name']}-0-{index}" for index in range(count))
-    ]  # fmt: skip
+    pods = in_pods(name, job, trainer["numNodes"], trainer, secret)
+    for pod in pods:
+        pod.environment |= {
+            "PET_NNODES": str(len(pods)), "PET_NODE_RANK": pod.environment["JOB_COMPLETION_INDEX"],
+            "PET_NPROC_PER_NODE": str(trainer["numProcPerNode"]), "PET_MASTER_ADDR": f"{name}-node-0-0.{name}",
+            "PET_MASTER_PORT": "29400",
+        }  # fmt: skip
+    return pods
 
 
 def skypilot(secret: str) -> list[Pod]:
@@ -174,25 +172,21 @@ def controller(cli, two_hosts, request) -> Iterator[Controller]:
         found.close()
 
 
-def records(cli: Cli) -> list[dict[str, Any]]:
-    paths = sorted((cli.folder / "results").glob("*/record.json"))
-    return [json.loads(path.read_text()) for path in paths]
-
-
 @pytest.mark.parametrize(
     ("controller", "lost"), [("jobset", 0), ("jobset", 1), ("trainjob", 1), ("skypilot", 1)], indirect=["controller"]
 )
 def test_sweep_goes_on_where_a_pod_was_lost(cli, controller, lost, request):
     controller.start()
     begun_on = [pod.host for pod in controller.pods]
-    first = cli.folder / "results" / "0" / "record.json"
+    first = cli.folder / "outputs" / "allreduce" / "0" / "record.json"
     assert wait_until(lambda: first.exists() and json.loads(first.read_text())["status"] == "ok")
     measured = first.read_bytes()
     controller.pods[lost].lose()
     controller.stop_others()
     controller.start()
-    assert controller.codes() == [0, 0]
-    found = records(cli)
+    told = ends([pod.process for pod in controller.pods])
+    assert [code for code, _, _ in told] == [0, 0], told
+    found = cli.records()
     assert first.read_bytes() == measured
     assert [record["config"]["data_size"] for record in found] == [float(size) for size in SIZES.split(",")]
     assert {record["status"] for record in found} == {"ok"}
