@@ -11,8 +11,10 @@ apart, where nothing is claimed.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -79,9 +81,14 @@ class Ratio:
     basis: str = APART
 
     @property
+    def has_one(self) -> bool:
+        """Whether its interval or range holds 1, where neither side is the faster one."""
+        return (self.low or 0) <= 1 <= (self.high or 0)
+
+    @property
     def is_told_apart(self) -> bool:
         """Whether the two sides differ for certain, as far as these runs go."""
-        return self.is_interval and not (self.low or 0) <= 1 <= (self.high or 0)
+        return self.is_interval and not self.has_one
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ class Side:
         is_main: whether the answer is about it, where the question says so.
         is_bound: whether it shows what can be reached, and does not compete.
         is_crowded: whether its ranks have more threads than cores, so that they take turns.
-        ratio: over the base; None for the base, and where there is none.
+        ratio: over the base; None for the base and for a component of it, and where there is none.
     """
 
     row: Row
@@ -133,8 +140,10 @@ class Sides:
     is_first: bool = False
 
     def is_beyond_cores(self, side: Side) -> bool:
-        """Return whether a side scales beyond the cores of the host, unlike its base."""
-        is_scaling = not {*RANKS}.isdisjoint(self.contest.by if self.contest else ())
+        """Return whether a side scales beyond the cores of the host, unlike others or its base."""
+        if self.contest is None:
+            return side.is_crowded and not all(each.is_crowded for each in self.sides)
+        is_scaling = not {*RANKS}.isdisjoint(self.contest.by)
         return bool(
             is_scaling and side.ratio and side.is_crowded and not side.ratio.base.is_crowded
         )
@@ -206,8 +215,9 @@ def sides_of(rows: pd.DataFrame, question: Question, baseline: Baseline | None =
         rows: of the combined table.
         baseline: what to compare with in place of the question's contests.
     """
-    rows = rows[(rows["status"] == "ok") & ~rows["is_component"].eq(True)]
-    rows = rows[~rows["unslowed"].eq(True)]
+    rows = rows[(rows["status"] == "ok") & ~rows["unslowed"].eq(True)]
+    bounds = [marked(each.bounds, rows, rows["status"]) for each in question.contests]
+    rows = rows[~rows["is_component"].eq(True) | reduce(or_, bounds, rows["status"].eq(""))]
     if rows.empty:
         return Sides(question, [], None, [], [], [], [])
     if not question.scale:
@@ -305,7 +315,7 @@ def compared(
     columns = [*work, *by]
     time = time_of(question)
     for run, median_s, *key in per_run[["run", time, *columns]].itertuples(index=False):
-        times.setdefault(tuple(map(str, key)), {})[run] = median_s
+        times.setdefault(key_of(key), {})[run] = median_s
     found = [
         Side(
             row, of, name=" ".join(filter(None, side_words(question, row, by))), is_base=is_base,
@@ -322,11 +332,11 @@ def compared(
         bases = [side for side in own if side.is_base]
         for side in own:
             base = min(bases, key=lambda base: num_unlike(side, base, settings), default=None)
-            if base is None or side.is_base:
+            if base is None or side.is_base or side.row["is_component"] is True:
                 with_ratios.append(side)
                 continue
             own_s, base_s = (
-                times[tuple(str(each.row[name]) for name in columns)] for each in (side, base)
+                times[key_of(each.row[name] for name in columns)] for each in (side, base)
             )
             ratio = ratio_of(side, base, own_s, base_s, time)
             with_ratios.append(replace(side, ratio=ratio))
@@ -335,15 +345,29 @@ def compared(
     return replace(sides, sides=with_ratios)
 
 
+def key_of(values: Iterable[Any]) -> tuple[str, ...]:
+    """Return what tells equal cells from others, whichever kind of missing value they hold."""
+    return tuple("" if pd.isna(value) else str(value) for value in values)
+
+
 def side_words(question: Question, row: Row, by: Sequence[str]) -> list[str]:
     return [question.word(name, row[name]) for name in by if not pd.isna(row[name])]
 
 
+def ranks_of(row: Row) -> int:
+    """Return how many ranks work in a case."""
+    own = row.get(RANKS[0])
+    return int(row["world_size"] if own is None or pd.isna(own) else own)
+
+
+def cores_of(row: Row) -> int:
+    """Return the cores of all ranks of a job."""
+    return round(float(row["cores_per_rank"] * row["world_size"]))
+
+
 def crowded(row: Row) -> bool:
     """Return whether the ranks of a row, or of a case of some of them, have too few cores."""
-    ranks = row.get(RANKS[0])
-    used = row["world_size"] if ranks is None or pd.isna(ranks) else ranks
-    return bool(used * row["threads_per_rank"] > row["cores_per_rank"] * row["world_size"])
+    return bool(ranks_of(row) * row["threads_per_rank"] > row["cores_per_rank"] * row["world_size"])
 
 
 def num_unlike(side: Side, base: Side, settings: Sequence[str]) -> int:

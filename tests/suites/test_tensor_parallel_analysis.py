@@ -8,6 +8,7 @@ import pytest
 from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.derive import figures_of
 from analysis.screen import screen_of
+from analysis.sides import all_sides
 from analysis.suites.tensor_parallel import charts
 from analysis.suites.tensor_parallel.table import name_of
 
@@ -258,7 +259,8 @@ def test_summary_reports_overlap_and_auto(golden):
 def test_fastest_per_shape_excludes_components():
     [answer] = screen_of(tabulate_records([product_record(), product_record(m=512)])).answers
     assert answer.startswith("pipeline")
-    assert "pipeline AG_after 4 chunks 2" in answer
+    assert "2 of 2" in answer
+    assert "compute_only" not in answer
 
 
 def test_summary_works_without_auto_or_rivals():
@@ -284,3 +286,10 @@ def test_unmeasured_values_are_blank():
     assert not any(name in text for name in ("beats", "overlap of"))
     names = figure_names(tabulate_records([record]))
     assert not [name for name in names if "best" in name or "limit" in name or "speedup" in name]
+
+
+def test_typed_table_compares_the_same_sides():
+    table = tabulate_records([product_record()])
+    [(_, plain)], [(_, typed)] = (list(all_sides(each)) for each in (table, table.convert_dtypes()))
+    assert [side.name for side in typed.sides] == [side.name for side in plain.sides]
+    assert any(side.ratio for side in typed.sides)
