@@ -1,5 +1,6 @@
 """What the page shows: question and answer, a section per suite, and what else is known."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -253,7 +254,7 @@ def commands_of(table: pd.DataFrame) -> Iterator[str]:
     for _, record in records_of(table[table["path"].isin(first)]):
         program, *arguments = record.environment.command or [""]
         program = "python -m benchkit" if program == MAIN else program
-        commands.append(" ".join((program, *arguments)))
+        commands.append(" ".join((program, shlex.join(arguments))))
     yield from dict.fromkeys(filter(None, commands))
 
 
