@@ -27,6 +27,7 @@ import pandas as pd
 
 from analysis.text import complain
 from benchkit.api.question import Question
+from benchkit.api.registry import EXTRA_SUITES, Suite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +66,6 @@ Drawings = dict[str, Callable[[], "Figure"]]
 """By file name. Figures are drawn one by one, so that one failure does not affect the others."""
 FIRST, LAST = "analysis.report.sizes", "analysis.report.speedups"
 """What every suite has comes before and after what suites have of their own."""
-EXTRA_SUITES = "BENCHKIT_SUITES"
 PARTS = ("table", "plot", "charts")
 
 
@@ -108,16 +108,28 @@ def foreign_modules(parts: Sequence[str] = PARTS) -> list[str]:
     return found
 
 
-def questions() -> dict[str, Question]:
-    """Return what each suite asks, by its name; a suite may have none, or not be installed."""
+def suite_modules() -> Iterator[ModuleType]:
+    """Yield the module of each suite that is installed."""
     folders = pkgutil.iter_modules(importlib.import_module("benchkit.suites").__path__)
     own = [f"benchkit.suites.{folder.name}.suite" for folder in folders]
-    found: dict[str, Question] = {}
     for name in [*own, *filter(None, os.environ.get(EXTRA_SUITES, "").split(","))]:
         with contextlib.suppress(ImportError):
-            asked = getattr(importlib.import_module(name), "QUESTION", {})
-            found |= asked if isinstance(asked, dict) else {name.split(".")[-2]: asked}
+            yield importlib.import_module(name)
+
+
+def questions() -> dict[str, Question]:
+    """Return what each suite asks, by its name; a suite may have none."""
+    found: dict[str, Question] = {}
+    for module in suite_modules():
+        asked = getattr(module, "QUESTION", {})
+        found |= asked if isinstance(asked, dict) else {module.__name__.split(".")[-2]: asked}
     return found
+
+
+def summaries() -> dict[str, str]:
+    """Return in one sentence what each suite measures, by its name."""
+    held = (each for module in suite_modules() for each in vars(module).values())
+    return {each.name: each.summary for each in held if isinstance(each, Suite)}
 
 
 def conclusions() -> list[ModuleType]:

@@ -1,6 +1,6 @@
 """Merge points that were measured several times, and group those that may be compared.
 
-The unit is the run: a sweep, or one repetition within a sweep of `repeat=5`, in fresh processes.
+The unit is the run: a sweep, or one repetition within a sweep of `repeat=6`, in fresh processes.
 Samples of several runs are never pooled, because runs of identical code differ by more than the
 interval within any one of them.
 
@@ -205,7 +205,7 @@ def intervals(medians: pd.Series) -> tuple[pd.Series, pd.Series]:
 WITHIN = "within the run"
 ONE_RUN = (
     "Each figure is of one run; how much it varies from run to run is not known "
-    "(measure with repeat=5, or give analysis the folders of several sweeps)."
+    "(measure with repeat=6, or give analysis the folders of several sweeps)."
 )
 NO_FLOOR = (
     "how much identical runs differ here is not known{share}: "

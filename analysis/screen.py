@@ -9,21 +9,33 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from statistics import median
 from textwrap import shorten, wrap
 from typing import Any
 
 import pandas as pd
 
-from analysis.discover import conclusions, or_left_out
+from analysis.discover import conclusions, or_left_out, summaries
 from analysis.records.figures import Row
-from analysis.sides import APART, Baseline, Ratio, Side, Sides, all_sides
-from analysis.table import crowded
+from analysis.sides import (
+    APART,
+    RANKS,
+    Baseline,
+    Ratio,
+    Side,
+    Sides,
+    all_sides,
+    cores_of,
+    num_of,
+    ranks_of,
+)
+from analysis.table import crowded, own_columns
 from analysis.text import figure, half_width, render_table, shortened
 from benchkit.api.question import LEAST, Merit, Question
 from benchkit.record.record import HARMLESS
-from benchkit.statistics.compare import percent
+from benchkit.statistics.compare import plus_minus
+from benchkit.statistics.intervals import FEWEST_QUARTILES
 
 WIDTH, LINES = 80, 24
 MOST_ANSWERS, MOST_ENDS, MOST_SPOILS = 4, 8, 3
@@ -44,14 +56,19 @@ class Grid:
         heads: of each column, in two lines.
         rows: a cell per column.
         num_words: columns of words, which come first.
+        is_ranked: whether the last rows say the least.
     """
 
     heads: list[tuple[str, str]]
     rows: list[list[str]]
     num_words: int
+    is_ranked: bool = False
 
     def lines(self, most: int = 0) -> list[str]:
-        shown = self.rows[: most or None]
+        """Return the heads and the rows; of too many rows the first ones, and the last ones."""
+        left = len(self.rows) - most + 1 if 0 < most < len(self.rows) else 0
+        cut = most - 1 if self.is_ranked else (most - 1) // 2
+        shown = [*self.rows[:cut], *self.rows[cut + left :]]
         columns = list(zip(*([*map(list, zip(*self.heads, strict=True)), *shown]), strict=True))
         used = [column for column in range(len(columns)) if any(columns[column])]
         widths = {place: max(map(len, columns[place])) for place in used}
@@ -62,6 +79,7 @@ class Grid:
                 for place, cell in zip(used, cells, strict=True)
             )
             found.append((" " * GAP).join(padded).rstrip())
+        found[2 + cut : 2 + cut] = [f"… {left} more: combined.csv has all"] * bool(left)
         return [line for number, line in enumerate(found) if line or number > 1]
 
     def markdown(self) -> str:
@@ -81,19 +99,21 @@ class Screen:
     """What a reader should know first.
 
     Attributes:
-        subject: what competes in; "" where the answers say it themselves.
+        subject: what was measured, and where; of one suite.
         answers: one to four lines.
         ends: what was not measured, a line per reason.
         grid: of what is compared; None where several suites answer.
+        terms: what its words mean; on a terminal where no row makes room for that.
         sure: how sure the answer is.
         spoils: what spoils it, the worst first.
         further: what one may ask next.
     """
 
-    subject: str = ""
+    subject: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     grid: Grid | None = None
+    terms: list[str] = field(default_factory=list)
     sure: list[str] = field(default_factory=list)
     spoils: list[str] = field(default_factory=list)
     further: list[str] = field(default_factory=list)
@@ -104,20 +124,21 @@ class Screen:
         return self.answers[0].partition("; ")[0] if self.answers else "Nothing was measured"
 
     def text(self, width: int = WIDTH) -> str:
-        head = folded(filter(None, [self.subject, *self.answers]), width)
+        head = folded([*self.subject, *self.answers], width)
         foot = folded([*self.sure, *self.spoils, *self.further], width)
         rows = self.grid.rows if self.grid else []
         room = LINES - len(head) - len(foot) - 3  # two empty lines, and one to spare
+        terms = folded(self.terms, width)
+        if len(folded(self.ends, width)) + len(rows) + 2 + len(terms) <= room:
+            foot, room = [*terms, *foot], room - len(terms)
         of_grid = min(len(rows), LEAST_ROWS) + 2 if rows else 0
-        ends = [shorten(line, width, placeholder=" …") for line in self.ends]
+        most = width * (2 if 2 * len(self.ends) <= MOST_ENDS else 1)
+        ends = folded((shorten(line, most, placeholder=" …") for line in self.ends), width)
         if len(ends) > (shown := max(MOST_ENDS, room - of_grid)):
             ends = [*ends[: shown - 1], "and more that was not measured: combined.csv has all"]
         parts = [head + ends, foot]
         if self.grid and rows:
-            room = max(LEAST_ROWS, room - len(ends) - 2)
-            left = len(rows) - room
-            more = [f"{left + 1} more: combined.csv has all"] if left > 0 else []
-            parts.insert(1, self.grid.lines(room - len(more) if more else 0) + more)
+            parts.insert(1, self.grid.lines(max(LEAST_ROWS, room - len(ends) - 2)))
         return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -147,37 +168,61 @@ def screen_of(
             found.answers += list(answers_of(sides))[: MOST_ANSWERS if len(suites) == 1 else 2]
         else:
             found.answers.append(f"{suite}: nothing was measured")
-    found.ends = list(ends_of(table))
+    asked = suites[0][1].question if len(suites) == 1 else Question()
+    found.ends = list(ends_of(table, asked))
     if len(suites) == 1 and not concluded and suites[0][1].sides:
         [(_, sides)] = suites
         found.grid = grid_of(sides)
-        found.sure = [how_sure(sides)]
+        has_stars = any("*" in cell for cells in found.grid.rows for cell in cells)
+        found.sure = [how_sure(sides, has_stars)]
         found.further = further_of(sides)
-        found.subject = subject_of(sides) if any(side.ratio for side in sides.sides) else ""
+        found.subject = list(subject_of(sides))
+        found.terms = terms_in(found, sides.question)
     elif len(suites) > 1:
         names = ", ".join(name for name, _ in suites)
         found.further = [f"One suite's table: --where 'suite == \"{suites[0][0]}\"' (of {names})"]
-    found.spoils = list(spoils_of(table))
+    left_out = any(sides.is_beyond_cores(side) for _, sides in suites for side in sides.sides)
+    found.spoils = list(spoils_of(table, asked, left_out))
     found.further += further
     return found
 
 
 def further_of(sides: Sides) -> list[str]:
-    """Return what the suite suggests, "More ranks: world_size=2,4", unless that key is swept."""
-    text = sides.question.further
-    key = text.partition(": ")[2].partition("=")[0]
-    return [text] if text and key not in sides.work else []
+    """Return what to add to the command, and what else the suite suggests."""
+    varied = {*sides.work, *(sides.contest.by if sides.contest else ())} - {*sides.shared}
+    asked = [text for key, text in sides.question.further.items() if key and key not in varied]
+    added = [*([] if num_runs(sides) > 1 else ["repeat=6 (fresh runs)"]), *asked[:1]]
+    next_one = [f"Next, add to the command: {' or '.join(added)}"] if added else []
+    return [*next_one, *filter(None, [sides.question.further.get("")])]
 
 
-def subject_of(sides: Sides) -> str:
-    """Say what all sides of a contest share: "ring_attention, gloo, 2 ranks, AMD EPYC"."""
-    rows = [side.row for side in sides.sides]
-    words = [title_of(rows[0])]
-    for name in ("backend", "world_size", "dtype", "device_name"):
-        values = {row.get(name) for row in rows}
-        if len(values) == 1 and not pd.isna(value := values.pop()):
-            words.append(sides.word(name, value))
-    return ", ".join(words)
+def num_runs(sides: Sides) -> int:
+    return max(int(side.row.get("num_runs", 1) or 1) for side in sides.sides)
+
+
+def terms_in(screen: Screen, question: Question) -> list[str]:
+    """Return what the terms mean that a screen uses, in one line."""
+    text = screen.text()
+    used = [f"{name}: {means}" for name, means in question.terms.items() if name in text]
+    return ["; ".join(used)] if used else []
+
+
+def subject_of(sides: Sides) -> Iterator[str]:
+    """Yield what was measured, and what all cases share: "gloo, 2 ranks, float32, AMD EPYC"."""
+    row = sides.sides[0].row
+    if summary := summaries().get(row["suite"], "").rstrip("."):
+        yield summary
+    alone = row["world_size"] == 1
+    names = [*([] if alone else ["backend"]), "world_size", *sides.question.work, "device_name"]
+    if RANKS[0] in (sides.contest.by if sides.contest else ()):
+        names.remove("world_size")  # cases have some of the ranks
+    held = {name: row[name] for name in names if name in sides.shared and not pd.isna(row[name])}
+    words = [title_of(row), *(sides.word(name, value) for name, value in held.items() if value)]
+    cores = {(cores_of(side.row), side.row["threads_per_rank"]) for side in sides.sides}
+    if len(cores) == 1:
+        [(num, threads)] = cores
+        words.append(f"{num} cores, {threads} thread{'s' * (threads > 1)} a rank")
+    yield ", ".join(dict.fromkeys(filter(None, words)))
 
 
 def title_of(row: Row) -> str:
@@ -189,16 +234,16 @@ def title_of(row: Row) -> str:
 
 def answers_of(sides: Sides) -> Iterator[str]:
     """Yield the answer to a suite's question, one line per kind of work."""
-    beyond = {id(side) for side in sides.sides if sides.is_beyond_cores(side)}
-    competing = [side for side in sides.sides if not (side.is_bound or id(side) in beyond)]
+    within = [side for side in sides.sides if not sides.is_beyond_cores(side)]
+    competing = [side for side in within if not side.is_bound]
     with_ratio = [side for side in competing if side.ratio]
     if not with_ratio:
-        yield from plain_answers(sides)
+        yield from plain_answers(sides, within)
     else:
         yield from contest_answers(sides, competing, with_ratio)
-    if beyond:
-        cases = "1 case is" if len(beyond) == 1 else f"{len(beyond)} cases are"
-        yield f"{cases} left out of this: more ranks than cores, which take turns"
+    if beyond := [side.row for side in sides.sides if sides.is_beyond_cores(side)]:
+        ranks = ", ".join(map(str, sorted({ranks_of(row) for row in beyond})))
+        yield f"Not in this answer: {ranks} ranks, which share {cores_of(beyond[0])} cores"
 
 
 def contest_answers(
@@ -240,24 +285,42 @@ def duel(sides: Sides, own: Sequence[Side], base: str, where: str) -> str:
     name = own[0].name
     if len(ratios) == 1:
         [side] = own
-        extra = f": {shown(time_merit(sides), side.row)}"
-        return f"{name}: {times(side)} {base}{where}{known_of(side)}{extra}{claim(side, base)}"
-    middle = figure(median(ratios), spread_of(ratios))
-    ends = f"{figure(min(ratios), spread_of(ratios))} to {figure(max(ratios), spread_of(ratios))}"
-    apart = sum(bool(side.ratio and side.ratio.is_told_apart) for side in own)
-    known = sum(bool(side.ratio and side.ratio.is_interval) for side in own)
-    told = f"; told apart in {apart} of {known}" if apart < known else ""
-    return f"{name}: {middle} × {base}{where} ({ends} in {len(ratios)} cases{told})"
+        time, *more = filter(None, (shown(merit, side.row) for merit in merits_of(sides)))
+        found = f"{name}: {time}, {times(side)} {base}{known_of(side)}{where}{claim(side, base)}"
+        return ", ".join((found, *more))
+    found = f"{name}: {between([median(ratios)])} × as fast as {base}{where}"
+    found += f"; the median of {len(ratios)} settings"
+    if all(side.ratio is None or side.ratio.low is None for side in own):
+        return f"{found} ({between(ratios)})"
+    told: dict[str, list[float]] = {"faster": [], "beyond ideal": [], "slower": [], "unclear": []}
+    for side in own:
+        if side.ratio:
+            told[verdict(sides, side, side.ratio)].append(side.ratio.value)
+    counts = {word: f"{word} in {len(of)}" for word, of in told.items() if of}
+    ends = (f" ({between(told[word])})" if word != "unclear" else "" for word in counts)
+    return f"{found}: {', '.join(map(''.join, zip(counts.values(), ends, strict=True)))}"
 
 
-def spread_of(values: Sequence[float]) -> float:
-    return max((max(values) - min(values)) / 2, 0.01 * abs(median(values)))
+def verdict(sides: Sides, side: Side, ratio: Ratio) -> str:
+    """Return what the ends of a ratio leave to say."""
+    if ratio.has_one:
+        return "unclear"
+    is_scaling = sides.contest and RANKS[0] in sides.contest.by
+    if is_scaling and (ratio.low or 0) > ranks_of(side.row) / ranks_of(ratio.base.row):
+        return "beyond ideal"
+    return "faster" if ratio.value > 1 else "slower"
+
+
+def between(values: Sequence[float]) -> str:
+    """Format "1.13 to 1.42", or the only value."""
+    ends = (figure(end, abs(end) / 100) for end in (min(values), max(values)))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def times(side: Side) -> str:
-    """Format "1.43 ×", with the digits that its ends leave."""
+    """Format "1.43 × as fast as", with the digits that its ends leave."""
     assert side.ratio is not None
-    return f"{figure(side.ratio.value, half_of(side.ratio))} ×"
+    return f"{figure(side.ratio.value, half_of(side.ratio))} × as fast as"
 
 
 def half_of(ratio: Ratio) -> float:
@@ -287,30 +350,33 @@ def claim(side: Side, base: str) -> str:
 def best(sides: Sides, competing: Sequence[Side], base: str, where: str) -> str:
     """Say which side is the fastest at the end of the scale, and how often it is so elsewhere."""
     compared = [side for side in competing if side.ratio or side.is_base]
-    winners = [fastest(own) for _, own in groupby(compared, key=lambda side: side.work)]
+    leading = [list(leaders(list(own))) for _, own in groupby(compared, key=lambda side: side.work)]
     last = at_end(sides, compared)
-    last = [side for side in last if side.work == last[-1].work]
-    first = fastest(last)
-    rivals = [side.name for side in last if side is not first and not is_behind(side, first)]
+    first, *rivals = leaders([side for side in last if side.work == last[-1].work])
+    found = first.name
+    if rivals:
+        names = [side.name for side in rivals[:2]] + [f"{len(rivals) - 2} more"] * (len(rivals) > 2)
+        found += f" (not told apart from {', '.join(names)})"
+    merits = merits_of(sides)
+    merits = [m for m in merits if not any(is_beyond_ideal(m, side.row) for side in compared)]
+    time, *more = filter(None, (shown(merit, first.row) for merit in merits))
+    over = "the fastest" if first.is_base else f"{times(first)} {base}{known_of(first)}"
     scale = scale_words(sides, first.row)
     at = f" at {', '.join(scale)}" if scale else ""
-    if first.is_base:
-        found = f"{base} is the fastest{where}{at}: {shown(time_merit(sides), first.row)}"
-    else:
-        found = f"{first.name}: {times(first)} {base}{where}{at}{known_of(first)}"
-        found += f": {shown(time_merit(sides), first.row)}"
-    for merit in sides.question.merits[1:2]:
-        if (text := shown(merit, first.row)) and not is_beyond_ideal(merit, first.row):
-            found += f"; {text}"
-    if rivals:
-        found += f"; not told apart from {', '.join(rivals[:2])}" + (
-            f" and {len(rivals) - 2} more" if len(rivals) > 2 else ""
-        )
-    if len(winners) > 1:
-        counts = Counter(side.name for side in winners).most_common(3)
-        tally = ", ".join(f"{name} {count}" for name, count in counts)
-        found += f"; best of {len(winners)} cases: {tally}"
+    found = ", ".join((f"{found}: {time}", f"{over}{where}{at}", *more))
+    if len(leading) > 1:
+        counts = Counter(side.name for own in leading for side in own)
+        most = max(counts.values())
+        names = [name for name, count in counts.items() if count == most]
+        found += f"; leading (*) in {most} of {len(leading)} settings: {', '.join(names)}"
     return found
+
+
+def leaders(own: Sequence[Side]) -> Iterator[Side]:
+    """Yield the fastest side of a work, and those that nothing tells apart from it."""
+    first = fastest(own)
+    yield first
+    yield from (side for side in own if side is not first and not is_behind(side, first))
 
 
 def scale_words(sides: Sides, row: Row) -> list[str]:
@@ -352,37 +418,19 @@ def at_end(sides: Sides, own: Sequence[Side]) -> list[Side]:
     return found
 
 
-def plain_answers(sides: Sides) -> Iterator[str]:
+def plain_answers(sides: Sides, within: Sequence[Side]) -> Iterator[str]:
     """Yield what was measured where nothing competes: each merit at its end of the scale."""
     question, scale = sides.question, [n for n in sides.question.scale if n in sides.work]
-    first = sides.sides[0].row
-    fixed = [
-        question.word(name, first[name])
-        for name in question.scale
-        if name in sides.shared and not pd.isna(first[name])
-    ]
-    backends = {str(side.row["backend"]) for side in sides.sides}
     across = question.across if question.across in sides.work else ""
     is_along = len(scale) > 1 and not across_only(question)
     apart = scale[1] if is_along else kind_column(sides, without=across)
-    for group, own in grouped(sides.sides, apart):
-        words = [title_of(first), *(sorted(backends) if len(backends) == 1 else ())]
-        words += fixed + ([question.word(apart, group)] if apart else [])
+    for group, own in grouped(within, apart):
+        words = [title_of(own[0].row)] + ([question.word(apart, group)] if apart else [])
         if across_only(question) and across:
             words += scale_words(sides, at_end(sides, own)[-1].row)
-        parts = []
-        for merit in question.merits:
-            having = [side for side in own if has(merit, side.row)]
-            if not having:
-                continue
-            if across and not merit.only:
-                parts += list(beside(sides, merit, having, across))
-                continue
-            end = having[0] if merit.at == LEAST else having[-1]
-            if scale and not merit.only and merit is not question.merits[0]:
-                end = at_end(sides, having)[-1]
-            at = f" at {sides.word(scale[0], end.row[scale[0]])}" if scale else ""
-            parts.append(f"{shown(merit, end.row)}{at}")
+            parts = list(beside(sides, own, across))
+        else:
+            parts = list(along(sides, own, scale))
         yield f"{', '.join(words)}: {', '.join(parts)}"
 
 
@@ -390,16 +438,33 @@ def across_only(question: Question) -> bool:
     return not any(merit.only for merit in question.merits) and bool(question.across)
 
 
-def beside(sides: Sides, merit: Merit, own: Sequence[Side], across: str) -> Iterator[str]:
-    """Yield a merit of each value of a column, at the end of the scale: "forward 25 ms"."""
-    last = at_end(sides, own)
-    if merit is not sides.question.merits[0]:
-        yield shown(merit, last[-1].row)
-        return
+def along(sides: Sides, own: Sequence[Side], scale: Sequence[str]) -> Iterator[str]:
+    """Yield each merit at its end of the scale: "1.1 ms alone at 1 MiB"."""
+    for merit in sides.question.merits:
+        having = [side for side in own if has(merit, side.row)]
+        if not having:
+            continue
+        end = having[0] if merit.at == LEAST else having[-1]
+        if scale and not merit.only and merit is not sides.question.merits[0]:
+            end = at_end(sides, having)[-1]
+        words = [sides.word(name, value) for name, value in merit.only.items()]
+        at = [f"at {sides.word(scale[0], end.row[scale[0]])}"] if scale else []
+        yield " ".join([shown(merit, end.row), *words, *at])
+
+
+def beside(sides: Sides, own: Sequence[Side], across: str) -> Iterator[str]:
+    """Yield the time of each value of a column, at the end of the scale: "forward 25 ms".
+
+    The other merits are of the last value.
+    """
+    time, *others = sides.question.merits
+    last = [side for side in at_end(sides, own) if has(time, side.row)]
     for side in last:
-        more = side.row[merit.column] / last[0].row[merit.column]
-        ratio = f" ({figure(more, 0.05 * more)} ×)" if side is not last[0] else ""
-        yield f"{sides.word(across, side.row[across])} {shown(merit, side.row)}{ratio}"
+        more = side.row[time.column] / last[0].row[time.column]
+        known = [f"{figure(more, 0.05 * more)} × as long"] if side is not last[0] else []
+        known += [shown(merit, side.row) for merit in others] if side is last[-1] else []
+        beside_it = f" ({', '.join(filter(None, known))})" if any(known) else ""
+        yield f"{sides.word(across, side.row[across])} {shown(time, side.row)}{beside_it}"
 
 
 def has(merit: Merit, row: Row) -> bool:
@@ -413,24 +478,26 @@ def shown(merit: Merit, row: Row) -> str:
     text = number(merit, row)
     if not text:
         return ""
-    unit = f"{merit.unit} {merit.head}" if merit.unit == "%" else merit.unit
-    return f"{text} {unit}".strip()
+    if merit.unit != "%":
+        return " ".join(filter(None, (merit.head, text, merit.unit)))
+    peak = float(row.get(merit.of, math.nan))
+    of = "" if math.isnan(peak) else f" of {figure(peak, peak / 10)} TFLOP/s"
+    return f"{text} % {merit.head}{of}"
 
 
 def is_beyond_ideal(merit: Merit, row: Row) -> bool:
     """Return whether a share is above 100 % on a doubtful row, which says why."""
-    is_above = merit.unit == "%" and row[merit.column] * merit.scale > 100
-    return is_above and not pd.isna(row.get("doubt"))
+    is_share = merit.unit == "%" and has(merit, row)
+    return is_share and row[merit.column] * merit.scale > 100 and not pd.isna(row.get("doubt"))
 
 
 def number(merit: Merit, row: Row) -> str:
+    """Format a merit with three digits: a ratio is the quotient of the times beside it."""
     if not has(merit, row):
         return ""
-    value = float(row[merit.column])
-    low, high = ends_of_time(row)
-    share = max(0.005, (high - low) / 2 / row["median_s"]) if row["median_s"] else 0.005
-    text = figure(merit.scale * value, merit.scale * value * share)
-    return f"{float(text):,.0f}" if abs(merit.scale * value) >= 1e4 else text
+    value = merit.scale * float(row[merit.column])
+    text = figure(value, abs(value) / 100)
+    return f"{float(text):,.0f}" if abs(value) >= 1e4 else text
 
 
 def ends_of_time(row: Row) -> tuple[float, float]:
@@ -446,15 +513,14 @@ def ends_of_time(row: Row) -> tuple[float, float]:
 
 def grid_of(sides: Sides) -> Grid:
     """Lay out what is compared: sides across, works across, or one row per work with its best."""
-    works = sides.by_work()
-    names = sides.names
     if not any(side.ratio for side in sides.sides):
-        return plain_grid(sides)
-    if len(names) <= MOST_ACROSS:
-        return sides_across(sides, names)
-    if len(works) <= MOST_ACROSS:
-        return works_across(sides, names)
-    return best_of_each(sides)
+        grids = list(plain_grids(sides))
+    elif len(sides.names) <= MOST_ACROSS and len(sides.by_work()) > 1:
+        grids = list(sides_across(sides))
+    else:
+        has_room = GAP * len(sides.by_work()) < WIDTH
+        grids = [*(works_across(sides) if has_room else []), best_of_each(sides)]
+    return next((grid for grid in grids if grid.width <= WIDTH), grids[-1])
 
 
 def work_cells(sides: Sides, row: Row, columns: Sequence[str] | None = None) -> list[str]:
@@ -498,10 +564,19 @@ def without_ends(grid: Grid) -> Grid:
     return Grid([grid.heads[i] for i in keep], rows, grid.num_words)
 
 
-def ratio_cell(side: Side, is_best: bool) -> str:
+def ratio_cell(side: Side, starred: Iterable[str] = ()) -> str:
     if side.ratio is None:
-        return "1" if side.is_base else ""
-    return f"{times(side).removesuffix(' ×')}{' *' if is_best else ''}"
+        text = "1" if side.is_base else ""
+    else:
+        text = figure(side.ratio.value, half_of(side.ratio))
+    return f"{text}{' *' if text and side.name in starred else ''}"
+
+
+def stars(own: Sequence[Side]) -> set[str]:
+    """Return the sides that lead in a work, unless nothing tells any of them apart."""
+    competing = [side for side in own if not side.is_bound and (side.ratio or side.is_base)]
+    found = {side.name for side in leaders(competing)} if len(competing) > 2 else set()
+    return found if len(found) < len(competing) else set()
 
 
 def time_merit(sides: Sides) -> Merit:
@@ -509,64 +584,85 @@ def time_merit(sides: Sides) -> Merit:
     return replace(sides.question.merits[0], only={}, at="")
 
 
-def sides_across(sides: Sides, names: Sequence[str]) -> Grid:
+def merits_of(sides: Sides) -> list[Merit]:
+    """Return the time, and of the other metrics the first that is known."""
+    others = (m for m in sides.question.merits[1:] if any(has(m, each.row) for each in sides.sides))
+    return [time_merit(sides), *islice(others, 1)]
+
+
+def sides_across(sides: Sides) -> Iterator[Grid]:
+    """Lay out a row per work, in less and less width."""
+    for merits in (merits_of(sides)[1:], []):
+        grid = grid_of_sides(sides, sides.names, merits)
+        yield grid
+    yield without_ends(grid)
+
+
+def grid_of_sides(sides: Sides, names: Sequence[str], merits: Sequence[Merit]) -> Grid:
+    """Lay out time and ratio of every side, and other merits of the last one that has a ratio."""
     merit = time_merit(sides)
     columns = columns_of_work(sides)
     heads = [("", name) for name in columns]
-    base = names[0]
+    compared = {side.name for side in sides.sides if side.ratio}
+    shown_last = [name for name in names if name in compared][-1]
     for name in names:
         heads += [(name, f"[{merit.unit}]")]
-        heads += [("", "ratio"), ("", "")] if name != base else []
+        heads += [("", "ratio"), ("", "")] if name in compared else []
+        if name == shown_last:
+            heads += [(merit.head, f"[{merit.unit}]") for merit in merits]
     rows = []
     for own in sides.by_work().values():
         by_name = {side.name: side for side in own}
-        top = fastest([side for side in own if not side.is_bound] or own)
+        starred = stars(own)
         cells = work_cells(sides, own[0].row)
         for name in names:
             side = by_name.get(name)
             cells.append(number(merit, side.row) if side else "")
-            if name != base:
-                is_best = len(names) > 2 and side is top
-                cells += [ratio_cell(side, is_best) if side else "", ratio_ends_cell(side)]
+            if name in compared:
+                cells += [ratio_cell(side, starred) if side else "", ratio_ends_cell(side)]
+            if name == shown_last:
+                cells += [number(merit, side.row) if side else "" for merit in merits]
         rows.append(cells)
-    return without_ends(Grid(heads, rows, len(columns)))
+    return Grid(heads, rows, len(columns))
 
 
-def works_across(sides: Sides, names: Sequence[str]) -> Grid:
-    """Lay out a row per side, the fastest at the end of the scale first, with as much as fits."""
-    works = list(sides.by_work().values())
-    merits = [time_merit(sides), *sides.question.merits[1:2]]
-    merits = [merit for merit in merits if any(has(merit, side.row) for side in sides.sides)]
-    last = {side.name: cost(side) for own in works for side in own if not side.is_base}
-    first, *others = names
-    order = [first, *sorted(others, key=lambda name: last.get(name, 0.0))]
-    while True:
-        grid = grid_of_works(sides, works, order, merits)
-        if grid.width <= WIDTH or len(works) == len(merits) == 1:
-            return grid
-        if len(merits) > 1:
-            merits = merits[:1]
+def works_across(sides: Sides) -> Iterator[Grid]:
+    """Lay out a row per side, the fastest at the end of the scale first, in less and less width."""
+    merits = merits_of(sides)
+    last = {side.name: cost(side) for side in sides.sides if not side.is_base}
+    first, *others = sides.names
+    names = [first, *sorted(others, key=lambda name: last.get(name, 0.0))]
+    for most in range(len(merits), -1, -1):
+        yield (grid := grid_of_works(sides, names, merits[:most]))
+        yield without_ends(grid)
+
+
+def grid_of_works(sides: Sides, names: Sequence[str], merits: Sequence[Merit]) -> Grid:
+    """Lay out merits of every side and its ratio; without merits the base alone has its time."""
+    time, base = time_merit(sides), names[0]
+    heads = [("", "" if merits else f"× as fast as {base}")]
+    rows = [[name] if merits or name != base else [f"{base} [{time.unit}]"] for name in names]
+    for own in sides.by_work().values():
+        title, *more = [*filter(None, work_cells(sides, own[0].row)), ""]
+        if merits:
+            heads += [(" ".join((title, *more)).strip(), f"[{time.unit}]"), ("", "")]
+            heads += [("", "ratio"), ("", "")]
         else:
-            works = works[1:]
-
-
-def grid_of_works(
-    sides: Sides, works: Sequence[list[Side]], names: Sequence[str], merits: Sequence[Merit]
-) -> Grid:
-    heads = [("", "")]
-    rows = [[name] for name in names]
-    for own in works:
-        title = " ".join(filter(None, work_cells(sides, own[0].row)))
-        heads += [(title, f"[{merits[0].unit}]"), ("", "ratio")]
-        heads += [("", merit.head or f"[{merit.unit}]") for merit in merits[1:]]
-        top = fastest([side for side in own if not side.is_bound] or own)
+            heads += [(title, " ".join(more).strip())]
+        heads += [(merit.head, f"[{merit.unit}]") for merit in merits[1:]]
+        starred = stars(own)
         by_name = {side.name: side for side in own}
-        for cells in rows:
-            side = by_name.get(cells[0])
-            cells.append(number(merits[0], side.row) if side else "")
-            cells.append(ratio_cell(side, side is top) if side else "")
+        for name, cells in zip(names, rows, strict=True):
+            side = by_name.get(name)
+            if merits:
+                cells += [number(time, side.row), range_cell(side.row)] if side else ["", ""]
+                cells += [ratio_cell(side, starred) if side else "", ratio_ends_cell(side)]
+            elif name == base:
+                cells.append(number(time, side.row) if side else "")
+            else:
+                cells.append(ratio_cell(side, starred) if side else "")
             cells += [number(merit, side.row) if side else "" for merit in merits[1:]]
-    return Grid(heads, rows, 1)
+    return Grid(heads, rows, 1, is_ranked=True)
 
 
 def best_of_each(sides: Sides) -> Grid:
@@ -584,7 +680,7 @@ def best_of_each(sides: Sides) -> Grid:
     rows = []
     for first, best_one in zip(bases, tops, strict=True):
         cells = [number(merit, first.row) if first else "", number(merit, best_one.row)]
-        cells += [ratio_cell(best_one, is_best=False), ratio_ends_cell(best_one)]
+        cells += [ratio_cell(best_one), ratio_ends_cell(best_one)]
         cells += [best_one.name] * (len(top) > 1)
         rows.append(work_cells(sides, best_one.row) + cells)
     return without_ends(Grid(heads, rows, len(columns)))
@@ -594,8 +690,17 @@ def only(names: set[str]) -> str:
     return next(iter(names)) if len(names) == 1 else ""
 
 
-def plain_grid(sides: Sides) -> Grid:
-    """Lay out cases that do not compete: a row per work, one column's values side by side."""
+def plain_grids(sides: Sides) -> Iterator[Grid]:
+    """Lay out cases that do not compete, in less and less width."""
+    others = sides.question.merits[1:]
+    others = tuple(m for m in others if any(has(m, side.row) for side in sides.sides))
+    for most in range(len(others), min(len(others), 1) - 1, -1):
+        yield (grid := plain_grid(sides, others[:most]))
+    yield without_ends(grid)
+
+
+def plain_grid(sides: Sides, others: Sequence[Merit]) -> Grid:
+    """Lay out a row per work, one column's values side by side, and other merits."""
     question = sides.question
     across = question.across if question.across in sides.work else ""
     columns = [name for name in columns_of_work(sides) if name != across]
@@ -610,7 +715,6 @@ def plain_grid(sides: Sides) -> Grid:
     time = time_merit(sides)
     for value in values:
         heads += [(sides.word(across, value) if across else "", f"[{time.unit}]"), ("", "")]
-    others = [m for m in question.merits[1:] if any(has(m, side.row) for side in sides.sides)]
     heads += [(merit.head, f"[{merit.unit}]") for merit in others]
     rows = []
     for own in by_row.values():
@@ -622,34 +726,40 @@ def plain_grid(sides: Sides) -> Grid:
             having = [side.row for side in own if has(merit, side.row)]
             cells.append(number(merit, having[-1]) if having else "")
         rows.append(cells)
-    return without_ends(Grid(heads, rows, num_words))
+    return Grid(heads, rows, num_words)
 
 
 # What is known of it
 
 
-def how_sure(sides: Sides) -> str:
+def how_sure(sides: Sides, has_stars: bool) -> str:
     """Say what the ends beside times and ratios are, and what is not in them."""
     rows = [side.row for side in sides.sides]
-    widths = [
-        (high - low) / 2 / row["median_s"] for row in rows for low, high in [ends_of_time(row)]
-    ]
-    runs = max(int(row.get("num_runs", 1) or 1) for row in rows)
+    ends = ((*ends_of_time(row), row["median_s"]) for row in rows)
+    widths = [max(high / middle, 2 - low / middle) - 1 for low, high, middle in ends]
+    runs = num_runs(sides)
     of_median = sum(not pd.isna(row["ci_low_s"]) for row in rows)
-    kind = "95 % intervals of the median" if of_median == len(rows) else "ranges of calls"
+    counts = [int(row["num_samples"]) for row in rows]
+    calls = " to ".join(f"{count:,}" for count in dict.fromkeys((min(counts), max(counts))))
+    kind = f"{'middle half' if min(counts) >= FEWEST_QUARTILES else 'range'} of {calls} calls"
+    if of_median == len(rows):
+        kind = "95 % intervals of the median"
     if 0 < of_median < len(rows):
-        kind = "95 % intervals of the median [ ], else ranges of calls"
+        kind = f"95 % intervals of the median [ ], else {kind}"
     if runs > 1:
         kind = f"medians of {runs} runs, " + ("95 % intervals" if of_median else "ranges of runs")
-    middle, most = percent(median(widths)), percent(max(widths))
-    parts = [f"{kind}, ± {middle}" + (f", at most ± {most}" if most != middle else "")]
+    middle, most = plus_minus(median(widths)), plus_minus(max(widths))
+    most = f", at most {most}" if most != middle else ""
+    parts = [f"times to {middle}{most} ({kind})"]
     ratios = [side.ratio for side in sides.sides if side.ratio]
-    if any(ratio.is_interval for ratio in ratios):
-        parts.append("ratios: 95 % in this run" if runs == 1 else "ratios: 95 % between runs")
-    elif any(ratio.basis != APART for ratio in ratios):
-        parts.append("ratios: ranges of turns" if runs == 1 else "ratios: ranges of runs")
+    bases = {ratio.basis: ratio.is_interval for ratio in ratios if ratio.basis != APART}
+    if bases:
+        basis = ", ".join(list(bases)[:2])
+        parts.append(f"ratios {'[95 %]' if any(bases.values()) else 'range'} over {basis}")
     elif ratios:
         parts.append("ratios are of points that took no turns: nothing is claimed")
+    if has_stars:
+        parts.append("*: not told apart from the fastest")
     if ratios and sides.companions:
         parts.append(f"the sides differ in {', '.join(sides.companions)}, too")
     if sides.merged:
@@ -659,15 +769,20 @@ def how_sure(sides: Sides) -> str:
     floors = {row["noise_floor"] for row in rows if str(row["title"]) in str(row["noise_floor"])}
     if len(floors) == 1:
         parts.append(f"identical runs differ by {floors.pop()}")
-    if runs == 1:
-        parts.append("one run: repeat=6 shows what differs between runs")
-    return f"How sure: {'; '.join(parts)}"
+    if all(pd.isna(row.get("unchecked")) for row in rows):
+        parts.append("results checked")
+    within = " within one run" if runs == 1 else ""
+    return f"How sure{within}: {'; '.join(parts)}"
 
 
-def ends_of(table: pd.DataFrame) -> Iterator[str]:
+def first_line(reason: str) -> str:
+    return str(reason).split("\n")[0]
+
+
+def ends_of(table: pd.DataFrame, asked: Question) -> Iterator[str]:
     """Yield what was not measured, failures first: a line per reason or, of many, per status."""
     failed = table[table["status"] != "ok"]
-    reasons = failed["reason"].map(shortened, na_action="ignore").fillna("no reason given")
+    reasons = failed["reason"].map(first_line, na_action="ignore").fillna("no reason given")
     counts = Counter(zip(failed["status"], reasons, strict=True)).most_common()
     by_status: dict[str, list[tuple[str, int]]] = {}
     for (status, reason), count in sorted(counts, key=lambda each: each[0][0] in HARMLESS):
@@ -677,14 +792,29 @@ def ends_of(table: pd.DataFrame) -> Iterator[str]:
         for reason, count in found[:1] if is_long else found:
             num = sum(count for _, count in found) if is_long else count
             others = f" (and {len(found) - 1} other reasons)" if is_long and len(found) > 1 else ""
-            yield f"{num} case{'s' * (num > 1)} {status}: {reason}{others}"
+            having = failed[(failed["status"] == status) & (is_long | (reasons == reason))]
+            where = f" ({alike})" if (alike := shared_by(having, table, asked)) else ""
+            yield f"{num} case{'s' * (num > 1)}{where} {status}: {reason}{others}"
 
 
-def spoils_of(table: pd.DataFrame) -> Iterator[str]:
-    """Yield what spoils the answer, the worst first, each with what to do about it."""
+def shared_by(rows: pd.DataFrame, table: pd.DataFrame, asked: Question) -> str:
+    """Return the settings that all of some rows have, but not all of a table: "slowdown 1"."""
+    names = dict.fromkeys(("backend", "world_size", *own_columns(table)))
+    held = {name: rows[name].iloc[0] for name in names if num_of(rows, name) == 1}
+    apart = {name: value for name, value in held.items() if num_of(table, name) > 1}
+    return ", ".join(asked.word(*each) for each in apart.items() if not pd.isna(each[1]))
+
+
+def spoils_of(table: pd.DataFrame, asked: Question, is_left_out: bool) -> Iterator[str]:
+    """Yield what spoils the answer, the worst first.
+
+    Args:
+        is_left_out: whether the answer leaves out ranks that share cores, and says so.
+    """
     measured = table[table["status"] == "ok"]
     found = []
-    if shared := sorted(set(measured.loc[crowded(measured), "world_size"])):
+    shared = sorted(set(measured.loc[crowded(measured), "world_size"]))
+    if shared and not is_left_out:
         ranks = ", ".join(f"{size:.0f}" for size in shared)
         found.append(f"Times of {ranks} ranks are of shared cores: more threads than cores")
     for name, what in (
@@ -692,10 +822,11 @@ def spoils_of(table: pd.DataFrame) -> Iterator[str]:
         ("disturbed", "disturbed"),
         ("unchecked", "unchecked"),
     ):
-        counts = Counter(map(shortened, measured[name].dropna()))
-        if counts:
-            line, _ = counts.most_common(1)[0]
-            found.append(f"{sum(counts.values())} of {len(measured)} {what}: {line}")
+        having = measured[measured[name].notna()]
+        if len(having):
+            [(line, _)] = Counter(map(shortened, having[name])).most_common(1)
+            where = f" ({alike})" if (alike := shared_by(having, measured, asked)) else ""
+            found.append(f"{len(having)} of {len(measured)} cases{where} {what}: {line}")
     warned = Counter(
         map(shortened, measured.drop_duplicates(["point_id", "run"])["warning"].dropna())
     )

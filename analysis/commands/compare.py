@@ -153,7 +153,7 @@ def notes(result: Comparison, options: argparse.Namespace) -> Iterator[str]:
     if num_indicative:
         yield (
             f"{num_indicative} {INDICATIVE}: a side has a single run, and how much runs differ is "
-            "not known (measure both sides with repeat=5)."
+            "not known (measure both sides with repeat=6)."
         )
     yield NOT_IN_TURNS
 

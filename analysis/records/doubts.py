@@ -41,7 +41,7 @@ def found_in(figures: CaseMetrics, details: Mapping[str, object]) -> Iterator[st
             why = "the peak was measured beside it, on a busy machine"
         yield f"{above}: {why}"
     if above := beyond_whole(figures, ("efficiency",)):
-        why = "probed on a slower machine, or the cost model is wrong"
+        why = "the ideal is of a busy machine, or the cost model is wrong"
         yield f"{above}: {why}"
     scaling, low = figures.get("scaling_efficiency"), figures.get("paired_speedup_low")
     if scaling and low and low * scaling > value(figures, "paired_speedup", inf) * (1 + ROUNDING):

@@ -237,8 +237,8 @@ def overview(table: pd.DataFrame) -> Iterator[str]:
     statuses = table["status"].value_counts()
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
     hosts = ", ".join(sorted(table["host"].dropna().unique()))
-    first, last = table["started_at"].min(), table["started_at"].max()
-    yield f"{number_of(table, 'row')} ({counts}) from {hosts}, started {first} to {last}."
+    starts = " to ".join(dict.fromkeys((table["started_at"].min(), table["started_at"].max())))
+    yield f"{number_of(table, 'row')} ({counts}) from {hosts}, in points started {starts}."
 
 
 def spread(points: pd.DataFrame) -> Iterator[str]:

@@ -26,6 +26,7 @@ class Merit:
         scale: factor from the table's unit to `unit`.
         at: end of the scale at which the answer reads it: LEAST, or "" for the largest.
         only: values of the rows that have it; empty for all.
+        of: column of the TFLOP/s that a share is of; "" where the head says it.
         rises: whether more is better.
     """
 
@@ -35,6 +36,7 @@ class Merit:
     scale: float = 1.0
     at: str = ""
     only: Cells = field(default_factory=dict)
+    of: str = ""
     rises: bool = True
 
 
@@ -74,7 +76,9 @@ class Question:
         free: settings that may differ within a side; its rows count as repetitions.
         words: what a column's values are called, or one of them: {"ranks": "{} devices",
             "timing=latency": "alone"}.
-        further: what one may ask next, as it is typed.
+        terms: what words of a table mean.
+        further: what one may ask next, as it is typed, by the key that this varies. The first whose
+            key was not varied is shown.
     """
 
     work: tuple[str, ...] = ()
@@ -84,7 +88,8 @@ class Question:
     across: str = ""
     free: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
-    further: str = ""
+    terms: Mapping[str, str] = field(default_factory=dict)
+    further: Mapping[str, str] = field(default_factory=dict)
 
     def word(self, column: str, value: Any) -> str:
         """Return what a value is called: "4 ranks", "alone", or "align 32"."""

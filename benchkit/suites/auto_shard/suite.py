@@ -133,7 +133,6 @@ QUESTION = Question(
             by=(RANKS, SHARDING),
             over={RANKS: LEAST},
             main={SHARDING: AUTO},
-            bounds={SHARDING: INDEPENDENT},
         ),
     ),
     merits=(TIME, TFLOP_PER_S),
@@ -144,12 +143,18 @@ QUESTION = Question(
         f"{RANKS}=1": "1 device",
         f"{SHARDING}={UNSHARDED}": "",
         f"{SCOPE}={END_TO_END}": "end to end",
+        "scaling": "{} scaling",
     },
-    further="Why not more: auto_shard.md of the report",
+    terms={
+        "device": "a rank",
+        "resident": "operands stay on the devices",
+        "end to end": "with creating and fetching them",
+    },
+    further={"": "Where the time goes, phase by phase: auto_shard.md of the report"},
 )
 
 
 @suite
 def auto_shard(config: AutoShardConfig, rank: Rank) -> list[Case]:
-    """Matrix products, MLPs and element-wise work on one device and on several, phase by phase."""
+    """Workloads on one device and on several, as a planner shards them."""
     return cases_in(CASES, config, rank)

@@ -224,7 +224,15 @@ QUESTION = Question(
         "async_op=True": "async",
         "async_op=False": "blocking",
     },
-    further="More ranks: world_size=2,4",
+    terms={
+        "alone": "short calls after a barrier",
+        "back to back": "calls in a row (and busbw)",
+    },
+    further={
+        "world_size": "world_size=2,4",
+        "data_size": "data_size=1,10,100",
+        "dtype": "dtype=float32,bfloat16",
+    },
 )
 
 

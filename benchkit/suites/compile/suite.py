@@ -141,11 +141,11 @@ QUESTION = Question(
     ),
     scale=("batch_sizes",),
     words={"batch_sizes": "batch {}"},
-    further="After how many calls it pays: measure=cold_curve, then compile.md of the report",
+    further={"": "After how many calls it pays: measure=cold_curve, then compile.md of the report"},
 )
 
 
 @suite
 def compile(config: CompileConfig, rank: Rank) -> list[Case]:
-    """Time to the first step, compile time, steady state and recompilations, against eager."""
+    """First step, compile time, steady state and recompilations, against eager."""
     return cases_in(CASES, config, rank)

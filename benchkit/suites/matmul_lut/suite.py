@@ -83,11 +83,11 @@ QUESTION = Question(
     scale=(SIZE,),
     free=("world_size",),
     words={"slowdown": "slowdown {}", "world_size": "{} ranks"},
-    further="Use the table: +suite=ring_attention lut=FILE",
+    further={"": "Use the table: +suite=ring_attention lut=FILE"},
 )
 
 
 @suite
 def matmul_lut(config: MatmulLutConfig, rank: Rank) -> list[Case]:
-    """Time and TFLOP/s of square matrix products on each share of a device, as a look-up table."""
+    """Square matrix products on each share of a device, as a look-up table."""
     return cases_in(CASES, config, rank)

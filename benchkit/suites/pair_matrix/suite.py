@@ -74,5 +74,5 @@ PRELOAD = (CASES,)
 
 @suite
 def pair_matrix(config: PairMatrixConfig, rank: Rank) -> list[Case]:
-    """Time of a message and its answer for every pair of ranks, in rounds of disjoint pairs."""
+    """Time of a message and its answer for every pair of ranks, in disjoint rounds."""
     return cases_in(CASES, config, rank)

@@ -221,7 +221,17 @@ RING_ATTENTION = Question(
     merits=(TIME, OF_IDEAL),
     scale=("slowdown", "seq_len"),
     words=WORDS,
-    further="Intervals of each time: measure=adaptive; of fresh ranks: repeat=6",
+    terms={
+        "slowdown": "how many times as slow the last rank is made",
+        "uneven": "by speed",
+        "lut": "by a table of speeds",
+        "balanced": "by speed and causal work",
+        "zigzag": "balanced in two pieces a rank",
+        "online": "balanced by the times of the ranks",
+        "torch": "its own ring attention",
+        "of ideal": "as if the ranks' speeds added up",
+    },
+    further={"slowdown": "hardware.slowdown=1,2,4"},
 )
 RING_MODEL = Question(
     work=(PHASE, "slowdown", "seq_len", "model", "dtype", "world_size"),
@@ -235,11 +245,11 @@ QUESTION = {"ring_attention": RING_ATTENTION, "ring_model": RING_MODEL}
 
 @suite
 def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
-    """Time of a ring-attention layer over ranks of unequal speed, by how the sequence is split."""
+    """Ring attention over ranks of unequal speed, by how the sequence is split."""
     return cases_in(CASES, config, rank)
 
 
 @suite
 def ring_model(config: RingModelConfig, rank: Rank) -> list[Case]:
-    """Time to the first token and per token of a decoder whose sequence is split over the ranks."""
+    """Time to the first token and per token of a decoder whose sequence ranks share."""
     return cases_in(MODEL_CASES, config, rank)

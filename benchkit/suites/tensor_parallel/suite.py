@@ -324,14 +324,31 @@ def question(over: Cells) -> Question:
     by = (IMPLEMENTATION, SIZE, ORDER, COLLECTIVE, CHUNKS, COMM_BACKEND)
     return Question(
         work=("m", "n", "k", "dtype", "inputs", "world_size"),
-        contests=(Contest(by, over={IMPLEMENTATION: PYTORCH, **over}),),
+        contests=(
+            Contest(
+                by,
+                over={IMPLEMENTATION: PYTORCH, **over},
+                bounds={IMPLEMENTATION: COMPUTE_ONLY},
+            ),
+        ),
         merits=(TIME, OF_LIMIT, TFLOP_PER_S),
         scale=("m", "n", "k"),
         words={
+            "inputs=exact": "",
+            f"{SIZE}=unsharded": "whole",
             CHUNKS: "{} chunks",
             f"{CHUNKS}=1": "1 chunk",
             f"{COMM_BACKEND}={DEFAULT}": "",
             "world_size": "{} ranks",
+        },
+        terms={
+            "compute_only": "the product without communication",
+            "whole": "of all of C on each rank, as AG_before needs it",
+            "of limit": "the longer of computing and communicating alone",
+        },
+        further={
+            "m": "m=1024,4096,16384",
+            "world_size": "world_size=2,4",
         },
     )
 
@@ -344,11 +361,11 @@ QUESTION = {
 
 @suite
 def tp_columnwise(config: TpColumnwiseConfig, rank: Rank) -> list[Case]:
-    """All-gather and matmul with A's rows sharded: orders, overlap, and the gap to the limit."""
+    """All-gather and matmul with A's rows sharded, by implementation."""
     return cases_in(COLUMNWISE, config, rank)
 
 
 @suite
 def tp_rowwise(config: TpRowwiseConfig, rank: Rank) -> list[Case]:
-    """Matmul and reduce-scatter with A's columns sharded: overlap, and the gap to the limit."""
+    """Matmul and reduce-scatter with A's columns sharded, by implementation."""
     return cases_in(ROWWISE, config, rank)

@@ -8,7 +8,7 @@ as is usual.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from benchkit.api.case import Case, Rank
+from benchkit.api.case import PEAK_TFLOP_PER_S, Case, Rank
 from benchkit.api.keys import (
     ModelConfig,
     Planned,
@@ -273,7 +273,8 @@ QUESTION = Question(
     merits=(
         TIME,
         Merit("tokens_per_second", "", "tokens/s"),
-        Merit("mfu_full", "MFU", "%", 100),
+        Merit("mfu_full", "MFU", "%", 100, of=PEAK_TFLOP_PER_S),
+        Merit(PEAK_BYTES, "memory", "MiB", 2**-20, rises=False),
     ),
     scale=("model", "context_length", "batch_size"),
     across=PASS,
@@ -290,11 +291,19 @@ QUESTION = Question(
         "compile=none": "eager",
         "compile=default": "compiled",
     },
-    further="Larger: model=small context_length=128,256,512",
+    terms={
+        "tokens/s": "of the last pass of a row",
+        "MFU": "of that pass, over the peak of the data sheet or of this host's best product",
+    },
+    further={
+        "model": "model=tiny,small",
+        "context_length": "context_length=128,256,512",
+        "dtype": "dtype=float32,bfloat16",
+    },
 )
 
 
 @suite
 def transformer(config: TransformerConfig, rank: Rank) -> list[Case]:
-    """Time, memory and utilisation of a language model's forward, backward and training step."""
+    """Time, memory and utilisation of the passes of a language model."""
     return cases_in(CASES, config, rank)

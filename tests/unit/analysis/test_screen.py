@@ -132,11 +132,26 @@ def test_screens(golden):
     )
 
 
-def test_further_question_is_not_of_what_was_swept():
+def test_next_step_varies_a_key_that_was_not_varied():
     ranks = [make_record(world_size=number, suite="collective") for number in (2, 4)]
     of_one, of_two = (screen_of(tabulate_records(records)).further for records in (ranks[:1], ranks))
-    assert of_one
-    assert not of_two
+    assert [len(of_one), len(of_two)] == [1, 1]
+    assert "world_size" in of_one[0]
+    assert "world_size" not in of_two[0]
+
+
+def test_printed_times_have_the_printed_ratio():
+    base, fast = screen_of(tabulate_records([job_in_turns(1.72, 9, 0.02)])).grid.rows
+    assert float(base[1]) / float(fast[1]) == pytest.approx(float(fast[3]), rel=0.012)
+
+
+def test_cases_of_shared_cores_are_in_no_answer_beside_others():
+    few, many = (having(make_record(1, ranks, ranks / 200), cpu="a") for ranks in (2, 8))
+    answer, left_out = screen_of(tabulate_records([few, many])).answers
+    assert "10.0 ms" in answer
+    assert "8 ranks" in left_out
+    [alone] = screen_of(tabulate_records([many])).answers
+    assert "40.0 ms" in alone
 
 
 def test_long_tables_leave_room_for_what_is_known():

@@ -166,6 +166,7 @@ def test_scaling_beyond_the_cores_is_left_out_of_the_answer():
     [(_, sides)] = all_sides(table, OVER_TWO)
     assert [sides.is_beyond_cores(side) for side in sides.sides] == [False, False, True]
     answers = screen_of(table, OVER_TWO).answers
-    assert [line.split(":")[0] for line in answers] == ["4 ranks", "1 case is left out of this"]
+    assert ["8 ranks" in line for line in answers] == [False, True]
+    assert answers[0].startswith("4 ranks")
     [(_, sides)] = all_sides(tabulate_records([make_record(1, 8), make_record(1, 8, backend="mpi")]))
     assert not any(map(sides.is_beyond_cores, sides.sides))  # equal ranks compare
