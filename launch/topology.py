@@ -156,6 +156,14 @@ def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContex
     return LaunchContext("plain", 0, 1)
 
 
+def num_hosts(environment: Mapping[str, str] = os.environ) -> int:
+    """Return over how many hosts this start is spread: one per process where nothing says it."""
+    started = detect_launcher(environment)
+    variables = LAUNCHERS.get(started.by)
+    here = re.match(r"\d+", environment.get(variables.local, "") if variables else "")
+    return -(-started.count // int(here[0] if here else 1))
+
+
 def require_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
     """Return what started this process; raise LaunchError where that is in doubt.
 

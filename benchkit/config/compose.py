@@ -24,20 +24,37 @@ from benchkit.config.hydra_internals import Override, Overrides
 from benchkit.config.messages import unknown_key
 from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
+from launch.topology import num_hosts
+
+AUTO = "auto"
+"""The hardware of this machine."""
 
 
 def largest(numbers: Sequence[int]) -> int:
     return max([1, *numbers])
 
 
-def counts_of_gpus() -> str:
-    """Return those of 2, 4, 6, 8, 16, 32, … for which there are GPUs.
+def counts_of_gpus(*, _root_: DictConfig) -> str:
+    """Return those of 2, 4, 6, 8, 16, 32, … for which there are GPUs on all hosts.
 
     With fewer than 2 GPUs it still returns 2; such a point then says that they are missing.
     """
-    most = max(2, len(visible_gpus().names))
+    job = gpus_of_job(_root_)
+    there = len(visible_gpus().names) * num_hosts() if job is None else job
+    most = max(2, there)
     powers = [2**exponent for exponent in range(1, most.bit_length())]
     return ",".join(str(count) for count in sorted({*powers, 6}) if count <= most)
+
+
+def gpus_of_job(master: DictConfig) -> int | None:
+    """Return the GPUs that a job asks Slurm for; None where points run without such jobs."""
+    asked = OmegaConf.select(master, "hydra.launcher", default={})
+    if "partition" not in asked:
+        return None
+    others = (asked.get("additional_parameters") or {}).items()
+    gres = [value for name, value in others if "gpu" in f"{name}={value}"]
+    gpus = re.search(r"\d+$", str(asked.gpus_per_node or (gres or [0])[0]))  # "8", or "a100:8"
+    return int(asked.nodes) * int(gpus[0] if gpus else 1)
 
 
 def hardware_here() -> str:
@@ -321,6 +338,12 @@ class PointComposer:
     def _base(self, shape: tuple[str, ...]) -> Base:
         if shape not in self._bases:
             whole = self._loader.load_sweep_config(self._master, list(shape))
+            gpus = gpus_of_job(self._master)
+            if gpus is not None and whole.hydra.runtime.choices.get("hardware") == AUTO:
+                # The machine where the command is typed says nothing about that of the job.
+                chosen = [line for line in shape if not line.startswith("hardware=")]
+                there = f"hardware={'cuda' if gpus else 'cpu'}"
+                whole = self._loader.load_sweep_config(self._master, [*chosen, there])
             own = copy.deepcopy(whole)
             with read_write(own), open_dict(own):
                 del own["hydra"]

@@ -117,3 +117,11 @@ def test_resumed_points_are_those_left(cli):
     path.write_text(json.dumps(record | {"status": "crash", "error": {"message": "it fell", "rank": 1}}))
     codes = [cli("--resume", "outputs/latest", *flags).returncode for flags in (["--dry-run"], [])]
     assert codes == [1, 1]
+
+
+@pytest.mark.parametrize(("asked", "device"), [(["hydra.launcher.gpus_per_node=2"], "nccl cuda"), ([], "gloo cpu")])
+def test_hardware_of_slurm_jobs_is_what_they_ask_for(told, asked, device):
+    code, out, _ = told("+suite=allreduce", "launcher=slurm", *asked, "--dry-run")
+    assert code == 0
+    assert f" {device} x" in out
+    assert " gloo cpu x" in told("+suite=allreduce", "launcher=slurm", *asked, "hardware=cpu", "--dry-run")[1]

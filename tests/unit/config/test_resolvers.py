@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from benchkit.api.registry import load_suites
 from benchkit.config import compose
-from benchkit.config.compose import collect_resolvers, counts_of_gpus, largest
+from benchkit.config.compose import collect_resolvers, counts_of_gpus, gpus_of_job, largest
 from benchkit.environment import VisibleGpus
 from benchkit.errors import ConfigError
+from omegaconf import OmegaConf
 
 
 def test_collect_resolvers_refuses_taken_name(monkeypatch):
@@ -32,5 +33,31 @@ def test_largest_is_at_least_one(numbers, expected):
 
 @pytest.mark.parametrize(("gpus", "expected"), [(0, "2"), (5, "2,4"), (31, "2,4,6,8,16")])
 def test_counts_of_gpus_follow_visible_gpus(monkeypatch, gpus, expected):
+    see(monkeypatch, gpus)
+    assert counts_of_gpus(_root_=OmegaConf.create()) == expected
+
+
+def see(monkeypatch, gpus):
     monkeypatch.setattr(compose, "visible_gpus", lambda: VisibleGpus(list(map(str, range(gpus)))))
-    assert counts_of_gpus() == expected
+
+
+def test_counts_of_gpus_are_of_all_hosts(monkeypatch):
+    see(monkeypatch, 2)
+    monkeypatch.setattr(compose, "num_hosts", lambda: 2)
+    assert counts_of_gpus(_root_=OmegaConf.create()) == "2,4"
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus"),
+    [
+        ({}, 0),
+        ({"gpus_per_node": 4}, 8),
+        ({"gpus_per_node": "a100:4"}, 8),
+        ({"additional_parameters": {"gres": "gpu:3", "exclusive": True}}, 6),
+        ({"additional_parameters": {"gpus_per_task": 1}}, 2),
+        ({"additional_parameters": {"gres": "gpu"}}, 2),
+    ],
+)
+def test_job_of_slurm_has_the_gpus_that_it_asks_for(asked, gpus):
+    launcher = {"partition": None, "nodes": 2, "gpus_per_node": None, **asked}
+    assert gpus_of_job(OmegaConf.create({"hydra": {"launcher": launcher}})) == gpus

@@ -3,7 +3,14 @@ import socket
 
 import pytest
 from launch import topology
-from launch.topology import LaunchContext, LaunchError, allocation_remark, detect_launcher, require_launcher
+from launch.topology import (
+    LaunchContext,
+    LaunchError,
+    allocation_remark,
+    detect_launcher,
+    num_hosts,
+    require_launcher,
+)
 
 from tests.support.kernel import files_of_kernel
 
@@ -59,20 +66,25 @@ def test_detect_launcher_reads_environment(environment, expected):
 
 
 @pytest.mark.parametrize(
-    ("environment", "local"),
+    ("environment", "hosts"),
     [
-        ({"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"}, True),
-        ({"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, False),
-        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, True),
-        ({"OMPI_COMM_WORLD_SIZE": "4"}, False),
-        ({"MPI_LOCALNRANKS": "2", "PMI_SIZE": "4"}, False),
-        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2"}, True),
-        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, False),
-        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "2,1"}, False),
+        ({"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"}, 1),
+        ({"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 2),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, 1),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, 4),
+        ({"MPI_LOCALNRANKS": "2", "PMI_SIZE": "4"}, 2),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2"}, 1),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, 2),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "2,1"}, 2),
     ],
 )
-def test_detect_launcher_finds_local_jobs(environment, local):
-    assert detect_launcher(environment).local is local
+def test_launcher_says_over_how_many_hosts_it_started(environment, hosts):
+    assert num_hosts(environment) == hosts
+    assert detect_launcher(environment).local is (hosts == 1)
+
+
+def test_plain_start_is_on_one_host():
+    assert num_hosts({}) == 1
 
 
 @pytest.mark.parametrize(
