@@ -91,16 +91,16 @@ def column_of(table: pd.DataFrame, name: str) -> Shown:
 
 
 def half_widths(table: pd.DataFrame, name: str) -> pd.Series:
-    """Return half the interval or, of few runs, half the range of each value of a figure.
+    """Return half the interval of each value of a figure, NaN where it has none.
 
-    Figures FROM_TIME have those of the median in proportion; NaN where neither is known.
+    Figures FROM_TIME have those of the median in proportion.
     """
     of = "median_s" if name in FROM_TIME else name
     if of not in INTERVALS or of not in table:
         return pd.Series(math.nan, index=table.index)
     unknown = pd.Series(math.nan, index=table.index)
-    low, high, least, most = (table.get(end, unknown) for end in INTERVALS[of])
-    ends = zip(low.fillna(least), high.fillna(most), strict=True)
+    low, high, *_ = (table.get(end, unknown) for end in INTERVALS[of])
+    ends = zip(low, high, strict=True)
     halves = pd.Series([half_width(*pair) for pair in ends], index=table.index)
     return halves if of == name else halves * (table[name] / table[of]).abs()
 
