@@ -24,11 +24,12 @@ def node_of_pci(address: str) -> int | None:
 
 
 def nodes_of_cores(cores: Collection[int]) -> list[int]:
-    found = []
-    for path in NODES.glob("node[0-9]*"):
-        if not cores_in(read_text(str(path / "cpulist"))).isdisjoint(cores):
-            found.append(int(path.name.removeprefix("node")))
-    return sorted(found)
+    nodes = (int(path.name.removeprefix("node")) for path in NODES.glob("node[0-9]*"))
+    return sorted(node for node in nodes if not cores_of_node(node).isdisjoint(cores))
+
+
+def cores_of_node(node: int) -> set[int]:
+    return cores_in(read_text(str(NODES / f"node{node}" / "cpulist")))
 
 
 MPS_SERVER = "nvidia-cuda-mps-server"

@@ -424,7 +424,8 @@ def noise_remarks(points: Sequence[Compared]) -> list[str]:
     if known:
         ends = " to ".join(dict.fromkeys(map(plus_minus, (min(known), max(known)))))
         return [f"noise floor: two single runs of identical code differ by {ends}"]
-    return ["no noise floor: run `python -m benchkit selftest`"] if points else []
+    hint = "no noise floor: run `python -m benchkit selftest` (--ranks, --backend)"
+    return [hint] if points else []
 
 
 def software_remarks(plan: Plan, runs: Runs) -> list[str]:

@@ -201,8 +201,8 @@ def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
 def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
     """Return the number of ranks.
 
-    `auto` on GPUs is one rank per place on the visible GPUs. On CPUs it is one rank per agent, and
-    two ranks if there is only one agent.
+    `auto` on GPUs is one rank per place on the visible GPUs, with shares by MPS on one GPU of each
+    agent. On CPUs it is one rank per agent, and two ranks if there is only one agent.
     """
     if config.world_size != "auto":
         return int(config.world_size)
@@ -211,7 +211,10 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
         return max(2, num_agents)
     shares = []
     for member in group.agents.members:
-        slots = len(gpus_of_host(group, member)) * config.hardware.ranks_per_device
+        gpus = len(gpus_of_host(group, member))
+        if config.hardware.slow_by == "mps":
+            gpus = min(1, gpus)  # ranks of one GPU are compared with each other
+        slots = gpus * config.hardware.ranks_per_device
         shares.append(slots // len(group.on_host_of(member)))
     return int(max(1, min(shares)) * num_agents)
 

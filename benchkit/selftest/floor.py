@@ -40,7 +40,8 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 class Fingerprint:
     """What the noise between runs depends on, roughly; hosts of one kind share it.
 
-    `kernel` and `torch` are major and minor versions, `threads` those of each rank.
+    `kernel` and `torch` are major and minor versions, `threads` those of each rank, `gpu` and
+    `driver` those that ranks on GPUs use.
     """
 
     cpu: str | None
@@ -51,6 +52,8 @@ class Fingerprint:
     threads: Count
     backend: str
     device: str = "cpu"
+    gpu: str = ""
+    driver: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,8 @@ def fingerprint(
         threads=threads,
         backend=backend,
         device=device,
+        gpu=host.gpus[0].get("name", "") if device == "cuda" and host.gpus else "",
+        driver=host.driver or "" if device == "cuda" else "",
     )
 
 

@@ -1,4 +1,5 @@
 import pytest
+from benchkit.api.keys import HardwareConfig
 from benchkit.errors import ConfigError
 from benchkit.record.record import AgentReport
 
@@ -18,6 +19,8 @@ def test_auto_world_size_counts_visible_gpus():
     assert place_ranks(config(device="cuda"), agent_group("n1", gpus=[three])).world_size == 3
     assert place_ranks(config(device="cuda", ranks_per_device=2), agent_group("n1", gpus=[three])).world_size == 6
     assert place_ranks(config(device="cuda"), agent_group("n1", "n2", gpus=[three, ["d", "e"]])).world_size == 4
+    shares = config(device="cuda", hardware=HardwareConfig("cuda", 2, 2, {}, "mps", "auto"))
+    assert place_ranks(shares, agent_group("n1", gpus=[three])).world_size == 2
     all_seen = agent_group(*["n1"] * 3, gpus=[three] * 3)
     assert place_ranks(config(device="cuda"), all_seen).world_size == 3
     one_each = agent_group(*["n1"] * 3, gpus=[["a"], ["b"], ["c"]])

@@ -27,6 +27,7 @@ def host(monkeypatch):
     """A host with one GPU on NUMA node 1, and cores of node 0."""
     monkeypatch.setattr(gpus, "node_of_pci", lambda address: 1 if "17:00.0" in address else None)
     monkeypatch.setattr(gpus, "nodes_of_cores", lambda cores: [0])
+    monkeypatch.setattr(gpus, "cores_of_node", lambda node: set())
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 7))
 
@@ -59,6 +60,18 @@ def test_gpu_rank_tells_uuid_and_numa_nodes(install):
         multiprocessors=132, memory_bytes=85 * 10**9, nccl="2.29.7",
     )  # fmt: skip
     assert (gpu.uuid, gpu.instance, gpu.whole) == ("GPU-a", "GPU-a", "GPU-a")
+
+
+@pytest.mark.parametrize(("threads", "bound"), [(1, True), (10**6, False)])
+def test_rank_stays_at_its_gpus_node_where_threads_fit(monkeypatch, install, gathered, threads, bound):
+    install(FakeNvml())
+    chosen = {}
+    monkeypatch.setattr(gpus, "cores_of_node", lambda node: os.sched_getaffinity(0) if node == 1 else set())
+    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, cores: chosen.setdefault(thread, cores))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    [found] = gathered(GPU).of_ranks
+    assert found.numa_nodes == ([1] if bound else [0])
+    assert (os.getpid() in chosen) is bound
 
 
 def test_mig_instance_is_read_from_whole_gpu(install):

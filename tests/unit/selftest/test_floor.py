@@ -64,6 +64,15 @@ def test_floor_applies_for_30_days(floor, applies, state):
     assert (lookup.floor_of(recorded()) is not None) is applies
 
 
+def test_floor_of_gpus_is_of_their_kind_and_driver():
+    one, other = ([{"name": name}] for name in ("NVIDIA H100", "NVIDIA B200"))
+    of_gpu = {"world_size": 2, "threads": 1, "backend": "nccl", "device": "cuda"}
+    hosts = [HostReport(host="n", gpus=gpus, driver=driver) for gpus, driver in ((one, "1"), (other, "1"), (one, "2"))]
+    assert len({fingerprint(host, **of_gpu) for host in hosts}) == 3
+    of_cpu = of_gpu | {"device": "cpu", "backend": "gloo"}
+    assert len({fingerprint(host, **of_cpu) for host in hosts}) == 1
+
+
 def test_nearest_size_counts(state):
     floor = floor_of_age(1)
     store(floor, state)
