@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from launch.framing import Pieces, framed, is_writable
 from launch.ranks import fork_server
 from launch.ranks.entry import Job, rank_main
 from launch.ranks.private_network import PrivateNetwork
+from launch.slowdown import mps
 from launch.topology import without_pinning
 
 DEATH_S = 5.0
@@ -35,6 +36,7 @@ class RankProcess:
         orders: where the agent writes the jobs; once it is closed, an idle rank ends.
         lifeline: a pipe whose end of file ends the rank.
         end: a file descriptor that becomes readable when the process has ended.
+        mps: of a client of MPS the environment that leads to its daemon.
     """
 
     index: int
@@ -44,6 +46,7 @@ class RankProcess:
     lifeline: connection.Connection
     end: int
     incoming: Pieces
+    mps: Mapping[str, str] = field(default_factory=dict)
     reported: bool = False
     log: Path | None = None
 
@@ -87,8 +90,9 @@ def start_rank(
         for end in (report, orders):
             os.set_blocking(end.fileno(), False)
         rank = RankProcess(
-            index, process, report, orders, lifeline, end_of(process, start_method), Pieces(report)
-        )
+            index, process, report, orders, lifeline, end_of(process, start_method),
+            Pieces(report), mps={**os.environ, **environment} if mps.SHARE in environment else {},
+        )  # fmt: skip
         ours.pop_all()  # The ends of the agent stay open; those of the rank are closed here.
     return rank
 
@@ -107,6 +111,8 @@ def end_of(process: Any, start_method: str) -> int:
 
 
 def kill(rank: RankProcess) -> None:
+    if rank.mps and rank.process.is_alive():
+        mps.end_client(rank.process.pid, rank.mps)
     rank.lifeline.close()
     if rank.process.is_alive():
         with suppress(ProcessLookupError):

@@ -21,7 +21,8 @@ POLL_S = 0.05
 SOCKET_NAME_BYTES = 107
 LONGEST_SOCKET = "control_privileged"
 DEVICES = "CUDA_VISIBLE_DEVICES"
-NOT_FOR_DAEMON = (DEVICES, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+NOT_FOR_DAEMON = (DEVICES, SHARE)
 """Variables that a daemon does not inherit.
 
 The daemon would number the visible GPUs differently than its clients do, and limit all shares.
@@ -110,6 +111,16 @@ def ended_with_us(folder: Path) -> Iterator[None]:
             beside.kill()
 
 
+def end_client(pid: int, environment: Mapping[str, str]) -> None:
+    """Let a daemon end a client and its kernels, which SIGKILL may leave on the GPU for all others.
+
+    It ends nothing where the daemon does not answer, or does not know the client.
+    """
+    with suppress(MpsUnavailable):
+        for server in re.findall(r"\d+", ask(environment).stdout):
+            run([CONTROL], environment, f"terminate_client {server} {pid}\n")
+
+
 def ask(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
     """Ask a daemon for its servers; the exit code is 0 if one answers."""
     return run([CONTROL], environment, "get_server_list\n")
@@ -188,4 +199,4 @@ def device_environment(gpus: Sequence[str]) -> dict[str, str]:
 
 
 def share_environment(percent: float) -> dict[str, str]:
-    return {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{percent:g}"}
+    return {SHARE: f"{percent:g}"}

@@ -181,7 +181,7 @@ if [ "$1" = -d ]; then {start}; fi
 read command
 echo "asked $command" >> {log}
 case "$command" in
-get_server_list) test -e "${{CUDA_MPS_PIPE_DIRECTORY:-{default}}}/running" ;;
+get_server_list) test -e "${{CUDA_MPS_PIPE_DIRECTORY:-{default}}}/running" && echo 4242 ;;
 quit*) grep SigBlk /proc/$PPID/status >> {log}; rm "$CUDA_MPS_PIPE_DIRECTORY/running" && echo has quit >> {log} ;;
 esac
 """
@@ -267,6 +267,15 @@ def test_daemon_ends_with_an_agent_that_is_killed(control):
     agent.communicate()
     assert wait_until(lambda: not folder.exists())
     assert log.read_text().splitlines()[-1] == "has quit"
+
+
+def test_daemon_ends_a_client_that_is_to_be_killed(control):
+    _, log = control(WORKS)
+    with mps.daemon(True) as shares:
+        mps_control.end_client(77, {**os.environ, **shares})
+        assert "asked terminate_client 4242 77" in log.read_text().splitlines()
+    mps_control.end_client(78, {**os.environ, **shares})
+    assert "78" not in log.read_text()  # no daemon answers
 
 
 def test_running_daemon_is_used(control):

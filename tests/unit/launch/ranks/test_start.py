@@ -69,6 +69,15 @@ def test_interrupt_leaves_no_rank(tmp_path):
     assert all(is_zombie(pid) for pid in pids_in(tmp_path))
 
 
+def test_daemon_of_mps_ends_clients_before_they_are_killed(tmp_path, monkeypatch):
+    alive = []
+    monkeypatch.setattr(process.mps, "end_client", lambda pid, environment: alive.append((pid, is_zombie(pid))))
+    shares = [{process.mps.SHARE: "50"}, {}]
+    assert run("sleep", tmp_path, timeout_s=1.0, environments=shares).failure.kind == "timeout"
+    assert len(alive) == 1
+    assert not alive[0][1]
+
+
 def test_next_point_runs_after_stuck_rank(tmp_path, monkeypatch):
     """Its fork server is stopped, so that nobody reports its end."""
     monkeypatch.setattr(process, "DEATH_S", 0.2)
