@@ -2,12 +2,11 @@
 
 import ctypes
 import gc
-import importlib
 import os
 import resource
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from launch.topology import ROOT, control_groups, read_text
 
@@ -24,11 +23,16 @@ RESET_PEAK = "5"
 
 
 def available_bytes(device: "torch.device") -> int:
-    if device.type == "cuda":
-        import torch
+    if device.type == "cpu":
+        return host_available_bytes()
+    return int(module_of(device).mem_get_info(device)[0])
 
-        return int(torch.cuda.mem_get_info(device)[0])
-    return host_available_bytes()
+
+def module_of(device: "torch.device") -> Any:
+    """Return torch's module of a kind of device: torch.cuda, torch.cpu, torch.xpu."""
+    import torch
+
+    return torch.get_device_module(device)
 
 
 def host_available_bytes(root: Path = ROOT) -> int:
@@ -64,7 +68,7 @@ class PeakMemory:
 
     def __init__(self, device: "torch.device") -> None:
         self._device = device
-        self._cuda = importlib.import_module("torch.cuda") if device.type == "cuda" else None
+        self._cuda = None if device.type == "cpu" else module_of(device)
 
     def reset(self) -> None:
         """Start a new peak.
@@ -101,13 +105,10 @@ class PeakMemory:
 
 
 def wait_for_device(tensor: "torch.Tensor") -> None:
-    """Wait until the GPU of a tensor has done all that was queued; return at once on other devices.
+    """Wait until the device of a tensor has done all that was queued; a CPU queues nothing.
 
     A read waits, too, but in C, with the reader as innermost Python frame: a rank that hangs there
     would look like the cause of the hang. torch.cuda.synchronize counts as waiting
     (launch/ranks/logs.py).
     """
-    if tensor.is_cuda:
-        import torch
-
-        torch.cuda.synchronize(tensor.device)
+    module_of(tensor.device).synchronize()

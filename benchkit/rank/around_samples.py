@@ -193,8 +193,7 @@ def run_step(case: Case, label: str, device: torch.device) -> None:
     """Run one step under a label that lasts until the device has done the work."""
     with record_function(label):
         case.step()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        torch.get_device_module(device).synchronize()
 
 
 def plan_steps(cases: Sequence[Case]) -> list[tuple[Case, str]]:

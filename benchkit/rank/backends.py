@@ -124,8 +124,7 @@ def side_group(
         with only_over(layer):
             group = dist.new_group(backend=backend, timeout=timeout)
             dist.all_reduce(torch.zeros(1, device=device), group=group)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
+            torch.get_device_module(device).synchronize()
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0]
     if reason := first_reason(reason):

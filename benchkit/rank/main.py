@@ -95,7 +95,7 @@ class Joined:
 
     def begin_point(self) -> RankUse:
         """Return what the ranks have done and hold; all ranks call this together."""
-        held = float(torch.cuda.memory_allocated()) if self.device.type == "cuda" else 0.0
+        held = float(torch.cuda.memory_allocated())  # 0 where CUDA was not started
         rows = self.group.exchange([float(resident_bytes()), held])
         self.num_points += 1
         return RankUse(
@@ -143,12 +143,9 @@ def make_controller(assignment: Assignment) -> ThrottleController:
     return ThrottleController(throttle, factor, factor)
 
 
-def forget_point(device: torch.device) -> None:
+def forget_point() -> None:
     reset_compiler()
-    if device.type == "cuda":
-        free_unused()
-    else:
-        gc.collect()
+    free_unused()
 
 
 def resident_bytes() -> int:
@@ -165,7 +162,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     The point's memory is given back before the report: fresh ranks may measure beside this one.
     """
     report = run_point(assignment)
-    forget_point(_joined[assignment.rendezvous].device)
+    forget_point()
     return report
 
 
@@ -285,8 +282,8 @@ def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
     config = assignment.config
     place = assignment.place
     device = kept.device
-    on_device = config.hardware.ranks_per_device if device.type == "cuda" else 1
-    sharers = on_device if device.type == "cuda" else place.local_world_size
+    on_cpu = device.type == "cpu"
+    sharers = place.local_world_size if on_cpu else config.hardware.ranks_per_device
     # All ranks exchange their values so that they decide alike.
     memory = exchange_named(
         kept.group.exchange,

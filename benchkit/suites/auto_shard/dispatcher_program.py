@@ -64,8 +64,7 @@ class Dispatched(Program):
         self.answered()
 
     def done(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        torch.get_device_module(self.device).synchronize()
         self.send(None, 0)
 
     def answered(self) -> None:

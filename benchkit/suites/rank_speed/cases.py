@@ -178,8 +178,7 @@ def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
         values = draw(source.device)
         verification.tile(source, values)
         call(lambda: target.fill_(float("nan")))
-        if rank.device.type == "cuda":
-            torch.cuda.synchronize(rank.device)
+        torch.get_device_module(rank.device).synchronize()
         verification.require_tiled(target, values.to(target.device))
 
     moved = (2 if test == COPY else 1) * length * ITEM.itemsize

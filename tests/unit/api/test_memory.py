@@ -29,7 +29,7 @@ class FakeCuda:
 
 def on_gpu(monkeypatch):
     fake = FakeCuda()
-    monkeypatch.setattr(memory, "importlib", SimpleNamespace(import_module=lambda name: fake))
+    monkeypatch.setattr(memory, "module_of", lambda device: fake)
     return memory.PeakMemory(torch.device("cuda", 0)), fake
 
 

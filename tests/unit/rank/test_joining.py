@@ -208,7 +208,7 @@ def test_rank_use_counts_points_and_memory(calls):
 def test_compiled_code_is_forgotten_between_points(monkeypatch):
     resets = []
     monkeypatch.setattr(rank.main, "reset_compiler", lambda: resets.append("reset"))
-    rank.main.forget_point(torch.device("cpu"))
+    rank.main.forget_point()
     assert resets == ["reset"]
 
 
