@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from tests.support.cli import begun, ends, wait_until
+from tests.support.hosts import started_on
 
 POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=120")
 
@@ -47,17 +48,6 @@ def test_lost_network_ends_sweep(cli, two_hosts):
     assert [record["status"] for record in cli.records()] == ["ok", "crash"]
     assert cli.records()[1]["error"]["host"] == "n1"
     assert wait_until(lambda: not cli.processes())
-
-
-def started_on(cli, names, *arguments, **variables):
-    """An agent on each host; they meet by a file in the folder that the hosts share."""
-    return [
-        cli.start(
-            *arguments, under=["ip", "netns", "exec", name], **variables, OMPI_COMM_WORLD_SIZE="2",
-            OMPI_COMM_WORLD_RANK=str(index), PMIX_NAMESPACE=cli.mark, SLURMD_NODENAME=f"n{index}",
-        )
-        for index, name in enumerate(names)
-    ]  # fmt: skip
 
 
 def test_agents_without_names_and_routes_find_each_other(cli, two_hosts):

@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import ROOT, Cli
 from tests.support.emulator.build import environment
+from tests.support.hosts import two_hosts
 
 FOLDER = Path(os.environ["BENCHKIT_EMULATOR"])
 DRIVER = Path("/dev/nvidiactl")
@@ -49,3 +51,10 @@ def machine(tmp_path):
     yield make
     for each in made:
         assert not each.processes(), "processes are left"
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """The names of two hosts without GPUs of their own: they share those of a machine."""
+    with two_hosts(uuid.uuid4().hex) as names:
+        yield names

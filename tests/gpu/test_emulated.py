@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import PATIENCE_S, begun, wait_until
+from tests.support.cli import ends as agents
+from tests.support.hosts import started_on
 
 SMALL = {
     "allreduce": ("data_size=0.0625",),
@@ -111,6 +113,22 @@ def test_several_ranks_per_gpu_and_fewer_gpus_than_ranks(machine):
     assert ends(gpus.records()) == [(4, "ok")]
 
 
+def test_gpus_of_two_hosts_are_counted_and_used(machine, hosts):
+    gpus = machine(2)
+    sweep = "sweep=nccl_gpu", "data_size=0.0625", "measure=quick", "timeout_s=240"
+    ends_of_agents = agents(started_on(gpus, hosts, *sweep))
+    records = gpus.records()
+    assert ends(records) == [(2, "ok"), (4, "ok")], ends_of_agents
+    assert [agent["host"] for agent in records[1]["agents"]] == ["n0", "n1"]
+    assert [agent["ranks"] for agent in records[1]["agents"]] == [[0, 1], [2, 3]]
+
+
+def test_reserved_gpus_are_unavailable(machine):
+    gpus = machine(2)
+    done = gpus(*point("allreduce", "world_size=2"), EMULATED_RESERVED="1")
+    assert ends(gpus.records()) == [(2, "unavailable")], done.stdout + done.stderr
+
+
 def test_buffers_that_do_not_fit_are_skipped(machine):
     gpus = machine(2)
     gpus("+suite=allreduce", "hardware=cuda", "world_size=2", "data_size=1000", "measure=quick", EMULATED_GPU_GB="1")
@@ -127,6 +145,15 @@ def test_mps_gives_each_rank_its_share(machine, tmp_path):
     assert [gpu["multiprocessors"] for gpu in record["rank_devices"]] == [132, 66]
     told = [line.split()[0] for line in log.read_text().splitlines()]
     assert (told.count("-d"), told[-1]) == (1, "quit")
+
+
+def test_mps_ends_clients_that_hang(machine, tmp_path):
+    gpus = machine(2)
+    log = tmp_path / "told"
+    given = "hardware.slowdown=2", "world_size=2", "timeout_s=20"
+    gpus(*point("allreduce", *given), EMULATED_HANG_AT="9", EMULATED_MPS_LOG=str(log))
+    assert ends(gpus.records()) == [(2, "timeout")]
+    assert log.read_text().count("terminate_client 1234 ") == 2
 
 
 def test_mps_that_does_not_start_is_a_reason(machine):

@@ -124,6 +124,7 @@ cudaError_t cudaGetDeviceCount(int *count) {
 cudaError_t cudaSetDevice(int device) {
     note("cudaSetDevice %d", device);
     if (device < 0 || device >= numGpus()) return cudaErrorInvalidDevice;
+    if (number("EMULATED_RESERVED", 0)) return cudaErrorDevicesUnavailable;
     current = device;
     return cudaSuccess;
 }
