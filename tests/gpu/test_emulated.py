@@ -150,8 +150,8 @@ def test_mps_gives_each_rank_its_share(machine, tmp_path):
 def test_mps_ends_clients_that_hang(machine, tmp_path):
     gpus = machine(2)
     log = tmp_path / "told"
-    given = "hardware.slowdown=2", "world_size=2", "timeout_s=20"
-    gpus(*point("allreduce", *given), EMULATED_HANG_AT="9", EMULATED_MPS_LOG=str(log))
+    given = "hardware.slowdown=2", "world_size=2", "timeout_s=40"
+    gpus(*point("ring_attention")[:-1], *given, EMULATED_HANG_AT="9", EMULATED_MPS_LOG=str(log))
     assert ends(gpus.records()) == [(2, "timeout")]
     assert log.read_text().count("terminate_client 1234 ") == 2
 

@@ -263,6 +263,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int size, ncclUniqueId id,
     int own;
     cudaGetDevice(&own);
     cudaDeviceGetPCIBusId(ranks->slot(rank), 32, own);
+    char host[32] = {};  // each network namespace is a host
+    if (readlink("/proc/self/ns/net", host, sizeof host - 1) > 0) strcat(ranks->slot(rank), host);
     ranks->barrier();
     bool isShared = false;
     for (int other = 0; other < size; ++other)
