@@ -50,9 +50,9 @@ def ends(records):
 @pytest.mark.parametrize("suite", sorted(SMALL))
 def test_suite_runs_on_one_to_eight_gpus(machine, suite):
     gpus = machine(8)
-    done = gpus(*point(suite, "-m", "world_size=1,2,8"))
+    done = gpus(*point(suite, "-m", "world_size=1,2,4,8"))
     records = gpus.records()
-    assert ends(records) == [(1, ALONE.get(suite, "ok")), (2, "ok"), (8, "ok")], done.stdout + done.stderr
+    assert ends(records) == [(1, ALONE.get(suite, "ok")), (2, "ok"), (4, "ok"), (8, "ok")], done.stdout + done.stderr
     assert done.returncode == 0
     for case in itertools.chain.from_iterable(record["cases"] for record in records[1:]):
         assert case["status"] == "ok" or case["reason"].startswith(MAY_LACK), case

@@ -270,6 +270,18 @@ def test_missing_kernel_is_named(monkeypatch):
     assert "CXX" in kernels.attention_missing("auto", "float32", 16, True, CPU)
 
 
+@pytest.mark.parametrize(("hip", "allowed", "capability", "runs"), [
+    (None, "", (9, 0), True), (None, "", (7, 5), False), ("7.0", "", (9, 4), False), ("7.0", "1", (9, 4), True),
+])  # fmt: skip
+def test_tf32_needs_a_gpu_that_has_it(monkeypatch, hip, allowed, capability, runs):
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setenv("HIPBLASLT_ALLOW_TF32", allowed)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
+    missing = kernels.attention_missing("auto", "tf32", 16, False, torch.device("cuda", 0))
+    assert (missing == "") is runs
+
+
 @pytest.mark.slow
 def test_parallel_run_measures_one_rank_baseline(cli: Cli):
     few = ["measure=fixed", "measure.max_iterations=6", "measure.warmup_iterations=1", "model.num_layers=1"]

@@ -226,7 +226,7 @@ BACKENDS = {
     "math": SDPBackend.MATH,
 }
 COMPILERS = {"cpu": ("g++", "clang++"), "cuda": ("gcc", "clang", "cc")}
-TF32_FROM = (8, 0)
+TF32_FROM, TF32_ON_AMD = (8, 0), "HIPBLASLT_ALLOW_TF32"
 
 
 def chosen(attention: str) -> AbstractContextManager[object]:
@@ -237,8 +237,11 @@ def attention_missing(
     attention: str, dtype: str, head_dim: int, compiled: bool, device: torch.device
 ) -> str:
     on_gpu = device.type == "cuda"
-    if dtype == "tf32" and on_gpu and torch.cuda.get_device_capability(device) < TF32_FROM:
-        return f"no TF32 on {torch.cuda.get_device_name(device)}"
+    if dtype == "tf32" and on_gpu:
+        if torch.version.hip and os.environ.get(TF32_ON_AMD) != "1":
+            return f"TF32 on GPUs of AMD needs {TF32_ON_AMD}=1; hipBLASLt uses float32 without it"
+        if torch.cuda.get_device_capability(device) < TF32_FROM:
+            return f"no TF32 on {torch.cuda.get_device_name(device)}"
     if attention in BACKENDS and not can_attend(attention, dtype, head_dim, device):
         return f"no {attention} attention for {dtype} on {device.type}"
     if not compiled:
