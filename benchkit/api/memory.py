@@ -105,10 +105,13 @@ class PeakMemory:
 
 
 def wait_for_device(tensor: "torch.Tensor") -> None:
-    """Wait until the device of a tensor has done all that was queued; a CPU queues nothing.
+    """Wait until the GPU of a tensor has done all that was queued; return at once on other devices.
 
     A read waits, too, but in C, with the reader as innermost Python frame: a rank that hangs there
     would look like the cause of the hang. torch.cuda.synchronize counts as waiting
     (launch/ranks/logs.py).
     """
-    module_of(tensor.device).synchronize()
+    if tensor.is_cuda:
+        import torch
+
+        torch.cuda.synchronize(tensor.device)
