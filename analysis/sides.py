@@ -11,6 +11,7 @@ apart, where nothing is claimed.
 """
 
 import argparse
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -167,6 +168,42 @@ class Sides:
 
     def word(self, column: str, value: Any) -> str:
         return self.question.word(column, value)
+
+
+def leaders(own: Sequence[Side]) -> Iterator[Side]:
+    """Yield the fastest side of a work, and those that nothing tells apart from it."""
+    first = fastest(own)
+    yield first
+    yield from (side for side in own if side is not first and not is_behind(side, first))
+
+
+def fastest(sides: Iterable[Side]) -> Side:
+    return min(sides, key=cost)
+
+
+def cost(side: Side) -> float:
+    """Return what sides are ranked by: the time per useful work, where ratios count the work."""
+    return -side.ratio.value if side.ratio else -1.0
+
+
+def is_behind(side: Side, first: Side) -> bool:
+    """Return whether a side is slower than the first one by their ratios to the same base."""
+    if side.is_base:
+        return bool(first.ratio and first.ratio.is_told_apart)
+    ratios = [each.ratio for each in (side, first)]
+    if first.is_base:
+        return bool(side.ratio and side.ratio.is_told_apart)
+    lower, upper = ratios
+    if not (lower and upper and lower.is_interval and upper.is_interval):
+        return False
+    return (lower.high or math.inf) < (upper.low or 0.0)
+
+
+def stars(own: Sequence[Side]) -> set[str]:
+    """Return the sides that lead in a work, unless nothing tells any of them apart."""
+    competing = [side for side in own if not side.is_bound and (side.ratio or side.is_base)]
+    found = {side.name for side in leaders(competing)} if len(competing) > 2 else set()
+    return found if len(found) < len(competing) else set()
 
 
 def all_sides(table: pd.DataFrame, baseline: Baseline | None = None) -> Iterator[tuple[str, Sides]]:

@@ -6,9 +6,10 @@ from html import unescape
 import pandas as pd
 import pytest
 from analysis.discover import questions
+from analysis.grid import WIDTH
 from analysis.page.content import content_of
 from analysis.report.speedups import as_table
-from analysis.screen import LINES, WIDTH, screen_of
+from analysis.screen import LINES, screen_of
 from analysis.sides import Baseline, all_sides
 
 from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
