@@ -140,6 +140,13 @@ def tally_of(table: pd.DataFrame) -> str:
 MOST_COMMANDS, MOST_SENTENCES = 3, 40
 MAIN = "__main__.py"
 """The program of `python -m benchkit` in records."""
+OF_ONE_RUN = (
+    "hydra.sweep.dir=",
+    "hydra.sweeper.resume=",
+    "hydra.sweeper.retry=",
+    "hydra.sweeper.force=",
+)
+"""What the command of a record says of its folder, and who types it again does not mean."""
 HEAD = (sentences.OVERVIEW, sentences.RUNS, sentences.FAILURES, sentences.NOT_MEASURED)
 """Paragraphs that have a place of their own on the page."""
 
@@ -254,7 +261,8 @@ def commands_of(table: pd.DataFrame) -> Iterator[str]:
     for _, record in records_of(table[table["path"].isin(first)]):
         program, *arguments = record.environment.command or [""]
         program = "python -m benchkit" if program == MAIN else program
-        commands.append(" ".join((program, shlex.join(arguments))))
+        again = [each for each in arguments if not each.startswith(OF_ONE_RUN)] or arguments
+        commands.append(f"{program} {shlex.join(again)}".strip())
     yield from dict.fromkeys(filter(None, commands))
 
 

@@ -5,17 +5,20 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from html.parser import HTMLParser
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 from analysis.cli import main
 from analysis.page import render
+from analysis.page.content import content_of
 from analysis.sides import Baseline
 
 from tests.support.entries.report import sizes
 from tests.support.records import grid, make_record, make_rich_record, write_all
-from tests.support.reports import harvest, leave_out_drawing_library, leave_out_plots, table_in
+from tests.support.reports import harvest, harvested, leave_out_drawing_library, leave_out_plots, table_in
 
 HOSTILE = '"><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">`${1}`</script>'
 INLINE = {"a", "b", "code", "span"}
@@ -220,3 +223,12 @@ def test_plots_of_suites_without_charts_are_pictures(tmp_path, monkeypatch):
     record["cases"] = [case | {"labels": {"length": size}} for case in record["cases"] for size in (10, 100)]
     page = page_of(tmp_path, [record, *grid()[:2]])
     assert [source[:26] for source in page["src"]] == ["data:image/svg+xml;base64,"]
+
+
+def test_page_says_the_command_as_one_types_it_again(tmp_path):
+    record = make_record()
+    typed = ["benchkit", "+suite=allreduce", "passes=[forward]", "hydra.sweep.dir='/a'", "hydra.sweeper.resume='/a'"]
+    record["environment"] |= {"command": typed}
+    [command] = content_of(harvested(tmp_path, record), None, pd.DataFrame(), []).commands
+    assert shlex.split(command) == typed[:3]
+    assert command != " ".join(typed[:3])  # brackets are quoted
