@@ -155,6 +155,42 @@ def test_cases_of_shared_cores_are_in_no_answer_beside_others():
     assert "40.0 ms" in alone
 
 
+def labelled(record, *labels, **changes):
+    cases = [case | {"labels": each} for case, each in zip(record["cases"], labels, strict=True)]
+    return record | {"cases": cases, "config": record["config"] | changes, "point_id": f"p{labels}{changes}"}
+
+
+def test_several_settings_are_counted_by_what_their_ends_leave_to_say():
+    ways = {"way": "base"}, {"way": "fast"}
+    speedups = {1.0: (2.0, 0.02), 2.0: (0.5, 0.02), 3.0: (1.0001, 0.1)}
+    jobs = [labelled(job_in_turns(how, 9, unlike), *ways, data_size=size) for size, (how, unlike) in speedups.items()]
+    [answer] = screen_of(tabulate_records(jobs)).answers
+    assert re.findall(r"(\w+) in (\d)", answer) == [("faster", "1"), ("slower", "1"), ("unclear", "1")]
+
+
+def test_more_than_ideal_is_not_counted_as_faster():
+    jobs = []
+    for workload, speedup in (("w1", 3.0), ("w2", 1.5)):
+        of = {"scope": "resident", "workload": workload}
+        labels = of | {"ranks": 1, "sharding": "none"}, of | {"ranks": 2, "sharding": "auto"}
+        jobs.append(labelled(job_in_turns(speedup, 9, 0.02), *labels) | {"suite": "auto_shard", "title": "auto_shard"})
+    [answer] = screen_of(tabulate_records(jobs)).answers
+    assert re.findall(r"(faster|ideal) in (\d)", answer) == [("faster", "1"), ("ideal", "1")]
+
+
+def test_sides_that_nothing_tells_apart_lead_together():
+    job = job_in_turns(2.0, 9, 0.05)
+    base, fast = job["cases"]
+    twin = fast | {"labels": {"way": "twin"}, "samples_s": [list(reversed(each)) for each in fast["samples_s"]]}
+    slow = fast | {"labels": {"way": "slow"}, "samples_s": [[3 * each for each in rank] for rank in fast["samples_s"]]}
+    screen = screen_of(tabulate_records([job | {"cases": [base, fast, twin, slow]}]))
+    [answer] = screen.answers
+    assert all(way in answer.partition(":")[0] for way in ("fast", "twin"))
+    assert [row[0] for row in screen.grid.rows if "*" in " ".join(row)] == [
+        row[0] for row in screen.grid.rows if row[0] in ("fast", "twin")
+    ]
+
+
 def test_long_tables_leave_room_for_what_is_known():
     text = screen_of(tabulate_records([make_record(size) for size in range(1, 60)])).text()
     assert len(text.splitlines()) <= LINES
