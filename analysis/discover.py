@@ -16,7 +16,6 @@ Each part of a report may fail without affecting the others.
 import contextlib
 import importlib
 import importlib.util
-import os
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -27,7 +26,7 @@ import pandas as pd
 
 from analysis.text import complain
 from benchkit.api.question import Question
-from benchkit.api.registry import EXTRA_SUITES, Suite
+from benchkit.api.registry import extra_modules, suite_modules, suites_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,8 +96,7 @@ def own_modules() -> list[str]:
 
 
 def foreign_modules(parts: Sequence[str] = PARTS) -> list[str]:
-    suites = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
-    packages = [name.removesuffix(".suite") for name in suites]
+    packages = [name.removesuffix(".suite") for name in extra_modules()]
     found = []
     for name in (f"{package}.{part}" for package in packages for part in parts):
         try:
@@ -108,11 +106,9 @@ def foreign_modules(parts: Sequence[str] = PARTS) -> list[str]:
     return found
 
 
-def suite_modules() -> Iterator[ModuleType]:
-    """Yield the module of each suite that is installed."""
-    folders = pkgutil.iter_modules(importlib.import_module("benchkit.suites").__path__)
-    own = [f"benchkit.suites.{folder.name}.suite" for folder in folders]
-    for name in [*own, *filter(None, os.environ.get(EXTRA_SUITES, "").split(","))]:
+def installed_suites() -> Iterator[ModuleType]:
+    """Yield the module of each suite that can be imported."""
+    for name in suite_modules():
         with contextlib.suppress(ImportError):
             yield importlib.import_module(name)
 
@@ -120,7 +116,7 @@ def suite_modules() -> Iterator[ModuleType]:
 def questions() -> dict[str, Question]:
     """Return what each suite asks, by its name; a suite may have none."""
     found: dict[str, Question] = {}
-    for module in suite_modules():
+    for module in installed_suites():
         asked = getattr(module, "QUESTION", {})
         found |= asked if isinstance(asked, dict) else {module.__name__.split(".")[-2]: asked}
     return found
@@ -128,8 +124,8 @@ def questions() -> dict[str, Question]:
 
 def summaries() -> dict[str, str]:
     """Return in one sentence what each suite measures, by its name."""
-    held = (each for module in suite_modules() for each in vars(module).values())
-    return {each.name: each.summary for each in held if isinstance(each, Suite)}
+    found = (suite for module in installed_suites() for suite in suites_of(module).values())
+    return {suite.name: suite.summary for suite in found}
 
 
 def conclusions() -> list[ModuleType]:

@@ -27,6 +27,7 @@ from analysis.report import report, sentences
 from analysis.report.chart import PAGE_ROW, Chart, charts_of
 from analysis.screen import Screen, screen_of
 from analysis.sides import Baseline
+from benchkit.record.naming import without_settings
 from benchkit.record.record import HARMLESS
 
 MOST_TITLES = 4
@@ -140,13 +141,6 @@ def tally_of(table: pd.DataFrame) -> str:
 MOST_COMMANDS, MOST_SENTENCES = 3, 40
 MAIN = "__main__.py"
 """The program of `python -m benchkit` in records."""
-OF_ONE_RUN = (
-    "hydra.sweep.dir=",
-    "hydra.sweeper.resume=",
-    "hydra.sweeper.retry=",
-    "hydra.sweeper.force=",
-)
-"""What the command of a record says of its folder, and who types it again does not mean."""
 HEAD = (sentences.OVERVIEW, sentences.RUNS, sentences.FAILURES, sentences.NOT_MEASURED)
 """Paragraphs that have a place of their own on the page."""
 
@@ -261,7 +255,7 @@ def commands_of(table: pd.DataFrame) -> Iterator[str]:
     for _, record in records_of(table[table["path"].isin(first)]):
         program, *arguments = record.environment.command or [""]
         program = "python -m benchkit" if program == MAIN else program
-        again = [each for each in arguments if not each.startswith(OF_ONE_RUN)] or arguments
+        again = without_settings(arguments) or arguments
         commands.append(f"{program} {shlex.join(again)}".strip())
     yield from dict.fromkeys(filter(None, commands))
 

@@ -12,6 +12,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from benchkit.api.keys import RunConfig
@@ -83,8 +84,11 @@ def own_modules() -> tuple[str, ...]:
 
 
 def suite_modules() -> list[str]:
-    others = os.environ.get(EXTRA_SUITES, "").split(",")
-    return [*own_modules(), *filter(None, others)]
+    return [*own_modules(), *extra_modules()]
+
+
+def extra_modules() -> list[str]:
+    return [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
 
 
 def load_suites() -> dict[str, Suite]:
@@ -108,8 +112,12 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
                 raise
             reason = "no such module; allowed are importable modules"
             raise ConfigError(f"{EXTRA_SUITES}={name}: {reason}") from None
-        found |= {each.name: each for each in vars(module).values() if isinstance(each, Suite)}
+        found |= suites_of(module)
     return dict(sorted(found.items()))
+
+
+def suites_of(module: ModuleType) -> dict[str, Suite]:
+    return {each.name: each for each in vars(module).values() if isinstance(each, Suite)}
 
 
 def preload_for(names: Iterable[str]) -> list[str]:

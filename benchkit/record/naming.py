@@ -2,7 +2,7 @@
 
 import numbers
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchkit.statistics import LATENCY
@@ -11,6 +11,13 @@ UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 """What steers a terminal, turns the direction of writing, ends a line unseen, or is no text."""
+OF_RESUME = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*')")
+"""An override that Resume.as_overrides() of benchkit.sweep.resume adds to what is typed."""
+
+
+def without_settings(arguments: Iterable[str]) -> list[str]:
+    """Return the arguments of a sweep without those that --resume added."""
+    return [argument for argument in arguments if not OF_RESUME.match(argument)]
 
 
 def printable(text: str, keep: str = "\n\t") -> str:

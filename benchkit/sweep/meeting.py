@@ -20,10 +20,11 @@ from benchkit.errors import ConfigError
 from benchkit.point.agents import AgentGroup, gather_facts, heard
 from benchkit.point.placement import resolve_world_size
 from benchkit.record import files
+from benchkit.record.naming import without_settings
 from benchkit.sweep.agenda import Agenda, prepared
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Entry, Manifest
-from benchkit.sweep.resume import Resume, without_settings
+from benchkit.sweep.resume import Resume
 from benchkit.version import __version__
 from launch import topology
 from launch.agents.channel import Lost

@@ -5,8 +5,7 @@ where DIR holds none yet: a container that is started again has only one command
 """
 
 import argparse
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -25,8 +24,6 @@ RETRY: Mapping[str, tuple[str, ...]] = {
 }
 """Per value of --retry, the statuses of points that are measured again."""
 DRY_RUN = "hydra.sweeper.dry_run"  # true, or the path of a file for the forecast of all points
-OWN_SETTING = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*')")
-"""An override that Resume.as_overrides() adds."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +119,6 @@ def dry_run(flags: argparse.Namespace) -> list[str]:
 def is_override(argument: str) -> bool:
     """Tell an override of Hydra's grammar from a flag, or a flag's value such as a folder."""
     return argument.startswith("~") or ("=" in argument and not argument.startswith("-"))
-
-
-def without_settings(arguments: Iterable[str]) -> list[str]:
-    return [argument for argument in arguments if not OWN_SETTING.match(argument)]
 
 
 def settled_status(folder: Path, retry: str = "none", world_size: int | None = None) -> str:

@@ -14,6 +14,7 @@ from benchkit.errors import ConfigError
 from benchkit.point import recording
 from benchkit.point.recording import Owner, claimed, this_process
 from benchkit.record import files
+from benchkit.record.naming import without_settings
 from benchkit.sweep import agenda, manifest, resume
 from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.tally import Tally
@@ -76,7 +77,7 @@ def test_flags_become_sweeper_settings(tmp_path):
         *given, f"hydra.sweeper.resume={quoted}", f"hydra.sweep.dir={quoted}", "hydra.sweeper.retry=failed",
         "hydra.sweeper.force=false",
     ]  # fmt: skip
-    assert resume.without_settings(told) == resume.parse(given) == given
+    assert without_settings(told) == resume.parse(given) == given
     Manifest(given, {}, []).write(tmp_path)
     assert resume.parse(["--resume", str(tmp_path), "--force"])[:3] == given  # those that are stored
 
