@@ -11,11 +11,9 @@ apart, where nothing is claimed.
 """
 
 import argparse
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,9 +80,14 @@ class Ratio:
     basis: str = APART
 
     @property
+    def ends(self) -> tuple[float, float] | None:
+        """The ends of its interval or range, where they are known."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def has_one(self) -> bool:
         """Whether its interval or range holds 1, where neither side is the faster one."""
-        return (self.low or 0) <= 1 <= (self.high or 0)
+        return self.ends is not None and self.ends[0] <= 1 <= self.ends[1]
 
     @property
     def is_told_apart(self) -> bool:
@@ -143,11 +146,15 @@ class Sides:
     def is_beyond_cores(self, side: Side) -> bool:
         """Return whether a side scales beyond the cores of the host, unlike others or its base."""
         if self.contest is None:
-            return side.is_crowded and not all(each.is_crowded for each in self.sides)
+            return side.is_crowded and not self.are_all_crowded
         is_scaling = not {*RANKS}.isdisjoint(self.contest.by)
         return bool(
             is_scaling and side.ratio and side.is_crowded and not side.ratio.base.is_crowded
         )
+
+    @cached_property
+    def are_all_crowded(self) -> bool:
+        return all(side.is_crowded for side in self.sides)
 
     @property
     def names(self) -> list[str]:
@@ -190,13 +197,12 @@ def is_behind(side: Side, first: Side) -> bool:
     """Return whether a side is slower than the first one by their ratios to the same base."""
     if side.is_base:
         return bool(first.ratio and first.ratio.is_told_apart)
-    ratios = [each.ratio for each in (side, first)]
     if first.is_base:
         return bool(side.ratio and side.ratio.is_told_apart)
-    lower, upper = ratios
-    if not (lower and upper and lower.is_interval and upper.is_interval):
-        return False
-    return (lower.high or math.inf) < (upper.low or 0.0)
+    own, of_first = (
+        each.ratio.ends if each.ratio and each.ratio.is_interval else None for each in (side, first)
+    )
+    return bool(own and of_first and own[1] < of_first[0])
 
 
 def stars(own: Sequence[Side]) -> set[str]:
@@ -253,8 +259,10 @@ def sides_of(rows: pd.DataFrame, question: Question, baseline: Baseline | None =
         baseline: what to compare with in place of the question's contests.
     """
     rows = rows[(rows["status"] == "ok") & ~rows["unslowed"].eq(True)]
-    bounds = [marked(each.bounds, rows, rows["status"]) for each in question.contests]
-    rows = rows[~rows["is_component"].eq(True) | reduce(or_, bounds, rows["status"].eq(""))]
+    is_shown = ~rows["is_component"].eq(True)
+    for contest in question.contests:
+        is_shown |= marked(contest.bounds, rows, rows["status"])
+    rows = rows[is_shown]
     if rows.empty:
         return Sides(question, [], None, [], [], [], [])
     if not question.scale:

@@ -36,7 +36,7 @@ class RankProcess:
         orders: where the agent writes the jobs; once it is closed, an idle rank ends.
         lifeline: a pipe whose end of file ends the rank.
         end: a file descriptor that becomes readable when the process has ended.
-        mps: of a client of MPS the environment that leads to its daemon.
+        mps: of a client of MPS the environment of the rank, which leads to its daemon.
     """
 
     index: int
@@ -91,7 +91,7 @@ def start_rank(
             os.set_blocking(end.fileno(), False)
         rank = RankProcess(
             index, process, report, orders, lifeline, end_of(process, start_method),
-            Pieces(report), mps={**os.environ, **environment} if mps.SHARE in environment else {},
+            Pieces(report), mps=environment if mps.SHARE in environment else {},
         )  # fmt: skip
         ours.pop_all()  # The ends of the agent stay open; those of the rank are closed here.
     return rank

@@ -114,11 +114,13 @@ def ended_with_us(folder: Path) -> Iterator[None]:
 def end_client(pid: int, environment: Mapping[str, str]) -> None:
     """Let a daemon end a client and its kernels, which SIGKILL may leave on the GPU for all others.
 
-    It ends nothing where the daemon does not answer, or does not know the client.
+    It ends nothing where the daemon does not answer, or does not know the client. `environment` is
+    what the client has beside that of this process.
     """
+    whole = {**os.environ, **environment}
     with suppress(MpsUnavailable):
-        for server in re.findall(r"\d+", ask(environment).stdout):
-            run([CONTROL], environment, f"terminate_client {server} {pid}\n")
+        for server in re.findall(r"\d+", ask(whole).stdout):
+            run([CONTROL], whole, f"terminate_client {server} {pid}\n")
 
 
 def ask(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
