@@ -5,7 +5,7 @@ widest one to the narrowest.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -71,90 +71,112 @@ class Grid:
 
 
 def grid_of(sides: Sides) -> Grid:
-    """Lay out what is compared: sides across, works across, or one row per work with its best."""
+    """Lay out what is compared in the first layout that fits, or in the narrowest one."""
+    for grid in layouts(sides):
+        if grid.width <= WIDTH:
+            break
+    return grid
+
+
+def layouts(sides: Sides) -> Iterator[Grid]:
+    """Yield sides across, works across, or one row per work with its best, the widest first."""
     if not any(side.ratio for side in sides.sides):
-        grids = list(plain_grids(sides))
+        yield from plain_grids(sides)
     elif len(sides.names) <= MOST_ACROSS and len(sides.by_work()) > 1:
-        grids = list(sides_across(sides))
+        yield from sides_across(sides)
     else:
-        has_room = GAP * len(sides.by_work()) < WIDTH
-        grids = [*(works_across(sides) if has_room else []), best_of_each(sides)]
-    return next((grid for grid in grids if grid.width <= WIDTH), grids[-1])
+        if GAP * len(sides.by_work()) < WIDTH:
+            yield from works_across(sides)
+        yield (grid := best_of_each(sides))
+        yield without_ends(grid)
 
 
 def sides_across(sides: Sides) -> Iterator[Grid]:
-    """Lay out a row per work, in less and less width."""
-    for merits in (merits_of(sides)[1:], []):
-        grid = grid_of_sides(sides, sides.names, merits)
-        yield grid
+    """Lay out a row per work, with other merits, without, and without ends."""
+    if merits := merits_of(sides)[1:]:
+        yield grid_of_sides(sides, merits)
+    yield (grid := grid_of_sides(sides, []))
     yield without_ends(grid)
 
 
-def grid_of_sides(sides: Sides, names: Sequence[str], merits: Sequence[Merit]) -> Grid:
+def grid_of_sides(sides: Sides, merits: Sequence[Merit]) -> Grid:
     """Lay out time and ratio of every side, and other merits of the last one that has a ratio."""
-    merit = time_merit(sides)
-    columns = columns_of_work(sides)
-    heads = [("", name) for name in columns]
+    time, columns = time_merit(sides), columns_of_work(sides)
     compared = {side.name for side in sides.sides if side.ratio}
-    shown_last = [name for name in names if name in compared][-1]
-    for name in names:
-        heads += [(name, f"[{merit.unit}]")]
+    shown_last = [name for name in sides.names if name in compared][-1]
+    heads = [("", name) for name in columns]
+    for name in sides.names:
+        heads.append((name, f"[{time.unit}]"))
         heads += [("", "ratio"), ("", "")] if name in compared else []
-        if name == shown_last:
-            heads += [(merit.head, f"[{merit.unit}]") for merit in merits]
+        heads += heads_of(merits) if name == shown_last else []
     rows = []
     for own in sides.by_work().values():
         by_name = {side.name: side for side in own}
         starred = stars(own)
-        cells = work_cells(sides, own[0].row)
-        for name in names:
-            side = by_name.get(name)
-            cells.append(number(merit, side.row) if side else "")
-            if name in compared:
-                cells += [ratio_cell(side, starred) if side else "", ratio_ends_cell(side)]
-            if name == shown_last:
-                cells += [number(merit, side.row) if side else "" for merit in merits]
+        cells = work_cells(sides, own[0].row, columns)
+        for name in sides.names:
+            more = merits if name == shown_last else []
+            if side := by_name.get(name):
+                cells.append(number(time, side.row))
+                cells += ratio_cells(side, starred) if name in compared else []
+                cells += [number(merit, side.row) for merit in more]
+            else:
+                cells += [""] * (1 + 2 * (name in compared) + len(more))
         rows.append(cells)
     return Grid(heads, rows, len(columns))
 
 
 def works_across(sides: Sides) -> Iterator[Grid]:
     """Lay out a row per side, the fastest at the end of the scale first, in less and less width."""
-    merits = merits_of(sides)
+    time, *others = merits_of(sides)
     last = {side.name: cost(side) for side in sides.sides if not side.is_base}
-    first, *others = sides.names
-    names = [first, *sorted(others, key=lambda name: last.get(name, 0.0))]
-    for most in range(len(merits), -1, -1):
-        yield (grid := grid_of_works(sides, names, merits[:most]))
+    first, *compared = sides.names
+    names = [first, *sorted(compared, key=lambda name: last.get(name, 0.0))]
+    for merits in [others, []] if others else [[]]:
+        yield (grid := grid_of_works(sides, names, [time, *merits]))
         yield without_ends(grid)
+    yield ratios_of_works(sides, names)
 
 
 def grid_of_works(sides: Sides, names: Sequence[str], merits: Sequence[Merit]) -> Grid:
-    """Lay out merits of every side and its ratio; without merits the base alone has its time."""
-    time, base = time_merit(sides), names[0]
-    heads = [("", "" if merits else f"× as fast as {base}")]
-    rows = [[name] if merits or name != base else [f"{base} [{time.unit}]"] for name in names]
+    """Lay out time, ratio and other merits of every side in every work."""
+    time, *others = merits
+    heads, rows = [("", "")], [[name] for name in names]
     for own in sides.by_work().values():
-        title, *more = [*filter(None, work_cells(sides, own[0].row)), ""]
-        if merits:
-            heads += [(" ".join((title, *more)).strip(), f"[{time.unit}]"), ("", "")]
-            heads += [("", "ratio"), ("", "")]
-        else:
-            heads += [(title, " ".join(more).strip())]
-        heads += [(merit.head, f"[{merit.unit}]") for merit in merits[1:]]
-        starred = stars(own)
-        by_name = {side.name: side for side in own}
+        title = " ".join(filter(None, work_cells(sides, own[0].row, columns_of_work(sides))))
+        heads += [(title, f"[{time.unit}]"), ("", ""), ("", "ratio"), ("", ""), *heads_of(others)]
+        by_name, starred = {side.name: side for side in own}, stars(own)
+        for name, cells in zip(names, rows, strict=True):
+            if side := by_name.get(name):
+                cells += [number(time, side.row), range_cell(side.row)]
+                cells += ratio_cells(side, starred)
+                cells += [number(merit, side.row) for merit in others]
+            else:
+                cells += [""] * (4 + len(others))
+    return Grid(heads, rows, 1, is_ranked=True)
+
+
+def ratios_of_works(sides: Sides, names: Sequence[str]) -> Grid:
+    """Lay out the time of the base in every work, and the ratios of the other sides to it."""
+    time, base = time_merit(sides), names[0]
+    heads, rows = [("", f"× as fast as {base}")], [[name] for name in names]
+    rows[0] = [f"{base} [{time.unit}]"]
+    for own in sides.by_work().values():
+        words = filter(None, work_cells(sides, own[0].row, columns_of_work(sides)))
+        title, *more = [*words, ""]
+        heads.append((title, " ".join(more).strip()))
+        by_name, starred = {side.name: side for side in own}, stars(own)
         for name, cells in zip(names, rows, strict=True):
             side = by_name.get(name)
-            if merits:
-                cells += [number(time, side.row), range_cell(side.row)] if side else ["", ""]
-                cells += [ratio_cell(side, starred) if side else "", ratio_ends_cell(side)]
-            elif name == base:
+            if name == base:
                 cells.append(number(time, side.row) if side else "")
             else:
-                cells.append(ratio_cell(side, starred) if side else "")
-            cells += [number(merit, side.row) if side else "" for merit in merits[1:]]
+                cells.append(ratio_cells(side, starred)[0] if side else "")
     return Grid(heads, rows, 1, is_ranked=True)
+
+
+def heads_of(merits: Sequence[Merit]) -> list[tuple[str, str]]:
+    return [(merit.head, f"[{merit.unit}]") for merit in merits]
 
 
 def best_of_each(sides: Sides) -> Grid:
@@ -172,10 +194,9 @@ def best_of_each(sides: Sides) -> Grid:
     rows = []
     for first, best_one in zip(bases, tops, strict=True):
         cells = [number(merit, first.row) if first else "", number(merit, best_one.row)]
-        cells += [ratio_cell(best_one), ratio_ends_cell(best_one)]
-        cells += [best_one.name] * (len(top) > 1)
-        rows.append(work_cells(sides, best_one.row) + cells)
-    return without_ends(Grid(heads, rows, len(columns)))
+        cells += ratio_cells(best_one) + [best_one.name] * (len(top) > 1)
+        rows.append(work_cells(sides, best_one.row, columns) + cells)
+    return Grid(heads, rows, len(columns))
 
 
 def only(names: set[str]) -> str:
@@ -184,10 +205,11 @@ def only(names: set[str]) -> str:
 
 def plain_grids(sides: Sides) -> Iterator[Grid]:
     """Lay out cases that do not compete, in less and less width."""
-    others = sides.question.merits[1:]
-    others = tuple(m for m in others if any(has(m, side.row) for side in sides.sides))
-    for most in range(len(others), min(len(others), 1) - 1, -1):
-        yield (grid := plain_grid(sides, others[:most]))
+    merits = sides.question.merits[1:]
+    others = [m for m in merits if any(has(m, side.row) for side in sides.sides)]
+    for most in range(len(others), 1, -1):
+        yield plain_grid(sides, others[:most])
+    yield (grid := plain_grid(sides, others[:1]))
     yield without_ends(grid)
 
 
@@ -207,7 +229,7 @@ def plain_grid(sides: Sides, others: Sequence[Merit]) -> Grid:
     time = time_merit(sides)
     for value in values:
         heads += [(sides.word(across, value) if across else "", f"[{time.unit}]"), ("", "")]
-    heads += [(merit.head, f"[{merit.unit}]") for merit in others]
+    heads += heads_of(others)
     rows = []
     for own in by_row.values():
         cells = work_cells(sides, own[0].row, columns) + [own[0].name] * has_names
@@ -222,12 +244,10 @@ def plain_grid(sides: Sides, others: Sequence[Merit]) -> Grid:
 
 
 def without_ends(grid: Grid) -> Grid:
-    """Leave out the columns of ends, which have no head, where a grid is too wide."""
-    if grid.width <= WIDTH:
-        return grid
+    """Leave out the columns of ends, which have no head."""
     keep = [i for i, head in enumerate(grid.heads) if i < grid.num_words or head != ("", "")]
     rows = [[row[i] for i in keep] for row in grid.rows]
-    return Grid([grid.heads[i] for i in keep], rows, grid.num_words)
+    return replace(grid, heads=[grid.heads[i] for i in keep], rows=rows)
 
 
 def columns_of_work(sides: Sides) -> list[str]:
@@ -235,9 +255,7 @@ def columns_of_work(sides: Sides) -> list[str]:
     return first + [name for name in sides.work if name not in first]
 
 
-def work_cells(sides: Sides, row: Row, columns: Sequence[str] | None = None) -> list[str]:
-    if columns is None:
-        columns = columns_of_work(sides)
+def work_cells(sides: Sides, row: Row, columns: Sequence[str]) -> list[str]:
     return ["" if pd.isna(row[name]) else sides.word(name, row[name]) for name in columns]
 
 
@@ -249,19 +267,16 @@ def range_cell(row: Row) -> str:
     return ends_cell(1e3 * low, 1e3 * high, half, is_interval=not pd.isna(row["ci_low_s"]))
 
 
-def ratio_cell(side: Side, starred: Iterable[str] = ()) -> str:
-    if side.ratio is None:
-        text = "1" if side.is_base else ""
+def ratio_cells(side: Side, starred: Container[str] = ()) -> list[str]:
+    """Return a ratio, with a star where the side leads, and its ends; a base has 1."""
+    ratio = side.ratio
+    if not ratio:
+        text, ends = "1" if side.is_base else "", ""
     else:
-        text = figure(side.ratio.value, half_of(side.ratio))
-    return f"{text}{' *' if text and side.name in starred else ''}"
-
-
-def ratio_ends_cell(side: Side | None) -> str:
-    ratio = side.ratio if side else None
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return ""
-    return ends_cell(ratio.low, ratio.high, half_of(ratio), ratio.is_interval)
+        half = half_of(ratio)
+        text = figure(ratio.value, half)
+        ends = ends_cell(*ratio.ends, half, ratio.is_interval) if ratio.ends else ""
+    return [f"{text} *" if text and side.name in starred else text, ends]
 
 
 def ends_cell(low: float, high: float, half: float, is_interval: bool) -> str:
@@ -275,9 +290,9 @@ def ends_cell(low: float, high: float, half: float, is_interval: bool) -> str:
 
 def half_of(ratio: Ratio) -> float:
     """Return the half width that a ratio's digits follow, half a percent of it at least."""
-    if ratio.low is None or ratio.high is None:
+    if not ratio.ends:
         return 0.01 * ratio.value
-    return max(half_width(ratio.low, ratio.high), 0.005 * ratio.value)
+    return max(half_width(*ratio.ends), 0.005 * ratio.value)
 
 
 def times(side: Side) -> str:
@@ -313,7 +328,7 @@ def number(merit: Merit, row: Row) -> str:
 
 
 def shown(merit: Merit, row: Row) -> str:
-    """Format a merit with its unit, and the digits that its spread leaves; "" for none."""
+    """Format a merit with its unit and, of a share, what it is of; "" where a row has none."""
     text = number(merit, row)
     if not text:
         return ""

@@ -44,7 +44,7 @@ from analysis.sides import (
     ranks_of,
 )
 from analysis.table import crowded, own_columns
-from analysis.text import figure, shortened
+from analysis.text import figure, first_line, shortened
 from benchkit.api.question import LEAST, Question
 from benchkit.record.record import HARMLESS
 from benchkit.statistics.compare import plus_minus
@@ -55,6 +55,8 @@ MOST_ANSWERS, MOST_ENDS, MOST_SPOILS = 4, 8, 3
 MOST_REASONS = 5
 LEAST_ROWS = 4
 """Of the table that are shown whatever was not measured, which has MOST_ENDS lines at least."""
+VERDICTS = FASTER, BEYOND_IDEAL, SLOWER, UNCLEAR = "faster", "beyond ideal", "slower", "unclear"
+"""What the ends of a ratio leave to say, in the order of an answer."""
 
 
 @dataclass
@@ -175,8 +177,8 @@ def subject_of(sides: Sides) -> Iterator[str]:
     row = sides.sides[0].row
     if summary := summaries().get(row["suite"], "").rstrip("."):
         yield summary
-    alone = row["world_size"] == 1
-    names = [*([] if alone else ["backend"]), "world_size", *sides.question.work, "device_name"]
+    backend = ["backend"] if row["world_size"] > 1 else []
+    names = [*backend, "world_size", *sides.question.work, "device_name"]
     if RANKS[0] in (sides.contest.by if sides.contest else ()):
         names.remove("world_size")  # cases have some of the ranks
     held = {name: row[name] for name in names if name in sides.shared and not pd.isna(row[name])}
@@ -243,35 +245,38 @@ def grouped(sides: Sequence[Side], column: str) -> Iterator[tuple[Any, list[Side
 
 
 def duel(sides: Sides, own: Sequence[Side], base: str, where: str) -> str:
-    """Say how one side does: "2 devices: 1.43 × 1 device (1.11 to 1.49 in 3 cases)"."""
-    ratios = [side.ratio.value for side in own if side.ratio]
+    """Say how one side does, in its only setting or in the middle of several."""
     name = own[0].name
-    if len(ratios) == 1:
+    if len(own) == 1:
         [side] = own
         time, *more = filter(None, (shown(merit, side.row) for merit in merits_of(sides)))
         found = f"{name}: {time}, {times(side)} {base}{known_of(side)}{where}{claim(side, base)}"
         return ", ".join((found, *more))
-    found = f"{name}: {between([median(ratios)])} × as fast as {base}{where}"
-    found += f"; the median of {len(ratios)} settings"
-    if all(side.ratio is None or side.ratio.low is None for side in own):
-        return f"{found} ({between(ratios)})"
-    told: dict[str, list[float]] = {"faster": [], "beyond ideal": [], "slower": [], "unclear": []}
-    for side in own:
-        if side.ratio:
-            told[verdict(sides, side, side.ratio)].append(side.ratio.value)
-    counts = {word: f"{word} in {len(of)}" for word, of in told.items() if of}
-    ends = (f" ({between(told[word])})" if word != "unclear" else "" for word in counts)
-    return f"{found}: {', '.join(map(''.join, zip(counts.values(), ends, strict=True)))}"
+    ratios = [(side, side.ratio) for side in own if side.ratio]
+    values = [ratio.value for _, ratio in ratios]
+    found = f"{name}: {between([median(values)])} × as fast as {base}{where}"
+    found += f"; the median of {len(values)} settings"
+    if not any(ratio.ends for _, ratio in ratios):
+        return f"{found} ({between(values)})"
+    told: dict[str, list[float]] = {}
+    for side, ratio in ratios:
+        told.setdefault(verdict(sides, side, ratio), []).append(ratio.value)
+    counts = []
+    for word in sorted(told, key=VERDICTS.index):
+        ends = "" if word == UNCLEAR else f" ({between(told[word])})"
+        counts.append(f"{word} in {len(told[word])}{ends}")
+    return f"{found}: {', '.join(counts)}"
 
 
 def verdict(sides: Sides, side: Side, ratio: Ratio) -> str:
-    """Return what the ends of a ratio leave to say."""
+    """Return the one of VERDICTS that a ratio is told as."""
     if ratio.has_one:
-        return "unclear"
+        return UNCLEAR
     is_scaling = sides.contest and RANKS[0] in sides.contest.by
-    if is_scaling and (ratio.low or 0) > ranks_of(side.row) / ranks_of(ratio.base.row):
-        return "beyond ideal"
-    return "faster" if ratio.value > 1 else "slower"
+    ideal = ranks_of(side.row) / ranks_of(ratio.base.row)
+    if is_scaling and ratio.ends and ratio.ends[0] > ideal:
+        return BEYOND_IDEAL
+    return FASTER if ratio.value > 1 else SLOWER
 
 
 def between(values: Sequence[float]) -> str:
@@ -283,9 +288,9 @@ def between(values: Sequence[float]) -> str:
 def known_of(side: Side) -> str:
     """Format what is known of a ratio: " [1.1, 1.3]" or, of a range, " (1.1 to 1.3, 5 turns)"."""
     ratio = side.ratio
-    if ratio is None or ratio.low is None or ratio.high is None:
+    if not (ratio and ratio.ends):
         return ""
-    low, high = (figure(end, half_of(ratio)) for end in (ratio.low, ratio.high))
+    low, high = (figure(end, half_of(ratio)) for end in ratio.ends)
     return f" [{low}, {high}]" if ratio.is_interval else f" ({low} to {high}, {ratio.basis})"
 
 
@@ -432,10 +437,6 @@ def how_sure(sides: Sides, has_stars: bool) -> str:
         parts.append("results checked")
     within = " within one run" if runs == 1 else ""
     return f"How sure{within}: {'; '.join(parts)}"
-
-
-def first_line(reason: str) -> str:
-    return str(reason).split("\n")[0]
 
 
 def ends_of(table: pd.DataFrame, asked: Question) -> Iterator[str]:

@@ -28,9 +28,13 @@ text already."""
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
+def first_line(reason: str) -> str:
+    return str(reason).split("\n")[0]
+
+
 def shortened(reason: str) -> str:
     """Cut a reason or a warning to its first line, and that to the width of a table's column."""
-    line = str(reason).split("\n")[0]
+    line = first_line(reason)
     return line if len(line) <= 80 else line[:77] + "..."
 
 
