@@ -10,13 +10,13 @@ from typing import Any
 from analysis.foreign.collectives import Collective
 from analysis.foreign.timings import Cells, LinesByHeads, Output, Reading, number
 from analysis.records.figures import Row
-from benchkit.suites.collective.suite import ALL_TO_ALL, SEND_RECV
+from benchkit.suites.collective.suite import ALL_TO_ALL, RING_SHIFT
 
 SAME = (
     "all_gather", "all_reduce", "alltoallv", "broadcast", "gather", "hypercube", "reduce",
     "reduce_scatter", "scatter",
 )  # fmt: skip
-COLLECTIVES = {name: name for name in SAME} | {"alltoall": ALL_TO_ALL, "sendrecv": SEND_RECV}
+COLLECTIVES = {name: name for name in SAME} | {"alltoall": ALL_TO_ALL, "sendrecv": RING_SHIFT}
 """Names of collectives by those of programs, less _perf."""
 TYPES = {"half": "float16", "float": "float32", "double": "float64"}
 OPERATIONS = {"prod": "product", "none": None, "": None}
@@ -269,7 +269,7 @@ def row_of(run: Run, result: Result) -> Collective:
         in_place=result.in_place,
         status=status_by(result.own.get("nwrong")),
         estimator=f"mean over iterations, {run.over}",
-        conversion=conversion(collective, of_host="cpu_time" in result.own)
+        conversion=conversion(of_host="cpu_time" in result.own)
         + ("" if agree(num_bytes, time_us, algbw) else OF_OLD_SIZE),
     )
 
@@ -311,9 +311,8 @@ def status_by(num_wrong: Any) -> str:
     return "ok" if number(num_wrong) == 0 else "invalid"
 
 
-def conversion(collective: str, of_host: bool) -> str:
+def conversion(of_host: bool) -> str:
     what = "time and bandwidth"
     if of_host:
         what = "time printed is the host's in calls (-C) and left out; bandwidth"
-    ring = "; a ring in which each rank sends and receives at once, no round trip"
-    return f"{what} as printed{ring if collective == SEND_RECV else ''}"
+    return f"{what} as printed"

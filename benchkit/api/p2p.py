@@ -7,7 +7,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import torch
@@ -28,7 +28,13 @@ class Transfer(Protocol):
         ...
 
 
-StartedTransfers = tuple[list[Transfer], list[Transfer]]
+class Started(NamedTuple):
+    sending: Sequence[Transfer] = ()
+    receiving: Sequence[Transfer] = ()
+
+    def wait(self) -> None:
+        for transfer in (*self.sending, *self.receiving):
+            transfer.wait()
 
 
 def by_way_of_the_host(tensor: Tensor, group: dist.ProcessGroup | None) -> bool:
@@ -45,13 +51,13 @@ def exchange_device(device: torch.device) -> torch.device:
     return torch.device("cpu") if dist.get_backend() == "gloo" else device
 
 
-def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -> StartedTransfers:
+def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -> Started:
     """Start all transfers in one batch. If they become one work, it counts as received.
 
     Without a batch NCCL would wait for each transfer in turn, and a ring of ranks would deadlock.
     """
     if not (sends or receives):
-        return [], []
+        return Started()
     if not by_way_of_the_host((*sends, *receives)[0][0], group):
         return in_one_batch(sends, receives, group)
     on_host = [(target.new_empty(target.shape, device="cpu"), peer) for target, peer in receives]
@@ -60,34 +66,32 @@ def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -
     landings: list[Transfer] = []
     for work, (target, _), (host, _) in zip(receiving, receives, on_host, strict=True):
         landings.append(Landing(work, target, host))
-    return sending, landings
+    return Started(sending, landings)
 
 
-def in_one_batch(sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -> StartedTransfers:
+def in_one_batch(sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -> Started:
     operations = [dist.P2POp(dist.isend, sendable(tensor), peer, group) for tensor, peer in sends]
     operations += [dist.P2POp(dist.irecv, sendable(part), peer, group) for part, peer in receives]
     works: list[Transfer] = dist.batch_isend_irecv(operations)
     if len(works) != len(operations):
-        return [], works
-    return works[: len(sends)], works[len(sends) :]
+        return Started(receiving=works)
+    return Started(works[: len(sends)], works[len(sends) :])
 
 
 class InFlight:
     """Transfers under way, by piece of a message."""
 
     def __init__(self, num_pieces: int) -> None:
-        self._transfers: list[list[Transfer]] = [[] for _ in range(num_pieces)]
+        self._transfers = [Started()] * num_pieces
 
     def start(
         self, piece: int, sends: Ends, receives: Ends, group: dist.ProcessGroup | None
     ) -> None:
-        sending, receiving = start(sends, receives, group)
-        self._transfers[piece] = [*sending, *receiving]
+        self._transfers[piece] = start(sends, receives, group)
 
     def wait(self, piece: int) -> None:
         with region(WAIT):
-            for transfer in self._transfers[piece]:
-                transfer.wait()
+            self._transfers[piece].wait()
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ def test_bus_factors_match_nccl_tests():
     factors = {name: bus_factor(name, 4) for name in COLLECTIVES}
     assert factors == {
         "all_reduce": 1.5, "all_gather": 0.75, "reduce_scatter": 0.75, "gather": 0.75, "scatter": 0.75,
-        "all_to_all": 0.75, "broadcast": 1, "reduce": 1, "send_recv": 1, "barrier": None,
+        "all_to_all": 0.75, "broadcast": 1, "reduce": 1, "ring_shift": 1, "send_recv": 1,
+        "barrier": None,
     }  # fmt: skip
     assert {bus_factor(name, 1) for name in COLLECTIVES} == {None}
 

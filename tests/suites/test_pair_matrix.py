@@ -1,13 +1,15 @@
-"""Every pair of ranks, in both directions: what the record holds, what is checked, and what is refused."""
+"""Every pair of ranks, each way and both ways at once: what the record holds, what is checked, and what is refused."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from benchkit.api import p2p
 from benchkit.errors import InvalidResult
 from benchkit.suites.pair_matrix import cases
-from benchkit.suites.pair_matrix.cases import Answer, Check, Send, affordable, allocate, cases_of, groups_at
+from benchkit.suites.pair_matrix.cases import Answer, Check, Exchange, Send, affordable, allocate, cases_of, groups_at
 from benchkit.suites.pair_matrix.schedule import Schedule
 from benchkit.suites.pair_matrix.suite import ALL, HALVES, IDLE, NODES, PAIRS, PairMatrixConfig
 
@@ -18,7 +20,8 @@ from tests.support.configs import made
 
 @pytest.fixture(scope="module")
 def of_three(module_cli: Cli):
-    done = module_cli("+suite=pair_matrix", "world_size=3", "sizes=[8B,1000B]", "measure=few")
+    given = "world_size=3", "sizes=[8B,1000B]", "both_at_once=true", "measure=few"
+    done = module_cli("+suite=pair_matrix", *given)
     assert done.returncode == 0, done.stdout + done.stderr
     [record] = module_cli.records()
     return record
@@ -26,11 +29,12 @@ def of_three(module_cli: Cli):
 
 def test_record_has_each_pair_and_direction_once_per_size(of_three):
     sent = [
-        (sender, receiver, case["payload_bytes"])
+        (sender, receiver, case["payload_bytes"], case["labels"]["direction"] == "both")
         for case in of_three["cases"] if "round" in case["labels"]
         for sender, receiver in enumerate(case["details"]["sends_to"]) if receiver != IDLE
     ]  # fmt: skip
-    assert sorted(sent) == sorted((i, j, size) for i in range(3) for j in range(3) for size in (8, 1000) if i != j)
+    pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
+    assert sorted(sent) == sorted((*pair, size, both) for pair in pairs for size in (8, 1000) for both in (False, True))
 
 
 def test_senders_of_record_have_samples_of_their_own_pair(of_three):
@@ -65,7 +69,7 @@ class Wire:
         for tensor, _ in receives:
             if self.under_way and len(self.under_way[0]) == len(tensor):
                 tensor.copy_(self.under_way.pop(0))
-        return [], []
+        return p2p.Started()
 
 
 def passed_message(monkeypatch, damage):
@@ -80,6 +84,22 @@ def passed_message(monkeypatch, damage):
 
 def check(step, rank):
     fakes.verify(SimpleNamespace(step=step, verify=Check(step, rank, 2, seed=3)))
+
+
+@pytest.mark.parametrize(("arriving", "is_right"), [(1, True), (0, False)])
+def test_exchanged_message_is_the_peers(monkeypatch, arriving, is_right):
+    """A rank that gets its own message back has exchanged nothing."""
+    held = allocate(3000, torch.device("cpu"))
+    step = Exchange(held, 1)
+
+    def start(sends, receives):
+        [(target, _)] = receives
+        target.copy_(Check(step, 0, 2, seed=3).values(target, 0, arriving))
+        return p2p.Started()
+
+    monkeypatch.setattr(cases.p2p, "start", start)
+    with nullcontext() if is_right else pytest.raises(InvalidResult):
+        check(step, 0)
 
 
 def swapped(message):
@@ -102,7 +122,7 @@ def test_lost_message_is_invalid(monkeypatch):
     held = allocate(3000, torch.device("cpu"))
     answer = Answer(held, 0)
     held.received.copy_(Check(answer, 1, 2, seed=3).values(held.received, 0, 0))
-    monkeypatch.setattr(cases.p2p, "start", lambda sends, receives: ([], []))
+    monkeypatch.setattr(cases.p2p, "start", lambda sends, receives: p2p.Started())
     with pytest.raises(InvalidResult, match="-77"):
         check(answer, 1)
 
@@ -119,12 +139,13 @@ def test_single_rank_has_no_pair():
 
 
 @pytest.mark.parametrize(
-    ("max_seconds", "wanted"),
-    [(100.0, 5), (1.0, 8)],  # in 24 s: rounds of 2 * (20 + 4) * 0.1 s, or of 2 * (1 + 4 * 0.1) s
+    ("max_seconds", "both_at_once", "wanted"),
+    # in 24 s: rounds of 2 or 3 times (20 + 4) * 0.1 s, or 1 + 4 * 0.1 s
+    [(100.0, False, 5), (1.0, False, 8), (100.0, True, 3), (1.0, True, 5)],
 )
-def test_rounds_fit_in_time_of_samples(max_seconds, wanted):
+def test_rounds_fit_in_time_of_samples(max_seconds, both_at_once, wanted):
     measure = SimpleNamespace(max_iterations=20, warmup_iterations=2, max_seconds=max_seconds)
-    config = made(PairMatrixConfig, minutes=1.0, measure=measure)
+    config = made(PairMatrixConfig, minutes=1.0, measure=measure, both_at_once=both_at_once)
     rank = SimpleNamespace(index=0, world_size=2, seconds_of=lambda *steps, turns: [[0.098, 0.05]] * len(steps))
     buffers = [allocate(8, torch.device("cpu"))]
     assert affordable(config, rank, Schedule(["a", "b"]), buffers) == wanted

@@ -34,17 +34,21 @@ def noisy(rng, base):
     return base[:, None] * np.exp(0.02 * rng.standard_normal((len(base), SAMPLES)))
 
 
-def pairs(slow=lambda i, j: 1.0, hosts=HOSTS, seed=0, devices=True, **changes):
-    """A record of pair_matrix: 1 ms on a node, 3 ms across, times `slow(sender, receiver)`."""
+def pairs(slow=lambda i, j: 1.0, hosts=HOSTS, seed=0, devices=True, at_once=None, **changes):
+    """A record of pair_matrix: 1 ms on a node, 3 ms across, times `slow(sender, receiver)`.
+
+    `at_once` has messages both ways at once, too, which take as much as it says.
+    """
     rng, schedule, cases = np.random.default_rng(seed), Schedule(hosts), []
     for number in range(schedule.num_rounds):
-        for ascending in (True, False):
-            target = sends_to(schedule.peers(number), ascending)
+        peers = schedule.peers(number)
+        ways = {"ascending": (sends_to(peers, True), slow), "descending": (sends_to(peers, False), slow)}
+        for direction, (target, slower) in (ways | ({"both": (peers, at_once)} if at_once else {})).items():
             base = np.full(len(hosts), 1e-6)
             for i, j in enumerate(target):
                 if j != IDLE:
-                    base[i] = (1e-3 if hosts[i] == hosts[j] else 3e-3) * slow(i, j)
-            labels = {"round": number, "direction": "ascending" if ascending else "descending", "data_size": 4.0}
+                    base[i] = (1e-3 if hosts[i] == hosts[j] else 3e-3) * slower(i, j)
+            labels = {"round": number, "direction": direction, "data_size": 4.0}
             cases.append(case(labels, {"sends_to": target.tolist()}, noisy(rng, base)))
     groups = [rank // 4 for rank in range(len(hosts))]
     cases.append(

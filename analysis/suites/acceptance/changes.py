@@ -153,10 +153,10 @@ def relative(
 
 def measured_in(
     records: Sequence[Record],
-) -> tuple[dict[float, Matrix], dict[tuple[str, float], Speeds]]:
-    """Return the pairs by size in MiB, and the tests by name and amount of a call."""
+) -> tuple[dict[tuple[float, bool], Matrix], dict[tuple[str, float], Speeds]]:
+    """Return the pairs by their key, and the tests by name and amount of a call."""
     return (
-        {each.size_mib: each for each in matrix.matrices(records)},
+        {each.key: each for each in matrix.matrices(records)},
         {(each.name, each.amount): each for each in speeds.speeds(records)},
     )
 

@@ -29,7 +29,6 @@ from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, Matrix
 from analysis.suites.rank_speed import speeds
 from analysis.suites.rank_speed.speeds import Speeds, peaks_of
-from benchkit.record.naming import readable
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.compare import percent
 from benchkit.statistics.faults import Limits, Peers, explain, faster
@@ -179,8 +178,7 @@ def tables_of(
     switch = Grouping(SWITCH, np.array(known)) if known else None
     tables = []
     for pairs in matrices:
-        name = f"{MESSAGES} {readable(pairs.size_mib * 2**20)}"
-        tables.append(Table(name, pairs.halves, pairs.peers(switch)))
+        tables.append(Table(f"{MESSAGES} {pairs.name}", pairs.halves, pairs.peers(switch)))
     tables += [Table(test.name, test.halves, test.peers()) for test in tests]
     for level in levels:
         tables.append(Table(f"all-reduce of {level.name}", level.halves, level.peers()))

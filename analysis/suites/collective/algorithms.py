@@ -56,6 +56,7 @@ ALGORITHMS: Mapping[str, Mapping[str, Cost]] = {
         "pairwise": lambda n: (n - 1, (n - 1) / n),
         "recursive doubling": lambda n: (rounds(n), rounds(n) / 2),
     },
+    names.RING_SHIFT: {"neighbours": lambda n: (1, 1)},
     names.SEND_RECV: {"ping-pong": lambda n: (1, 1)},
 }
 

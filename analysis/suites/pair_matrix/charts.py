@@ -24,7 +24,8 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
         found = matrices(records)
         for each in found:
             size = readable(each.size_mib * 2**20).replace(" ", "")
-            charts[f"pairs_{size}{suffix}"] = map_of_pairs(each, rows)
+            way = "_both_ways" if each.at_once else ""
+            charts[f"pairs_{size}{way}{suffix}"] = map_of_pairs(each, rows)
         if groups := levels(records):
             charts[f"groups{suffix}"] = map_of_groups(groups, found[0].places, rows)
     return charts
@@ -39,6 +40,7 @@ def map_of_pairs(matrix: Matrix, rows: pd.DataFrame) -> Chart:
     """Show the time of each pair: a row per sender, ranks of a node next to each other."""
     names = names_of(matrix.places)
     ratios, seconds = matrix.ratios(), matrix.seconds()
+    timed = "an exchange" if matrix.at_once else "a message and its short answer"
     order = order_of(matrix.places)
     pairs = [(i, j) for j in order for i in order]
     cells = pd.DataFrame({
@@ -50,9 +52,9 @@ def map_of_pairs(matrix: Matrix, rows: pd.DataFrame) -> Chart:
     return map_of(
         cells,
         rows,
-        title=f"Pairs of ranks, {readable(matrix.size_mib * 2**20)}",
-        note="down: who sends; numbers: ms, median of a message and its short answer; a kind: "
-        "pairs on one node, or across nodes",
+        title=f"Pairs of ranks, {matrix.name}",
+        note=f"down: who sends; numbers: ms, median of {timed}; a kind: pairs on one node, or "
+        "across nodes",
         x=Axis("receives", NAMES),
         series=[names[rank] for rank in order],
     )

@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from analysis.records.doubts import log_halves
 from analysis.records.places import Place, numbered, places_of
+from benchkit.record.naming import readable
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.faults import Family, Ints, Mask, Peers, family
 from benchkit.statistics.intervals import Array
 from benchkit.suites.pair_matrix.suite import (
+    BOTH,
     DESCENDING,
     DIRECTION,
     GROUP,
@@ -241,7 +243,7 @@ def divided(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
 
 @dataclass(frozen=True)
 class Matrix:
-    """All pairs at one size.
+    """All pairs at one size, of messages one way or of both ways at once.
 
     Attributes:
         sender, receiver: ranks of each cell: [cell].
@@ -257,6 +259,15 @@ class Matrix:
     halves: Array
     turn: Ints
     places: Sequence[Place]
+    at_once: bool = False
+
+    @property
+    def key(self) -> tuple[float, bool]:
+        return self.size_mib, self.at_once
+
+    @property
+    def name(self) -> str:
+        return readable(self.size_mib * 2**20) + (" both ways at once" if self.at_once else "")
 
     @cached_property
     def node(self) -> Ints:
@@ -330,22 +341,24 @@ def rails(node: Ints) -> Ints:
 
 
 def matrices(records: Sequence[Record]) -> list[Matrix]:
-    """Return the table of each size, from records of the same ranks in order of time.
+    """Return the tables of each size, from records of the same ranks in order of time.
 
     Records of other suites are passed over.
     """
     records = [record for record in records if record.suite == SUITE]
-    samples: dict[float, dict[Cell, list[list[float]]]] = {}
+    samples: dict[tuple[float, bool], dict[Cell, list[list[float]]]] = {}
     for record in records:
         for case in cases_with(ROUND, SENDS_TO, record):
-            of_size = samples.setdefault(float(case.labels[SIZE] or 0), {})
-            turn = 2 * int(case.labels[ROUND] or 0) + (case.labels.get(DIRECTION) == DESCENDING)
+            direction = case.labels.get(DIRECTION)
+            key = float(case.labels[SIZE] or 0), direction == BOTH
+            turn = 2 * int(case.labels[ROUND] or 0) + (direction == DESCENDING)
             for sender, receiver in enumerate(case.details[SENDS_TO]):
                 if receiver != IDLE:
                     cell = sender, receiver, turn
-                    of_size.setdefault(cell, []).append(case.samples_s[sender])
+                    cells = samples.setdefault(key, {})
+                    cells.setdefault(cell, []).append(case.samples_s[sender])
     places = places_of(records[0]) if records else []
-    return [matrix_of(size, samples[size], places) for size in sorted(samples)]
+    return [matrix_of(*key, samples[key], places) for key in sorted(samples)]
 
 
 def cases_with(label: str, detail: str, record: Record) -> Iterable[CaseRecord]:
@@ -360,11 +373,15 @@ def cases_with(label: str, detail: str, record: Record) -> Iterable[CaseRecord]:
 
 
 def matrix_of(
-    size: float, samples: dict[Cell, list[list[float]]], places: Sequence[Place]
+    size_mib: float,
+    at_once: bool,
+    samples: dict[Cell, list[list[float]]],
+    places: Sequence[Place],
 ) -> Matrix:
     sender, receiver, turn = np.array(list(samples), dtype=np.int64).reshape(-1, 3).T
     halves = np.array([log_halves(runs) for runs in samples.values()]).T
-    return Matrix(size, sender, receiver, halves.reshape(2, -1), turn, places)
+    halves = halves.reshape(2, -1)
+    return Matrix(size_mib, sender, receiver, halves, turn, places, at_once)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api import p2p
 from benchkit.errors import Unavailable
 
 Work = Any
@@ -161,10 +162,28 @@ class Collective:
         outputs = [ExpectedSlice(part, self.rank, rank) for rank, part in enumerate(received)]
         return Operation(started(call), inputs, outputs, [incoming])
 
-    def send_recv(self) -> Operation:
-        """Send a message from rank 0 to rank 1 and back; the other ranks do nothing."""
+    def require_peers(self) -> None:
         if self.device.type == "cuda" and dist.get_backend() == "gloo":
             raise Unavailable("gloo sends no GPU's memory to a peer")
+
+    def ring_shift(self) -> Operation:
+        """Send to the next rank while a message of the one before arrives, all ranks at once."""
+        self.require_peers()
+        size = self.world_size
+        after, before = (self.rank + 1) % size, (self.rank - 1) % size
+        outgoing = self.buffer("outgoing", self.parts[0])
+        incoming = self.buffer("incoming", self.parts[0])
+
+        def shift(async_op: bool) -> Work | None:
+            started = p2p.start([(outgoing, after)], [(incoming, before)])
+            return started if async_op else started.wait()
+
+        inputs = [ExpectedSlice(outgoing, 0, self.rank)]
+        return Operation(shift, inputs, [ExpectedSlice(incoming, 0, before)], [incoming])
+
+    def send_recv(self) -> Operation:
+        """Send a message from rank 0 to rank 1 and back; the other ranks do nothing."""
+        self.require_peers()
         message = self.buffer("message", self.parts[0])
         echo = self.buffer("echo", self.parts[0])
 

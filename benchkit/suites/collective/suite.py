@@ -14,10 +14,10 @@ from benchkit.statistics import BACK_TO_BACK, LATENCY
 TIMING = "timing"  # label of a case: LATENCY or BACK_TO_BACK
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_scatter"
 BROADCAST, REDUCE, GATHER, SCATTER = "broadcast", "reduce", "gather", "scatter"
-ALL_TO_ALL, SEND_RECV, BARRIER = "all_to_all", "send_recv", "barrier"
+ALL_TO_ALL, RING_SHIFT, SEND_RECV, BARRIER = "all_to_all", "ring_shift", "send_recv", "barrier"
 COLLECTIVES = (
     ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE, GATHER, SCATTER, ALL_TO_ALL,
-    SEND_RECV, BARRIER,
+    RING_SHIFT, SEND_RECV, BARRIER,
 )  # fmt: skip
 REDUCTIONS = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
 SHARED_OUT = (ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, ALL_TO_ALL)
@@ -78,7 +78,9 @@ class CollectiveConfig(RunConfig):
     uses_model: ClassVar[bool] = True
 
     collective: str = key(
-        "which one; send_recv: there and back between two ranks", choices=COLLECTIVES
+        "which one; ring_shift: each rank to the next, nccl-tests' sendrecv; send_recv: there and "
+        "back between two ranks",
+        choices=COLLECTIVES,
     )
     data_size: Any = key(
         "size S of nccl-tests, a number of MiB or with its unit (4B, 1KiB); of model=NAME: "
@@ -181,7 +183,7 @@ class CollectiveConfig(RunConfig):
         return max(self.buffer_bytes(size, world_size) for size in as_list(self.data_size))
 
     def buffer_bytes(self, size_mib: float, world_size: int) -> float:
-        num_buffers = 3 if self.collective == ALL_TO_ALL else 2
+        num_buffers = 3 if self.collective in (ALL_TO_ALL, RING_SHIFT) else 2
         return num_buffers * sum(self.parts(size_mib, world_size)) * ITEM_BYTES[self.dtype]
 
     def parts(self, size_mib: float, world_size: int) -> list[int]:

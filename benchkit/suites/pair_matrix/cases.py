@@ -17,7 +17,7 @@ from benchkit.suites.pair_matrix.schedule import Ints, Schedule, grouped, sends_
 from benchkit.suites.pair_matrix.suite import (
     ALL,
     ASCENDING,
-    DESCENDING,
+    BOTH,
     DIRECTION,
     FILL_S,
     GROUP,
@@ -115,12 +115,6 @@ def allocate(num_bytes: int, device: torch.device) -> Buffers:
     return Buffers(*(torch.zeros(shape, dtype=DTYPE, device=device) for shape in shapes))
 
 
-def finish(started: p2p.StartedTransfers) -> None:
-    sending, receiving = started
-    for transfer in (*sending, *receiving):
-        transfer.wait()
-
-
 @dataclass(frozen=True)
 class Send:
     """Send the message and wait for the answer: the time of the pair, by one clock."""
@@ -130,7 +124,7 @@ class Send:
 
     def __call__(self) -> None:
         message, answer = (self.buffers.sent, self.peer), (self.buffers.answer, self.peer)
-        finish(p2p.start([message], [answer]))
+        p2p.start([message], [answer]).wait()
 
 
 @dataclass(frozen=True)
@@ -139,13 +133,30 @@ class Answer:
     peer: int
 
     def __call__(self) -> None:
-        finish(p2p.start([], [(self.buffers.received, self.peer)]))
-        finish(p2p.start([(self.buffers.answer, self.peer)], []))
+        p2p.start([], [(self.buffers.received, self.peer)]).wait()
+        p2p.start([(self.buffers.answer, self.peer)], []).wait()
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Send the message while one of the same size arrives."""
+
+    buffers: Buffers
+    peer: int
+
+    def __call__(self) -> None:
+        sent, received = (self.buffers.sent, self.peer), (self.buffers.received, self.peer)
+        p2p.start([sent], [received]).wait()
+
+
+Step = Send | Answer | Exchange
 
 
 @dataclass
 class Check:
-    step: Send | Answer
+    """Check what arrives: the message or, at who sends it one way, the answer."""
+
+    step: Step
     rank: int
     world_size: int
     seed: int
@@ -153,20 +164,15 @@ class Check:
 
     def __call__(self, call: Call) -> None:
         turn = next(self.turns)
-        buffers, answers = self.step.buffers, isinstance(self.step, Answer)
-        sender, receiver = (self.step.peer, self.rank) if answers else (self.rank, self.step.peer)
-        message = self.values(buffers.sent, turn, sender)
-        answer = self.values(buffers.answer, turn, receiver)
-        if answers:
-            buffers.answer.copy_(answer)
-        else:
-            verification.tile(buffers.sent, message)
-        call(lambda: (buffers.received if answers else buffers.answer).fill_(POISON))
-        arrived, expected = (buffers.received, message) if answers else (buffers.answer, answer)
+        buffers, step = self.step.buffers, self.step
+        leaves = buffers.answer if isinstance(step, Answer) else buffers.sent
+        arrives = buffers.answer if isinstance(step, Send) else buffers.received
+        verification.tile(leaves, self.values(leaves, turn, self.rank))
+        call(lambda: arrives.fill_(POISON))
         try:
-            verification.require_tiled(arrived, expected)
+            verification.require_tiled(arrives, self.values(arrives, turn, step.peer))
         except InvalidResult as error:
-            raise InvalidResult(f"from rank {self.step.peer}: {error}") from None
+            raise InvalidResult(f"from rank {step.peer}: {error}") from None
 
     def values(self, buffer: torch.Tensor, turn: int, rank: int) -> torch.Tensor:
         drawn = verification.pattern(
@@ -194,7 +200,7 @@ def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
     cases = [
         case
         for number in chosen
-        for direction in (ASCENDING, DESCENDING)
+        for direction in config.directions
         for case in round_cases(config, rank, buffers, number, schedule.peers(number), direction)
     ]
     return cases + group_cases(config, rank, max(sizes))
@@ -207,9 +213,10 @@ def affordable(
     target = sends_to(schedule.peers(schedule.fullest), ascending=True)
     steps = [step_of(rank.index, target, held) or noop for held in buffers]
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]
-    of_round = 2 * sum(seconds_of_case(max(FILL_S, each), config.measure) for each in seconds)
-    stored = 2 * len(buffers) * rank.world_size * config.measure.max_iterations
-    return max(1, min(int(60 * MINUTES_SHARE * config.minutes / of_round), MOST_SAMPLES // stored))
+    directions = len(config.directions)
+    one_way = sum(seconds_of_case(max(FILL_S, each), config.measure) for each in seconds)
+    stored = directions * len(buffers) * rank.world_size * config.measure.max_iterations
+    return max(1, min(int(60 * MINUTES_SHARE * config.minutes / (directions * one_way)), MOST_SAMPLES // stored))
 
 
 def seconds_of_case(sample_s: float, measure: MeasureConfig) -> float:
@@ -218,8 +225,10 @@ def seconds_of_case(sample_s: float, measure: MeasureConfig) -> float:
     return samples_s + (measure.warmup_iterations + 2) * turn_s
 
 
-def step_of(rank: int, target: Ints, buffers: Buffers) -> Send | Answer | None:
+def step_of(rank: int, target: Ints, buffers: Buffers) -> Step | None:
     """Return what a rank does in one direction of a round; None where it is idle."""
+    if target[rank] != IDLE and target[target[rank]] == rank:
+        return Exchange(buffers, int(target[rank]))
     if target[rank] != IDLE:
         return Send(buffers, int(target[rank]))
     senders = (target == rank).nonzero()[0]
@@ -235,7 +244,7 @@ def round_cases(
     direction: str,
 ) -> Iterator[Case]:
     """Yield the case of each size: every sender's sample is the time of its own pair."""
-    target = sends_to(peers, direction == ASCENDING)
+    target = peers if direction == BOTH else sends_to(peers, direction == ASCENDING)
     details = {SENDS_TO: target.tolist()}
     for size, held in zip(config.sizes, buffers, strict=True):
         step = step_of(rank.index, target, held)

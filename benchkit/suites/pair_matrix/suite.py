@@ -1,4 +1,4 @@
-"""The suite pair_matrix: what every pair of ranks can do, in both directions."""
+"""The suite pair_matrix: what every pair of ranks can do, each way and both ways at once."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +11,8 @@ from benchkit.errors import ConfigError
 
 ROUND, DIRECTION, GROUP = "round", "direction", "group"
 """Labels of a case: the round of the schedule and who sends, or the level of nested groups."""
-ASCENDING, DESCENDING = "ascending", "descending"
-"""Directions: from the lower rank of each pair to the higher one, or back."""
+ASCENDING, DESCENDING, BOTH = "ascending", "descending", "both"
+"""Directions: from the lower rank of each pair to the higher one, back, or both at once."""
 SENDS_TO = "sends_to"  # detail of a case: the rank that each rank sends to, or IDLE
 GROUP_OF = "group_of"  # detail of a case: the number of each rank's group at its level
 IDLE = -1  # in place of a rank: it receives, or has no partner in this round
@@ -34,6 +34,7 @@ class PairMatrixConfig(RunConfig):
     groups: list[str] = key(
         "levels of nested groups that reduce the largest size together; [] for none"
     )
+    both_at_once: bool = key("whether each pair also exchanges messages, both ways at once")
     minutes: float = key(
         f"time of an acceptance, of which this point takes {MINUTES_SHARE:.0%}; rounds that do "
         "not fit are left out",
@@ -43,12 +44,17 @@ class PairMatrixConfig(RunConfig):
     )
 
     def planned(self, world_size: int) -> list[Planned]:
-        """Return each size in both directions of every round, and the groups."""
+        """Return each size in every direction of every round, and the groups."""
         rounds = world_size - 1 + world_size % 2
         sizes = [2**20 * float(size) for size in as_list(self.sizes)]
-        pairs = [Planned(sent_bytes=size, fill_s=FILL_S) for size in sizes] * (2 * rounds)
+        pairs = [Planned(sent_bytes=size, fill_s=FILL_S) for size in sizes]
+        pairs *= len(self.directions) * rounds
         levels = 1 if world_size == 2 else len(self.groups)
         return pairs + [Planned(sent_bytes=max(sizes))] * min(levels, len(self.groups))
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        return (ASCENDING, DESCENDING, BOTH) if self.both_at_once else (ASCENDING, DESCENDING)
 
     def most_seconds(self) -> float:
         return 60 * MINUTES_SHARE * self.minutes

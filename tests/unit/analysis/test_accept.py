@@ -61,6 +61,9 @@ VERDICTS = {
     "rank receives": (lambda: [slow_where(lambda i, j: j == 2), speeds()], 1, "OUT OF LINE"),
     "link in one direction": (lambda: [slow_where(lambda i, j: (i, j) == (2, 6)), speeds()], 1, "OUT OF LINE"),
     "link": (lambda: [slow_where(lambda i, j: {i, j} == {2, 6}), speeds()], 1, "OUT OF LINE"),
+    "link both ways at once": (
+        lambda: [pairs(at_once=lambda i, j: 3.0 if {i, j} == {2, 6} else 1.0), speeds()], 1, "OUT OF LINE",
+    ),
     "node": (lambda: [slow_where(lambda i, j: (i // 2 == 1) != (j // 2 == 1)), speeds()], 1, "OUT OF LINE"),
     "one finding of all tables": (
         lambda: [pairs(slow_rank), speeds(lambda rank: 1.25 if rank == 2 else 1.0)], 1, "OUT OF LINE",

@@ -36,6 +36,13 @@ def test_map_shows_ratios_of_ranks_by_node(points):
     assert {round(float(ms)) for ms in shown["text"]} == {1, 3, 6}
 
 
+def test_messages_both_ways_at_once_have_a_map_of_their_own(points):
+    shown = points(of_pairs, pairs(at_once=lambda i, j: 2.0 if {i, j} == {2, 3} else 1.0))
+    ratios = {name: shown[name].set_index(["series", "x"])["value"] for name in ("pairs_4MiB", "pairs_4MiB_both_ways")}
+    found = {name: sorted(each.index[each > 1.5]) for name, each in ratios.items()}
+    assert [len(each) for each in found.values()] == [0, 2]
+
+
 def test_map_of_groups_has_time_of_each_rank(points):
     shown = points(of_pairs, pairs())["groups"]
     assert len(shown) == 8

@@ -102,7 +102,7 @@ def test_blank_and_extra_columns_keep_alignment(tmp_path):
     stamped = re.sub(r"(?m)^( +\d+ .*)$", r"\1  2026-07-10 10:00:00", stamped)
     for text in (lines, stamped):
         row = one(imported(tmp_path, saved(tmp_path, "n.txt", text)), payload_bytes=134217728, in_place=True)
-        assert (row.collective, row.time_s, row.busbw_gb_per_s) == ("send_recv", pytest.approx(790e-6), 254.84)
+        assert (row.collective, row.time_s, row.busbw_gb_per_s) == ("ring_shift", pytest.approx(790e-6), 254.84)
         assert pd.isna(row.reduce_op)
         assert row.conversion
 
