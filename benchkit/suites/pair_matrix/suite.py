@@ -34,7 +34,9 @@ class PairMatrixConfig(RunConfig):
     groups: list[str] = key(
         "levels of nested groups that reduce the largest size together; [] for none"
     )
-    both_at_once: bool = key("whether each pair also exchanges messages, both ways at once")
+    both_at_once: bool = key(
+        "whether each pair also exchanges messages, both ways at once", neutral=False
+    )
     minutes: float = key(
         f"time of an acceptance, of which this point takes {MINUTES_SHARE:.0%}; rounds that do "
         "not fit are left out",
