@@ -4,9 +4,10 @@ from itertools import pairwise
 
 import pytest
 import torch
+from benchkit.api.drawing import size_of
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.planner import LAYOUTS, REPLICATED
-from benchkit.suites.auto_shard.program import NONZEROS, Exact, Random, part_of, shard, size_of
+from benchkit.suites.auto_shard.program import NONZEROS, Exact, Random, part_of, shard
 from benchkit.suites.auto_shard.suite import MOST_LAYERS
 from benchkit.suites.auto_shard.workloads import Kind, parse
 

@@ -35,7 +35,7 @@ def test_auto_shard_over_gloo_shards_nothing():
     config = SimpleNamespace(dtype="float32", timeout_s=600, devices=[2, 1], shardings=lambda: ["auto", DISPATCHER])
     config.workload_on = lambda devices: parse("matmul_8x8x8")
     rank = SimpleNamespace(index=2, device=CUDA, available_bytes=1e9, sharers=1, group=lambda name: None)
-    rank.memory_shortage = lambda needed_bytes, host_bytes: ""
+    rank.memory_shortage = lambda needed_bytes: ""
     lacking = {case.labels["sharding"]: case.unavailable for case in AutoShard(config, rank).cases()}
     assert {name for name, why in lacking.items() if not why} == {UNSHARDED, INDEPENDENT}
     assert lacking["auto"] == lacking[DISPATCHER] == p2p.GLOO_ON_GPUS
@@ -80,17 +80,17 @@ def test_sharded_model_over_gloo_is_unavailable(parallel, lacks, monkeypatch):
 
 
 @pytest.mark.parametrize("primitive", [ColumnwiseCases, RowwiseCases])
-def test_operands_drawn_on_host_are_counted(primitive):
+def test_drawn_operands_are_counted(primitive):
     asked = []
     rank = SimpleNamespace(index=0, world_size=2, seed=0, device=CUDA)
     rank.memory_shortage = lambda *needed: asked.append(needed) or "needs more"
     config = SimpleNamespace(m=8, n=4, k=6, dtype="float32", inputs="exact", backend=SimpleNamespace(name="nccl"))
     job = primitive(config, rank, [{"implementation": "pytorch", "backend": "default"}])
     assert job.cases()[0].skip == "needs more"
-    assert asked == [(sum(job.nbytes()) + 8 * (48 + 24 + 32), 5 * (48 + 24))]
+    assert asked == [(sum(job.nbytes()) + 8 * (48 + 24 + 32) + 5 * (48 + 24),)]
 
 
-def test_auto_shard_checks_on_host():
+def test_auto_shard_leaves_memory_for_checks():
     config = SimpleNamespace(dtype="float32", timeout_s=600, devices=[1], shardings=list)
     config.workload_on = lambda devices: parse("matmul_8x16x4")
     asked = []
@@ -98,10 +98,10 @@ def test_auto_shard_checks_on_host():
     rank.memory_shortage = lambda *needed: asked.append(needed) or ""
     job = AutoShard(config, rank)
     job.cases()
-    drawn, widest = 8 * 16 + 16 * 4, 5 * 8 * 16
-    assert {host_bytes for _, host_bytes in asked} == {drawn + 4 * widest}
     alone = job.variants(RESIDENT)[0]
-    assert job.planner(alone, 1e8).memory_elements == (1e9 - 1e8) / 4  # all of the device is for operands
+    checking_bytes = 5 * 8 * 16 + 4 * 5 * 8 * 16  # the input, and five copies of eight rows
+    assert asked[0] == (4 * job.planner(alone, 0).everywhere().elements + checking_bytes,)
+    assert job.planner(alone, 1e8).memory_elements == (1e9 - 1e8 - checking_bytes) / 4
 
 
 def test_random_tokens_are_drawn_on_device(monkeypatch):

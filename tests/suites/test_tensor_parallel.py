@@ -20,6 +20,7 @@ from tests.support.cli import Cli
 from tests.support.entries.rank import require_references
 
 ALLOWED = TpColumnwiseConfig.allowed
+CPU = torch.device("cpu")
 
 
 def test_expand_multiplies_options_and_drops_null():
@@ -68,17 +69,17 @@ def test_shards_cover_range_evenly():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_exact_products_hold_in_every_dtype(dtype):
-    a, b = Factory(50, 40, 5000, seed=1).exact(3)
+    a, b = Factory(50, 40, 5000, seed=1, device=CPU).exact(3)
     assert int((a != 0).sum(1).max()) <= 64
     require_exact((a.to(dtype) @ b.to(dtype)).to(dtype), a, b, 0, seed=2)
-    again, _ = Factory(50, 40, 5000, seed=1).exact(3)
-    other, _ = Factory(50, 40, 5000, seed=1).exact(4)
+    again, _ = Factory(50, 40, 5000, seed=1, device=CPU).exact(3)
+    other, _ = Factory(50, 40, 5000, seed=1, device=CPU).exact(4)
     assert torch.equal(a, again)
     assert not torch.equal(a, other)
 
 
 def test_require_exact_names_wrong_element():
-    a, b = Factory(30, 20, 10, seed=1).exact(0)
+    a, b = Factory(30, 20, 10, seed=1, device=CPU).exact(0)
     product = a.double() @ b.double()
     product[17, 5] += 1
     with pytest.raises(InvalidResult, match=r"\[117, 5\].*1 rows"):
@@ -93,7 +94,7 @@ def test_require_exact_names_wrong_element():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_require_close_allows_rounding_only(dtype):
-    a, b = Factory(30, 20, 4000, seed=1).real(0)
+    a, b = Factory(30, 20, 4000, seed=1, device=CPU).real(0)
     product = a.to(dtype) @ b.to(dtype)
     require_close(product, a, b, 0, seed=0)
     wrong = product + 16 * torch.finfo(dtype).eps * (4000**0.5 + product.abs())
@@ -259,7 +260,7 @@ def cases_of(primitive, allowed, job_backend="gloo", size=2, shortage="", **impl
             raise Unavailable(f"built without {name}")
 
     rank = SimpleNamespace(index=0, world_size=size, seed=0, device=torch.device("cpu"), group=group)
-    rank.memory_shortage = lambda needed_bytes, host_bytes: shortage
+    rank.memory_shortage = lambda needed_bytes: shortage
     shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
     config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend))
     cases = primitive(config, rank, expand(implementations, allowed)).cases()

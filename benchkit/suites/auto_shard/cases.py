@@ -138,9 +138,9 @@ class AutoShard:
         baseline: Case | None,
     ) -> Case:
         workload = planner.workload
-        needed_bytes = held_bytes + plan.elements * self.dtype.itemsize
-        checking_bytes = workload.checking_bytes(self.dtype.itemsize)
-        if shortage := self.rank.memory_shortage(needed_bytes, checking_bytes):
+        itemsize = self.dtype.itemsize
+        needed_bytes = held_bytes + plan.elements * itemsize + workload.checking_bytes(itemsize)
+        if shortage := self.rank.memory_shortage(needed_bytes):
             return Case(labels=variant.labels, skip=shortage)
         copies = variant.devices if variant.sharding == INDEPENDENT else 1
         work = Work(
@@ -181,9 +181,7 @@ class AutoShard:
             workload = self.config.workload_on(variant.devices)
             costs = self.costs[variant.devices]
         free = self.rank.available_bytes / self.rank.sharers
-        free -= held_bytes
-        if self.rank.device.type == "cpu":
-            free -= workload.checking_bytes(itemsize)
+        free -= held_bytes + workload.checking_bytes(itemsize)
         return Planner(workload, costs, variant.end_to_end, free / itemsize)
 
 

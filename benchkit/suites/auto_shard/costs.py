@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from benchkit.api.case import SecondsOf, noop
+from benchkit.api.drawing import size_of
 from benchkit.suites.auto_shard.planner import (
     COLUMNS,
     MOVES,
@@ -18,7 +19,7 @@ from benchkit.suites.auto_shard.planner import (
     Layout,
     Link,
 )
-from benchkit.suites.auto_shard.program import distributed, fetched, moved, part_of, size_of
+from benchkit.suites.auto_shard.program import distributed, fetched, moved, part_of
 from benchkit.suites.auto_shard.workloads import Workload
 
 SMALL = 64  # side of the matrix whose moves cost little beyond latency

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import count
 from typing import cast
 
@@ -13,6 +12,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 
 from benchkit.api import p2p
 from benchkit.api.case import Call
+from benchkit.api.drawing import Part, integers, size_of, whole
 from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import region
 from benchkit.errors import InvalidResult
@@ -25,9 +25,15 @@ from benchkit.suites.auto_shard.planner import (
     Layout,
     Plan,
 )
-from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, CREATE, FETCH, Workload
+from benchkit.suites.auto_shard.workloads import (
+    CHECKED_ROWS,
+    COMMUNICATE,
+    COMPUTE,
+    CREATE,
+    FETCH,
+    Workload,
+)
 
-Part = tuple[slice, slice]
 Source = Callable[[int, Part], Tensor]
 """Returns a part of an operand. Operand 0 is the input, then come the weights."""
 NONZEROS = 3
@@ -47,11 +53,6 @@ def part_of(shape: tuple[int, int], layout: Layout, devices: int, index: int) ->
 def shard(length: int, devices: int, index: int) -> slice:
     share = -(-length // devices)
     return slice(min(index * share, length), min((index + 1) * share, length))
-
-
-def size_of(part: Part) -> tuple[int, int]:
-    rows, columns = part
-    return rows.stop - rows.start, columns.stop - columns.start
 
 
 @dataclass(frozen=True)
@@ -91,67 +92,64 @@ class Exact:
 
     def __call__(self, operand: int, part: Part) -> Tensor:
         if operand == 0:
-            return self.input[part].to(self.device, self.dtype)
-        inner, outer = self.workload.weights[operand - 1]
-        index, sign = self.columns[operand - 1]
-        whole = torch.zeros(inner, outer, dtype=torch.int8).scatter_add_(0, index, sign)
-        return whole[part].to(self.device, self.dtype)
+            return self.input(part).to(self.dtype)
+        rows, columns = part
+        index, sign = self.nonzeros(operand)
+        index, sign = index[:, columns], sign[:, columns]
+        inner, _ = self.workload.weights[operand - 1]
+        weight = torch.zeros(inner, index.shape[1], dtype=torch.int8, device=self.device)
+        return weight.scatter_add_(0, index, sign)[rows].to(self.dtype)
 
     @property
     def wide(self) -> torch.dtype:
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
-    @cached_property
-    def drawn(self) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """The input, and for each weight the nonzero rows of each column and their signs."""
-        generator = torch.Generator().manual_seed(hash((self.seed, self.turn)) % 2**63)
-        shape = self.workload.rows, self.workload.widths[0]
-        values = torch.randint(-2, 3, shape, generator=generator, dtype=torch.int8)
-        columns = []
-        for inner, outer in self.workload.weights:
-            count = NONZEROS
-            if not self.workload.activation:
-                count = max(NONZEROS, min(MOST_NONZEROS, NARROW // outer))
-            index = torch.randint(inner, (count, outer), generator=generator)
-            sign = torch.where(torch.arange(count) % 3 == 2, -1, 1).to(torch.int8)
-            columns.append((index, sign[:, None].expand_as(index)))
-        return values, columns
+    def input(self, part: Part) -> Tensor:
+        return integers(part, -2, 3, key=(self.seed, self.turn, 0), device=self.device)
 
-    @property
-    def input(self) -> Tensor:
-        return self.drawn[0]
-
-    @property
-    def columns(self) -> list[tuple[Tensor, Tensor]]:
-        return self.drawn[1]
+    def nonzeros(self, operand: int) -> tuple[Tensor, Tensor]:
+        """Draw the nonzero rows of each column of a weight, and their signs: [count, columns]."""
+        inner, outer = self.workload.weights[operand - 1]
+        count = NONZEROS
+        if not self.workload.activation:
+            count = max(NONZEROS, min(MOST_NONZEROS, NARROW // outer))
+        drawn = {"key": (self.seed, self.turn, operand), "device": self.device}
+        index = integers(whole(count, outer), 0, inner, dtype=torch.int64, **drawn)
+        sign = torch.where(torch.arange(count, device=self.device) % 3 == 2, -1, 1)
+        return index, sign.to(torch.int8)[:, None].expand_as(index)
 
     def result(self, part: Part) -> Tensor:
         rows, columns = part
-        values = self.input[rows].to(self.wide)
+        values = self.input((rows, slice(0, self.workload.widths[0]))).to(self.wide)
         if not self.workload.weights:
             return 2 * values[:, columns].clamp(min=0)
-        for index, sign in self.columns:
+        for operand in range(1, len(self.workload.widths)):
+            index, sign = self.nonzeros(operand)
             values = sum(values[:, row] * signs for row, signs in zip(index, sign, strict=True))
             if self.workload.activation:
                 values = values.clamp(min=0)
         return values[:, columns]
 
     def require(self, output: Tensor, part: Part) -> None:
+        """Raise InvalidResult unless an output, wherever it is, equals a part of the result."""
         wait_for_device(output)
-        expected = self.result(part)
-        got = output.cpu().to(self.wide)
-        if got.shape != expected.shape:
-            found, wanted = tuple(got.shape), tuple(expected.shape)
+        if output.shape != size_of(part):
+            found, wanted = tuple(output.shape), size_of(part)
             raise InvalidResult(f"the output has {found} elements, expected {wanted}")
-        wrong = got != expected
-        if wrong.any():
-            row, column = wrong.nonzero()[0].tolist()
-            place = f"[{part[0].start + row}, {part[1].start + column}]"
-            value, exact = got[row, column].item(), expected[row, column].item()
-            raise InvalidResult(
-                f"element {place}: {value}, expected {exact} "
-                f"({int(wrong.sum())} of {wrong.numel()} wrong)"
-            )
+        rows, columns = part
+        for first in range(rows.start, rows.stop, CHECKED_ROWS):
+            some = slice(first, min(first + CHECKED_ROWS, rows.stop))
+            expected = self.result((some, columns))
+            got = output[first - rows.start :][: len(expected)].to(self.device, self.wide)
+            wrong = got != expected
+            if wrong.any():
+                row, column = wrong.nonzero()[0].tolist()
+                place = f"[{first + row}, {columns.start + column}]"
+                value, exact = got[row, column].item(), expected[row, column].item()
+                raise InvalidResult(
+                    f"element {place}: {value}, expected {exact} "
+                    f"({int(wrong.sum())} of {wrong.numel()} wrong in these rows)"
+                )
 
 
 @dataclass

@@ -104,12 +104,9 @@ class AutoShardConfig(RunConfig):
 
     def needed_bytes(self, world_size: int) -> float:
         """Return the bytes of a whole workload on one device; other plans depend on costs."""
-        itemsize = ITEM_BYTES[self.dtype]
-        planner = Planner(self.workload_on(1), costs_of_one(itemsize), end_to_end=False)
-        return planner.everywhere().elements * itemsize
-
-    def host_bytes(self, world_size: int) -> float:
-        return self.workload_on(max(self.devices)).checking_bytes(ITEM_BYTES[self.dtype])
+        itemsize, workload = ITEM_BYTES[self.dtype], self.workload_on(1)
+        planner = Planner(workload, costs_of_one(itemsize), end_to_end=False)
+        return planner.everywhere().elements * itemsize + workload.checking_bytes(itemsize)
 
     def workload_on(self, devices: int) -> Workload:
         """Return the workload; with scaling=weak each device brings as many rows."""

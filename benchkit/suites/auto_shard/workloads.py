@@ -20,6 +20,9 @@ ALLOWED = (
 )
 
 
+CHECKED_ROWS = 1024  # rows of a result that are computed and compared at a time
+
+
 class Kind(StrEnum):
     """What a chain computes.
 
@@ -58,12 +61,12 @@ class Workload:
         return products or 2.0 * self.rows * self.widths[0]
 
     def checking_bytes(self, itemsize: int) -> float:
-        """Return the host memory to draw exact operands and compute their result."""
-        drawn = self.rows * self.widths[0]
-        drawn += sum(inner * outer for inner, outer in self.weights)
-        # Checking holds some copies of the widest matrix, in float32 at least.
-        widest = 5.0 * self.rows * max(self.widths)
-        return drawn + widest * max(4, itemsize)
+        """Return the memory to draw an exact operand, and to compute some rows of the result."""
+        shapes = (self.rows, self.widths[0]), *self.weights
+        operand = max(rows * columns for rows, columns in shapes)
+        # Checking holds some copies of the widest rows, in float32 at least.
+        widest = 5.0 * min(self.rows, CHECKED_ROWS) * max(self.widths)
+        return (1 + itemsize) * operand + widest * max(4, itemsize)
 
     @property
     def creates_weights(self) -> bool:

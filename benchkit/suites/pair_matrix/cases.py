@@ -214,9 +214,11 @@ def affordable(
     steps = [step_of(rank.index, target, held) or noop for held in buffers]
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]
     directions = len(config.directions)
-    one_way = sum(seconds_of_case(max(FILL_S, each), config.measure) for each in seconds)
+    of_round = directions * sum(
+        seconds_of_case(max(FILL_S, each), config.measure) for each in seconds
+    )
     stored = directions * len(buffers) * rank.world_size * config.measure.max_iterations
-    return max(1, min(int(60 * MINUTES_SHARE * config.minutes / (directions * one_way)), MOST_SAMPLES // stored))
+    return max(1, min(int(60 * MINUTES_SHARE * config.minutes / of_round), MOST_SAMPLES // stored))
 
 
 def seconds_of_case(sample_s: float, measure: MeasureConfig) -> float:

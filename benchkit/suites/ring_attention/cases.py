@@ -9,6 +9,7 @@ from torch import Tensor
 
 from benchkit.api import p2p, torch_internals, verification
 from benchkit.api.case import IDEAL_S, PREDICTED_S, Call, Case, Details, Rank
+from benchkit.api.drawing import uniform, whole
 from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import dtensor_missing
 from benchkit.api.regions import COMPUTE, WAIT, region
@@ -185,8 +186,8 @@ def cases_of(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(labels={STRATEGY: name}, skip=shortage) for name in config.strategies]
     require_kernel(rank.device, dtype, config.head_dim)
-    generator = torch.Generator().manual_seed(rank.seed)
-    x = torch.randn(config.seq_len, width, generator=generator).to(rank.device, dtype)
+    tokens = whole(config.seq_len, width)
+    x = uniform(tokens, key=rank.seed, device=rank.device, variance=1).to(dtype)
     shape = (config.seq_len, config.num_heads, config.head_dim)
     layer = Layer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
     cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)

@@ -10,12 +10,14 @@ Shapes: L tokens on this rank; model width E, feed-forward width F, V rows of th
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchkit.api.drawing import uniform, whole
 from benchkit.api.keys import ModelConfig
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.suites.ring_attention.ring import (
@@ -64,16 +66,16 @@ class Decoder:
     def random(
         model: ModelConfig, length: int, *, dtype: torch.dtype, device: torch.device, seed: int
     ) -> "Decoder":
-        """Draw the same model on every rank: on the CPU, with weights of variance 1 / rows.
+        """Draw the same model on every rank, with weights of variance 1 / rows.
 
         `length` is the most positions. Layer i has `seed` + 1 + i for its attention.
         """
         width, inner = model.d_model, model.d_ff
-        generator = torch.Generator().manual_seed(seed)
+        numbers = count()
 
         def draw(rows: int, columns: int) -> Tensor:
-            weight = torch.randn(rows, columns, generator=generator) / rows**0.5
-            return weight.to(device, dtype)
+            key, part = (seed, next(numbers)), whole(rows, columns)
+            return uniform(part, key=key, device=device, variance=1 / rows).to(dtype)
 
         heads = (model.num_heads, width // model.num_heads)
         layers: list[DecoderLayer] = []

@@ -14,6 +14,7 @@ from benchkit.api.case import (
     Details,
     Rank,
 )
+from benchkit.api.drawing import uniform, whole
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention import splits
@@ -184,8 +185,8 @@ def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
     length = config.seq_len + config.decode_tokens
     decoder = Decoder.random(model, length, dtype=dtype, device=rank.device, seed=rank.seed)
     first = decoder.layers[0]
-    generator = torch.Generator().manual_seed(rank.seed)
-    x = torch.randn(config.seq_len, model.d_model, generator=generator).to(rank.device, dtype)
+    tokens = whole(config.seq_len, model.d_model)
+    x = uniform(tokens, key=rank.seed, device=rank.device, variance=1).to(dtype)
     cost, speeds = fit_cost(first.attention, x, True, rank.seconds_of, first.feed_forward)
     table = read_table(config.lut, config.seq_len, config.dtype)
     planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)

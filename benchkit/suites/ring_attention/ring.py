@@ -4,6 +4,7 @@ Keys and values go round the ring while blocks are computed. Shapes: one sequenc
 them on this rank; H heads of width D; model width E = H x D; no biases.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from benchkit.api import p2p
+from benchkit.api.drawing import uniform, whole
 from benchkit.api.p2p import Transfer, first_reason
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.api.torch_internals import fused_attention, fused_attention_missing
@@ -45,15 +47,14 @@ class Layer:
         device: torch.device,
         seed: int,
     ) -> "Layer":
-        """Draw the same layer on every rank: on the CPU, with weights of variance 1 / E."""
+        """Draw the same layer on every rank, with weights of variance 1 / E."""
         width = num_heads * head_dim
-        generator = torch.Generator().manual_seed(seed)
 
-        def draw(columns: int) -> Tensor:
-            weight = torch.randn(width, columns, generator=generator) / width**0.5
-            return weight.to(device, dtype)
+        def draw(number: int, columns: int) -> Tensor:
+            key, part = (seed, number), whole(width, columns)
+            return uniform(part, key=key, device=device, variance=1 / width).to(dtype)
 
-        query, key_value, out = draw(width), draw(2 * width), draw(width)
+        query, key_value, out = map(draw, range(3), (width, 2 * width, width))
         frequencies = 10000.0 ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
         positions = torch.arange(seq_len, dtype=torch.float64)
         angles = torch.outer(positions, frequencies).unsqueeze(1)
@@ -186,7 +187,7 @@ class RingAttention:
         `own` has the keys and values of the same tokens [L, 2, H, D], contiguous.
         """
         held: Tensor | None = own
-        sent: list[Transfer] = []
+        sent: Sequence[Transfer] = ()
         result: Partial | None = None
         for turn in range(self.world_size):
             incoming, sending, receiving = self._pass_on(held, own, turn)
@@ -204,7 +205,7 @@ class RingAttention:
 
     def _pass_on(
         self, held: Tensor | None, own: Tensor, turn: int
-    ) -> tuple[Tensor | None, list[Transfer], list[Transfer]]:
+    ) -> tuple[Tensor | None, Sequence[Transfer], Sequence[Transfer]]:
         size = self.world_size
         owner, next_owner = (self.rank - turn) % size, (self.rank - turn - 1) % size
         sends: list[tuple[Tensor, int]] = []

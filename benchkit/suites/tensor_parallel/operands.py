@@ -2,18 +2,20 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from benchkit.api.drawing import integers, uniform, whole
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 
 VECTORS = 2
 """Random vectors of a check; each misses a wrong row with a probability of at most 1 in 2000."""
 WEIGHTS = 1000
-REAL = 1
-"""Sets the seed of real numbers apart; a number, as each process hashes strings differently."""
+A, B, COLUMNS, SIGNS = range(4)
+"""What is drawn; numbers, as each process hashes strings differently."""
 NONZEROS = 64
 """Nonzeros in a row of exact A: sums of so many ±1 are exact in every dtype."""
 
@@ -66,31 +68,34 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Factory:
-    """Draws the same whole matrices on every rank, on the CPU."""
+    """Draws the same whole matrices on every rank."""
 
     m: int
     n: int
     k: int
     seed: int
+    device: torch.device
 
     def exact(self, turn: int) -> tuple[Tensor, Tensor]:
         """Draw int8: A [m, k] with at most NONZEROS of ±1 in a row, and B [k, n] of -1, 0, 1."""
-        generator = torch.Generator().manual_seed(hash((self.seed, turn)) % 2**63)
-        a = torch.zeros(self.m, self.k, dtype=torch.int8)
-        columns = torch.randint(self.k, (self.m, min(self.k, NONZEROS)), generator=generator)
-        signs = torch.randint(0, 2, columns.shape, generator=generator, dtype=torch.int8) * 2 - 1
+        nonzeros = whole(self.m, min(self.k, NONZEROS))
+        columns = integers(nonzeros, 0, self.k, dtype=torch.int64, **self.at(turn, COLUMNS))
+        signs = integers(nonzeros, 0, 2, **self.at(turn, SIGNS)) * 2 - 1
+        a = torch.zeros(self.m, self.k, dtype=torch.int8, device=self.device)
         a.scatter_(1, columns, signs)
-        return a, torch.randint(-1, 2, (self.k, self.n), generator=generator, dtype=torch.int8)
+        return a, integers(whole(self.k, self.n), -1, 2, **self.at(turn, B))
 
     def real(self, turn: int) -> tuple[Tensor, Tensor]:
         """Draw A [m, k] and B [k, n] uniformly from [-1, 1), in float32."""
-        generator = torch.Generator().manual_seed(hash((self.seed, turn, REAL)) % 2**63)
-        a = torch.rand(self.m, self.k, generator=generator) * 2 - 1
-        return a, torch.rand(self.k, self.n, generator=generator) * 2 - 1
+        a = uniform(whole(self.m, self.k), **self.at(turn, A))
+        return a, uniform(whole(self.k, self.n), **self.at(turn, B))
 
     def rounded(self, turn: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         a, b = self.real(turn)
         return a.to(dtype).to(a.dtype), b.to(dtype).to(b.dtype)
+
+    def at(self, turn: int, what: int) -> dict[str, Any]:
+        return {"key": (self.seed, turn, what), "device": self.device}
 
 
 def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:
@@ -104,11 +109,11 @@ def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randint(-WEIGHTS, WEIGHTS + 1, (b.shape[1], VECTORS), generator=generator)
     x = vectors.to(output.device).double()
-    wide = b.to(output.device).double()
-    wrong = (output.double() @ x != a.to(output.device).double() @ (wide @ x)).any(1)
+    wide = b.double()
+    wrong = (output.double() @ x != a.double() @ (wide @ x)).any(1)
     if wrong.any():
         row = int(wrong.nonzero()[0])
-        expected = a[row].to(output.device).double() @ wide
+        expected = a[row].double() @ wide
         columns = (output[row].double() != expected).nonzero()
         column = int(columns[0]) if len(columns) else 0
         got, want = output[row, column].item(), expected[column].item()
@@ -130,10 +135,9 @@ def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
     rows = torch.zeros(0).long()
     if len(output):
         rows = torch.randint(len(output), (min(len(output), 16),), generator=generator)
-    left = a[rows].to(output.device, output.dtype).double()
-    right = b.to(output.device, output.dtype).double()
-    expected = left @ right
-    error = (output[rows.to(output.device)].double() - expected).abs()
+    rows = rows.to(output.device)
+    expected = a[rows].to(output.dtype).double() @ b.to(output.dtype).double()
+    error = (output[rows].double() - expected).abs()
     bound = 8 * torch.finfo(output.dtype).eps * (a.shape[1] ** 0.5 + expected.abs())
     wrong = ~(error <= bound)
     if wrong.any():

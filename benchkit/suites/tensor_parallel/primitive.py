@@ -42,7 +42,6 @@ from benchkit.suites.tensor_parallel.suite import (
     Options,
     TensorParallelConfig,
     checking_bytes,
-    drawn_bytes,
 )
 
 Labels = Mapping[str, str | int | float]
@@ -164,7 +163,7 @@ class Primitive(Generic[AnyBuffers]):
         self.dtype = config.dtype
         self.matmul = matmul_of(config.dtype, rank.device)
         self.rows = Shards(config.m, rank.world_size)
-        self.factory = Factory(*self.shape, rank.seed)
+        self.factory = Factory(*self.shape, rank.seed, rank.device)
         self.needs_whole = WHOLE in chosen
         self.turns = count()
 
@@ -253,7 +252,7 @@ class Primitive(Generic[AnyBuffers]):
             return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
         operand_bytes, scratch_bytes = self.nbytes()
         needed_bytes = operand_bytes + scratch_bytes + checking_bytes(self.shape)
-        if shortage := self.rank.memory_shortage(needed_bytes, drawn_bytes(self.shape)):
+        if shortage := self.rank.memory_shortage(needed_bytes):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
         self.scratch_memory = torch.zeros(scratch_bytes, dtype=torch.uint8, device=self.rank.device)

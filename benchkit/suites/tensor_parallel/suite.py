@@ -129,14 +129,10 @@ def rowwise_bytes(shape: Shape, dtype: str, world_size: int, needs_whole: bool) 
 
 
 def checking_bytes(shape: Shape) -> int:
+    """Return the bytes of drawn factors, 4 per element to time and 1 to check, and in float64."""
     m, n, k = shape
-    return 8 * (m * k + k * n + m * n)
-
-
-def drawn_bytes(shape: Shape) -> int:
-    """Return the host bytes to draw factors: per element 4 to time and 1 to check."""
-    m, n, k = shape
-    return 5 * (m * k + k * n)
+    factors = m * k + k * n
+    return 5 * factors + 8 * (factors + m * n)
 
 
 BACKENDS = (DEFAULT, "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
@@ -230,9 +226,6 @@ class TensorParallelConfig(RunConfig):
         needs_whole = WHOLE in expand(self.implementations, self.allowed)
         operands = sum(self.operand_bytes(world_size, needs_whole))
         return operands + checking_bytes(self.shape)
-
-    def host_bytes(self, world_size: int) -> float:
-        return drawn_bytes(self.shape)
 
     def check_layer(self) -> None:
         if self.model is None:

@@ -1,0 +1,79 @@
+"""Draw matrices that are alike on all ranks, each rank on its own device.
+
+An element is a hash of its row, its column and a key. That is integer arithmetic, the same on every
+device, while torch's generators differ between kinds of devices, and between GPUs by their
+multiprocessors. It also draws any part of a matrix without the rest.
+"""
+
+from collections.abc import Hashable, Iterator
+
+import torch
+from torch import Tensor
+
+Part = tuple[slice, slice]
+"""Rows and columns of a matrix, each from `start` up to `stop`."""
+
+BITS = 31  # of a hash: the product of two such numbers is no overflow of int64
+MASK = 2**BITS - 1
+MULTIPLIER = 0x5BD1E995
+"""Of MurmurHash2 (Appleby, 2008): each bit of a factor changes many higher bits of the product."""
+DIGITS = 24  # bits of a real number: float32 has them exactly
+BLOCK = 2**18
+"""Elements that are hashed at a time: 2 MiB, which stay in a CPU's cache."""
+
+
+def whole(rows: int, columns: int) -> Part:
+    return slice(0, rows), slice(0, columns)
+
+
+def size_of(part: Part) -> tuple[int, int]:
+    rows, columns = part
+    return rows.stop - rows.start, columns.stop - columns.start
+
+
+def integers(
+    part: Part,
+    low: int,
+    high: int,
+    *,
+    key: Hashable,
+    device: torch.device,
+    dtype: torch.dtype = torch.int8,
+) -> Tensor:
+    """Draw integers from [low, high), all equally likely: [rows, columns]."""
+    drawn = torch.empty(size_of(part), dtype=dtype, device=device)
+    for rows, hashes in blocks(part, key, device):
+        drawn[rows] = (hashes.mul_(high - low) >> BITS).add_(low)
+    return drawn
+
+
+def uniform(part: Part, *, key: Hashable, device: torch.device, variance: float = 1 / 3) -> Tensor:
+    """Draw float32 numbers uniformly around 0, by default from [-1, 1): [rows, columns]."""
+    drawn = torch.empty(size_of(part), device=device)
+    for rows, hashes in blocks(part, key, device):
+        drawn[rows] = hashes >> (BITS - DIGITS)
+    largest = (3 * variance) ** 0.5
+    return drawn.mul_(largest * 2.0 ** (1 - DIGITS)).sub_(largest)
+
+
+def blocks(part: Part, key: Hashable, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
+    """Yield hashes of some rows at a time: int64 from [0, 2^BITS), [rows, columns]."""
+    rows, columns = (
+        hashed(torch.arange(each.start, each.stop, device=device), hash((key, axis)) & MASK)
+        for axis, each in enumerate(part)
+    )
+    step = max(1, BLOCK // max(1, len(columns)))
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        hashes = rows[some, None] ^ columns
+        hashes ^= hashes >> (BITS // 2)
+        hashes *= MULTIPLIER
+        hashes &= MASK
+        yield some, hashes
+
+
+def hashed(numbers: Tensor, key: int) -> Tensor:
+    mixed = numbers ^ key
+    for _ in range(2):
+        mixed = (mixed ^ (mixed >> (BITS // 2))) * MULTIPLIER & MASK
+    return mixed ^ (mixed >> (BITS // 2))
