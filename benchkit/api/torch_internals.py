@@ -5,6 +5,7 @@ and the results, and say what to do when a new torch has others.
 """
 
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -23,6 +24,22 @@ RING_ARGUMENTS = ("group", "seq_dim", "op", "query", "key", "value", "is_causal"
 
 def default_store() -> dist.Store:
     return dist.distributed_c10d._get_default_store()  # torch has no public name for it
+
+
+def store_address() -> str | tuple[str, int]:
+    """Return where the ranks of this job meet, for other processes: a file, or host and port."""
+    store = default_store()
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    if isinstance(store, dist.FileStore):  # its path may be of a descriptor of this process
+        return str(store.path).replace("/proc/self/", f"/proc/{os.getpid()}/")
+    return store.host, store.port
+
+
+def store_at(address: str | tuple[str, int]) -> dist.Store:
+    if isinstance(address, str):
+        return dist.FileStore(address)
+    return dist.TCPStore(*address, is_master=False)
 
 
 def keep_gpu_busy(cycles: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchkit.suites.tensor_parallel.symmetric_memory import TOO_LONG
 
 from tests.support.cli import PATIENCE_S, begun, wait_until
 from tests.support.cli import ends as agents
@@ -111,6 +112,17 @@ def test_several_ranks_per_gpu_and_fewer_gpus_than_ranks(machine):
     given = "hardware=cuda_shared", "world_size=4", "backend=nccl", "+backend.env.NCCL_MULTI_RANK_GPU_ENABLE=1"
     assert gpus(*point("allreduce", *given)).returncode == 0
     assert ends(gpus.records()) == [(4, "ok")]
+
+
+def test_symmetric_memory_that_hangs_costs_no_other_case(machine):
+    """It is tried beside the ranks, for a minute."""
+    gpus = machine(2)
+    done = gpus(*point("tp_columnwise", "world_size=2"), EMULATED_SYMMETRIC_MEMORY_HANGS="1")
+    [record] = gpus.records()
+    assert (done.returncode, record["status"]) == (0, "ok")
+    [lacking] = [case for case in record["cases"] if case["status"] != "ok"]
+    assert lacking["labels"] == {"implementation": "symmetric_memory"}
+    assert TOO_LONG in lacking["reason"]
 
 
 def test_gpus_of_two_hosts_are_counted_and_used(machine, hosts):

@@ -1,15 +1,16 @@
 """Tensor-parallel products: options, exact checks, the cost model, and every implementation on real ranks."""
 
+from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.distributed as dist
 from benchkit.api import torch_internals
 from benchkit.api.case import Components, Work
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
-from benchkit.suites.tensor_parallel import columnwise as symmetric_memory
-from benchkit.suites.tensor_parallel import primitive
+from benchkit.suites.tensor_parallel import primitive, symmetric_memory
 from benchkit.suites.tensor_parallel.columnwise import Columnwise, ColumnwiseCases
 from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards, require_close, require_exact
 from benchkit.suites.tensor_parallel.primitive import Costs, Trial, choose, chunks_of, in_turns, measure_costs
@@ -193,6 +194,7 @@ def test_symmetric_memory_loads_in_prepare(monkeypatch):
     """All but the device's own call, which stands in for itself."""
     job = alone(GROUP)
     monkeypatch.setattr(symmetric_memory, "obstacle", lambda job: "")
+    monkeypatch.setattr(symmetric_memory, "refused", lambda *given: "")
     monkeypatch.setattr(symmetric_memory, "place", lambda job: torch.empty_like(job.a))
     monkeypatch.setattr(torch_internals, "all_gather_matmul", lambda shard, b, name: shard @ b)
     built = symmetric_memory.all_gather_matmul(job, Work(), None)
@@ -208,10 +210,14 @@ def test_symmetric_memory_loads_in_prepare(monkeypatch):
 def refusal(error):
     """A call that raises an error."""
 
-    def refuse(*given):
+    def refuse(*given, **options):
         raise error
 
     return refuse
+
+
+def ending(*given, **options):
+    """A call that ends."""
 
 
 def peer_refuses(reason, group):
@@ -231,6 +237,7 @@ def test_refused_fused_product_is_unavailable(refused, said, monkeypatch):
     """A trial before anything is timed finds the refusal, which all ranks then know."""
     job = alone(GROUP)
     monkeypatch.setattr(symmetric_memory, "obstacle", lambda job: "")
+    monkeypatch.setattr(symmetric_memory, "refused", lambda *given: "")
     monkeypatch.setattr(symmetric_memory, "first_reason", peer_refuses)
     monkeypatch.setattr(torch_internals, "symmetric_empty", lambda like, name: torch.empty_like(like))
     monkeypatch.setattr(torch_internals, "all_gather_matmul", lambda shard, b, name: shard @ b)
@@ -238,6 +245,32 @@ def test_refused_fused_product_is_unavailable(refused, said, monkeypatch):
         monkeypatch.setattr(torch_internals, refused, refusal(RuntimeError("no peer access\nat a line")))
     with pytest.raises(Unavailable, match=said):
         symmetric_memory.all_gather_matmul(job, Work(), None)
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """The reason of a trial on this rank that ends so, where another one has its own reason."""
+
+    def reason(error, peer=""):
+        monkeypatch.setattr(symmetric_memory, "run_in_fresh_process", refusal(error) if error else ending)
+        monkeypatch.setattr(symmetric_memory, "gather_json", lambda own: [own, peer])
+        monkeypatch.setattr(torch_internals, "store_address", lambda: "")
+        for name in ("get_rank", "get_world_size", "get_backend"):
+            monkeypatch.setattr(dist, name, lambda: 0)
+        return symmetric_memory.refused.__wrapped__(torch.float32, CPU)
+
+    return reason
+
+
+def test_trial_of_fused_product_ends(tried):
+    assert tried(None) == ""
+    assert tried(None, "no multicast") == "no multicast"
+    assert tried(RuntimeError("no peer access\nat a line")) == "no peer access"
+    assert tried(BrokenProcessPool()) not in ("", tried(TimeoutError()))
+    assert tried(TimeoutError()) == tried(TimeoutError(), symmetric_memory.TOO_LONG) == symmetric_memory.TOO_LONG
+    assert tried(TimeoutError(), "no peer access") == "no peer access"  # the others only waited for it
+    with pytest.raises(RuntimeError, match="memory"):
+        tried(RuntimeError("CUDA out of memory"))
 
 
 def test_fused_trial_out_of_memory_is_no_refusal(monkeypatch):

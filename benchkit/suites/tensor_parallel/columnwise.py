@@ -13,11 +13,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api import torch_internals, verification
+from benchkit.api import verification
 from benchkit.api.case import Call, Case, Details, Rank, Work, noop
-from benchkit.api.p2p import InFlight, first_reason, sendable
+from benchkit.api.p2p import InFlight, sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
-from benchkit.errors import Reason, Unavailable, is_out_of_memory
 from benchkit.suites.tensor_parallel.operands import Scratch
 from benchkit.suites.tensor_parallel.primitive import (
     NAN_BYTE,
@@ -40,6 +39,7 @@ from benchkit.suites.tensor_parallel.suite import (
     columnwise_bytes,
     expand,
 )
+from benchkit.suites.tensor_parallel.symmetric_memory import all_gather_matmul
 
 
 @dataclass(frozen=True)
@@ -222,59 +222,6 @@ def rows_to_all_peers(
             in_flight.wait(index)
 
     return step
-
-
-def obstacle(job: Columnwise) -> Reason:
-    if job.a.device.type != "cuda":
-        return "symmetric memory needs GPUs that reach each other's memory"
-    if not job.rows.even:
-        return "torch's fused kernels need shards of one size"
-    if job.a.dtype != job.c.dtype:
-        return "torch's fused product of float8 takes other scales than benchkit's"
-    return torch_internals.symmetric_memory_missing()
-
-
-def place(job: Columnwise) -> Tensor:
-    """Allocate memory for rows of A that all ranks can read, and try the fused product once.
-
-    It is Unavailable on all ranks where GPUs lack peer access or are shared by ranks. Torch also
-    chooses a kernel by what one GPU can do, which the GPUs together may refuse, such as multicast
-    without NVSwitch.
-    """
-    shard, reason = job.a, ""
-    try:
-        shard = torch_internals.symmetric_empty(job.a, name_of(job))
-        torch_internals.all_gather_matmul(shard, job.b, name_of(job))
-    except RuntimeError as error:
-        if is_out_of_memory(type(error).__name__, str(error)):
-            raise
-        reason = str(error).splitlines()[0]
-    if reason := first_reason(reason, job.group):
-        raise Unavailable(f"symmetric memory: {reason}")
-    return shard
-
-
-def name_of(job: Columnwise) -> str:
-    group = job.group or dist.group.WORLD
-    return str(group.group_name)
-
-
-def all_gather_matmul(
-    job: Columnwise, work: Work, parts: tuple[Options, Options] | None
-) -> Implementation:
-    """Build the fused product, whose shard is copied from A outside the clock."""
-    if why := obstacle(job):
-        raise Unavailable(why)
-    name = name_of(job)
-    shard, product = place(job), [job.c]
-
-    def step() -> None:
-        product[0] = torch_internals.all_gather_matmul(shard, job.b, name)
-
-    def prepare() -> None:
-        shard.copy_(job.a)
-
-    return Implementation(step, work, lambda: product[0], parts=parts, prepare=prepare)
 
 
 class ColumnwiseCases(Primitive[Columnwise]):

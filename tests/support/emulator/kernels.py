@@ -17,6 +17,9 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 RUNTIME = ctypes.CDLL("libcudart.so.13")
 RUNTIME.emulatedLaunch.argtypes = [ctypes.c_void_p, ctypes.c_double]
+RUNTIME.emulatedCopied.argtypes = [ctypes.c_size_t, ctypes.c_int]
+TO_DEVICE, TO_HOST = 1, 2
+"""Kinds of copies, by CUDA's numbers."""
 LAUNCH_MS, BYTES_PER_MS, FLOPS_PER_MS = 0.004, 2e9, 5e11
 PASSED_ON = {
     "c10d", "symm_mem", "profiler", "prim", "c10d_functional", "_c10d_functional", "higher_order",
@@ -26,8 +29,9 @@ WITHOUT_KERNEL = {
     "empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "set_", "resize_", "resize_as_",
     "record_stream", "detach", "view", "_unsafe_view", "_reshape_alias", "lift_fresh", "is_pinned", "_pin_memory",
 }  # fmt: skip
-WAITING = {"_local_scalar_dense", "_to_copy", "copy_", "nonzero", "equal", "masked_select"}
-"""Operations for which the host waits, where they bring data to it."""
+COPIES = {"_to_copy", "copy_"}
+WAITING = {"_local_scalar_dense", "nonzero", "equal", "masked_select"}
+"""Operations whose result the host waits for."""
 MATMULS = {"mm", "bmm", "_scaled_mm"}
 
 replays: list[Callable[[], None]] = []
@@ -60,7 +64,7 @@ def on_host(tensor: Tensor) -> Tensor:
 
 
 def milliseconds(name: str, tensors: list[Tensor]) -> float:
-    num_bytes = sum(each.numel() * each.element_size() for each in tensors)
+    num_bytes = sum(map(nbytes, tensors))
     factors = [each for each in tensors if each.dim() > 1]
     flops = 0
     if name in MATMULS and len(factors) > 1:
@@ -204,15 +208,22 @@ class Kernels(TorchDispatchMode):
         target = device or torch.device("cuda")
         if has_data_there and brings_to_host(name, target, args):
             torch.cuda.current_stream().synchronize()
+        if name in COPIES and tensors[-1].is_cuda != (target_of(name, target, args) == "cuda"):
+            RUNTIME.emulatedCopied(nbytes(tensors[-1]), TO_HOST if tensors[-1].is_cuda else TO_DEVICE)
         return launch(func, name, args, kwargs, target, tensors)
 
 
+def nbytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def target_of(name: str, target: torch.device, given: tuple[Any, ...]) -> str:
+    """The kind of device to which a copy goes."""
+    return given[0].device.type if name == "copy_" else target.type
+
+
 def brings_to_host(name: str, target: torch.device, given: tuple[Any, ...]) -> bool:
-    if name == "_to_copy":
-        return target.type == "cpu"
-    if name == "copy_":
-        return not given[0].is_cuda
-    return name in WAITING
+    return name in WAITING or (name in COPIES and target_of(name, target, given) == "cpu")
 
 
 def launch(

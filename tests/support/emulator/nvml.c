@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6 };
 enum { CLOCK_SM = 1, CLOCK_MEMORY = 2 };
@@ -71,7 +72,10 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void 
 int nvmlDeviceGetComputeRunningProcesses(void *device, unsigned *count, void *processes) { *count = 0; return SUCCESS; }
 
 // torch looks these up all at once when memory runs out.
-int nvmlDeviceGetHandleByPciBusId_v2(void) { return NOT_SUPPORTED; }
+int nvmlDeviceGetHandleByPciBusId_v2(void) {
+    while (getenv("EMULATED_SYMMETRIC_MEMORY_HANGS")) pause();
+    return NOT_SUPPORTED;
+}
 int nvmlDeviceGetNvLinkRemoteDeviceType(void) { return NOT_SUPPORTED; }
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void) { return NOT_SUPPORTED; }
 int nvmlDeviceGetP2PStatus(void) { return NOT_SUPPORTED; }

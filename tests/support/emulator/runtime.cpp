@@ -98,6 +98,9 @@ extern "C" void emulatedLaunch(void *stream, double ms) {
         busyUntil[stream] = endOf(stream) + ms;
 }
 
+// A copy between host and device that kernels.py does; kinds are those of cudaMemcpyKind.
+extern "C" void emulatedCopied(size_t bytes, int kind) { note("cudaMemcpyAsync %zu kind %d", bytes, kind); }
+
 extern "C" int emulatedCapturing() { return capturing != nullptr; }
 extern "C" void emulatedOnReplay(void (*replay)(int)) { replayInPython = replay; }
 

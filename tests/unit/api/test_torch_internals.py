@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import torch
+import torch.distributed as dist
 from benchkit.api import torch_internals
 
 ADVICE = f"torch {torch.__version__} has changed: {{}}; adapt benchkit/api/torch_internals.py, then this test"
@@ -110,6 +111,20 @@ def test_torch_ring_equals_attention_on_one_rank(causal):
     out = torch_internals.attend_in_ring(query, key, value, causal)
     expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
     torch.testing.assert_close(out, expected, msg=advice)
+
+
+def test_other_process_finds_store_of_ranks(monkeypatch, tmp_path):
+    """By a file, also one that this process knows by its own descriptor, or by a port."""
+    (tmp_path / "file").touch()
+    with open(tmp_path / "opened", "w+") as opened:
+        files = dist.FileStore(str(tmp_path / "file")), dist.FileStore(f"/proc/self/fd/{opened.fileno()}")
+        for store in (*files, dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)):
+            inner = dist.PrefixStore("a", dist.PrefixStore("b", store))
+            monkeypatch.setattr(torch_internals, "default_store", lambda inner=inner: inner)
+            address = torch_internals.store_address()
+            assert "self" not in str(address)
+            torch_internals.store_at(address).set("key", "value")
+            assert store.get("key") == b"value"
 
 
 def test_symmetric_memory_has_expected_api():

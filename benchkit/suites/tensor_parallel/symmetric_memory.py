@@ -1,0 +1,120 @@
+"""The columnwise product fused with its all-gather, over memory that GPUs read from each other.
+
+Where GPUs lack what its kernels need, torch refuses them or they hang. So a small product is tried
+first, in processes beside the ranks, which a time limit ends.
+"""
+
+import functools
+import itertools
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchkit.api import torch_internals
+from benchkit.api.case import Work
+from benchkit.api.fresh_process import run_in_fresh_process
+from benchkit.api.p2p import first_reason, gather_json
+from benchkit.errors import Reason, Unavailable, is_out_of_memory
+from benchkit.suites.tensor_parallel.primitive import Buffers, Implementation
+from benchkit.suites.tensor_parallel.suite import Options
+
+TRIAL_S = 60.0
+"""Seconds of a trial; most go to importing torch and starting CUDA."""
+TOO_LONG = f"no end of a small product within {TRIAL_S:g} s"
+TRIED = 128  # rows of each rank's shard, and columns
+trials = itertools.count()
+
+
+def obstacle(job: Buffers) -> Reason:
+    if job.a.device.type != "cuda":
+        return "symmetric memory needs GPUs that reach each other's memory"
+    if not job.rows.even:
+        return "torch's fused kernels need shards of one size"
+    if job.a.dtype != job.c.dtype:
+        return "torch's fused product of float8 takes other scales than benchkit's"
+    return torch_internals.symmetric_memory_missing()
+
+
+@functools.cache
+def refused(dtype: torch.dtype, device: torch.device) -> Reason:
+    """Try a small product beside the ranks, once per process; all ranks call this together."""
+    meeting = torch_internals.store_address(), f"trial {next(trials)}"
+    place = dist.get_rank(), dist.get_world_size(), dist.get_backend(), device.index
+    reason = ""
+    try:
+        run_in_fresh_process(try_product, *meeting, *place, dtype, limit_s=TRIAL_S)
+    except TimeoutError:
+        reason = TOO_LONG
+    except BrokenProcessPool:
+        reason = "a small product was killed"
+    except RuntimeError as error:
+        reason = said_by(error)
+    # A rank that is refused leaves the others waiting.
+    reasons = sorted(filter(None, gather_json(reason)), key=TOO_LONG.__eq__)
+    return next(iter(reasons), "")
+
+
+def try_product(
+    address: Any, name: str, rank: int, size: int, backend: str, device: int, dtype: torch.dtype
+) -> None:
+    torch.cuda.set_device(device)
+    store = dist.PrefixStore(name, torch_internals.store_at(address))
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+    factor = torch.ones(TRIED, TRIED, dtype=dtype, device="cuda")
+    group = group_name(None)
+    shard = torch_internals.symmetric_empty(factor, group)
+    shard.copy_(factor)
+    torch_internals.all_gather_matmul(shard, factor, group)
+    torch.cuda.synchronize()
+    dist.destroy_process_group()
+
+
+def said_by(error: RuntimeError) -> Reason:
+    """Return what torch says of what it refuses; raise a lack of memory."""
+    if is_out_of_memory(type(error).__name__, str(error)):
+        raise error
+    return str(error).splitlines()[0]
+
+
+def group_name(group: dist.ProcessGroup | None) -> str:
+    return str((group or dist.group.WORLD).group_name)
+
+
+def place(job: Buffers) -> Tensor:
+    """Allocate memory for rows of A that all ranks can read, and call the fused product once.
+
+    Torch chooses a kernel also by the shape, and by what one GPU can do, which the GPUs together
+    may refuse, such as multicast without NVSwitch.
+    """
+    shard, reason = job.a, ""
+    try:
+        shard = torch_internals.symmetric_empty(job.a, group_name(job.group))
+        torch_internals.all_gather_matmul(shard, job.b, group_name(job.group))
+    except RuntimeError as error:
+        reason = said_by(error)
+    if reason := first_reason(reason, job.group):
+        raise Unavailable(f"symmetric memory: {reason}")
+    return shard
+
+
+def all_gather_matmul(
+    job: Buffers, work: Work, parts: tuple[Options, Options] | None
+) -> Implementation:
+    """Build the fused product, whose shard is copied from A outside the clock."""
+    if why := obstacle(job):
+        raise Unavailable(why)
+    if reason := refused(job.a.dtype, job.a.device):
+        raise Unavailable(f"symmetric memory: {reason}")
+    shard, product = place(job), [job.c]
+    name = group_name(job.group)
+
+    def step() -> None:
+        product[0] = torch_internals.all_gather_matmul(shard, job.b, name)
+
+    def prepare() -> None:
+        shard.copy_(job.a)
+
+    return Implementation(step, work, lambda: product[0], parts=parts, prepare=prepare)
