@@ -15,8 +15,8 @@ from torch import Tensor
 from benchkit.api import torch_internals
 from benchkit.api.case import Call, Details
 from benchkit.api.memory import wait_for_device
-from benchkit.api.sizes import FLOAT8
-from benchkit.errors import InvalidResult
+from benchkit.api.sizes import FLOAT8_FAST, FLOAT8_STEP, FLOAT8S
+from benchkit.errors import InvalidResult, Reason
 
 CHECKED_ROWS = 16  # rows of a product that are compared with float64
 DRAWN_ROWS = 1024
@@ -71,11 +71,22 @@ class Matmul:
 
 def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
     """Return how matrices of a dtype are multiplied. Products of float8 are bfloat16."""
-    dtype = getattr(torch, dtype_name)
-    if dtype_name != FLOAT8:
+    if dtype_name not in FLOAT8S:
+        dtype = getattr(torch, dtype_name)
         return Matmul(device, dtype, dtype)
-    scaled = partial(torch_internals.multiply_float8, torch.ones((), device=device))
-    return Matmul(device, dtype, torch.bfloat16, scaled, {"product_dtype": "bfloat16"})
+    one, is_fast = torch.ones((), device=device), dtype_name == FLOAT8_FAST
+    scaled = partial(torch_internals.multiply_float8, one, fast=is_fast)
+    return Matmul(
+        device, torch.float8_e4m3fn, torch.bfloat16, scaled, {"product_dtype": "bfloat16"}
+    )
+
+
+def float8_missing(kind: Matmul) -> Reason:
+    def multiply() -> None:
+        left = kind.left(FLOAT8_STEP, FLOAT8_STEP)
+        kind.multiply(left, left.t(), kind.product(FLOAT8_STEP, FLOAT8_STEP))
+
+    return torch_internals.refusal(f"multiply float8 on {kind.device.type}", multiply)
 
 
 def matmul_here(dtype_name: str, device: torch.device) -> Matmul:

@@ -83,15 +83,6 @@ def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int
     return refusal(f"compute fused attention of {name} on {device.type}", attend)
 
 
-def float8_matmul_missing(device: torch.device) -> Reason:
-    def multiply() -> None:
-        left = torch.ones(16, 16, device=device).to(torch.float8_e4m3fn)
-        product = torch.empty(16, 16, dtype=torch.bfloat16, device=device)
-        multiply_float8(torch.ones((), device=device), left, left.t(), product)
-
-    return refusal(f"multiply float8 on {device.type}", multiply)
-
-
 def refusal(what: str, trial: Callable[[], None]) -> Reason:
     """Return why torch refuses a trial, or "". Raise a lack of memory."""
     try:
@@ -103,12 +94,15 @@ def refusal(what: str, trial: Callable[[], None]) -> Reason:
     return ""
 
 
-def multiply_float8(scale: Tensor, left: Tensor, right: Tensor, out: Tensor) -> None:
+def multiply_float8(
+    scale: Tensor, left: Tensor, right: Tensor, out: Tensor, fast: bool = False
+) -> None:
     """Multiply float8 [m, k] by [k, n] into bfloat16, with sums in float32.
 
-    `left` and the transpose of `right` are contiguous. Each factor is multiplied by `scale`.
+    `left` and the transpose of `right` are contiguous. Each factor is multiplied by `scale`. If
+    `fast`, tensor cores keep sums of fewer bits, where they have such.
     """
-    torch._scaled_mm(left, right, scale, scale, out_dtype=out.dtype, use_fast_accum=False, out=out)
+    torch._scaled_mm(left, right, scale, scale, out_dtype=out.dtype, use_fast_accum=fast, out=out)
 
 
 def nccl_has_failed(device: torch.device) -> bool:

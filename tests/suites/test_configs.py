@@ -41,7 +41,9 @@ REFUSED = {
         "workload=conv_3x3", "devices=[1,1]", "devices=[]", "devices=[1,4] world_size=2",
         "workload=mlp_4x4x4x4x4x4x4x4x4x4 dtype=bfloat16",
     ],
-    "matmul_lut": ["dtype=float8_e4m3fn sizes=[64,100]", "model=xl"],
+    "matmul_lut": [
+        "dtype=float8_e4m3fn sizes=[64,100]", "dtype=float8_e4m3fn_fast hardware=cpu sizes=[64]", "model=xl",
+    ],
     "pair_matrix": ["sizes=[]", "groups=[racks]", "minutes=0"],
     "rank_speed": ["tests=[copy,sort]", "matmul_size=0"],
     "compile": [

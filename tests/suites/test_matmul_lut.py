@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from benchkit.api import products
-from benchkit.api.sizes import FLOAT8
+from benchkit.api.sizes import FLOAT8, FLOAT8S
 from benchkit.errors import InvalidResult
 from benchkit.suites.matmul_lut import cases
 from benchkit.suites.matmul_lut import cases as forecast
@@ -83,7 +83,7 @@ def test_factors_are_drawn_on_device(monkeypatch):
     assert copies.from_host == []
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", FLOAT8])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", *FLOAT8S])
 def test_timed_factors_are_random_normal(dtype, monkeypatch):
     """Before a check and after it, since -1, 0 and 1 make a GPU at its power limit faster; a check is exact."""
     monkeypatch.setattr(cases, "first_reason", lambda reason: reason)
@@ -106,7 +106,7 @@ def test_timed_factors_are_random_normal(dtype, monkeypatch):
             assert set(exact.unique().tolist()) == {-1, 0, 1}
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32", FLOAT8])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", *FLOAT8S])
 def test_wrong_product_is_found(dtype, monkeypatch):
     """Products of float8 are verified on the CPU, too, where torch has them."""
     monkeypatch.setattr(cases, "first_reason", lambda reason: reason)
@@ -134,6 +134,14 @@ def test_missing_float8_is_unavailable(monkeypatch):
     monkeypatch.setattr(cases, "first_reason", lambda reason: reason)
     [reason] = {case.unavailable for case in cases.cases_of(config([16, 32], FLOAT8), rank())}
     assert reason.endswith("compute capability >= 9.0")
+
+
+@pytest.mark.parametrize("dtype", FLOAT8S)
+def test_float8_accumulates_as_its_name_says(dtype, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch, "_scaled_mm", lambda *given, **options: asked.append(options["use_fast_accum"]))
+    cases.SquareProduct(cases.matmul_here(dtype, CPU), 16, seed=0).step()
+    assert asked == [dtype.endswith("_fast")]
 
 
 @pytest.mark.slow

@@ -424,7 +424,7 @@ def test_rank_that_cannot_multiply_float8_says_so(monkeypatch):
         config, rank, expand({"pytorch": {"collective": "all_reduce"}}, TpRowwiseConfig.allowed)
     ).cases()
     assert "24 columns" in case.unavailable
-    monkeypatch.setattr(torch_internals, "float8_matmul_missing", lambda device: f"not on {device}")
+    monkeypatch.setattr(primitive, "float8_missing", lambda kind: f"not on {kind.device}")
     [case] = ColumnwiseCases(config, rank, expand({"pytorch": {"order": "AG_after"}}, ALLOWED)).cases()
     assert case.unavailable == "not on cpu"
 

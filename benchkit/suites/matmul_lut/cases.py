@@ -6,12 +6,11 @@ from functools import partial
 
 import torch
 
-from benchkit.api import lut, torch_internals
+from benchkit.api import lut
 from benchkit.api.case import CapturableStep, Case, Rank, Work
 from benchkit.api.keys import COLD, GRAPH, MeasureConfig
 from benchkit.api.p2p import first_reason
-from benchkit.api.products import Matmul, SquareProduct, matmul_here
-from benchkit.api.sizes import FLOAT8
+from benchkit.api.products import Matmul, SquareProduct, float8_missing, matmul_here
 from benchkit.suites.matmul_lut.suite import MatmulLutConfig, checking_bytes
 
 SMALL, PROBED = 64, 4096
@@ -77,11 +76,9 @@ Multiply = Callable[[], object]
 
 def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
     """Return the case of each size; those beyond memory or the point's time are skipped."""
-    if config.dtype == FLOAT8:
-        lacking = first_reason(torch_internals.float8_matmul_missing(rank.device))
-        if lacking:
-            return [Case(labels={lut.SIZE: size}, unavailable=lacking) for size in config.sizes]
     kind = matmul_here(config.dtype, rank.device)
+    if kind.is_float8 and (lacking := first_reason(float8_missing(kind))):
+        return [Case(labels={lut.SIZE: size}, unavailable=lacking) for size in config.sizes]
     times = Forecast()
     if config.measure.mode != COLD:  # a forecast would make the first calls
         times = forecast(config.sizes, rank, lambda size: SquareProduct(kind, size, seed=0).step)

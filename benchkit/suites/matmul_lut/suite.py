@@ -7,7 +7,7 @@ from benchkit.api.keys import Planned, RunConfig, key
 from benchkit.api.lut import SIZE
 from benchkit.api.question import TFLOP_PER_S, TIME, Contest, Question
 from benchkit.api.registry import cases_in, suite
-from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
+from benchkit.api.sizes import FLOAT8S, check_float8, product_bytes
 from benchkit.errors import ConfigError
 
 
@@ -17,8 +17,8 @@ class MatmulLutConfig(RunConfig):
         "rows and columns of the matrices, each size a case of the job", at_least=1
     )
     dtype: str = key(
-        "element type; products of float8 are bfloat16",
-        choices=("float16", "bfloat16", "float32", "float64", FLOAT8),
+        "element type; products of float8 are bfloat16, by _fast with sums of fewer bits",
+        choices=("float16", "bfloat16", "float32", "float64", *FLOAT8S),
     )
     bg_streams: int = key(
         "further CUDA streams that multiply the same matrices; all begin and end together",
@@ -49,10 +49,7 @@ class MatmulLutConfig(RunConfig):
 
     def check(self) -> None:
         super().check()
-        if self.dtype == FLOAT8 and any(size % FLOAT8_STEP for size in self.sizes):
-            raise ConfigError(
-                f"sizes={self.sizes}: allowed with dtype={FLOAT8} are multiples of {FLOAT8_STEP}"
-            )
+        check_float8(self.dtype, self.hardware.device, "sizes", *self.sizes)
         if self.bg_streams and self.hardware.device != "cuda":
             device = self.hardware.device
             raise ConfigError(

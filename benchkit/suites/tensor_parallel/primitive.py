@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api import torch_internals
 from benchkit.api.case import (
     PREDICTED_S,
     Call,
@@ -24,7 +23,7 @@ from benchkit.api.case import (
     noop,
 )
 from benchkit.api.p2p import first_reason
-from benchkit.api.products import matmul_of, multiply
+from benchkit.api.products import float8_missing, matmul_of, multiply
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.api.sizes import FLOAT8_STEP
 from benchkit.errors import Reason, Unavailable
@@ -272,7 +271,7 @@ class Primitive(Generic[AnyBuffers]):
         if not self.matmul.is_float8:
             return ""
         width = self.inner.stop - self.inner.start
-        reason = torch_internals.float8_matmul_missing(self.matmul.device)
+        reason = float8_missing(self.matmul)
         if width % FLOAT8_STEP:
             reason = f"a rank has {width} columns of A; float8 needs a multiple of {FLOAT8_STEP}"
         return first_reason(reason)

@@ -24,7 +24,7 @@ from benchkit.api.keys import (
 )
 from benchkit.api.question import TFLOP_PER_S, TIME, Cells, Contest, Merit, Question
 from benchkit.api.registry import cases_in, suite
-from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, ITEM_BYTES, product_bytes
+from benchkit.api.sizes import FLOAT8S, ITEM_BYTES, check_float8, product_bytes
 from benchkit.errors import ConfigError
 
 IMPLEMENTATION, SIZE, ORDER = "implementation", "size", "order"
@@ -156,8 +156,8 @@ class TensorParallelConfig(RunConfig):
         identity=False,  # n and k say the same
     )
     dtype: str = key(
-        "element type; products of float8 are bfloat16",
-        choices=("float16", "bfloat16", "float32", "float64", FLOAT8),
+        "element type; products of float8 are bfloat16, by _fast with sums of fewer bits",
+        choices=("float16", "bfloat16", "float32", "float64", *FLOAT8S),
     )
     inputs: str = key(
         "how results are checked: exact integers to the bit, real numbers to rounding",
@@ -185,10 +185,7 @@ class TensorParallelConfig(RunConfig):
         self.check_layer()
         expand(self.implementations, self.allowed)
         for name in ("n", "k"):
-            value = getattr(self, name)
-            if self.dtype == FLOAT8 and value % FLOAT8_STEP:
-                allowed = f"allowed with dtype={FLOAT8} are multiples of {FLOAT8_STEP}"
-                raise ConfigError(f"{name}={value}: {allowed}")
+            check_float8(self.dtype, self.hardware.device, name, getattr(self, name))
 
     @property
     def shape(self) -> Shape:

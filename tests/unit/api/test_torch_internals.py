@@ -6,6 +6,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchkit.api import torch_internals
+from benchkit.api.products import float8_missing, matmul_of
+from benchkit.api.sizes import FLOAT8
 
 ADVICE = f"torch {torch.__version__} has changed: {{}}; adapt benchkit/api/torch_internals.py, then this test"
 KERNELS = {
@@ -86,7 +88,7 @@ def test_lack_of_memory_in_trial_is_no_refusal():
 def test_float8_product_is_exact():
     """Sums of up to 512 products of -1, 0 and 1, with one rounding to bfloat16."""
     advice = ADVICE.format("multiply_float8() calls torch._scaled_mm(left, right, scale_a, scale_b, …)")
-    assert torch_internals.float8_matmul_missing(torch.device("cpu")) == "", advice
+    assert float8_missing(matmul_of(FLOAT8, torch.device("cpu"))) == "", advice
     generator = torch.Generator().manual_seed(1)
     left, right = (torch.randint(-1, 2, (32, 512), generator=generator).to(torch.float8_e4m3fn) for _ in range(2))
     product = torch.empty(32, 32, dtype=torch.bfloat16)
