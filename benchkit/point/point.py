@@ -272,7 +272,7 @@ class PointRun:
     def chosen_alone(self, cases: Sequence[CaseRecord]) -> list[Labels]:
         """Return the labels of the cases that are timed again alone, as agent 0 chooses."""
         when = self.point.config.measure.alone
-        if when == "never":
+        if when == "never" or (when == "auto" and not self.kept.is_alone_due()):
             return []
         own = [dict(case.labels) for case in cases_alone(cases, always=when == "always")]
         return heard(self.agents.exchange(own, EXCHANGE_TIMEOUT_S)[0], list[Labels])

@@ -126,7 +126,7 @@ def exception_of(error: Exception, message: str) -> Failure:
 
 FRESH_EVERY = 10
 """Of the points whose ranks have measured another one, the first and then one in so many is
-measured in fresh ranks, too."""
+measured in fresh ranks, too; of all points whose ranks stay, as few are timed alone in such."""
 
 
 @dataclass
@@ -186,6 +186,14 @@ class KeptRanks:
     def is_check_due(self) -> bool:
         """Return whether the point just measured is to be measured in fresh ranks, too."""
         return self.num_reused > FRESH_EVERY * self.num_checked
+
+    def is_alone_due(self) -> bool:
+        """Return whether cases of the point just measured are to be timed alone, if they may be.
+
+        That takes fresh ranks, whose start on GPUs takes longer than many a point.
+        """
+        is_first = self._ranks is None or self._ranks.num_points == 1
+        return is_first or self.num_reused % FRESH_EVERY == 0
 
     def end(self) -> None:
         self._ranks = self._world = None

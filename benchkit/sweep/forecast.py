@@ -25,7 +25,7 @@ from benchkit.api.registry import load_suites
 from benchkit.errors import ConfigError
 from benchkit.point.placement import Placement, threads_of
 from benchkit.point.point import ENDING_S, Point
-from benchkit.point.ranks import is_reused
+from benchkit.point.ranks import FRESH_EVERY, is_reused
 from benchkit.record import files
 from benchkit.record.naming import duration
 from benchkit.record.record import PlainConfig
@@ -344,8 +344,10 @@ def expected(job: Job, pace: Pace) -> Expected:
     ends_s = job.config.timeout_s + ENDING_S
     limit_s = min(job.config.most_seconds() or math.inf, ends_s)
     together_s, (together_most_s, alone_most_s) = sum(run_s(job, pace)), most_s(job, pace)
-    runs_s = min(together_s, limit_s) + alone_s(job, pace)
-    num_together = 1 + is_reused(job.config)  # a point in reused ranks may be checked in fresh ones
+    stays = is_reused(job.config)
+    share_alone = 1 / FRESH_EVERY if stays else 1.0
+    runs_s = min(together_s, limit_s) + share_alone * alone_s(job, pace)
+    num_together = 1 + stays  # a point in reused ranks may be checked in fresh ones
     runs_most_s = num_together * min(together_most_s, ends_s)
     runs_most_s += job.num_alone * min(alone_most_s, ends_s)
     return Expected(

@@ -96,6 +96,20 @@ def test_first_and_then_every_tenth_reused_point_is_checked(events):
     assert [index for index, is_due in enumerate(due) if is_due] == [1, 1 + FRESH_EVERY, 1 + 2 * FRESH_EVERY]
 
 
+def test_cases_are_timed_alone_of_first_point_and_then_every_tenth(events):
+    with KeptRanks(GROUP) as kept:
+        due = []
+        for _ in range(2 * FRESH_EVERY + 2):
+            run(kept, config(ranks="reuse"))
+            due.append(kept.is_alone_due())
+        assert [index for index, is_due in enumerate(due) if is_due] == [0, FRESH_EVERY, 2 * FRESH_EVERY]
+        run(kept, config(ranks="reuse", world_size=3))
+        assert kept.is_alone_due()  # the first point of other ranks
+        for _ in range(3):
+            run(kept, config(ranks="fresh"))
+            assert kept.is_alone_due()
+
+
 @pytest.mark.parametrize(
     ("changes", "reused"),
     [
