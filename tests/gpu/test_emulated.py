@@ -1,6 +1,7 @@
 """Suites, backends and faults on emulated GPUs: statuses, records, and what is left."""
 
 import itertools
+import json
 import os
 import random
 import re
@@ -36,6 +37,7 @@ MAY_LACK = ("symmetric memory", "TransformerEngine")
 """What the emulator, or this environment, does not have."""
 WAITS = re.compile(r"cuda\w*Synchronize|cudaMemcpyAsync \d+ kind [12]")
 """A wait of the host, or a copy from or to it."""
+FROM_HOST = re.compile(r"cudaMemcpyAsync (\d+) kind 1")
 COPIES = {"rank_speed"}
 """Suites that time such copies."""
 
@@ -61,9 +63,9 @@ def test_suite_runs_on_one_to_eight_gpus(machine, suite):
     assert len({gpu["uuid"] for gpu in records[-1]["rank_devices"]}) == 8
 
 
-def test_auto_shard_runs_on_four_gpus(machine):
-    gpus = machine(4)
-    given = "workload=matmul_256x128x128", "devices=[1,2,4]", "world_size=4"
+def test_auto_shard_runs_on_one_to_eight_gpus(machine):
+    gpus = machine(8)
+    given = "workload=matmul_256x128x128", "devices=[1,2,4,8]", "world_size=8"
     done = gpus("+suite=auto_shard", "hardware=cuda", "measure=quick", "timeout_s=240", *given)
     [record] = gpus.records()
     assert (done.returncode, record["status"]) == (0, "ok")
@@ -87,9 +89,33 @@ def test_timed_step_waits_for_nothing(machine, tmp_path, suite):
     [record] = gpus.records()
     by_rank = [timed for path in tmp_path.glob("calls.*") if (timed := list(timed_steps(path)))]
     assert len(by_rank) == 2
-    for timed in by_rank:  # the one call of a case that is checked is prepared within its time, which no record holds
+    for timed in by_rank:  # the calls of a case that are checked are prepared within their times, which no record holds
         waiting = [step for step in timed if any(map(WAITS.match, step))]
-        assert len(waiting) <= len(record["cases"]), waiting[-1]
+        assert len(waiting) <= 2 * len(record["cases"]), waiting[-1]
+
+
+@pytest.mark.parametrize(
+    ("suite", "small", "large", "grows_by"),
+    [
+        ("tp_columnwise", "m=1024", "m=2048", 1024 * 128 * 4),
+        ("tp_rowwise", "m=1024", "m=2048", 1024 * 128 * 4),
+        ("ring_attention", "seq_len=256", "seq_len=512", 256 * 4096 * 4),
+    ],
+)
+def test_operands_of_checks_are_drawn_on_device(machine, tmp_path, suite, small, large, grows_by):
+    """So a larger matrix does not mean that more is copied from the host; it is checked several times."""
+    gpus, copied = machine(2), []
+    for size in (small, large):
+        calls = tmp_path / size
+        measured = "measure=fixed", "measure.max_iterations=6", "measure.alone=never"
+        given = [each for each in SMALL[suite] if each.split("=")[0] != size.split("=")[0]]
+        done = gpus(
+            f"+suite={suite}", "hardware=cuda", "world_size=2", size, *given, *measured, EMULATED_CALLS=str(calls)
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        logs = "".join(path.read_text() for path in tmp_path.glob(f"{calls.name}.*"))
+        copied.append(sum(map(int, FROM_HOST.findall(logs))) / 2)
+    assert copied[1] - copied[0] < grows_by, copied
 
 
 def timed_steps(calls: Path) -> Iterator[list[str]]:
@@ -157,6 +183,18 @@ def test_mps_gives_each_rank_its_share(machine, tmp_path):
     assert [gpu["multiprocessors"] for gpu in record["rank_devices"]] == [132, 66]
     told = [line.split()[0] for line in log.read_text().splitlines()]
     assert (told.count("-d"), told[-1]) == (1, "quit")
+
+
+def test_study_of_unequal_gpus_ends_with_its_report(machine):
+    """Its products, at the shares that the ranks have, are the look-up table of its rings."""
+    gpus = machine(2)
+    small = "seq_len=256", "slowdown=2", "sizes=64,128", "measure=quick", "max_seconds=1"
+    done = gpus("study=hetero_ring_gpu", *small)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [study] = (gpus.folder / "outputs").glob("*_hetero_ring_gpu")
+    assert {json.loads(path.read_text())["status"] for path in study.glob("*/*/record.json")} == {"ok"}
+    assert (study / "table" / "matmul_lut.csv").exists()
+    assert (study / "report" / "speedups.csv").exists()
 
 
 def test_mps_ends_clients_that_hang(machine, tmp_path):

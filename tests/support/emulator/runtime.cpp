@@ -27,6 +27,7 @@ namespace {
 
 constexpr int MULTIPROCESSORS = 132;
 constexpr double KERNEL_MS = 0.004, COPY_MS = 0.003;          // of a launch alone
+constexpr double EVENT_MS = 0.0013;                           // between two events, as on an H200
 constexpr double DEVICE_BYTES_PER_MS = 1.5e9, LINK_BYTES_PER_MS = 5e7;
 constexpr double SPIN_CYCLES_PER_MS = 1.98e6;                 // at the clock of an H100
 constexpr size_t PAGE = 2 << 20;
@@ -289,6 +290,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) { delete reinterpret_cast<Event 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     note("cudaEventRecord %p", static_cast<void *>(event));
     timeOf(event) = endOf(stream);
+    if (!capturing) emulatedLaunch(stream, EVENT_MS);
     return state();
 }
 
