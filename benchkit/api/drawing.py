@@ -5,11 +5,13 @@ device, while torch's generators differ between kinds of devices, and between GP
 multiprocessors. It also draws any part of a matrix without the rest.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+Key = int | tuple[int, ...]
+"""Numbers alone: each process hashes strings differently."""
 Part = tuple[slice, slice]
 """Rows and columns of a matrix, each from `start` up to `stop`."""
 
@@ -36,7 +38,7 @@ def integers(
     low: int,
     high: int,
     *,
-    key: Hashable,
+    key: Key,
     device: torch.device,
     dtype: torch.dtype = torch.int8,
 ) -> Tensor:
@@ -47,7 +49,7 @@ def integers(
     return drawn
 
 
-def uniform(part: Part, *, key: Hashable, device: torch.device, variance: float = 1 / 3) -> Tensor:
+def uniform(part: Part, *, key: Key, device: torch.device, variance: float = 1 / 3) -> Tensor:
     """Draw float32 numbers uniformly around 0, by default from [-1, 1): [rows, columns]."""
     drawn = torch.empty(size_of(part), device=device)
     for rows, hashes in blocks(part, key, device):
@@ -56,7 +58,7 @@ def uniform(part: Part, *, key: Hashable, device: torch.device, variance: float 
     return drawn.mul_(largest * 2.0 ** (1 - DIGITS)).sub_(largest)
 
 
-def blocks(part: Part, key: Hashable, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
+def blocks(part: Part, key: Key, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
     """Yield hashes of some rows at a time: int64 from [0, 2^BITS), [rows, columns]."""
     rows, columns = (
         hashed(torch.arange(each.start, each.stop, device=device), hash((key, axis)) & MASK)

@@ -97,10 +97,10 @@ def refusal(what: str, trial: Callable[[], None]) -> Reason:
 def multiply_float8(
     scale: Tensor, left: Tensor, right: Tensor, out: Tensor, fast: bool = False
 ) -> None:
-    """Multiply float8 [m, k] by [k, n] into bfloat16, with sums in float32.
+    """Multiply float8 [m, k] by [k, n] into bfloat16.
 
-    `left` and the transpose of `right` are contiguous. Each factor is multiplied by `scale`. If
-    `fast`, tensor cores keep sums of fewer bits, where they have such.
+    Sums are float32; if `fast`, of fewer bits where tensor cores have such. `left` and the
+    transpose of `right` are contiguous. Each factor is multiplied by `scale`.
     """
     torch._scaled_mm(left, right, scale, scale, out_dtype=out.dtype, use_fast_accum=fast, out=out)
 

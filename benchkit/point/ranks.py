@@ -124,9 +124,10 @@ def exception_of(error: Exception, message: str) -> Failure:
     return Failure(None, "exception", message, type=type(error).__name__)
 
 
-FRESH_EVERY = 10
+FRESH_EVERY = 11
 """Of the points whose ranks have measured another one, the first and then one in so many is
-measured in fresh ranks, too; of all points whose ranks stay, as few are timed alone in such."""
+measured in fresh ranks, too; of all points whose ranks stay, as few are timed alone in such. A
+prime meets all values of a key that changes from point to point."""
 
 
 @dataclass

@@ -345,7 +345,7 @@ def expected(job: Job, pace: Pace) -> Expected:
     limit_s = min(job.config.most_seconds() or math.inf, ends_s)
     together_s, (together_most_s, alone_most_s) = sum(run_s(job, pace)), most_s(job, pace)
     stays = is_reused(job.config)
-    share_alone = 1 / FRESH_EVERY if stays else 1.0
+    share_alone = 1 / FRESH_EVERY if stays and job.config.measure.alone == "auto" else 1.0
     runs_s = min(together_s, limit_s) + share_alone * alone_s(job, pace)
     num_together = 1 + stays  # a point in reused ranks may be checked in fresh ones
     runs_most_s = num_together * min(together_most_s, ends_s)

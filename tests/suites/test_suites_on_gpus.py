@@ -35,7 +35,7 @@ def test_auto_shard_over_gloo_shards_nothing():
     config = SimpleNamespace(dtype="float32", timeout_s=600, devices=[2, 1], shardings=lambda: ["auto", DISPATCHER])
     config.workload_on = lambda devices: parse("matmul_8x8x8")
     rank = SimpleNamespace(index=2, device=CUDA, available_bytes=1e9, sharers=1, group=lambda name: None)
-    rank.memory_shortage = lambda needed_bytes: ""
+    rank.memory_shortage = lambda needed_bytes, host_bytes: ""
     lacking = {case.labels["sharding"]: case.unavailable for case in AutoShard(config, rank).cases()}
     assert {name for name, why in lacking.items() if not why} == {UNSHARDED, INDEPENDENT}
     assert lacking["auto"] == lacking[DISPATCHER] == p2p.GLOO_ON_GPUS
@@ -100,7 +100,8 @@ def test_auto_shard_leaves_memory_for_checks():
     job.cases()
     alone = job.variants(RESIDENT)[0]
     checking_bytes = 5 * 8 * 16 + 4 * 5 * 8 * 16  # the input, and five copies of eight rows
-    assert asked[0] == (4 * job.planner(alone, 0).everywhere().elements + checking_bytes,)
+    host_bytes = 4 * (8 * 4 + 8 * 16)
+    assert asked[0] == (4 * job.planner(alone, 0).everywhere().elements + checking_bytes, host_bytes)
     assert job.planner(alone, 1e8).memory_elements == (1e9 - 1e8 - checking_bytes) / 4
 
 

@@ -136,16 +136,16 @@ def relative(
     """Return tables of each time over that before, and names of what was not measured alike."""
     (old_pairs, old_tests), (new_pairs, new_tests) = measured_in(before), measured_in(now)
     pairs = {
-        size: pairs_over(old_pairs[size], new_pairs[size])
-        for size in new_pairs.keys() & old_pairs.keys()
+        key: pairs_over(old_pairs[key], new_pairs[key])
+        for key in new_pairs.keys() & old_pairs.keys()
     }
-    pairs = {size: table for size, table in sorted(pairs.items()) if table.halves.size}
+    pairs = {key: table for key, table in sorted(pairs.items()) if table.halves.size}
     tests = {
         key: replace(each, halves=each.halves - old_tests[key].halves)
         for key, each in new_tests.items()
         if key in old_tests
     }
-    other_pairs = [each for size, each in (old_pairs | new_pairs).items() if size not in pairs]
+    other_pairs = [each for key, each in (old_pairs | new_pairs).items() if key not in pairs]
     other_tests = [each for key, each in (old_tests | new_tests).items() if key not in tests]
     names = dict.fromkeys(each.name for each in tables_of(other_pairs, other_tests, ranks))
     return tables_of(list(pairs.values()), list(tests.values()), ranks), list(names)

@@ -36,6 +36,7 @@ RANK_NETWORK = "rank network"
 SENDS, RECEIVES, NETWORK, WHOLE = "sends", "receives", "network", "whole"
 INSIDE, NEAR = "inside", "near"
 BETWEEN_ONE_WAY, BETWEEN = "between one way", "between"
+OF_A_DIRECTION = (ONE_WAY, RANK_SENDS, RANK_RECEIVES, BETWEEN_ONE_WAY, SENDS, RECEIVES)
 """Parts of the names of families of groups; the name of the grouping stands before them."""
 NODE, SWITCH = "node", "switch"  # groupings of ranks
 STEPS = 32  # steps of the share of an uplink per doubling: pairs of one step are alike
@@ -246,7 +247,7 @@ class Matrix:
     """All pairs at one size, of messages one way or of both ways at once.
 
     Attributes:
-        sender, receiver: ranks of each cell: [cell].
+        sender, receiver: ranks of each cell, each pair once if `at_once`: [cell].
         halves: logarithm of the median seconds over the first and over the second half of the
             samples, or of the runs where there are several: [2][cell].
         turn: number of the round and the direction of each cell, whose messages are under way
@@ -275,11 +276,16 @@ class Matrix:
         return np.array(numbered([place.host for place in self.places]))
 
     def peers(self, switch: Grouping | None = None) -> Peers:
+        """Return kinds and families; one exchange tells nothing of a direction or an uplink."""
         sender, receiver, uplinks = self.sender, self.receiver, None
-        if switch:
+        if switch and not self.at_once:
             uplinks = Uplinks(switch.of_rank[sender], switch.of_rank[receiver], self.turn)
         node = Grouping(NODE, self.node)
-        return Peers(self.kinds(uplinks), families_of(sender, receiver, node, switch, uplinks))
+        families = families_of(sender, receiver, node, switch, uplinks)
+        if self.at_once:
+            one_way = (*OF_A_DIRECTION, *(f"{NODE} {part}" for part in OF_A_DIRECTION))
+            families = [each for each in families if each.name not in one_way]
+        return Peers(self.kinds(uplinks), families)
 
     def kinds(self, uplinks: Uplinks | None = None) -> Ints:
         """Return the kind of each pair, which is only compared with its like: [cell].
@@ -306,7 +312,8 @@ class Matrix:
     @property
     def share(self) -> float:
         """Share of all pairs, in each direction, that was measured."""
-        return len(self.sender) / max(1, len(self.places) * (len(self.places) - 1))
+        pairs = len(self.places) * (len(self.places) - 1) / (2 if self.at_once else 1)
+        return len(self.sender) / max(1, pairs)
 
     @property
     def lacks_network(self) -> bool:
@@ -328,6 +335,8 @@ class Matrix:
     def table(self, values: Array) -> Array:
         table = np.full((len(self.places), len(self.places)), np.nan)
         table[self.sender, self.receiver] = values
+        if self.at_once:
+            table[self.receiver, self.sender] = values
         return table
 
 
@@ -350,13 +359,17 @@ def matrices(records: Sequence[Record]) -> list[Matrix]:
     for record in records:
         for case in cases_with(ROUND, SENDS_TO, record):
             direction = case.labels.get(DIRECTION)
-            key = float(case.labels[SIZE] or 0), direction == BOTH
+            is_exchange = direction == BOTH
+            key = float(case.labels[SIZE] or 0), is_exchange
             turn = 2 * int(case.labels[ROUND] or 0) + (direction == DESCENDING)
+            cells = samples.setdefault(key, {})
             for sender, receiver in enumerate(case.details[SENDS_TO]):
-                if receiver != IDLE:
-                    cell = sender, receiver, turn
-                    cells = samples.setdefault(key, {})
-                    cells.setdefault(cell, []).append(case.samples_s[sender])
+                if receiver == IDLE or (is_exchange and receiver < sender):
+                    continue
+                times_s = case.samples_s[sender]
+                if is_exchange:  # both ranks timed it
+                    times_s = np.mean([times_s, case.samples_s[receiver]], axis=0).tolist()
+                cells.setdefault((sender, receiver, turn), []).append(times_s)
     places = places_of(records[0]) if records else []
     return [matrix_of(*key, samples[key], places) for key in sorted(samples)]
 

@@ -139,8 +139,9 @@ class AutoShard:
     ) -> Case:
         workload = planner.workload
         itemsize = self.dtype.itemsize
-        needed_bytes = held_bytes + plan.elements * itemsize + workload.checking_bytes(itemsize)
-        if shortage := self.rank.memory_shortage(needed_bytes):
+        needed_bytes = held_bytes + plan.elements * itemsize
+        needed_bytes += workload.checking_bytes(itemsize, planner.costs.devices)
+        if shortage := self.rank.memory_shortage(needed_bytes, workload.host_bytes(itemsize)):
             return Case(labels=variant.labels, skip=shortage)
         copies = variant.devices if variant.sharding == INDEPENDENT else 1
         work = Work(
@@ -181,7 +182,7 @@ class AutoShard:
             workload = self.config.workload_on(variant.devices)
             costs = self.costs[variant.devices]
         free = self.rank.available_bytes / self.rank.sharers
-        free -= held_bytes + workload.checking_bytes(itemsize)
+        free -= held_bytes + workload.checking_bytes(itemsize, costs.devices)
         return Planner(workload, costs, variant.end_to_end, free / itemsize)
 
 

@@ -106,7 +106,10 @@ class AutoShardConfig(RunConfig):
         """Return the bytes of a whole workload on one device; other plans depend on costs."""
         itemsize, workload = ITEM_BYTES[self.dtype], self.workload_on(1)
         planner = Planner(workload, costs_of_one(itemsize), end_to_end=False)
-        return planner.everywhere().elements * itemsize + workload.checking_bytes(itemsize)
+        return planner.everywhere().elements * itemsize + workload.checking_bytes(itemsize, 1)
+
+    def host_bytes(self, world_size: int) -> float:
+        return self.workload_on(max(self.devices)).host_bytes(ITEM_BYTES[self.dtype])
 
     def workload_on(self, devices: int) -> Workload:
         """Return the workload; with scaling=weak each device brings as many rows."""

@@ -60,13 +60,20 @@ class Workload:
         products = sum(2.0 * self.rows * k * n for k, n in self.weights)
         return products or 2.0 * self.rows * self.widths[0]
 
-    def checking_bytes(self, itemsize: int) -> float:
-        """Return the memory to draw an exact operand, and to compute some rows of the result."""
-        shapes = (self.rows, self.widths[0]), *self.weights
-        operand = max(rows * columns for rows, columns in shapes)
+    def checking_bytes(self, itemsize: int, devices: int) -> float:
+        """Return the memory to draw an exact operand, and to compute some rows of the result.
+
+        The input is taken to be shared out, and a weight to be on each device.
+        """
+        weights = (inner * outer for inner, outer in self.weights)
+        operand = max(self.rows * self.widths[0] / devices, *weights, 0)
         # Checking holds some copies of the widest rows, in float32 at least.
         widest = 5.0 * min(self.rows, CHECKED_ROWS) * max(self.widths)
         return (1 + itemsize) * operand + widest * max(4, itemsize)
+
+    def host_bytes(self, itemsize: int) -> float:
+        """Return the host memory of a fetched result, and of an operand that a dispatcher sends."""
+        return itemsize * (self.rows * self.widths[-1] + self.rows * self.widths[0])
 
     @property
     def creates_weights(self) -> bool:

@@ -175,8 +175,8 @@ class Collective:
         incoming = self.buffer("incoming", self.parts[0])
 
         def shift(async_op: bool) -> Work | None:
-            started = p2p.start([(outgoing, after)], [(incoming, before)])
-            return started if async_op else started.wait()
+            transfers = p2p.start([(outgoing, after)], [(incoming, before)])
+            return transfers if async_op else transfers.wait()
 
         inputs = [ExpectedSlice(outgoing, 0, self.rank)]
         return Operation(shift, inputs, [ExpectedSlice(incoming, 0, before)], [incoming])

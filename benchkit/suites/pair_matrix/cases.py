@@ -210,14 +210,11 @@ def affordable(
     config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[Buffers]
 ) -> int:
     """Return how many rounds fit in this point's time, by the time of the fullest one."""
-    target = sends_to(schedule.peers(schedule.fullest), ascending=True)
-    steps = [step_of(rank.index, target, held) or noop for held in buffers]
+    targets = [targets_of(schedule.peers(schedule.fullest), way) for way in config.directions]
+    steps = [step_of(rank.index, target, held) or noop for target in targets for held in buffers]
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]
-    directions = len(config.directions)
-    of_round = directions * sum(
-        seconds_of_case(max(FILL_S, each), config.measure) for each in seconds
-    )
-    stored = directions * len(buffers) * rank.world_size * config.measure.max_iterations
+    of_round = sum(seconds_of_case(max(FILL_S, each), config.measure) for each in seconds)
+    stored = len(steps) * rank.world_size * config.measure.max_iterations
     return max(1, min(int(60 * MINUTES_SHARE * config.minutes / of_round), MOST_SAMPLES // stored))
 
 
@@ -225,6 +222,10 @@ def seconds_of_case(sample_s: float, measure: MeasureConfig) -> float:
     turn_s = sample_s + AROUND_S
     samples_s = min(measure.max_iterations * turn_s, measure.max_seconds)
     return samples_s + (measure.warmup_iterations + 2) * turn_s
+
+
+def targets_of(peers: Ints, direction: str) -> Ints:
+    return peers if direction == BOTH else sends_to(peers, direction == ASCENDING)
 
 
 def step_of(rank: int, target: Ints, buffers: Buffers) -> Step | None:
@@ -246,7 +247,7 @@ def round_cases(
     direction: str,
 ) -> Iterator[Case]:
     """Yield the case of each size: every sender's sample is the time of its own pair."""
-    target = peers if direction == BOTH else sends_to(peers, direction == ASCENDING)
+    target = targets_of(peers, direction)
     details = {SENDS_TO: target.tolist()}
     for size, held in zip(config.sizes, buffers, strict=True):
         step = step_of(rank.index, target, held)

@@ -14,10 +14,9 @@ from benchkit.errors import InvalidResult
 VECTORS = 2
 """Random vectors of a check; each misses a wrong row with a probability of at most 1 in 2000."""
 WEIGHTS = 1000
-A, B, COLUMNS, SIGNS = range(4)
-"""What is drawn; numbers, as each process hashes strings differently."""
+A, B, COLUMNS, SIGNS = range(4)  # what is drawn, in its key
 NONZEROS = 64
-"""Nonzeros in a row of exact A: sums of so many ±1 are exact in every dtype."""
+"""Of ±1 that make up a row of exact A: sums of so many are exact in every dtype."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +76,14 @@ class Factory:
     device: torch.device
 
     def exact(self, turn: int) -> tuple[Tensor, Tensor]:
-        """Draw int8: A [m, k] with at most NONZEROS of ±1 in a row, and B [k, n] of -1, 0, 1."""
+        """Draw int8: A [m, k] with rows of at most NONZEROS times ±1, B [k, n] of -1, 0 and 1."""
         nonzeros = whole(self.m, min(self.k, NONZEROS))
         columns = integers(nonzeros, 0, self.k, dtype=torch.int64, **self.at(turn, COLUMNS))
         signs = integers(nonzeros, 0, 2, **self.at(turn, SIGNS)) * 2 - 1
         a = torch.zeros(self.m, self.k, dtype=torch.int8, device=self.device)
-        a.scatter_(1, columns, signs)
+        a.scatter_add_(
+            1, columns, signs
+        )  # a column that is drawn twice has the sum on every device
         return a, integers(whole(self.k, self.n), -1, 2, **self.at(turn, B))
 
     def real(self, turn: int) -> tuple[Tensor, Tensor]:

@@ -250,7 +250,7 @@ class Primitive(Generic[AnyBuffers]):
         if lacking := self.lacking():
             return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
         operand_bytes, scratch_bytes = self.nbytes()
-        needed_bytes = operand_bytes + scratch_bytes + checking_bytes(self.shape)
+        needed_bytes = operand_bytes + scratch_bytes + checking_bytes(self.shape, self.inputs)
         if shortage := self.rank.memory_shortage(needed_bytes):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()

@@ -128,11 +128,12 @@ def rowwise_bytes(shape: Shape, dtype: str, world_size: int, needs_whole: bool) 
     return product_bytes(dtype, factors, products), scratch
 
 
-def checking_bytes(shape: Shape) -> int:
-    """Return the bytes of drawn factors, 4 per element to time and 1 to check, and in float64."""
+def checking_bytes(shape: Shape, inputs: str) -> int:
+    """Return the bytes of factors that are drawn, of 4 an element to time, and in float64."""
     m, n, k = shape
     factors = m * k + k * n
-    return 5 * factors + 8 * (factors + m * n)
+    to_check = 1 if inputs == "exact" else 8  # int8; float32, and rounded as the dtype does
+    return (4 + to_check) * factors + 8 * (factors + m * n)
 
 
 BACKENDS = (DEFAULT, "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
@@ -222,7 +223,7 @@ class TensorParallelConfig(RunConfig):
     def needed_bytes(self, world_size: int) -> float:
         needs_whole = WHOLE in expand(self.implementations, self.allowed)
         operands = sum(self.operand_bytes(world_size, needs_whole))
-        return operands + checking_bytes(self.shape)
+        return operands + checking_bytes(self.shape, self.inputs)
 
     def check_layer(self) -> None:
         if self.model is None:

@@ -4,9 +4,11 @@ Where GPUs lack what its kernels need, torch refuses them or they hang. So a sma
 first, in processes beside the ranks, which a time limit ends.
 """
 
+import faulthandler
 import functools
 import itertools
 from concurrent.futures.process import BrokenProcessPool
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -21,8 +23,8 @@ from benchkit.errors import Reason, Unavailable, is_out_of_memory
 from benchkit.suites.tensor_parallel.primitive import Buffers, Implementation
 from benchkit.suites.tensor_parallel.suite import Options
 
-TRIAL_S = 60.0
-"""Seconds of a trial; most go to importing torch and starting CUDA."""
+START_S, TRIAL_S = 300.0, 60.0
+"""Seconds in which a process of the trial starts, and in which its product ends."""
 TOO_LONG = f"no end of a small product within {TRIAL_S:g} s"
 TRIED = 128  # rows of each rank's shard, and columns
 trials = itertools.count()
@@ -35,7 +37,7 @@ def obstacle(job: Buffers) -> Reason:
         return "torch's fused kernels need shards of one size"
     if job.a.dtype != job.c.dtype:
         return "torch's fused product of float8 takes other scales than benchkit's"
-    return torch_internals.symmetric_memory_missing()
+    return ""
 
 
 @functools.cache
@@ -43,15 +45,14 @@ def refused(dtype: torch.dtype, device: torch.device) -> Reason:
     """Try a small product beside the ranks, once per process; all ranks call this together."""
     meeting = torch_internals.store_address(), f"trial {next(trials)}"
     place = dist.get_rank(), dist.get_world_size(), dist.get_backend(), device.index
-    reason = ""
+    reason = torch_internals.symmetric_memory_missing()
     try:
-        run_in_fresh_process(try_product, *meeting, *place, dtype, limit_s=TRIAL_S)
-    except TimeoutError:
-        reason = TOO_LONG
+        if not reason:
+            run_in_fresh_process(try_product, *meeting, *place, dtype)
     except BrokenProcessPool:
-        reason = "a small product was killed"
-    except RuntimeError as error:
-        reason = said_by(error)
+        reason = TOO_LONG
+    except Exception as error:  # also for a lack of memory, which is this process's alone
+        reason = str(error).splitlines()[0]
     # A rank that is refused leaves the others waiting.
     reasons = sorted(filter(None, gather_json(reason)), key=TOO_LONG.__eq__)
     return next(iter(reasons), "")
@@ -60,8 +61,13 @@ def refused(dtype: torch.dtype, device: torch.device) -> Reason:
 def try_product(
     address: Any, name: str, rank: int, size: int, backend: str, device: int, dtype: torch.dtype
 ) -> None:
+    """Multiply once; a thread ends this process if it is late, and says on stderr where it was."""
+    faulthandler.dump_traceback_later(START_S, exit=True)
     torch.cuda.set_device(device)
     store = dist.PrefixStore(name, torch_internals.store_at(address))
+    store.set(f"ready {rank}", "")
+    store.wait([f"ready {each}" for each in range(size)], timedelta(seconds=START_S))
+    faulthandler.dump_traceback_later(TRIAL_S, exit=True)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     factor = torch.ones(TRIED, TRIED, dtype=dtype, device="cuda")
     group = group_name(None)
@@ -70,13 +76,6 @@ def try_product(
     torch_internals.all_gather_matmul(shard, factor, group)
     torch.cuda.synchronize()
     dist.destroy_process_group()
-
-
-def said_by(error: RuntimeError) -> Reason:
-    """Return what torch says of what it refuses; raise a lack of memory."""
-    if is_out_of_memory(type(error).__name__, str(error)):
-        raise error
-    return str(error).splitlines()[0]
 
 
 def group_name(group: dist.ProcessGroup | None) -> str:
@@ -94,7 +93,9 @@ def place(job: Buffers) -> Tensor:
         shard = torch_internals.symmetric_empty(job.a, group_name(job.group))
         torch_internals.all_gather_matmul(shard, job.b, group_name(job.group))
     except RuntimeError as error:
-        reason = said_by(error)
+        if is_out_of_memory(type(error).__name__, str(error)):
+            raise
+        reason = str(error).splitlines()[0]
     if reason := first_reason(reason, job.group):
         raise Unavailable(f"symmetric memory: {reason}")
     return shard
