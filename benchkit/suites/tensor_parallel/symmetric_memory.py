@@ -43,16 +43,17 @@ def obstacle(job: Buffers) -> Reason:
 @functools.cache
 def refused(dtype: torch.dtype, device: torch.device) -> Reason:
     """Try a small product beside the ranks, once per process; all ranks call this together."""
+    if missing := first_reason(torch_internals.symmetric_memory_missing()):
+        return missing
     meeting = torch_internals.store_address(), f"trial {next(trials)}"
     place = dist.get_rank(), dist.get_world_size(), dist.get_backend(), device.index
-    reason = torch_internals.symmetric_memory_missing()
+    reason = ""
     try:
-        if not reason:
-            run_in_fresh_process(try_product, *meeting, *place, dtype)
+        run_in_fresh_process(try_product, *meeting, *place, dtype)
     except BrokenProcessPool:
         reason = TOO_LONG
-    except Exception as error:  # also for a lack of memory, which is this process's alone
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # also for a lack of memory, which is that process's alone
+        reason = (str(error) or type(error).__name__).splitlines()[0]
     # A rank that is refused leaves the others waiting.
     reasons = sorted(filter(None, gather_json(reason)), key=TOO_LONG.__eq__)
     return next(iter(reasons), "")
