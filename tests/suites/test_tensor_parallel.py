@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchkit.api import torch_internals
-from benchkit.api.case import Components, Work
+from benchkit.api.case import Components, Work, noop
 from benchkit.api.drawing import integers, whole
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
@@ -220,14 +220,10 @@ def test_symmetric_memory_loads_in_prepare(monkeypatch):
 def refusal(error):
     """A call that raises an error."""
 
-    def refuse(*given, **options):
+    def refuse(*given):
         raise error
 
     return refuse
-
-
-def ending(*given, **options):
-    """A call that ends."""
 
 
 def peer_refuses(reason, group):
@@ -262,7 +258,7 @@ def tried(monkeypatch):
     """The reason of a trial on this rank that ends so, where another one has its own reason."""
 
     def reason(error, peer=""):
-        monkeypatch.setattr(symmetric_memory, "run_in_fresh_process", refusal(error) if error else ending)
+        monkeypatch.setattr(symmetric_memory, "run_in_fresh_process", refusal(error) if error else noop)
         monkeypatch.setattr(symmetric_memory, "first_reason", lambda own: own)
         monkeypatch.setattr(symmetric_memory, "gather_json", lambda own: [own, peer])
         monkeypatch.setattr(torch_internals, "store_address", lambda: "")

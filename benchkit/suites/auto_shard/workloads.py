@@ -73,7 +73,7 @@ class Workload:
 
     def host_bytes(self, itemsize: int) -> float:
         """Return the host memory of a fetched result, and of an operand that a dispatcher sends."""
-        return itemsize * (self.rows * self.widths[-1] + self.rows * self.widths[0])
+        return itemsize * self.rows * (self.widths[-1] + self.widths[0])
 
     @property
     def creates_weights(self) -> bool:

@@ -81,9 +81,8 @@ class Factory:
         columns = integers(nonzeros, 0, self.k, dtype=torch.int64, **self.at(turn, COLUMNS))
         signs = integers(nonzeros, 0, 2, **self.at(turn, SIGNS)) * 2 - 1
         a = torch.zeros(self.m, self.k, dtype=torch.int8, device=self.device)
-        a.scatter_add_(
-            1, columns, signs
-        )  # a column that is drawn twice has the sum on every device
+        # A column that is drawn twice has the sum; of two writes any may be last on a GPU.
+        a.scatter_add_(1, columns, signs)
         return a, integers(whole(self.k, self.n), -1, 2, **self.at(turn, B))
 
     def real(self, turn: int) -> tuple[Tensor, Tensor]:

@@ -46,10 +46,10 @@ def refused(dtype: torch.dtype, device: torch.device) -> Reason:
     if missing := first_reason(torch_internals.symmetric_memory_missing()):
         return missing
     meeting = torch_internals.store_address(), f"trial {next(trials)}"
-    place = dist.get_rank(), dist.get_world_size(), dist.get_backend(), device.index
+    this_rank = dist.get_rank(), dist.get_world_size(), dist.get_backend(), device.index
     reason = ""
     try:
-        run_in_fresh_process(try_product, *meeting, *place, dtype)
+        run_in_fresh_process(try_product, *meeting, *this_rank, dtype)
     except BrokenProcessPool:
         reason = TOO_LONG
     except Exception as error:  # also for a lack of memory, which is that process's alone
