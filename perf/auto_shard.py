@@ -42,17 +42,17 @@ def lines(folder: Path) -> Iterator[str]:
         for scope in SCOPES:
             auto = cases[f"auto {most} {scope}"]
             compared = [said(name, cases[f"{name} {most} {scope}"], auto) for name in ("axis0", "dispatcher")]
-            efficiency = paired_speedup(cases[f"none 1 {scope}"], auto)[0] / most
+            efficiency = paired_speedup(cases[f"none 1 {scope}"].samples, auto.samples)[0] / most
             independent = cases.get(f"independent {most} {scope}")
             if independent:
-                limit = paired_speedup(cases[f"none 1 {scope}"], independent)[0]
+                limit = paired_speedup(cases[f"none 1 {scope}"].samples, independent.samples)[0]
                 compared.append(f"efficiency {efficiency:.3f}, of the limit {efficiency / limit:.3f}")
             yield f"{record.config['workload']:<24} {scope:<10} {', '.join(compared)}; {auto.details['plan']}"
 
 
 def said(name: str, other: CaseRecord, auto: CaseRecord) -> str:
     """ "over axis0 1.21 [1.18, 1.25]"."""
-    ratio, low, high, *_ = paired_speedup(other, auto)
+    ratio, low, high, *_ = paired_speedup(other.samples, auto.samples)
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None else ""
     return f"over {name} {ratio:.3f}{interval}"
 

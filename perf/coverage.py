@@ -11,12 +11,12 @@ runs the interval of `paired_speedup` of two equal cases in turns leaves out 1.
 
 import argparse
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
 from benchkit.measure.timer import Measurement, stop
 from benchkit.statistics.intervals import series_interval
+from benchkit.statistics.samples import Samples
 from benchkit.statistics.summary import paired_speedup
 from tests.support.fakes import plan
 
@@ -126,7 +126,7 @@ def paired_cell(process: Process, random: np.random.Generator, runs: int, n: int
     """
     given = alarms = 0
     for turns in random.permuted(process(random, runs, 2 * n).reshape(runs, n, 2), axis=2):
-        found = paired_speedup(*(SimpleNamespace(times=times, blocks=[1] * n) for times in turns.T))
+        found = paired_speedup(*(Samples(times[None], blocks=[1] * n) for times in turns.T))
         if found.low is not None and found.high is not None:
             given += 1
             alarms += not found.low <= 1 <= found.high

@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 from benchkit.record import files
-from benchkit.statistics.summary import paired_speedup, slowest_rank
+from benchkit.statistics.samples import slowest_rank
+from benchkit.statistics.summary import paired_speedup
 from tests.support.cli import ROOT
 
 
@@ -26,7 +27,7 @@ def compare(folder: Path, model: str, samples: int) -> str:
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment)
     ours, theirs = files.read(folder / "here" / "0" / "record.json").cases
     times = [statistics.median(slowest_rank(case.samples_s)) for case in (ours, theirs)]
-    ratio, low, high, *_ = paired_speedup(theirs, ours)
+    ratio, low, high, *_ = paired_speedup(theirs.samples, ours.samples)
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None else ""
     return f"{model}: ours {times[0]:.3f} s, Llama {times[1]:.3f} s; Llama / ours {ratio:.3f}{interval}"
 

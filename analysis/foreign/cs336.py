@@ -17,7 +17,7 @@ from analysis.suites.transformer import rows as transformer
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
 from benchkit.statistics import LATENCY
-from benchkit.statistics.summary import slowest_rank
+from benchkit.statistics.samples import slowest_rank
 from benchkit.suites.collective.suite import ALL_REDUCE, TIMING
 from benchkit.suites.transformer.suite import FORWARD, FORWARD_BACKWARD, PASS, TRAIN_STEP
 
@@ -86,7 +86,7 @@ def what_was_reduced(row: Row) -> Row:
 
 def times_of(row: Row, case: CaseRecord) -> Row:
     """Compute the times of a case as the script does: the deviation is the mean of the ranks'."""
-    samples = case.samples_taking_part
+    samples = case.samples.calls_s
     mean_s = float(samples.mean())
     return {
         MEAN: mean_s,
@@ -180,7 +180,7 @@ def export_models(table: pd.DataFrame) -> dict[str, str]:
 
 def model_content(row: Row, case: CaseRecord) -> Row:
     """Make the content of a file; its trial, a loop of num_steps steps, is one sample here."""
-    times = slowest_rank(case.samples_s) * case.calls_per_sample * 1e3
+    times = slowest_rank(case.samples.calls_s) * case.calls_per_sample * 1e3
     sizes = ("d_model", "d_ff", "num_layers", "num_heads")
     return {
         "model_size": row["model"],

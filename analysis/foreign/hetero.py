@@ -158,7 +158,7 @@ def export_rings(table: pd.DataFrame) -> dict[str, str]:
 
 
 def ring_line(row: Row, case: CaseRecord) -> Row:
-    means_ms = case.samples_taking_part.mean(axis=1) * 1e3
+    means_ms = case.samples.calls_s.mean(axis=1) * 1e3
     strategy = row[names.STRATEGY]
     tokens = case.details.get(names.TOKENS) or [None] * len(means_ms)
     per_rank: dict[str, float | None] = {}

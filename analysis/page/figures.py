@@ -14,7 +14,6 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from analysis.records.rows import starts_of
 from analysis.report.chart import (
     BARS,
     BYTES,
@@ -33,7 +32,6 @@ from analysis.text import figure
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.intervals import Array
-from benchkit.statistics.summary import iteration_times
 
 Spec = dict[str, Any]
 """Of Vega-Lite, as JSON."""
@@ -459,7 +457,7 @@ def samples_of(table: pd.DataFrame) -> Packed:
     for rows, record in records_of(table[table["path"].isin(measured["path"])]):
         for row, median_s, case in zip(rows[PAGE_ROW], rows["median_s"], record.cases, strict=True):
             if case.status == "ok":
-                found[row] = packed(case, record, median_s, num_values)
+                found[row] = packed(case, median_s, num_values)
     return found
 
 
@@ -473,9 +471,8 @@ def values_per_case(num_cases: int, num_ranks: float) -> int:
     return int(np.clip(left, FEWEST_VALUES, MOST_VALUES))
 
 
-def packed(case: CaseRecord, record: Record, median_s: float, num_values: int) -> Samples:
-    samples = np.asarray(case.samples_taking_part, dtype=np.float64)
-    times = iteration_times(samples, starts_of(case, record), case.estimator)
+def packed(case: CaseRecord, median_s: float, num_values: int) -> Samples:
+    samples, times = case.samples.calls_s, case.samples.times
     step, kept = thinned(times, num_values)
     low, high = float(times.min()), float(times.max())
     counts = [len(times)]

@@ -7,15 +7,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from analysis.records.metrics import CaseMetrics
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM
 from benchkit.record.record import CLOCK_REASONS, FIRST_CALLS, HOLDS_BACK, CaseRecord, Record
-from benchkit.statistics.intervals import Array, find_modes, median, medians
-from benchkit.statistics.summary import iteration_times
+from benchkit.statistics.intervals import find_modes, median, medians
+from benchkit.statistics.samples import Samples
 
 UTILISATIONS = ("mfu_full", "mfu_causal", "hfu_full")
 WIDEST = 1.0
@@ -83,12 +82,8 @@ SPIKE = 5.0
 """A spike is a sample of a rank beyond this multiple of the rank's median."""
 
 
-def noise_metrics(samples: Any, iterations: Array) -> dict[str, float | None]:
+def noise_metrics(samples: Samples) -> dict[str, float | None]:
     """Compute what a case's samples say of noise.
-
-    Args:
-        samples: [rank][iteration], in seconds.
-        iterations: [iteration], the time of each iteration in seconds.
 
     Returns:
         spikes_all_share: share of iterations in which every rank had a spike: the machine was busy.
@@ -96,10 +91,9 @@ def noise_metrics(samples: Any, iterations: Array) -> dict[str, float | None]:
         slow_mode_ratio: slower mode over faster one; None where the times have one mode.
         slow_mode_share: share of the slower iterations; None as above.
     """
-    times = np.asarray(samples, dtype=np.float64)
-    spikes = times > SPIKE * medians(times)[:, None]
+    spikes = samples.calls_s > SPIKE * medians(samples.calls_s)[:, None]
     everywhere, anywhere, count = spikes.all(axis=0), spikes.any(axis=0), spikes.shape[1]
-    modes = find_modes(iterations)
+    modes = find_modes(samples.times)
     return {
         "spikes_all_share": int(everywhere.sum()) / count,
         "spikes_some_share": int((anywhere & ~everywhere).sum()) / count,
@@ -168,13 +162,10 @@ NEAR = 1.1
 """A call within this multiple of the warm calls counts as warm."""
 
 
-def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[str, float | int]:
+def first_call_metrics(case: CaseRecord, mode: str) -> dict[str, float | int]:
     """Compute what the first call of a case costs.
 
     Empty with too few samples, and in other modes, where verification has called before.
-
-    Args:
-        iterations: [iteration], in seconds, in order.
 
     Returns:
         first_call_s: the time of the first call, in seconds.
@@ -182,6 +173,7 @@ def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[s
         first_call_ratio: the time of the first call over that.
         warm_from_call: the first call, from 1, that takes at most NEAR times that median.
     """
+    iterations = case.samples.times
     if mode != FIRST_CALLS or case.warmup_s or len(iterations) < FEWEST:
         return {}
     warm_s = median(iterations[len(iterations) // 2 :])
@@ -237,11 +229,15 @@ def turn_metrics(
 
 
 def median_within(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None:
-    """Return the median time in seconds of the case of equal labels among cases of other ranks."""
+    """Return the median time in seconds of the case of equal labels among cases of other ranks.
+
+    None where it is judged by another estimator, for a clock that was known better or worse.
+    """
     for other in cases:
         if other.labels == case.labels and other.samples_s:
-            samples, starts = other.samples_taking_part, other.starts_taking_part
-            return median(iteration_times(samples, starts, case.estimator))
+            if other.samples.estimator != case.samples.estimator:
+                return None
+            return median(other.samples.times)
     return None
 
 

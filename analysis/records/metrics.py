@@ -13,12 +13,12 @@ from benchkit.api.regions import (
 )
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.intervals import median
+from benchkit.statistics.samples import slowest_rank
 from benchkit.statistics.summary import (
     Estimate,
     computing_rate,
     paired_overlap,
     paired_speedup,
-    slowest_rank,
 )
 
 Contest = tuple[str, int]
@@ -40,10 +40,8 @@ def comparison_metrics(
     baseline = measured_at(case.baseline, cases)
     if baseline is not None:
         more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
-        quotient = median_of(baseline) / median_of(
-            case
-        )  # so that it is that of the times beside it
-        speedup = paired_speedup(baseline, case).around(quotient).scaled(more_work)
+        quotient = median_of(baseline) / median_of(case)  # that of the times beside it
+        speedup = paired_speedup(baseline.samples, case.samples).around(quotient).scaled(more_work)
         found |= with_ends("paired_speedup", speedup)
         if case.ranks != baseline.ranks:
             found["scaling_efficiency"] = speedup.value * baseline.num_ranks / case.num_ranks
@@ -52,7 +50,8 @@ def comparison_metrics(
     if communication is not None:
         found["comm_share"] = median_of(communication) / median_of(case)
     if communication is not None and computation is not None:
-        found |= with_ends("overlap", paired_overlap(computation, communication, case))
+        parts = computation.samples, communication.samples
+        found |= with_ends("overlap", paired_overlap(*parts, case.samples))
         found["limit_share"] = max(median_of(computation), median_of(communication)) / median_of(
             case
         )
@@ -91,7 +90,7 @@ def with_ends(name: str, found: Estimate) -> dict[str, float | None]:
 
 
 def median_of(case: CaseRecord) -> float:
-    return median(case.times)
+    return median(case.samples.times)
 
 
 CaseMetrics = Mapping[str, float | int | None]

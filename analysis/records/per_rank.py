@@ -7,11 +7,10 @@ import numpy as np
 from analysis.records import places
 from analysis.records.doubts import SPIKE
 from analysis.records.figures import Cell, RankFigures, plain, plain_cells
-from analysis.records.rows import Columns, starts_of
+from analysis.records.rows import Columns
 from benchkit.record.naming import printable
 from benchkit.record.record import CaseRecord, Record, as_array
 from benchkit.statistics.intervals import Array, medians
-from benchkit.statistics.summary import last_shares
 
 WAITING = "_wait"
 """Ends the names of regions in which a rank waits. In the rest of a call the rank is busy. Without
@@ -31,7 +30,7 @@ def ranks_of(record: Record, own: Columns) -> list[RankFigures]:
     - PLACE and STATE of rank_devices, as far as they are known.
     """
     measured = [case for case in record.cases if case.status == "ok"]
-    most = max((len(case.samples_taking_part) for case in measured), default=0)
+    most = max((case.num_ranks for case in measured), default=0)
     where = places.places(record, most)
     found = []
     for case in measured:
@@ -45,7 +44,7 @@ def columns_of(
     case: CaseRecord, record: Record, where: Mapping[str, list[Cell]]
 ) -> dict[str, list[Cell] | None]:
     """Return the columns of a case, a cell per rank that took part; {} without rows."""
-    regions, count = marked_regions(case), len(case.samples_taking_part)
+    regions, count = marked_regions(case), case.num_ranks
     details = {
         name: [plain(value) for value in values[:count]]
         for name, values in case.details.items()
@@ -53,11 +52,11 @@ def columns_of(
     }
     if record.world_size == 1 and not (regions or details):
         return {}
-    samples = case.samples
+    samples = case.samples.calls_s
     waits = [spent for name, spent in regions.items() if name.endswith(WAITING)]
     waited = np.sum(waits, axis=0) if waits else None
     figures = {
-        **arrivals(case, record),
+        **arrivals(case),
         "spike_share": (samples > SPIKE * medians(samples)[:, None]).mean(axis=1),
         "busy_s": None if waited is None else medians(samples - waited),
         "wait_s": None if waited is None else medians(waited),
@@ -67,23 +66,20 @@ def columns_of(
         "rank": list(range(count)),
         **{name: cells[:count] for name, cells in where.items()},
         **places.states(case, count),
-        **{name: None if each is None else each[:count].tolist() for name, each in figures.items()},
+        **{name: None if each is None else each.tolist() for name, each in figures.items()},
         **details,
     }
 
 
 def marked_regions(case: CaseRecord) -> dict[str, Array]:
     """Return the regions [rank][iteration] in which any time was spent."""
-    regions = {name: as_array(spent) for name, spent in case.regions_s.items()}
+    regions = {name: as_array(spent[: case.ranks]) for name, spent in case.regions_s.items()}
     return {name: spent for name, spent in regions.items() if spent.any()}
 
 
-def arrivals(case: CaseRecord, record: Record) -> dict[str, object]:
+def arrivals(case: CaseRecord) -> dict[str, Array]:
     """Return who began and ended when, where the ranks' clocks are known well enough."""
-    starts = starts_of(case, record)
-    if starts is None:
+    samples = case.samples
+    if samples.starts_s is None:
         return {}
-    return {
-        "last_share": last_shares(case.samples_taking_part, starts),
-        "late_s": medians(starts),
-    }
+    return {"last_share": samples.last_shares, "late_s": medians(samples.starts_s)}

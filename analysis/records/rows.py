@@ -11,10 +11,8 @@ from analysis.records.doubts import doubt_of, held_bytes
 from analysis.records.figures import DETAILS, NAMES, CaseFigures, plain_cells
 from analysis.records.metrics import region_medians
 from benchkit.record.record import AgentReport, CaseRecord, Record
-from benchkit.statistics import SLOWEST_RANK
 from benchkit.statistics.compare import difference_of_runs, plus_minus
-from benchkit.statistics.intervals import Array, median
-from benchkit.statistics.summary import iteration_times, slowest_rank, summarize
+from benchkit.statistics.summary import summarize
 
 MODEL = "model."
 DIMENSIONS = tuple(
@@ -173,9 +171,6 @@ def shared_settings(record: Record) -> dict[str, object]:
 
 
 NOT_ENDED = "measured at this moment, or killed before it could say so"
-MAX_START_UNCERTAINTY = 0.1
-"""As a share of the median. Where the clocks of several hosts are known less precisely, there is no
-makespan, skew or straggler."""
 
 
 def cases_of(record: Record, own: Columns) -> list[CaseFigures]:
@@ -231,32 +226,20 @@ def outcome(case: CaseRecord, record: Record) -> dict[str, object]:
     return row
 
 
-def starts_of(case: CaseRecord, record: Record) -> Array | None:
-    """Return the start offsets [rank][iteration]; None where they are not precise enough."""
-    uncertainty_s = record.start_clock.uncertainty_s if record.start_clock else 0.0
-    if uncertainty_s:
-        median_s = median(slowest_rank(case.samples_taking_part))
-        if uncertainty_s > MAX_START_UNCERTAINTY * median_s:
-            return None
-    return case.starts_taking_part
-
-
 def measured(
     case: CaseRecord, record: Record, rivals_s: Sequence[float], cells: dict[str, object]
 ) -> CaseFigures:
     """Derive a measured case's figures; `rivals_s` are all medians of its contest in seconds."""
-    samples, starts = case.samples_taking_part, starts_of(case, record)
-    summary: dict[str, Any] = {**summarize(samples, starts, case.estimator)}
-    times = iteration_times(samples, starts, case.estimator)
-    summary |= metrics.comparison_metrics(case, record.cases, rivals_s) | doubts.noise_metrics(
-        samples, times
-    )
+    samples = case.samples
+    summary: dict[str, Any] = {**summarize(samples)}
+    summary |= metrics.comparison_metrics(case, record.cases, rivals_s)
+    summary |= doubts.noise_metrics(samples)
     summary |= doubts.turn_metrics(case, record, summary["median_s"])
-    summary |= doubts.first_call_metrics(case, record.settings.measure.mode, times)
+    summary |= doubts.first_call_metrics(case, record.settings.measure.mode)
     summary |= doubts.reuse_metrics(case, record, summary["median_s"])
     figures = {metric.name: metric.value(case, summary) for metric in METRICS}
     judged = {
-        "estimator": case.estimator if starts is not None else SLOWEST_RANK,
+        "estimator": samples.estimator,
         "doubt": doubt_of(figures, case.details),
     }
     details = plain_cells(case.details | region_medians(case))

@@ -11,7 +11,7 @@ from benchkit.api.case import (
     Details,
 )
 from benchkit.record.record import CaseRecord, Record
-from benchkit.statistics.summary import iteration_times, slowest_rank
+from benchkit.statistics.samples import slowest_rank
 
 SHORTEST_S = 1e-12
 """A shorter time is no measurement. Within this and the longest time no ratio overflows."""
@@ -66,9 +66,7 @@ def wrong_samples(case: CaseRecord) -> Iterator[str]:
     if case.start_offsets_s is not None and shape_of(case.start_offsets_s) != shape:
         yield "start_offsets_s: allowed are null, or seconds as many as samples"
         return
-    samples, starts = case.samples_taking_part, case.starts_taking_part
-    times = iteration_times(samples, starts, case.estimator)
-    if min(times.min(), slowest_rank(samples).min()) < SHORTEST_S:
+    if min(case.samples.times.min(), slowest_rank(case.samples.calls_s).min()) < SHORTEST_S:
         yield f"samples_s: an iteration takes less than {SHORTEST_S:g} s"
     for name, spent in case.regions_s.items():
         if shape_of(spent) != shape:

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.records.doubts import NEAR, SPIKE
-from analysis.records.rows import MAX_START_UNCERTAINTY
 from analysis.repetitions import WITHIN, describe_floor, describe_runs, over_runs
 from analysis.report.naming import (
     Namer,
@@ -17,6 +16,7 @@ from analysis.report.naming import (
 )
 from analysis.table import crowded, identity_columns, own_columns
 from analysis.text import shortened, time_text
+from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.statistics.compare import SignedRank, fewest_pairs
 
@@ -113,8 +113,8 @@ def disturbances(name: str, row: Any) -> Iterator[str]:
 def clocks(measured: pd.DataFrame) -> Iterator[str]:
     """Yield where hosts' clocks are known too imprecisely to tell starts apart."""
     name = Namer(measured)
-    limit_s = MAX_START_UNCERTAINTY * measured["median_s"]
-    rough = pd.to_numeric(measured["start_uncertainty_s"]) > limit_s
+    on_host_clock = measured["clock"] == HostClock.name
+    rough = measured["start_uncertainty_s"].gt(0) & measured["makespan_s"].isna() & on_host_clock
     for row in name.rows(measured[rough], "start_uncertainty_s"):
         error = milliseconds(row["start_uncertainty_s"])
         yield (

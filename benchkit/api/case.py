@@ -69,6 +69,22 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Calls:
+    """How many calls in a row make one sample of a case; by default as configured.
+
+    Attributes:
+        number: so many; 0 where the other attribute or the configuration says it.
+        fill_s: as many as fill so many seconds; 0 where the number is given.
+    """
+
+    number: int = 0
+    fill_s: float = 0.0
+
+
+CONFIGURED, ONE_CALL = Calls(), Calls(number=1)
+
+
+@dataclass(frozen=True)
 class Components:
     """The cases that time what another case computes, and what it communicates, alone."""
 
@@ -97,9 +113,8 @@ class Case:
             step once. After timing it takes samples as the timed ones were taken and prepares their
             last two calls: a step that returns at once, or remembers results, is seen. All ranks
             verify together and use `call` equally often; who does not use it makes one such call.
-        fill_seconds: length of one sample in seconds; the sample is as many calls back to back as
-            fill it. With 0 the configuration group `measure` sets the number of calls.
-        estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
+        calls: how many calls in a row make one sample; by default `measure.calls_per_sample`.
+        estimator: what the time of an iteration is, see `statistics.samples.Samples.times`.
         skip: why this case cannot run here, such as "needs 54 GiB, 24 GiB there"; "" if it can.
         regions: names of the regions that `step` marks; each is timed on each rank.
         observe: receives the seconds per call that this rank spent in each of `regions`. It is
@@ -128,7 +143,7 @@ class Case:
     reset: Callable[[], None] = noop
     verify: Callable[[Call], None] = noop
     work: Work = field(default_factory=Work)
-    fill_seconds: float = 0.0
+    calls: Calls = CONFIGURED
     estimator: str = SLOWEST_RANK
     skip: Reason = ""
     regions: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Union
 
 import msgspec
 
+from benchkit.api.case import CONFIGURED, ONE_CALL, Calls
 from benchkit.errors import ConfigError, Reason
 from benchkit.record.record import FIRST_CALLS, PlainConfig
 from benchkit.statistics import FEWEST_TURNS
@@ -136,6 +137,7 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
+LOOP = "loop"  # the `measure.mode` of calls in a row
 GRAPH, NSYS = "graph", "nsys"  # the `measure.mode` and the `profile` that need a GPU
 SLOW_CASE_S = 10  # that a case may take to have FEWEST_TURNS samples
 COLD = FIRST_CALLS  # the `measure.mode` that times the first calls of fresh ranks
@@ -180,7 +182,7 @@ class MeasureConfig:
     mode: str = key(
         "one call per sample; a loop of calls_per_sample; graph: replays of a CUDA graph; or cold: "
         "the first calls of fresh ranks, verified only afterwards",
-        choices=("per_iteration", "loop", GRAPH, COLD),
+        choices=("per_iteration", LOOP, GRAPH, COLD),
     )
     calls_per_sample: Any = key(  # OmegaConf 2.3 fails on unions in a group
         "calls in one sample of mode=loop or graph; auto: as many calls as fill block_seconds",
@@ -218,6 +220,16 @@ class MeasureConfig:
         choices=("never", "auto", "always"),
         identity=False,
     )
+
+    def sample_of(self, calls: Calls) -> Calls:
+        """Return how many calls make a sample of a case that asks for `calls`."""
+        if self.mode == COLD:
+            return ONE_CALL
+        if calls != CONFIGURED:
+            return calls
+        if self.calls_per_sample == "auto":
+            return Calls(fill_s=self.block_seconds)
+        return Calls(number=int(self.calls_per_sample))
 
     def most_seconds(self, num_samples: int = 0) -> float:
         """Return how long a case may be measured that has so many samples, or any case."""
@@ -319,7 +331,7 @@ class Planned:
         sent_bytes: of a call; `copied_bytes` are those that it reads and writes in memory.
         steps: messages or kernels of a call that wait for each other.
         needed_bytes: on the rank's device; None where what the job needs counts.
-        fill_s: a sample is as many calls as fill so many seconds.
+        calls: that make a sample.
         below_s: the case is only timed where a call takes less.
         first_s: what the first call takes beyond others, such as compiling.
         by_speed: the slower a rank is, the less it does; else all do the same.
@@ -332,7 +344,7 @@ class Planned:
     copied_bytes: float = 0.0
     steps: int = 1
     needed_bytes: float | None = None
-    fill_s: float = 0.0
+    calls: Calls = CONFIGURED
     below_s: float = math.inf
     first_s: float = 0.0
     by_speed: bool = False
@@ -448,6 +460,10 @@ class RunConfig:
         if self.measure.mode == GRAPH and self.hardware.device != "cuda":
             return f"measure.mode={GRAPH}: needs hardware.device=cuda"
         return ""
+
+    def calls(self) -> Calls:
+        """Return how many calls make a sample of the suite's cases, but for some."""
+        return CONFIGURED
 
     def title(self) -> str:
         """Return what is measured, for heads of lines and plots; by default the suite's name."""

@@ -32,7 +32,7 @@ from benchkit.statistics.compare import (
     word_of_ends,
 )
 from benchkit.statistics.intervals import Array
-from benchkit.statistics.summary import bus_bandwidth, iteration_times
+from benchkit.statistics.summary import bus_bandwidth
 from benchkit.sweep import manifest
 
 NO_CASE = "no such case"
@@ -144,8 +144,7 @@ def add(found: RunFigures, number: int, record: Record) -> None:
             found.reasons[point] = f"{status}: {case.reason}"
             found.harmless |= {point} if status in HARMLESS else set()
             continue
-        rows, starts = case.samples_taking_part, case.starts_taking_part
-        found.times[point] = iteration_times(rows, starts, case.estimator)
+        found.times[point] = case.samples.times
 
 
 def statistic_of(name: str, times: Array | None) -> float:

@@ -20,10 +20,12 @@ from benchkit.api.regions import QUEUEING
 from benchkit.errors import oom_reason
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
+from benchkit.measure.places import CheckPlaces
 from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, Lead, Sampler
-from benchkit.statistics import SLOWEST_RANK, SPAN
+from benchkit.statistics import SLOWEST_RANK
 from benchkit.statistics.intervals import Array, series_interval
-from benchkit.statistics.summary import iteration_times, relative_half_width, slowest_rank
+from benchkit.statistics.samples import Samples, slowest_rank
+from benchkit.statistics.summary import relative_half_width
 
 Rows = list[list[float]]  # [rank][iteration]
 
@@ -49,11 +51,14 @@ class Measurement:
         stopped_by: target_rel_ci, max_iterations or max_seconds; "" until it is.
         converged: the interval met `target_rel_ci`; None without a target.
         ranks: number of ranks that take part, the first ones; None for all.
+        estimator: what the time of an iteration is, see `Samples.times`.
         typical_s: seconds of one iteration, with reset and barrier, as known so far. It sets the
             size of the next block.
         lead: how long a GPU is kept busy before a sample, while the host queues its calls; None if
             the host times the calls.
         oom_reason: why the case was skipped for lack of memory; None if it was not.
+        places: where it is checked among its samples; None where it is not.
+        is_wrong: a check found its result wrong.
     """
 
     calls_per_sample: int = 1
@@ -72,6 +77,16 @@ class Measurement:
     typical_s: float = 0.0
     lead: Lead | None = field(default_factory=Lead)
     oom_reason: str | None = None
+    places: CheckPlaces | None = None
+    is_wrong: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        return self.is_wrong or bool(self.oom_reason)
+
+    @property
+    def num_checks(self) -> int | None:
+        return self.places.num_made if self.places else None
 
     @property
     def lead_s(self) -> float | None:
@@ -81,9 +96,12 @@ class Measurement:
         return len(self.samples_s[0]) if self.samples_s else 0
 
     def times(self) -> Array:
-        samples = self.samples_s[: self.ranks]
-        starts = self.start_offsets_s[: self.ranks]
-        return iteration_times(samples, starts, self.estimator)
+        return Samples(
+            calls_s=np.array(self.samples_s[: self.ranks]),
+            starts_s=np.array(self.start_offsets_s[: self.ranks]),
+            calls=self.calls_per_sample,
+            estimator=self.estimator,
+        ).times
 
     def add(self, samples: Rows, starts: Rows, regions: dict[str, Rows]) -> None:
         """Append a block: seconds per call, and starts on one clock, [rank][iteration]."""
@@ -174,6 +192,11 @@ def exchange_named(exchange: Exchange, **own: Sequence[float]) -> dict[str, Rows
     return named
 
 
+Check = Callable[[int, Measurement, Sampler], bool]
+"""Checks the case of a number by calls made as its samples are; returns whether it is right on all
+ranks, which call it together."""
+
+
 def measure(
     cases: Sequence[Case],
     config: MeasureConfig,
@@ -184,13 +207,14 @@ def measure(
     seed: int,
     hooks: Hooks = DEFAULT_HOOKS,
     after_block: Callable[[Sequence[Measurement]], object] = noop,
+    check: Check | None = None,
 ) -> list[Measurement]:
     """Time every case; return their measurements in the order of `cases`.
 
     All ranks call this with the same cases and the same seed of the order of turns. `after_block`
     gets all measurements as they are after each block, outside the clock.
     """
-    timer = Timer(config, Sampler(clock, barrier, hooks), exchange, after_block)
+    timer = Timer(config, Sampler(clock, barrier, hooks), exchange, after_block, check)
     collecting = gc.isenabled()
     gc.disable()  # a collection in the middle of a sample is not the case's time
     try:
@@ -208,6 +232,7 @@ class Timer:
     sampler: Sampler
     exchange: Exchange
     after_block: Callable[[Sequence[Measurement]], object] = noop
+    check: Check | None = None
 
     def run(self, cases: Sequence[Case], seed: int) -> list[Measurement]:
         """Warm up every case, then run rounds of one block per case until all are done."""
@@ -217,12 +242,23 @@ class Timer:
             None if case.on_host or is_cold else Lead.never() if case.launches_count else Lead()
             for case in cases
         ]
-        measurements = [Measurement(lead=lead) for lead in leads]
+        measurements = [
+            Measurement(lead=lead, ranks=case.ranks, estimator=case.estimator)
+            for lead, case in zip(leads, cases, strict=True)
+        ]
+        if self.check and not is_cold:  # among first calls a further one would change them
+            draw = random.Random(self.unforeseen())
+            for measurement in measurements:
+                measurement.places = CheckPlaces(draw)
         for case, measurement in zip(cases, measurements, strict=True):
             self.attempt(measurement, partial(self.warm_up, case, measurement))
         with self.sampler.hooks.measured():
             self.run_rounds(cases, measurements, random.Random(seed))  # the same on all ranks
         return measurements
+
+    def unforeseen(self) -> float:
+        """Return a number that no rank could know before; the same on all ranks."""
+        return sum(number for [number] in self.exchange([random.SystemRandom().random()]))
 
     def run_rounds(
         self, cases: Sequence[Case], measurements: list[Measurement], order: random.Random
@@ -234,9 +270,43 @@ class Timer:
                 measurement = measurements[index]
                 block = partial(self.run_block, cases[index], measurement, single_case)
                 self.attempt(measurement, block)
-                if measurement.oom_reason or stop(measurement, self.config, single_case):
+                if not measurement.oom_reason and self.is_check_due(measurement):
+                    check = partial(self.check_now, index, cases[index], measurement)
+                    self.attempt(measurement, check)
+                if measurement.has_failed or stop(measurement, self.config, single_case):
                     active.remove(index)
                 self.after_block(measurements)
+
+    def done(self, measurement: Measurement) -> float:
+        """Return the share of what a case may be measured at most."""
+        num_samples, config = measurement.num_samples(), self.config
+        return max(
+            num_samples / config.max_iterations,
+            measurement.elapsed_s / config.most_seconds(num_samples),
+        )
+
+    def samples_before_check(self, measurement: Measurement) -> float:
+        if measurement.places is None:
+            return math.inf
+        longest_s = self.config.most_seconds(measurement.num_samples())
+        of_sample = max(1 / self.config.max_iterations, measurement.typical_s / longest_s)
+        return measurement.places.samples_before(self.done(measurement), of_sample)
+
+    def is_check_due(self, measurement: Measurement) -> bool:
+        places = measurement.places
+        return bool(places and places.is_due(self.done(measurement), measurement.elapsed_s))
+
+    def check_now(self, index: int, case: Case, measurement: Measurement) -> None:
+        """Check a case after a block, and set the sample aside that follows the check."""
+        assert self.check
+        assert measurement.places
+        began = self.sampler.clock.now()
+        with self.sampler.hooks.series(case):
+            measurement.is_wrong = not self.check(index, measurement, self.sampler)
+        if not measurement.is_wrong:
+            self.sampler.sample(case, measurement.calls_per_sample, 1, measurement.lead_s)
+        [slowest] = map(max, zip(*self.exchange([self.sampler.clock.now() - began]), strict=True))
+        measurement.places.made(slowest)
 
     def attempt(self, measurement: Measurement, timing: Callable[[], None]) -> None:
         """Run a part of the timing; note a lack of memory where no other rank waits."""
@@ -253,9 +323,6 @@ class Timer:
     def warm_up(self, case: Case, measurement: Measurement) -> None:
         """Call the case until it gets no faster, at least `warmup_iterations` times."""
         measurement.calls_per_sample = self.calls(case)
-        is_span = case.estimator == SPAN and measurement.calls_per_sample > 1
-        measurement.estimator = SLOWEST_RANK if is_span else case.estimator  # starts are of samples
-        measurement.ranks = case.ranks
         window: Array | None = None
         count = self.config.warmup_iterations
         spent_s = 0.0
@@ -296,16 +363,13 @@ class Timer:
         return slowest_rank(rows), max(all_ranks["elapsed"])[0]
 
     def calls(self, case: Case) -> int:
-        """Return the calls of one sample: as configured, or doubled until they fill a length."""
-        if self.config.mode == COLD:
-            return 1
-        configured = self.config.calls_per_sample
-        fill_s = case.fill_seconds or (self.config.block_seconds if configured == "auto" else 0.0)
-        if not fill_s:
-            return int(configured)
+        """Return the calls of one sample; doubled until they fill a length, if that is asked."""
+        asked = self.config.sample_of(case.calls)
+        if asked.number:
+            return asked.number
         calls = 1
         # Two samples must fill it, because a single call may be held up.
-        while not all(self.fills(case, calls, fill_s) for _ in range(2)):
+        while not all(self.fills(case, calls, asked.fill_s) for _ in range(2)):
             calls *= 2
         return calls
 
@@ -315,12 +379,16 @@ class Timer:
         return max(row[0] for row in self.exchange(durations)) * calls >= seconds
 
     def run_block(self, case: Case, measurement: Measurement, single_case: bool) -> None:
-        """Add a block of all ranks' samples; of a single case it fills block_seconds."""
+        """Add a block of all ranks' samples; of a single case it fills block_seconds.
+
+        It ends where a check stands.
+        """
         began = self.sampler.clock.now()
         counters = read_counters()
         size = fitting if single_case else block_size
         remaining = self.config.max_iterations - measurement.num_samples()
-        count = min(size(measurement.typical_s, self.config), remaining)
+        before_check = self.samples_before_check(measurement)
+        count = int(min(size(measurement.typical_s, self.config), remaining, before_check))
         lead_s, calls = measurement.lead_s, measurement.calls_per_sample
         durations, starts, regions = self.sampler.sample(case, calls, count, lead_s)
         names = self.sampler.region_names(case)

@@ -153,6 +153,14 @@ def time_cases(
 ) -> None:
     """Time cases in interleaved blocks, with what is seen of the GPUs meanwhile."""
     running = as_timed([each.case for each in timed], run.config)
+
+    def check(index: int, measurement: Measurement, sampler: Sampler) -> bool:
+        def reason_of(each: CaseRun) -> Reason:
+            return wrong_when_timed(each.case, measurement, sampler)[0]
+
+        note(run.group, [timed[index]], "invalid", reason_of)
+        return timed[index].status == "ok"
+
     measurements = measure(
         running,
         run.config.measure,
@@ -162,6 +170,7 @@ def time_cases(
         seed=run.config.seed,
         hooks=hooks,
         after_block=after_block,
+        check=check,
     )
     run.controller.release()
     states = run.watch.end(running, run.group.exchange)
@@ -204,7 +213,12 @@ def note(
 
 def verify(run: RankRun, all_cases: Sequence[CaseRun]) -> None:
     """Verify the cases that are ok, by a call that no sample times."""
-    note(run.group, all_cases, "invalid", lambda each: wrong(run, each, each.case.call_once))
+
+    def reason_of(each: CaseRun) -> Reason:
+        run.stopwatch.tell(f"verifying case {each.number}")
+        return wrong(each.case, each.case.call_once)
+
+    note(run.group, all_cases, "invalid", reason_of)
 
 
 def verify_timed(run: RankRun, all_cases: Sequence[CaseRun], sampler: Sampler) -> None:
@@ -212,17 +226,10 @@ def verify_timed(run: RankRun, all_cases: Sequence[CaseRun], sampler: Sampler) -
     checked: set[str] = set()
 
     def reason_of(each: CaseRun) -> Reason:
-        measurement = each.measurement
-        assert measurement  # a case that is ok was timed
-        make = partial(sampler.check, each.case, measurement.calls_per_sample, measurement.lead_s)
-
-        def call(prepare: Callable[[], object] = noop) -> Any:
-            checked.add(each.number)
-            return make(prepare)
-
-        reason = wrong(run, each, call)
-        if each.number not in checked:
-            make()  # A rank with nothing to check: others wait for it at the barrier.
+        assert each.measurement  # a case that is ok was timed
+        run.stopwatch.tell(f"verifying case {each.number}")
+        reason, is_checked = wrong_when_timed(each.case, each.measurement, sampler)
+        checked.update([each.number] * is_checked)
         return reason
 
     note(run.group, all_cases, "invalid", reason_of)
@@ -232,11 +239,29 @@ def verify_timed(run: RankRun, all_cases: Sequence[CaseRun], sampler: Sampler) -
         each.unchecked = each.case.unchecked if any(by_rank) else none
 
 
-def wrong(run: RankRun, each: CaseRun, call: Call) -> Reason:
+def wrong_when_timed(case: Case, measurement: Measurement, sampler: Sampler) -> tuple[Reason, bool]:
+    """Return why a case is wrong, by a call made as its samples are, and whether any was checked.
+
+    All ranks call this together.
+    """
+    make = partial(sampler.check, case, measurement.calls_per_sample, measurement.lead_s)
+    is_checked = False
+
+    def call(prepare: Callable[[], object] = noop) -> Any:
+        nonlocal is_checked
+        is_checked = True
+        return make(prepare)
+
+    reason = wrong(case, call)
+    if not is_checked:
+        make()  # A rank with nothing to check: others wait for it at the barrier.
+    return reason, is_checked
+
+
+def wrong(case: Case, call: Call) -> Reason:
     """Return why a case is wrong, by a call that it checks; "" if it is right."""
-    run.stopwatch.tell(f"verifying case {each.number}")
     try:
-        each.case.verify(call)
+        case.verify(call)
     except InvalidResult as error:
         return str(error) or "a wrong result"
     return ""
@@ -307,6 +332,7 @@ def with_samples(described: CaseRecord, measurement: Measurement, clock: Clock) 
         elapsed_s=measurement.elapsed_s,
         stopped_by=measurement.stopped_by,
         converged=measurement.converged,
+        checks=measurement.num_checks,
     )
 
 

@@ -3,8 +3,8 @@
 import functools
 import statistics
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -18,6 +18,7 @@ PlainConfig = dict[str, Any]  # a resolved configuration, groups and all
 
 if TYPE_CHECKING:
     from benchkit.statistics.intervals import Array
+    from benchkit.statistics.samples import Samples
 
 LONGEST_S = 1e9  # a longer time is no measurement
 Count = Annotated[int, Meta(ge=1, le=10**12)]
@@ -64,12 +65,14 @@ class CaseRecord:
         samples_s: per call: [rank][iteration].
         start_offsets_s: start of each rank's sample after the first rank's: [rank][iteration]; None
             if the clock is not the host's.
+        start_uncertainty_s: how wrong these starts may be between hosts, in seconds.
         regions_s: by region, per call: [rank][iteration].
         disturbance: by counter, its growth during the samples: [rank].
         elapsed_s: with resets and barriers.
         stopped_by: target_rel_ci, max_iterations, max_seconds, or timeout of the point.
         converged: the interval met its target; None without a target.
         unchecked: what its timed calls computed without a check; "" if nothing.
+        checks: at random places among its samples; one more follows them. None if none was tried.
     """
 
     labels: dict[str, str | bool | int | float | None]
@@ -93,6 +96,7 @@ class CaseRecord:
     steady: bool | None = None
     samples_s: Rows = field(default_factory=list)
     start_offsets_s: list[list[Offset]] | None = None
+    start_uncertainty_s: Seconds = 0.0
     regions_s: dict[str, Rows] = field(default_factory=dict)
     disturbance: dict[str, list[Figure]] = field(default_factory=dict)
     elapsed_s: Seconds = 0.0
@@ -100,6 +104,7 @@ class CaseRecord:
     converged: bool | None = None
     estimator: str = SLOWEST_RANK
     unchecked: str = ""
+    checks: NumEarlier | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -112,27 +117,23 @@ class CaseRecord:
         return float(statistics.median(map(max, zip(*samples_s, strict=True))))
 
     @cached_property
-    def samples(self) -> "Array":
-        return as_array(self.samples_s)
+    def samples(self) -> "Samples":
+        """Its samples of the ranks that took part; starts only where they are known well enough.
 
-    @cached_property
-    def starts(self) -> "Array | None":
-        return None if self.start_offsets_s is None else as_array(self.start_offsets_s)
+        Raises:
+            ValueError: rows have different lengths.
+        """
+        from benchkit.statistics.samples import Samples  # numpy, which agents lack
 
-    @property
-    def samples_taking_part(self) -> "Array":
-        return self.samples[: self.ranks]
-
-    @property
-    def starts_taking_part(self) -> "Array | None":
-        return None if self.starts is None else self.starts[: self.ranks]
-
-    @cached_property
-    def times(self) -> "Array":
-        """Seconds of each iteration, by the estimator of the case: [iteration]."""
-        from benchkit.statistics.summary import iteration_times  # numpy, which agents lack
-
-        return iteration_times(self.samples_taking_part, self.starts_taking_part, self.estimator)
+        starts = self.start_offsets_s
+        found = Samples(
+            calls_s=as_array(self.samples_s[: self.ranks]),
+            starts_s=None if starts is None else as_array(starts[: self.ranks]),
+            calls=self.calls_per_sample,
+            estimator=self.estimator,
+            blocks=self.blocks,
+        )
+        return found.on_clock(self.start_uncertainty_s)
 
 
 def as_array(rows: Rows) -> "Array":
@@ -439,6 +440,16 @@ class StartClock:
     uncertainty_s: Seconds
 
 
+def on_clock(cases: Sequence[CaseRecord], clock: StartClock | None) -> list[CaseRecord]:
+    """Return cases that know how wrong their starts may be, as the clock of their ranks says."""
+    if not clock or not clock.uncertainty_s:
+        return list(cases)
+    return [
+        case if case.start_uncertainty_s else replace(case, start_uncertainty_s=clock.uncertainty_s)
+        for case in cases
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """What rank 0 tells of a point, by the record's own names."""
@@ -491,7 +502,13 @@ class Record:
     rank_use: RankUse | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a reference to a case that does not exist."""
+        """Complete cases of before `start_uncertainty_s`.
+
+        Raises:
+            ValueError: a reference to a case that does not exist.
+        """
+        for cases in (self.cases, self.alone, self.fresh):
+            cases[:] = on_clock(cases, self.start_clock)
         for position, case in enumerate(self.cases):
             components = case.components
             for other in (case.baseline, components.computation, components.communication):

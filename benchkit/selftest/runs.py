@@ -41,7 +41,6 @@ from benchkit.statistics.compare import (
     standard_deviation,
 )
 from benchkit.statistics.intervals import Array, find_modes
-from benchkit.statistics.summary import iteration_times
 from launch.agents.host import HostLock, HostTaken
 from launch.topology import LaunchError, allocation_remark, require_launcher, usable_cores
 
@@ -149,9 +148,7 @@ def group_runs(records: Sequence[Record]) -> list[Runs]:
         for case in record.cases:
             what = name_of(record, case)
             runs = found.setdefault(what, Runs(what, [math.nan] * num_runs))
-            times = iteration_times(
-                case.samples_taking_part, case.starts_taking_part, case.estimator
-            )
+            times = case.samples.times
             runs.medians_s[record.settings.seed] = float(np.median(times))
             if modes := find_modes(times):
                 runs.slow_shares.append(modes.slow_share)

@@ -2,7 +2,7 @@
 
 SLOWEST_RANK, LAST_ARRIVAL = "slowest_rank", "last_arrival_to_last_exit"
 SPAN = "first_start_to_last_exit"
-"""Estimators of the time of one iteration, see `statistics.summary.iteration_times`."""
+"""Estimators of the time of one iteration, see `statistics.samples.Samples.times`."""
 FEWEST_TURNS = 6
 """Fewest turns of two cases whose ratio has an interval, if both are steady."""
 LATENCY, BACK_TO_BACK = "latency", "back_to_back"

@@ -1,11 +1,9 @@
-"""Summaries of raw samples, as pure functions of arrays; times in seconds."""
+"""Summaries of samples, and of pairs of cases that take turns; times in seconds."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 
-from benchkit.statistics import SLOWEST_RANK, SPAN
 from benchkit.statistics.intervals import (
     FEWEST_OF_ROUNDS,
     FEWEST_ROUNDS,
@@ -13,22 +11,13 @@ from benchkit.statistics.intervals import (
     Array,
     correlation_length,
     median,
-    medians,
     ordered_interval,
     quantile,
     series_interval,
     spread,
     turns_interval,
 )
-
-
-class Arrivals(TypedDict):
-    """Numbers that need starts on one clock; None without them."""
-
-    start_skew_s: float | None
-    makespan_s: float | None
-    straggler_rank: int | None
-    straggler_share: float | None
+from benchkit.statistics.samples import Arrivals, Samples
 
 
 class Summary(Arrivals):
@@ -53,36 +42,6 @@ class Summary(Arrivals):
     independent_samples: int
 
 
-NO_ARRIVALS = Arrivals(
-    start_skew_s=None, makespan_s=None, straggler_rank=None, straggler_share=None
-)
-
-
-def slowest_rank(samples: Any) -> Array:
-    """Return the longest time of each iteration: [rank][iteration] -> [iteration]."""
-    slowest: Array = np.asarray(samples, dtype=np.float64).max(axis=0)
-    return slowest
-
-
-def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) -> Array:
-    """Return one time per iteration: [iteration], in seconds.
-
-    SLOWEST_RANK takes the longest call of all ranks. LAST_ARRIVAL takes the time from the last
-    rank's start to the last rank's end, without the time that ranks wait for others to begin. SPAN
-    takes the time from the first rank's start, for ranks that share cores and do not overlap.
-    Without starts, both take the longest call.
-
-    Args:
-        samples: seconds per call, [rank][iteration].
-        starts: start of each call in seconds on one clock, [rank][iteration]; None if unknown.
-    """
-    if estimator == SLOWEST_RANK or starts is None:
-        return slowest_rank(samples)
-    began = np.asarray(starts, dtype=np.float64)
-    start = began.min(axis=0) if estimator == SPAN else began.max(axis=0)
-    return np.asarray((began + np.asarray(samples)).max(axis=0) - start)
-
-
 def relative_half_width(interval: tuple[float, float] | None, centre: float) -> float | None:
     if interval is None or centre == 0:
         return None
@@ -90,21 +49,19 @@ def relative_half_width(interval: tuple[float, float] | None, centre: float) -> 
     return (high - low) / 2 / centre
 
 
-def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -> Summary:
-    """Summarize one case; arguments as for `iteration_times`.
+def summarize(samples: Samples) -> Summary:
+    """Summarize one case.
 
     `median_s` and its interval come from the same times. Without an interval there is their range,
     see `spread`. `osu_mean_s` is the mean of all samples of all ranks, which the OSU
     micro-benchmarks print. `independent_samples` is the effective number of independent samples.
     """
-    samples = np.asarray(samples, dtype=np.float64)
-    times = iteration_times(samples, start_offsets, estimator)
+    times = samples.times
     ordered, length = np.sort(times), correlation_length(times)
     interval = ordered_interval(ordered, length) if len(times) >= FEWEST_SAMPLES else None
     low, high = interval or (None, None)
     range_low, range_high = (None, None) if interval else spread(ordered)
     median_s = quantile(ordered, 0.5)
-    arrivals = NO_ARRIVALS if start_offsets is None else arrival_summary(samples, start_offsets)
     return {
         "median_s": median_s,
         "ci_low_s": low,
@@ -116,14 +73,14 @@ def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -
         "max_s": float(ordered[-1]),
         "mean_s": float(times.mean()),
         "std_s": float(times.std(ddof=1)) if len(times) > 1 else None,
-        "osu_mean_s": float(samples.mean()),
+        "osu_mean_s": float(samples.calls_s.mean()),
         "p25_s": quantile(ordered, 0.25),
         "p75_s": quantile(ordered, 0.75),
         "p95_s": quantile(ordered, 0.95),
         "p99_s": quantile(ordered, 0.99),
         "num_samples": len(times),
         "independent_samples": max(1, int(len(times) / length)),
-        **arrivals,
+        **samples.arrivals,
     }
 
 
@@ -150,33 +107,6 @@ def bus_bandwidth(
 def computing_rate(flops: float | None, median_s: float | None) -> float | None:
     """Return operations over the median time in TFLOP/s (10^12)."""
     return flops / median_s / 1e12 if flops and median_s else None
-
-
-def arrival_summary(samples: Array, start_offsets: Any) -> Arrivals:
-    """Return the numbers that need the starts of all ranks on one clock.
-
-    `start_skew_s` is the median of last minus first start, `makespan_s` that of last end minus last
-    start. `straggler_rank` ended last most often, and `straggler_share` says how often: 1 / ranks
-    where no rank stands out. An iteration whose last ranks ended together has no straggler.
-    """
-    starts = np.asarray(start_offsets, dtype=np.float64)
-    last_start, last_end = starts.max(axis=0), (starts + samples).max(axis=0)
-    last = last_shares(samples, starts)
-    straggler = int(last.argmax()) if len(samples) > 1 and last.any() else None
-    return {
-        "start_skew_s": median(last_start - starts.min(axis=0)),
-        "makespan_s": median(last_end - last_start),
-        "straggler_rank": straggler,
-        "straggler_share": None if straggler is None else float(last[straggler]),
-    }
-
-
-def last_shares(samples: Array, starts: Array) -> Array:
-    """Return the share of iterations in which a rank alone ended last: [rank]."""
-    ends = starts + samples
-    is_last = ends == ends.max(axis=0)
-    alone = is_last & (is_last.sum(axis=0) == 1)
-    return np.asarray(alone.sum(axis=1) / samples.shape[1])
 
 
 class Estimate(NamedTuple):
@@ -208,27 +138,7 @@ class Estimate(NamedTuple):
         return Estimate(self.value * factor, low, high, range_low, range_high, self.num_turns)
 
 
-class Timed(Protocol):
-    """A case with its seconds per iteration, and the lengths of its blocks."""
-
-    @property
-    def times(self) -> Array: ...
-
-    @property
-    def blocks(self) -> Sequence[int]: ...
-
-
-def round_medians(case: Timed) -> Array:
-    """Return the median of each block in seconds: [block]; cases take turns in blocks."""
-    times = case.times
-    lengths = np.asarray(case.blocks, dtype=int)
-    if len(lengths) and (lengths == lengths[0]).all():  # as nearly all blocks are
-        return medians(times[: lengths.sum()].reshape(-1, lengths[0]))
-    ends = np.cumsum(lengths)
-    return np.array([median(block) for block in np.split(times, ends)[:-1]])
-
-
-def paired_speedup(baseline: Timed, case: Timed) -> Estimate:
+def paired_speedup(baseline: Samples, case: Samples) -> Estimate:
     """Return how many times faster a case is than the baseline, another case of its job.
 
     It is the median over turns of the ratio of both block medians, so a lasting disturbance affects
@@ -239,7 +149,7 @@ def paired_speedup(baseline: Timed, case: Timed) -> Estimate:
     return estimated(ratios, turns_interval(ratios))
 
 
-def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
+def paired_overlap(compute: Samples, communicate: Samples, case: Samples) -> Estimate:
     """Return the share of the shorter component that is hidden behind the other.
 
     It is the median over turns of (T_comp + T_comm - T) / min(T_comp, T_comm): 1 where the shorter
@@ -253,9 +163,9 @@ def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
     return estimated(hidden, series_interval(hidden, FEWEST_ROUNDS, FEWEST_OF_ROUNDS))
 
 
-def aligned(*cases: Timed) -> list[Array]:
+def aligned(*cases: Samples) -> list[Array]:
     """Return the block medians of each case in the turns of all of them: [turn]."""
-    medians_by_case = [round_medians(case) for case in cases]
+    medians_by_case = [case.block_medians for case in cases]
     rounds = min(map(len, medians_by_case))
     return [medians[:rounds] for medians in medians_by_case]
 

@@ -116,10 +116,8 @@ class Job:
         return START_S[self.config.hardware.device] + probes_s
 
     def sample_s(self, case: Planned, call_s: float, slower: float) -> float:
-        measure = self.config.measure
-        if measure.calls_per_sample == "auto":
-            return max(call_s, FILLED * measure.block_seconds * slower)
-        return max(call_s * int(measure.calls_per_sample), FILLED * case.fill_s * slower)
+        calls = self.config.measure.sample_of(case.calls)
+        return max(call_s * max(1, calls.number), FILLED * calls.fill_s * slower)
 
     def check_s(self, case: Planned, call_s: float, slower: float) -> float:
         """Return the seconds of building and checking a case that takes `call_s` per call."""

@@ -18,7 +18,6 @@ from benchkit.statistics.summary import (
     Summary,
     algorithm_bandwidth,
     bus_bandwidth,
-    iteration_times,
     summarize,
 )
 from launch.ranks import entry
@@ -76,9 +75,8 @@ def case_line(case: CaseRecord) -> str:
     labels = " ".join(f"{name}={named(name, value)}" for name, value in case.labels.items())
     if case.status != "ok":
         return f"{labels}  {case.status.upper()}: {case.reason}".strip()
-    samples, starts = case.samples_taking_part, case.starts_taking_part
-    times = iteration_times(samples, starts, case.estimator)
-    summary = summarize(samples, starts, case.estimator)
+    times = case.samples.times
+    summary = summarize(case.samples)
     calls = f" of {case.calls_per_sample} calls" if case.calls_per_sample > 1 else ""
     text = f"{labels}  {time_text(summary, find_modes(times))}  ({len(times)} samples{calls})"
     rated = (case.payload_bytes, case.bus_factor, summary["median_s"])

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-from benchkit.api.case import Case
+from benchkit.api.case import CONFIGURED, Case
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.regions import marked_by
 from benchkit.measure.clocks import HostClock
 from benchkit.measure.timer import measure
-from benchkit.statistics.summary import slowest_rank
+from benchkit.statistics.samples import slowest_rank
 
 
 class Ranks(Protocol):
@@ -61,7 +61,7 @@ def bare_loop(case: Case, calls: int, count: int, ranks: Ranks) -> list[float]:
 def by_benchkit(case: Case, calls: int, count: int, ranks: Ranks, index: int) -> list[float]:
     """Returns the same samples of rank `index`, taken by `measure` with all that it does beside."""
     clock = HostClock()
-    alone = replace(case, fill_seconds=0.0)
+    alone = replace(case, calls=CONFIGURED)
     with marked_by(clock.region):
         [result] = measure(
             [alone],

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchkit.api import verification
+from benchkit.api.case import CONFIGURED, ONE_CALL, Calls
 from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
 from benchkit.point.point import cases_alone
@@ -147,11 +148,14 @@ def build(sizes=(1.0,), available_bytes=1e9, calls=None, **options):
     return cases_of(made(CollectiveConfig, **defaults | options), rank)
 
 
-@pytest.mark.parametrize(("mode", "filled"), [("per_iteration", [0.0, 0.01]), ("graph", [0.0, 0.01]), ("loop", [0.0])])
+TWO = [ONE_CALL, Calls(fill_s=0.01)]
+
+
+@pytest.mark.parametrize(("mode", "filled"), [("per_iteration", TWO), ("graph", TWO), ("loop", [CONFIGURED])])
 def test_short_call_has_two_cases_of_one_step(mode, filled):
     """A graph can take the place of the step in both, if it can hold what the job's backend does."""
     cases = build(1, measure=fakes.plan(mode=mode))
-    assert [case.fill_seconds for case in cases] == filled
+    assert [case.calls for case in cases] == filled
     assert {id(case.step) for case in cases} == {id(cases[0].step)}
     assert cases[0].step.over == "default"
     assert all("data_size" not in case.labels for case in cases)

@@ -1,18 +1,20 @@
 import numpy as np
 import pytest
+from benchkit.statistics import LAST_ARRIVAL, SLOWEST_RANK, SPAN
 from benchkit.statistics.intervals import FEWEST_ROUNDS, correlation_length, median_interval, series_interval, spread
+from benchkit.statistics.samples import Samples, slowest_rank
 from benchkit.statistics.summary import (
-    arrival_summary,
-    iteration_times,
     paired_overlap,
     paired_speedup,
     relative_half_width,
-    round_medians,
-    slowest_rank,
     summarize,
 )
 
 from tests.support.records import as_case
+
+
+def samples_of(durations, starts=None, **others):
+    return Samples(np.asarray(durations), None if starts is None else np.asarray(starts), **others)
 
 
 def test_slowest_rank_sets_iteration_time():
@@ -21,7 +23,7 @@ def test_slowest_rank_sets_iteration_time():
 
 def test_rounds_follow_blocks():
     samples = [[1.0, 2, 3, 10, 20, 30, 99], [0.0] * 7]
-    assert round_medians(as_case(samples_s=samples, blocks=[3, 3, 1])).tolist() == [2, 20, 99]
+    assert as_case(samples_s=samples, blocks=[3, 3, 1]).samples.block_medians.tolist() == [2, 20, 99]
 
 
 @pytest.mark.parametrize(
@@ -51,17 +53,17 @@ def test_relative_half_width_divides_by_median():
 
 
 def test_tied_ends_and_one_rank_have_no_straggler():
-    assert summarize([[1.0, 2.0]], [[0.0, 0.0]])["straggler_rank"] is None
-    tied = summarize([[1.0] * 6, [1.0] * 6], [[0.0] * 6, [0.0] * 6])
+    assert summarize(samples_of([[1.0, 2.0]], [[0.0, 0.0]]))["straggler_rank"] is None
+    tied = summarize(samples_of([[1.0] * 6, [1.0] * 6], [[0.0] * 6, [0.0] * 6]))
     assert (tied["straggler_rank"], tied["straggler_share"]) == (None, None)
-    once = summarize([[1.0] * 6, [1.0] * 5 + [2.0]], [[0.0] * 6, [0.0] * 6])
+    once = summarize(samples_of([[1.0] * 6, [1.0] * 5 + [2.0]], [[0.0] * 6, [0.0] * 6]))
     assert (once["straggler_rank"], once["straggler_share"]) == (1, pytest.approx(1 / 6))
 
 
 def test_summary_matches_hand_calculation():
     samples = [[1.0, 1.0, 1.0, 1.0], [2.0, 4.0, 1.0, 3.0]]
     offsets = [[0.0, 0.5, 0.0, 0.0], [0.5, 0.0, 0.5, 0.5]]
-    summary = summarize(samples, offsets)
+    summary = summarize(samples_of(samples, offsets))
     assert summary["median_s"] == 2.5
     assert (summary["min_s"], summary["mean_s"], summary["num_samples"]) == (1.0, 2.5, 4)
     assert summary["std_s"] == pytest.approx(np.std([2, 4, 1, 3], ddof=1))
@@ -75,7 +77,7 @@ def test_summary_matches_hand_calculation():
 
 
 def test_summary_without_clock_has_no_skew():
-    summary = summarize([[1.0] * 6], None)
+    summary = summarize(samples_of([[1.0] * 6]))
     assert summary["start_skew_s"] is None
     assert (summary["median_s"], summary["rel_ci"]) == (1.0, None)
 
@@ -83,15 +85,15 @@ def test_summary_without_clock_has_no_skew():
 def test_arrival_summary_matches_hand_calculation():
     """Iteration 1: starts 0 and 2, ends 5 and 4. Iteration 2: starts 1 and 0, ends 2 and 6. Iteration 3: alike."""
     starts, samples = [[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]], np.array([[5.0, 1.0, 3.0], [2.0, 6.0, 3.0]])
-    found = arrival_summary(samples, starts)
+    found = samples_of(samples, starts).arrivals
     assert found["start_skew_s"] == 1.0  # median of 2, 1 and 0
     assert found["makespan_s"] == 3.0  # median of 5 - 2, 6 - 1 and 3 - 0
     assert found["straggler_share"] == pytest.approx(1 / 3)
 
 
 def test_std_needs_two_samples():
-    assert summarize([[1.0, 3.0]], None)["std_s"] == pytest.approx(2**0.5)
-    assert summarize([[1.0]], None)["std_s"] is None
+    assert summarize(samples_of([[1.0, 3.0]]))["std_s"] == pytest.approx(2**0.5)
+    assert summarize(samples_of([[1.0]]))["std_s"] is None
 
 
 def autoregressive(rho: float, size: int, generator) -> np.ndarray:
@@ -137,7 +139,7 @@ def test_correlation_length_matches_process():
 
 
 def case(medians):
-    return as_case(samples_s=[np.asarray(medians).tolist()], blocks=[1] * len(medians))
+    return samples_of([medians], blocks=[1] * len(medians))
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.9])
@@ -182,12 +184,31 @@ def test_overlap_fixes_shorter_part_over_rounds():
     assert sum(each.low <= 1.0 <= each.high for each in found) >= 54
 
 
-def test_latency_spans_last_start_to_last_end():
-    samples, starts = [[5.0, 1.0], [2.0, 6.0]], [[0.0, 1.0], [2.0, 0.0]]
-    assert iteration_times(samples, starts, "last_arrival_to_last_exit").tolist() == [3.0, 5.0]
-    assert iteration_times(samples, None, "last_arrival_to_last_exit").tolist() == [5.0, 6.0]
-    assert iteration_times(samples, starts, "first_start_to_last_exit").tolist() == [5.0, 6.0]
+@pytest.mark.parametrize("calls", [1, 20])
+def test_latency_spans_last_start_to_last_end(calls):
+    """Starts are of whole samples, so a skew is not the time of each call."""
+    durations, starts = [[5.0, 1.0], [2.0, 6.0]], [[0.0, 1.0], [2.0, 0.0]]
     late = [[0.0, 0.0], [5.0, 1.0]]  # ranks that share a core, one after the other
-    assert iteration_times(samples, late, "first_start_to_last_exit").tolist() == [7.0, 7.0]
-    assert iteration_times(samples, None, "first_start_to_last_exit").tolist() == [5.0, 6.0]
-    assert iteration_times(samples, starts).tolist() == [5.0, 6.0]
+
+    def times(estimator, starts):
+        per_call = np.array(durations) / calls
+        return pytest.approx(samples_of(per_call, starts, calls=calls, estimator=estimator).times * calls)
+
+    assert times(LAST_ARRIVAL, starts) == [3.0, 5.0]
+    assert times(LAST_ARRIVAL, None) == [5.0, 6.0]
+    assert times(SPAN, starts) == [5.0, 6.0]
+    assert times(SPAN, late) == [7.0, 7.0]
+    assert times(SPAN, None) == [5.0, 6.0]
+    assert times(SLOWEST_RANK, starts) == [5.0, 6.0]
+
+
+def test_last_rank_of_many_calls_is_by_whole_samples():
+    """Rank 0 takes twice as long, rank 1 starts 5 ms later: 20 calls end 15 ms after the others."""
+    found = samples_of([[2e-3], [1e-3]], [[0.0], [5e-3]], calls=20).arrivals
+    assert (found["straggler_rank"], found["makespan_s"]) == (0, pytest.approx(1.75e-3))
+
+
+@pytest.mark.parametrize(("uncertainty_s", "calls", "is_used"), [(0.09, 1, True), (0.11, 1, False), (1.9, 20, True)])
+def test_uncertain_starts_are_not_used(uncertainty_s, calls, is_used):
+    found = samples_of([[1.0], [1.0]], [[0.0], [0.5]], calls=calls, estimator=SPAN).on_clock(uncertainty_s)
+    assert (found.estimator == SPAN) == (found.arrivals["start_skew_s"] is not None) == is_used

@@ -15,9 +15,8 @@ from analysis.report.markdown import document
 from analysis.sides import Baseline
 from analysis.table import identity_columns
 from analysis.text import as_csv, as_markdown, shortened
-from benchkit.record.record import FIRST_CALLS, CaseRecord
+from benchkit.record.record import FIRST_CALLS
 from benchkit.statistics.intervals import Array, median, medians, quantile
-from benchkit.statistics.summary import iteration_times
 from benchkit.suites.compile.suite import (
     BATCH_SIZES,
     CACHE,
@@ -227,7 +226,7 @@ def group_of(suffix: str, rows: pd.DataFrame) -> Group:
 def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     """Return the curve of all runs of one variant; None where others came before its calls."""
     cold = rows[rows["mode"] == FIRST_CALLS]
-    runs = [(row, times_of(case), case) for row, case in cases_of(cold) if not case.warmup_s]
+    runs = [(row, case.samples.times, case) for row, case in cases_of(cold) if not case.warmup_s]
     if not runs:
         return None
     number = min(len(times) for _, times, _ in runs)
@@ -242,11 +241,6 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     last = min(len(sizes) - 1, (number - 1) // calls)
     short_of = sizes[last] if last < len(sizes) - 1 else ""
     return Curve(name, {**row, **costs}, of_runs, last * calls, short_of)
-
-
-def times_of(case: CaseRecord) -> Array:
-    """Return the seconds of each call on the slowest rank: [call]."""
-    return iteration_times(case.samples_taking_part, case.starts_taking_part, case.estimator)
 
 
 def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:

@@ -10,7 +10,7 @@ from analysis.records.of_suite import cases_of
 from analysis.suites.tensor_parallel.table import OPTIONS, SHAPE, SUITES
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
-from benchkit.statistics.summary import slowest_rank
+from benchkit.statistics.samples import slowest_rank
 from benchkit.suites.tensor_parallel.suite import COMM_BACKEND, DEFAULT, IMPLEMENTATION
 
 TIME, TIMER, BARRIER, OPTION = (
@@ -41,7 +41,7 @@ def line_of(row: Row, case: CaseRecord) -> Row:
     Rates are of the case's own operations, where DDLB always counts the whole product: a part of
     it alone would be as many times faster as there are ranks. Communication alone has none.
     """
-    times_ms = slowest_rank(case.samples_taking_part) * 1e3
+    times_ms = slowest_rank(case.samples.calls_s) * 1e3
     with np.errstate(divide="ignore"):
         rates = (case.useful_flops or np.nan) / (times_ms * 1e9)
     options = options_of(row)

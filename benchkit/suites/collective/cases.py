@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from benchkit.api import verification
-from benchkit.api.case import Call, CapturableStep, Case, Rank, Work
-from benchkit.api.keys import COLD, as_list
+from benchkit.api.case import ONE_CALL, Call, CapturableStep, Case, Rank, Work
+from benchkit.api.keys import COLD, LOOP, as_list
 from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import WAIT, region
 from benchkit.api.torch_internals import default_store
@@ -213,7 +213,7 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
         work=work_of(name, payload_bytes, rank.world_size),
         regions=(ISSUE, WAIT) if config.async_op else (),
         ranks=2 if name == SEND_RECV else None,
-        fill_seconds=0.0 if config.measure.mode == "loop" else SHORT_S,
+        calls=config.calls(),
     )
 
 
@@ -222,7 +222,7 @@ def latency_of(in_a_row: Case, rank: Rank) -> Case:
         in_a_row,
         labels={**in_a_row.labels, TIMING: LATENCY},
         work=Work(payload_bytes=in_a_row.work.payload_bytes),
-        fill_seconds=0.0,
+        calls=ONE_CALL,
         estimator=LAST_ARRIVAL if rank.device.type == "cpu" else SLOWEST_RANK,
     )
 
@@ -230,7 +230,7 @@ def latency_of(in_a_row: Case, rank: Rank) -> Case:
 def short_cases(config: CollectiveConfig, rank: Rank, descending: list[Case]) -> Iterator[Case]:
     """Yield the cases of short calls; beyond the first long size all count as long."""
     ready = [case for case in reversed(descending) if not (case.skip or case.unavailable)]
-    if config.measure.mode != "loop":
+    if config.measure.mode != LOOP:
         yield from takewhile(lambda case: is_short(case, rank), ready)
 
 

@@ -3,8 +3,16 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from benchkit.api.case import Case, Rank
-from benchkit.api.keys import ModelConfig, Planned, RunConfig, as_list, key, parameters
+from benchkit.api.case import ONE_CALL, Calls, Case, Rank
+from benchkit.api.keys import (
+    LOOP,
+    ModelConfig,
+    Planned,
+    RunConfig,
+    as_list,
+    key,
+    parameters,
+)
 from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Contest, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES, mebibytes
@@ -170,14 +178,16 @@ class CollectiveConfig(RunConfig):
                 needed_bytes=self.buffer_bytes(size, world_size),
             )
             if self.cases_per_size > 1:
-                found += [replace(case, below_s=SHORT_S), replace(case, fill_s=SHORT_S)]
-            else:
-                found.append(case)
+                found += [replace(case, calls=ONE_CALL, below_s=SHORT_S)]
+            found.append(replace(case, calls=self.calls()))
         return found
 
     @property
     def cases_per_size(self) -> int:
-        return 1 if self.measure.mode == "loop" else 2
+        return 1 if self.measure.mode == LOOP else 2
+
+    def calls(self) -> Calls:
+        return super().calls() if self.measure.mode == LOOP else Calls(fill_s=SHORT_S)
 
     def needed_bytes(self, world_size: int) -> float:
         return max(self.buffer_bytes(size, world_size) for size in as_list(self.data_size))

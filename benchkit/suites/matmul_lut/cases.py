@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from benchkit.api import lut
-from benchkit.api.case import CapturableStep, Case, Rank, Work
+from benchkit.api.case import CONFIGURED, CapturableStep, Case, Rank, Work
 from benchkit.api.keys import COLD, GRAPH, MeasureConfig
 from benchkit.api.p2p import first_reason
 from benchkit.api.products import Matmul, SquareProduct, float8_missing, matmul_here
@@ -66,9 +66,8 @@ def forecast(
 def fewest_calls(measure: MeasureConfig) -> int:
     samples = 1 + measure.warmup_iterations
     untimed = CHECKS + (CAPTURE if measure.mode == GRAPH else 0)
-    if measure.calls_per_sample == "auto":
-        return untimed + FILLING + samples
-    return untimed + samples * int(measure.calls_per_sample)
+    calls = measure.sample_of(CONFIGURED).number
+    return untimed + (samples * calls or FILLING + samples)
 
 
 Multiply = Callable[[], object]
@@ -100,7 +99,7 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
         spent_s += seconds
         cases.append(matmul(size, kind, config, rank))
     warning = times.launches(config.sizes)
-    if warning and config.measure.mode != "graph":  # a graph is launched once
+    if warning and config.measure.mode != GRAPH:  # a graph is launched once
         cases[0] = replace(cases[0], warnings=(warning,))
     return cases
 

@@ -257,6 +257,6 @@ def round_cases(
             labels={ROUND: number, DIRECTION: direction, "data_size": size},
             verify=Check(step, rank.index, rank.world_size, rank.seed) if step else noop,
             work=Work(payload_bytes=num_bytes, bus_factor=1.0),
-            fill_seconds=0.0 if config.measure.mode == "loop" else FILL_S,
+            calls=config.calls(),
             details=lambda: details,
         )

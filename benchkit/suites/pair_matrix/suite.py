@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.api.case import Case, Rank
-from benchkit.api.keys import Planned, RunConfig, as_list, key
+from benchkit.api.case import Calls, Case, Rank
+from benchkit.api.keys import LOOP, Planned, RunConfig, as_list, key
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
@@ -49,10 +49,13 @@ class PairMatrixConfig(RunConfig):
         """Return each size in every direction of every round, and the groups."""
         rounds = world_size - 1 + world_size % 2
         sizes = [2**20 * float(size) for size in as_list(self.sizes)]
-        pairs = [Planned(sent_bytes=size, fill_s=FILL_S) for size in sizes]
+        pairs = [Planned(sent_bytes=size, calls=self.calls()) for size in sizes]
         pairs *= len(self.directions) * rounds
         levels = 1 if world_size == 2 else len(self.groups)
         return pairs + [Planned(sent_bytes=max(sizes))] * min(levels, len(self.groups))
+
+    def calls(self) -> Calls:
+        return super().calls() if self.measure.mode == LOOP else Calls(fill_s=FILL_S)
 
     @property
     def directions(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from benchkit.suites.rank_speed.suite import (
     DISK_READ,
     DISK_WRITE,
     DTYPE,
-    FILL_S,
+    FILLING,
     FLOPS,
     FROM_DEVICE,
     MATMUL,
@@ -129,7 +129,7 @@ def case_of(
     test: str, step: Callable[[], object], verify: Callable[[Call], None], **details: Any
 ) -> Case:
     labels = {TEST: test}
-    return Case(step, labels, verify=verify, fill_seconds=FILL_S, details=lambda: details)
+    return Case(step, labels, verify=verify, calls=FILLING, details=lambda: details)
 
 
 def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
@@ -140,7 +140,7 @@ def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
         labels={TEST: MATMUL, DTYPE: dtype_name},
         verify=product.verify,
         work=Work(useful_flops=product.flops * rank.world_size),
-        fill_seconds=FILL_S,
+        calls=FILLING,
         details=lambda: {FLOPS: product.flops},
     )
 

@@ -1,6 +1,7 @@
 """The transformer suite on one rank: the models that cases share, and the cases."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -190,24 +191,27 @@ class TransformerJob:
             return Case(labels=labels, unavailable=self.lacking)
         if why := self.obstacle() or self.shortage(name, alone):
             return Case(labels=labels, skip=why)
-        if alone and self.rank.index:
-            return Case(labels=labels, regions=REGIONS[name], ranks=1)
-        model = self.model_of(self.config.parallel if self.shared and not alone else "none")
-        running = PassCase(self, name, model, alone, self.details_of(name, ranks))
-        return Case(
-            step=running.step,
+        case = Case(
             labels=labels,
-            reset=running.reset,
-            verify=running.verify,
             work=self.workload.work(name, ranks),
             regions=REGIONS[name],
-            observe=running.observe,
-            details=lambda: running.details,
             baseline=baseline,
             ranks=ranks,
             components=Components(communication=communication),
             launches_count=True,
             unchecked=UPDATE if name == TRAIN_STEP else "",
+        )
+        if alone and self.rank.index:
+            return case
+        model = self.model_of(self.config.parallel if self.shared and not alone else "none")
+        running = PassCase(self, name, model, alone, self.details_of(name, ranks))
+        return replace(
+            case,
+            step=running.step,
+            reset=running.reset,
+            verify=running.verify,
+            observe=running.observe,
+            details=lambda: running.details,
         )
 
     def communication(self, name: str) -> Case | None:

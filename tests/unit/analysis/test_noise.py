@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from benchkit.statistics.intervals import find_modes
-from benchkit.statistics.summary import last_shares
+from benchkit.statistics.samples import Samples
 
 from tests.support.entries.report import describe, sentences
 from tests.support.records import make_record, tabulate_ranks, tabulate_records
@@ -51,7 +51,7 @@ def test_few_or_constant_samples_have_no_modes():
 
 def test_last_share_ignores_ties():
     starts, samples = np.zeros((2, 4)), np.array([[1.0, 3.0, 3.0, 2.0], [2.0, 1.0, 1.0, 2.0]])
-    assert last_shares(samples, starts).tolist() == [0.5, 0.25]
+    assert Samples(samples, starts).last_shares.tolist() == [0.5, 0.25]
 
 
 def disturbed_record():

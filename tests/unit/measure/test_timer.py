@@ -3,7 +3,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from benchkit.api.case import Case
+from benchkit.api.case import Calls, Case
 from benchkit.statistics.intervals import series_interval
 
 from tests.support.entries.measure import (
@@ -105,14 +105,14 @@ def test_loop_mode_divides_by_calls(asked, call_s, found):
     assert result.samples_s[0][0] == pytest.approx(call_s)
 
 
-def test_fill_seconds_sets_calls_per_sample():
+def test_calls_that_fill_seconds_set_calls_per_sample():
     """Whatever one slow call says."""
-    cases = [Case(), Case(fill_seconds=9.0)]
+    cases = [Case(), Case(calls=Calls(fill_s=9.0))]
     single, filled = run(cases, plan(max_iterations=5), FakeClock(cycle([1.0])))
     assert (single.calls_per_sample, filled.calls_per_sample) == (1, 16)
     assert filled.samples_s == [[1.0] * 5]
     durations = iter([12.0] + [0.01] * 10**6)
-    [result] = run([Case(fill_seconds=10.0)], plan(max_iterations=2), FakeClock(lambda: next(durations)))
+    [result] = run([Case(calls=Calls(fill_s=10.0))], plan(max_iterations=2), FakeClock(lambda: next(durations)))
     assert result.calls_per_sample == 1024
 
 

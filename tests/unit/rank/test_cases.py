@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit.api.case import CapturableStep, Case, Components, Work
+from benchkit.api.case import Calls, CapturableStep, Case, Components, Work
 from benchkit.api.regions import marked_by, region
 from benchkit.errors import ConfigError, InvalidResult
 from benchkit.record.record import CaseRecord, ComponentPositions
@@ -106,7 +106,7 @@ def test_settings_that_contradict_each_other_are_refused(golden):
 
 def test_nothing_runs_before_first_cold_sample():
     done = []
-    case = Case(step=lambda: done.append("call"), verify=lambda call: done.append("verify"), fill_seconds=1.0)
+    case = Case(step=lambda: done.append("call"), verify=lambda call: done.append("verify"), calls=Calls(fill_s=1.0))
     [report] = reports_of([case], **COLD)
     assert done == ["call"] * 3 + ["verify"] + ["call"] * 2
     assert (report.status, len(report.samples_s[0]), report.calls_per_sample) == ("ok", 3, 1)

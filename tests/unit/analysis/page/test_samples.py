@@ -19,7 +19,7 @@ def numbers(text):
 
 def packed(record, most=figures.MOST_VALUES):
     record = as_record(record)
-    return figures.packed(record.cases[0], record, 1.0, most)
+    return figures.packed(record.cases[0], 1.0, most)
 
 
 def test_few_samples_travel_whole():

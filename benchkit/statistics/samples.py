@@ -1,0 +1,126 @@
+"""The samples of one case on all ranks that take part, and every time that follows from them.
+
+A sample is one call or several in a row. Its start is that of its first call, and what is kept of
+its length is the mean of its calls. Only this class adds starts to lengths.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypedDict
+
+import numpy as np
+
+from benchkit.statistics import SLOWEST_RANK, SPAN
+from benchkit.statistics.intervals import Array, median, medians
+
+MAX_START_UNCERTAINTY = 0.1
+"""As a share of a sample's length. Where the clocks of several hosts are known less precisely, no
+time is computed from starts: there is no makespan, skew or straggler."""
+
+
+class Arrivals(TypedDict):
+    """Numbers that need starts on one clock; None without them."""
+
+    start_skew_s: float | None
+    makespan_s: float | None
+    straggler_rank: int | None
+    straggler_share: float | None
+
+
+NO_ARRIVALS = Arrivals(
+    start_skew_s=None, makespan_s=None, straggler_rank=None, straggler_share=None
+)
+
+
+def slowest_rank(rows: Any) -> Array:
+    """Return the longest time of each iteration: [rank][iteration] -> [iteration]."""
+    slowest: Array = np.asarray(rows, dtype=np.float64).max(axis=0)
+    return slowest
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The samples of the ranks that take part.
+
+    Attributes:
+        calls_s: seconds per call, the mean of each sample: [rank][iteration].
+        starts_s: start of each sample in seconds on one clock: [rank][iteration]; None if unknown.
+        calls: calls of each sample.
+        estimator: what the time of an iteration is, see `times`.
+        blocks: iterations of each block, in order of time.
+    """
+
+    calls_s: Array
+    starts_s: Array | None = None
+    calls: int = 1
+    estimator: str = SLOWEST_RANK
+    blocks: Sequence[int] = ()
+
+    def on_clock(self, uncertainty_s: float) -> "Samples":
+        """Return the samples without their starts where these may be too wrong to use."""
+        if not uncertainty_s:
+            return self
+        length_s = self.calls * median(slowest_rank(self.calls_s))
+        if uncertainty_s <= MAX_START_UNCERTAINTY * length_s:
+            return self
+        return replace(self, starts_s=None, estimator=SLOWEST_RANK)
+
+    @cached_property
+    def times(self) -> Array:
+        """Seconds per call of each iteration on all ranks together: [iteration].
+
+        SLOWEST_RANK takes the longest sample of all ranks. LAST_ARRIVAL takes the time from the
+        last rank's start to the last rank's end, without the time that ranks wait for others to
+        begin. SPAN takes the time from the first rank's start, for ranks that share cores and do
+        not overlap. Without starts, both take the longest sample.
+        """
+        if self.estimator == SLOWEST_RANK or self.starts_s is None:
+            return slowest_rank(self.calls_s)
+        first = self.starts_s.min if self.estimator == SPAN else self.starts_s.max
+        return np.asarray((self.ends_s.max(axis=0) - first(axis=0)) / self.calls)
+
+    @cached_property
+    def ends_s(self) -> Array:
+        """End of each sample on the clock of the starts: [rank][iteration]."""
+        assert self.starts_s is not None
+        return np.asarray(self.starts_s + self.calls * self.calls_s)
+
+    @property
+    def block_medians(self) -> Array:
+        """Median seconds per call of each block: [block]; cases take turns in blocks."""
+        lengths = np.asarray(self.blocks, dtype=int)
+        if len(lengths) and (lengths == lengths[0]).all():  # as nearly all blocks are
+            return medians(self.times[: lengths.sum()].reshape(-1, lengths[0]))
+        ends = np.cumsum(lengths)
+        return np.array([median(block) for block in np.split(self.times, ends)[:-1]])
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """What starts and ends of all ranks tell.
+
+        `start_skew_s` is the median of last minus first start, `makespan_s` that of last end minus
+        last start, per call. `straggler_rank` ended last most often, and `straggler_share` says how
+        often: 1 / ranks where no rank stands out.
+        """
+        if self.starts_s is None:
+            return NO_ARRIVALS
+        last_start = self.starts_s.max(axis=0)
+        last = self.last_shares
+        straggler = int(last.argmax()) if len(last) > 1 and last.any() else None
+        return {
+            "start_skew_s": median(last_start - self.starts_s.min(axis=0)),
+            "makespan_s": median(self.ends_s.max(axis=0) - last_start) / self.calls,
+            "straggler_rank": straggler,
+            "straggler_share": None if straggler is None else float(last[straggler]),
+        }
+
+    @property
+    def last_shares(self) -> Array:
+        """Share of iterations in which a rank alone ended last: [rank].
+
+        An iteration whose last ranks ended together has no straggler.
+        """
+        is_last = self.ends_s == self.ends_s.max(axis=0)
+        alone = is_last & (is_last.sum(axis=0) == 1)
+        return np.asarray(alone.sum(axis=1) / self.calls_s.shape[1])
