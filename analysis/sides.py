@@ -11,7 +11,7 @@ apart, where nothing is claimed.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -356,11 +356,12 @@ def compared(
         names = by or list(contest.by if contest else ())
         marks["over"] = marked({n: first[n] for n in names if pd.notna(first[n])}, cells, number)
         marks["main"] = marks["over"] & False
-    times: dict[tuple[Any, ...], dict[str, float]] = {}
+    times: dict[tuple[Any, ...], Times] = {}
     columns = [*work, *by]
     time = time_of(question)
-    for run, median_s, *key in per_run[["run", time, *columns]].itertuples(index=False):
-        times.setdefault(key_of(key), {})[run] = median_s
+    for run, job, time_s, *key in rows[["run", "path", time, *columns]].itertuples(index=False):
+        of_run = times.setdefault(key_of(key), {}).setdefault(run, {})
+        of_run[job] = time_s
     found = [
         Side(
             row, of, name=" ".join(filter(None, side_words(question, row, by))), is_base=is_base,
@@ -388,6 +389,10 @@ def compared(
     order = in_order(cells, work)
     with_ratios.sort(key=lambda side: order[side.work])
     return replace(sides, sides=with_ratios)
+
+
+Times = dict[str, dict[str, float]]
+"""Seconds by run and, within it, by job, which is the path of its record."""
 
 
 def key_of(values: Iterable[Any]) -> tuple[str, ...]:
@@ -457,13 +462,30 @@ def is_same(cell: Any, value: Any) -> bool:
         return False
 
 
-def ratio_of(
-    side: Side, base: Side, own_s: Mapping[str, float], base_s: Mapping[str, float], time: str
-) -> Ratio | None:
+def ratios_of(own_s: Times, base_s: Times) -> list[float]:
+    """Return the ratio of two sides in each run that has both, of the jobs that have both, if any.
+
+    What several jobs do to a base, such as other ranks beside it, is no part of a ratio.
+    """
+    found = []
+    for run in own_s:
+        own, base = own_s[run], base_s.get(run, {})
+        if jobs := own.keys() & base.keys():
+            found.append(float(np.median([base[job] / own[job] for job in jobs])))
+        elif base:
+            found.append(float(np.median(list(base.values())) / np.median(list(own.values()))))
+    return found
+
+
+def share_a_job(own_s: Times, base_s: Times) -> bool:
+    return any(own_s[run].keys() & base_s.get(run, {}).keys() for run in own_s)
+
+
+def ratio_of(side: Side, base: Side, own_s: Times, base_s: Times, time: str) -> Ratio | None:
     """Return how many times as fast a side is as its base.
 
     Args:
-        own_s, base_s: times of both in seconds by run.
+        own_s, base_s: times of both.
         time: the column of these.
 
     Returns:
@@ -472,21 +494,18 @@ def ratio_of(
     row, other = side.row, base.row
     work = [each["useful_tflop_per_s"] * each["median_s"] for each in (row, other)]
     more = work[0] / work[1] if all(each > 0 for each in work) else 1.0
-    value = more * other[time] / row[time]
+    of_runs = more * np.array(ratios_of(own_s, base_s))
+    value = float(of_runs[0]) if len(of_runs) == 1 else more * other[time] / row[time]
     if pd.isna(value):
         return None
-    of_runs = np.array([more * base_s[run] / own_s[run] for run in own_s if run in base_s])
     if len(of_runs) > 1:
         interval = median_interval(of_runs)
         low, high = interval or (float(of_runs.min()), float(of_runs.max()))
         middle = float(np.median(of_runs))
         return Ratio(base, middle, low, high, bool(interval), f"{len(of_runs)} runs")
     # A record has pairs of a case with its own baseline, which itself has none.
-    if (
-        time != "median_s"
-        or row["point_id"] != other["point_id"]
-        or not pd.isna(other["paired_speedup"])
-    ):
+    has_pairs = time == "median_s" and pd.isna(other["paired_speedup"])
+    if not has_pairs or not share_a_job(own_s, base_s):
         return Ratio(base, value)
     for low, high, is_interval in (
         (row["paired_speedup_low"], row["paired_speedup_high"], True),

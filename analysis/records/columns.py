@@ -120,10 +120,21 @@ CONDITIONS = (
     text("full_share", "percent of a GPU that MPS gives a rank at full speed, or auto"),
     text("backend_env", "variables that were set for the backend"),
     text("slowdown", "factor of the last rank, or a list with one per rank"),
+    text("slow_by", "the key `hardware.slow_by`: auto, mps, cgroup or duty_cycle"),
     integer("seed", "of inputs and of the order of cases"),
     text("mode", "how calls were timed: the key `measure.mode`"),
     text("calls_per_sample", "the key `measure.calls_per_sample`: a number or auto"),
     integer("warmup_iterations", "the key `measure.warmup_iterations`"),
+    seconds("max_warmup_seconds", "the key `measure.max_warmup_seconds`"),
+    share("target_rel_ci", "the key `measure.target_rel_ci`"),
+    integer("max_iterations", "the key `measure.max_iterations`"),
+    seconds("max_seconds", "the key `measure.max_seconds`"),
+    integer("min_blocks", "the key `measure.min_blocks`"),
+    seconds("block_seconds", "the key `measure.block_seconds`"),
+    seconds("probe_seconds", "the key `measure.probe_seconds`"),
+    boolean("cold_l2", "whether the GPU's L2 cache was flushed before each sample"),
+    text("profile", "the key `profile`, where it is not false"),
+    text("arm", "of a comparison, as it was typed"),
 )
 """Part of a row's identity, since medians differ by it, but shown only where rows differ in it."""
 TIMES = (
@@ -286,6 +297,7 @@ NOISE = (
     number("first_call_ratio", "`first_call_s` over `warm_s`"),
     integer("warm_from_call", "the first call that takes at most 1.1 times that median"),
     integer("num_samples", "samples of each rank", is_printed=True),
+    integer("checks", "checks at random places among them", formula=from_case("checks")),
     integer("independent_samples", "effective number of independent samples"),
 )
 

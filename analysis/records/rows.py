@@ -45,10 +45,11 @@ def conditions(record: Record) -> dict[str, Any]:
         "full_share": str(hardware.full_share),
         "slowdown": hardware.slowdown,
         "backend_env": " ".join(f"{name}={value}" for name, value in variables),
+        "slow_by": hardware.slow_by,
         "seed": settings.seed,
-        "mode": measure.mode,
-        "calls_per_sample": measure.calls_per_sample,
-        "warmup_iterations": measure.warmup_iterations,
+        **vars(measure),
+        "profile": str(settings.profile) if settings.profile else None,
+        "arm": record.comparison.arm if record.comparison else None,
     }
 
 

@@ -337,6 +337,7 @@ class HardwareSettings:
     """What ranks ran on.
 
     Attributes:
+        slow_by: what was to slow ranks down.
         slowdown: how many times slower the last rank was to be, or each rank.
         full_share: percent of a GPU of a rank at full speed; "auto" for an equal part.
     """
@@ -345,13 +346,24 @@ class HardwareSettings:
     ranks_per_device: Count
     slowdown: Number | list[Number] = 1
     full_share: Number | str = "auto"
+    slow_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureSettings:
+    """How samples were taken, and until when; None where a record does not say it."""
+
     mode: str
     calls_per_sample: int | str
     warmup_iterations: int
+    max_warmup_seconds: Amount | None = None
+    target_rel_ci: Amount | None = None
+    max_iterations: Count | None = None
+    max_seconds: Amount | None = None
+    min_blocks: Count | None = None
+    block_seconds: Amount | None = None
+    probe_seconds: Amount | None = None
+    cold_l2: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,6 +392,7 @@ class Settings:
     repeat: Count = 1
     ranks: str = "auto"
     explain: bool = False
+    profile: bool | str = False
 
 
 @dataclass(frozen=True)
