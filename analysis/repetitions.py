@@ -85,7 +85,8 @@ def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     if (sweeps := runs.str.replace(REPETITION, "", regex=True)).equals(runs):
         return table
     named = table.assign(sweep=sweeps, within_share=table["rel_ci"])
-    point = named.groupby([*identity_columns(table), "sweep"], dropna=False, sort=False).ngroup()
+    alike = [*identity_columns(table), "slowed_by", "sweep"]
+    point = named.groupby(alike, dropna=False, sort=False).ngroup()
     rows = over_runs(named.assign(point=point), "sweep", "point")
     between = (rows["range_high_s"] - rows["range_low_s"]) / 2 / rows["median_s"]
     place = named.groupby("run", dropna=False).cumcount().groupby(point).transform("max")

@@ -272,6 +272,8 @@ def sides_of(rows: pd.DataFrame, question: Question, baseline: Baseline | None =
     known = dict.fromkeys((*question.work, "model", "world_size", *own_columns(rows)))
     work = [name for name in known if name in rows and name not in {*by, *question.free}]
     conditions = [name for name in ("backend", "device", *CONDITIONS) if name not in {*work, *by}]
+    if rows["slowed_by"].nunique() > 1:  # rows at full speed have no mechanism
+        conditions.append("slowed_by")
     shared = [name for name in (*work, *by, *conditions) if num_of(rows, name) == 1]
     merged = [name for name in question.free if name in rows and num_of(rows, name) > 1]
     companions: list[str] = []

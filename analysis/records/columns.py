@@ -120,7 +120,6 @@ CONDITIONS = (
     text("full_share", "percent of a GPU that MPS gives a rank at full speed, or auto"),
     text("backend_env", "variables that were set for the backend"),
     text("slowdown", "factor of the last rank, or a list with one per rank"),
-    text("slow_by", "the key `hardware.slow_by`: auto, mps, cgroup or duty_cycle"),
     integer("seed", "of inputs and of the order of cases"),
     text("mode", "how calls were timed: the key `measure.mode`"),
     text("calls_per_sample", "the key `measure.calls_per_sample`: a number or auto"),

@@ -45,7 +45,6 @@ def conditions(record: Record) -> dict[str, Any]:
         "full_share": str(hardware.full_share),
         "slowdown": hardware.slowdown,
         "backend_env": " ".join(f"{name}={value}" for name, value in variables),
-        "slow_by": hardware.slow_by,
         "seed": settings.seed,
         **vars(measure),
         "profile": str(settings.profile) if settings.profile else None,

@@ -465,6 +465,18 @@ class RunConfig:
         """Return how many calls make a sample of the suite's cases, but for some."""
         return CONFIGURED
 
+    def idle_keys(self) -> dict[str, str]:
+        """Return the keys that change nothing beside the others, each with what would need it."""
+        found = {}
+        if self.calls() != CONFIGURED:
+            found["measure.calls_per_sample"] = (
+                f"measure.mode={self.measure.mode} makes as many calls of a sample as suite "
+                f"{self.suite} needs"
+            )
+        if self.hardware.device == "cpu":
+            found["hardware.ranks_per_device"] = "hardware.device=cpu has no GPU to share"
+        return found
+
     def title(self) -> str:
         """Return what is measured, for heads of lines and plots; by default the suite's name."""
         return self.suite
@@ -489,6 +501,9 @@ class RunConfig:
         if self.hardware.device == "cpu" and (flushes or captured):
             setting = "measure.cold_l2=true" if flushes else f"profile={NSYS}"
             raise ConfigError(f"{setting}: allowed with hardware.device=cuda")
+        if flushes and self.measure.sample_of(self.calls()) != ONE_CALL:
+            allowed = "allowed with one call per sample, since the others find what it left"
+            raise ConfigError(f"measure.cold_l2=true: {allowed}")
 
 
 def as_dict(config: RunConfig) -> PlainConfig:

@@ -17,6 +17,8 @@ NUM_SAMPLES = CHECKED + 1
 SHARE_OF_SAMPLES, SHARE_OF_TIME = 0.15, 0.05
 """What checks may take beside the kept samples. The first is made whatever its comparison takes."""
 
+ROUNDING = 1e-9
+
 
 @dataclass
 class CheckPlaces:
@@ -42,7 +44,8 @@ class CheckPlaces:
             of_sample: share that one more sample is.
         """
         if self.due is None:
-            number = min(MOST_CHECKS, int(SHARE_OF_SAMPLES / NUM_SAMPLES / of_sample))
+            affordable = SHARE_OF_SAMPLES / (NUM_SAMPLES * of_sample)
+            number = min(MOST_CHECKS, math.floor(affordable + ROUNDING))
             self.due = [(part + self.draw.random()) / number for part in range(number)]
         return max(1, math.ceil((self.due[0] - done) / of_sample)) if self.due else math.inf
 

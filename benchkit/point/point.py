@@ -113,10 +113,22 @@ def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
         launched_by=topology.detect_launcher().by,
         agents=plan.agents,
         slowdown=SlowdownReport(asked=list(plan.slowdown)),
-        warnings=[*environment.version_differences(plan.agents), *plan.warnings],
+        warnings=[
+            *environment.version_differences(plan.agents),
+            *plan.warnings,
+            *without_effect(point),
+        ],
         started_at=now(),
         environment=environment.describe(),
     )
+
+
+def without_effect(point: Point) -> list[str]:
+    """Return a warning per key that was set and changes nothing here, as other points need it."""
+    lines = [text.lstrip("+") for text in point.overrides]
+    idle = point.config.idle_keys()
+    pairs = [(line, idle.get(line.partition("=")[0])) for line in lines]
+    return [f"{line} has no effect here: {why}" for line, why in pairs if why]
 
 
 def current_comparison() -> Comparison | None:

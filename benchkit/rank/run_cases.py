@@ -2,6 +2,7 @@
 
 import math
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
@@ -97,6 +98,7 @@ def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
     config, controller = run.config, run.controller
     hooks = hooks_of(config, controller, run.group.world_size, run.watch.turn_to)
     all_cases = [CaseRun(case, f"{i} of {len(cases)}") for i, case in enumerate(cases, start=1)]
+    require_alike(cases, run.group)
     run.stopwatch.enter("verify")
     note(run.group, all_cases, "unavailable", lambda each: each.case.unavailable)
     note(
@@ -371,6 +373,42 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
         require_references(cases)
     except ValueError as error:
         raise ValueError(f"suite {config.suite}: {error}") from None
+
+
+ALIKE = (
+    "labels",
+    "ranks",
+    "calls",
+    "estimator",
+    "regions",
+    "launches_count",
+    "on_host",
+    "unslowed",
+)
+"""What says how a case is timed, which ranks do together."""
+
+
+def require_alike(cases: Sequence[Case], group: ControlGroup) -> None:
+    """Raise ValueError where ranks would time a case in different ways; all call this together.
+
+    A rank that cannot run a case need not describe it.
+    """
+    rows = group.exchange([digest_of(case) for case in cases])
+    for number, (case, values) in enumerate(zip(cases, zip(*rows, strict=True), strict=True)):
+        if len(set(values) - {UNABLE}) > 1:
+            raise ValueError(
+                f"case {number} {dict(case.labels)}: ranks differ in one of {', '.join(ALIKE)}; "
+                "allowed are the same of all ranks, also of those that take no part"
+            )
+
+
+UNABLE = -1.0
+
+
+def digest_of(case: Case) -> float:
+    if case.skip or case.unavailable:
+        return UNABLE
+    return float(zlib.crc32(repr([getattr(case, name) for name in ALIKE]).encode()))
 
 
 def require_references(cases: list[Case]) -> None:

@@ -337,7 +337,6 @@ class HardwareSettings:
     """What ranks ran on.
 
     Attributes:
-        slow_by: what was to slow ranks down.
         slowdown: how many times slower the last rank was to be, or each rank.
         full_share: percent of a GPU of a rank at full speed; "auto" for an equal part.
     """
@@ -346,7 +345,6 @@ class HardwareSettings:
     ranks_per_device: Count
     slowdown: Number | list[Number] = 1
     full_share: Number | str = "auto"
-    slow_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,14 @@ from launch.signals import ignore_signals
 log = logging.getLogger("benchkit")
 
 
+def require_effect(arguments: Sequence[str], configs: Sequence[RunConfig]) -> None:
+    """Raise ConfigError for a typed key that changes nothing at any point."""
+    for argument in arguments:
+        key = argument.partition("=")[0].lstrip("+")
+        if all(config.idle_keys().get(key) for config in configs):
+            raise ConfigError(f"{argument}: no effect, since {configs[0].idle_keys()[key]}")
+
+
 class Sweeper(sweeper.Sweeper):
     """Run the product of all overrides, as Hydra's basic sweeper does.
 
@@ -134,6 +142,8 @@ class Sweeper(sweeper.Sweeper):
         if not composed:
             raise ConfigError("nothing to sweep over: a glob(…) finds no option")
         configs = [point.config for point in composed]
+        if not self._resume:
+            require_effect(arguments, configs)
         points = manifest.entries(
             [manifest.key_of(as_dict(config)) for config in configs],
             [point.folder for point in composed],

@@ -86,6 +86,14 @@ class AutoShardConfig(RunConfig):
                 f"allowed with dtype={self.dtype} are {most_layers} layers"
             )
 
+    def idle_keys(self) -> dict[str, str]:
+        found = super().idle_keys()
+        if DTENSOR not in as_list(self.engine):
+            found["planner"] = f"engine={DISPATCHER} plans by itself"
+        if max(self.devices) == 1:
+            found |= dict.fromkeys(("planner", "engine"), "devices=[1] shards nothing")
+        return found
+
     def planned(self, world_size: int) -> list[Planned]:
         found = []
         for scope in Scope:

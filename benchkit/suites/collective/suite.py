@@ -189,6 +189,12 @@ class CollectiveConfig(RunConfig):
     def calls(self) -> Calls:
         return super().calls() if self.measure.mode == LOOP else Calls(fill_s=SHORT_S)
 
+    def idle_keys(self) -> dict[str, str]:
+        found = super().idle_keys()
+        if self.collective == BARRIER:
+            found |= dict.fromkeys(("data_size", "dtype"), "a barrier has no data")
+        return found
+
     def needed_bytes(self, world_size: int) -> float:
         return max(self.buffer_bytes(size, world_size) for size in as_list(self.data_size))
 

@@ -85,6 +85,16 @@ class CompileConfig(RunConfig):
             )
         ]
 
+    def idle_keys(self) -> dict[str, str]:
+        found = super().idle_keys()
+        if self.compiler not in INDUCTOR:
+            found[CACHE] = f"compiler={self.compiler} has no cache on disk"
+        if self.compiler in (EAGER, CUDA_GRAPH):
+            found[DYNAMIC] = f"compiler={self.compiler} compiles nothing"
+        if self.workload != TRANSFORMER_LAYER:
+            found["context_length"] = f"workload={self.workload} has no tokens"
+        return found
+
     def unsuited(self) -> Reason:
         return graphs_missing(self.compiler, self.hardware.device) or super().unsuited()
 

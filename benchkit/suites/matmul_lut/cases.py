@@ -117,7 +117,10 @@ def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case
     beside = [partial(square.multiply_into, torch.empty_like(square.product)) for _ in streams]
     background = list(zip(streams, beside, strict=True))
     step = CapturableStep(partial(together, square.step, background))
-    work = Work(useful_flops=square.flops * rank.world_size)
+    flops = square.flops * rank.world_size
+    # Its rate beside others would be a share of what the GPU does meanwhile.
+    useful = None if config.bg_streams else flops
+    work = Work(useful_flops=useful, executed_flops=flops * (1 + config.bg_streams))
     labels = {lut.SIZE: size}
     return Case(step, labels, verify=square.verify, work=work, details=lambda: kind.details)
 

@@ -193,6 +193,14 @@ class TransformerConfig(RunConfig):
                 found += [own, replace(own, flops=0.0, sent_bytes=sent_bytes, group="")]
         return found
 
+    def idle_keys(self) -> dict[str, str]:
+        found = super().idle_keys()
+        if self.parallel != "ddp":
+            found["bucket_mib"] = f"parallel={self.parallel} has no buckets"
+        if self.passes == [FORWARD]:
+            found["activation_checkpointing"] = f"passes=[{FORWARD}] has no backward"
+        return found
+
     @property
     def state_bytes(self) -> int:
         """Weights and AdamW's two moments."""

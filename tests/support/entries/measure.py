@@ -2,6 +2,7 @@
 
 from benchkit.measure import clocks as clocks
 from benchkit.measure import disturbance as disturbance
+from benchkit.measure import places as places
 from benchkit.measure import timer as timer
 from benchkit.measure.clocks import HostClock as HostClock
 from benchkit.measure.disturbance import COUNTERS as COUNTERS

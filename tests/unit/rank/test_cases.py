@@ -352,3 +352,17 @@ def test_lack_of_memory_in_capture_is_oom(in_graph_mode):
     greedy = failing_in_capture(cuda, RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), [])
     reports = in_graph_mode([Case(step=greedy), Doubling(cuda).case], cuda)
     assert [report.status for report in reports] == ["oom", "ok"]
+
+
+def test_ranks_that_time_a_case_in_different_ways_are_refused():
+    """A rank that takes no part, and one that cannot run a case, are no exception and an exception."""
+    own, absent, other = Case(ranks=1, launches_count=True), Case(ranks=1), Case(skip="full")
+
+    def two(first, second):
+        rows = [[rank.run_cases.digest_of(first)], [rank.run_cases.digest_of(second)]]
+        rank.run_cases.require_alike([first], group(exchange=lambda values: rows))
+
+    two(own, replace(own, step=lambda: None))
+    two(own, other)
+    with pytest.raises(ValueError, match="launches_count"):
+        two(own, absent)

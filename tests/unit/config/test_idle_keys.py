@@ -1,0 +1,57 @@
+"""Keys that change nothing are refused, unless another point of the sweep needs them; then its row says so."""
+
+from types import SimpleNamespace
+
+import pytest
+from benchkit.point.point import without_effect
+from benchkit.suites.compile.suite import CompileConfig
+
+from tests.support.configs import config, made
+
+CUDA = "hardware=cuda"
+ELSEWHERE = [  # what has no effect, and what needs it
+    ("+suite=compile compiler=eager", "cache=warm", "compiler=eager,default"),
+    ("+suite=compile compiler=aot_eager", "cache=warm", "compiler=aot_eager,default"),
+    ("+suite=compile compiler=eager", "dynamic=true", "compiler=eager,aot_eager"),
+    ("+suite=compile", "context_length=64", "workload=mlp,transformer_layer model=tiny"),
+    ("+suite=transformer model=tiny", "bucket_mib=50", "parallel=none,ddp world_size=2"),
+    (
+        "+suite=transformer model=tiny passes=[forward]",
+        "activation_checkpointing=true",
+        "passes=[forward],[forward_backward]",
+    ),
+    ("+suite=collective collective=barrier", "data_size=4", "collective=barrier,all_reduce"),
+    ("+suite=auto_shard engine=dispatcher", "planner=axis0", "engine=dispatcher,dtensor"),
+    ("+suite=auto_shard devices=[1]", "engine=dispatcher", "devices=[1],[1,2]"),
+    (f"+suite=allreduce {CUDA} measure=graph", "measure.calls_per_sample=20", "measure.mode=graph,loop"),
+    ("+suite=allreduce measure.mode=per_iteration", "measure.calls_per_sample=1", "measure.mode=per_iteration,loop"),
+    ("+suite=allreduce hardware=cpu", "hardware.ranks_per_device=2", "hardware=cpu,cuda_shared"),
+]
+
+
+@pytest.mark.parametrize(("setting", "idle", "needed_by"), ELSEWHERE)
+def test_key_without_effect_is_refused(check, setting, idle, needed_by):
+    assert check(*setting.split(), idle).startswith(f"{idle}: no effect, since ")
+    replaced = {word.partition("=")[0] for word in needed_by.split()}
+    others = [word for word in setting.split() if word.partition("=")[0] not in replaced]
+    assert check(*others, *needed_by.split(), idle) == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        f"+suite=allreduce {CUDA}",
+        f"+suite=matmul_lut {CUDA} measure=loop",
+        f"+suite=rank_speed {CUDA}",
+        f"+suite=matmul_lut {CUDA} measure=filled",
+    ],
+)
+def test_cache_is_cold_for_one_call_only(check, arguments):
+    assert check(*arguments.split(), "measure.cold_l2=true").startswith("measure.cold_l2=true: allowed")
+
+
+def test_row_says_which_of_its_keys_had_no_effect():
+    compiled = made(CompileConfig, compiler="eager", workload="mlp", cache="warm", **vars(config()))
+    point = SimpleNamespace(config=compiled, overrides=["+suite=compile", "compiler=eager", "cache=warm"])
+    [warning] = without_effect(point)
+    assert warning.startswith("cache=warm has no effect here")
