@@ -160,8 +160,9 @@ def backward_over_forward(case: CaseRecord, summary: CaseMetrics) -> float | Non
 HOST_SETS = 0.9
 """Share of a call's time from which on the host that queues it sets the pace of a loop.
 
-The host queues many calls no faster than the GPU makes them, since the queue fills up: then only a
-longer time of queueing tells.
+The host queues many calls no faster than the GPU makes them, since the queue fills up. Of n calls
+whose launches set the pace, it queues for n / (n + 1) of their time at least: the last kernel alone
+comes after.
 """
 
 
@@ -169,7 +170,7 @@ def host_bound(case: CaseRecord, summary: CaseMetrics) -> float | None:
     """Return the time of queueing on the host, over that of the call, where the host sets it."""
     queueing_s = region_medians(case).get(f"{QUEUEING}_s")
     median_s = summary["median_s"]
-    least = HOST_SETS if case.calls_per_sample == 1 else 1.0
+    least = max(HOST_SETS, case.calls_per_sample / (case.calls_per_sample + 1))
     if not queueing_s or not median_s or queueing_s < least * median_s:
         return None
     return float(queueing_s / median_s)

@@ -468,7 +468,7 @@ class RunConfig:
     def idle_keys(self) -> dict[str, str]:
         """Return the keys that change nothing beside the others, each with what would need it."""
         found = {}
-        if self.calls() != CONFIGURED:
+        if self.calls() != CONFIGURED and self.measure.calls_per_sample != 1:
             found["measure.calls_per_sample"] = (
                 f"measure.mode={self.measure.mode} makes as many calls of a sample as suite "
                 f"{self.suite} needs"

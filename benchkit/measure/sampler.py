@@ -129,6 +129,12 @@ class Lead:
 
     seconds: float = 0.0
     queueing_s: float | None = None
+    is_tried: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known, and that calls do not wait for the device."""
+        return self.queueing_s is not None and (self.is_tried or not self.seconds)
 
     @classmethod
     def never(cls) -> "Lead":
@@ -145,5 +151,7 @@ class Lead:
         if self.queueing_s is None:
             self.queueing_s = median(queueing)
             self.seconds = lead_for(self.queueing_s)
-        elif min(queueing) - self.queueing_s > self.seconds / 2:
+            return
+        self.is_tried = True
+        if min(queueing) - self.queueing_s > self.seconds / 2:
             self.seconds = 0.0

@@ -336,6 +336,9 @@ class Timer:
                 break
             window = times
             count = max(count, fitting(measurement.typical_s, self.config))
+        if measurement.lead and QUEUEING in self.sampler.clock.own_regions:
+            while not measurement.lead.is_settled:  # two samples at most
+                self.warm_up_window(case, measurement, 1)
 
     def warm_up_window(
         self, case: Case, measurement: Measurement, count: int

@@ -15,7 +15,7 @@ from benchkit.statistics import SLOWEST_RANK, SPAN
 from benchkit.statistics.intervals import Array, median, medians
 
 MAX_START_UNCERTAINTY = 0.1
-"""As a share of a sample's length. Where the clocks of several hosts are known less precisely, no
+"""As a share of the time of a call. Where the clocks of several hosts are known less precisely, no
 time is computed from starts: there is no makespan, skew or straggler."""
 
 
@@ -61,8 +61,7 @@ class Samples:
         """Return the samples without their starts where these may be too wrong to use."""
         if not uncertainty_s:
             return self
-        length_s = self.calls * median(slowest_rank(self.calls_s))
-        if uncertainty_s <= MAX_START_UNCERTAINTY * length_s:
+        if uncertainty_s <= MAX_START_UNCERTAINTY * median(slowest_rank(self.calls_s)):
             return self
         return replace(self, starts_s=None, estimator=SLOWEST_RANK)
 

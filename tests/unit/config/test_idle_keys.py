@@ -24,7 +24,6 @@ ELSEWHERE = [  # what has no effect, and what needs it
     ("+suite=auto_shard engine=dispatcher", "planner=axis0", "engine=dispatcher,dtensor"),
     ("+suite=auto_shard devices=[1]", "engine=dispatcher", "devices=[1],[1,2]"),
     (f"+suite=allreduce {CUDA} measure=graph", "measure.calls_per_sample=20", "measure.mode=graph,loop"),
-    ("+suite=allreduce measure.mode=per_iteration", "measure.calls_per_sample=1", "measure.mode=per_iteration,loop"),
     ("+suite=allreduce hardware=cpu", "hardware.ranks_per_device=2", "hardware=cpu,cuda_shared"),
 ]
 

@@ -1,0 +1,596 @@
+"""A world in virtual time: the ranks of a point are greenlets of this process, and each call takes what was planted.
+
+Real are the check of a configuration, a suite's cases, all that a rank does with them (calibration, order of
+verification, hooks, capture of graphs, timer, sampler, clocks), all that an agent does with a point, the record's file
+and all of analysis. `install` names what is replaced.
+"""
+
+import contextlib
+import os
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import greenlet
+import msgspec
+import pytest
+import torch
+import torch.distributed as dist
+from benchkit.api import p2p, regions
+from benchkit.api.case import CapturableStep, Case
+from benchkit.measure import clocks, timer
+from benchkit.point import point as point_module
+from benchkit.point.agents import AgentGroup
+from benchkit.point.ranks import LocalRanks
+from benchkit.rank import around_samples, calibration, main, run_cases
+from benchkit.rank.assignment import Assignment
+from benchkit.rank.backends import ControlGroup
+from benchkit.rank.devices import Devices
+from benchkit.record.record import RankDevice, StartClock
+from benchkit.suites.transformer import peak_flops
+from launch.agents.group import ESTIMATOR, SHARED, Offset
+from launch.agents.host import LOCK_VARIABLE
+from launch.ranks import entry
+from launch.ranks.watch import Failure, RankEnds
+from torch.testing._internal.distributed import fake_pg
+
+from tests.support.planted.oracle import REGION_SHARES, History, Plant, PlantedCase, Window
+
+BEGAN_S = 1000.0
+"""When the first ranks begin, and how long others begin after them."""
+PAUSE_S = 0.01
+PROBE_S = 1e-3
+"""A probed call at full speed."""
+FLUSH_S = 5e-5
+"""A GPU's cache is flushed."""
+CYCLES_PER_S = 1e9
+FEW_TO_STOP = 20
+"""Samples from which on a target may end a case: far fewer than outside, where each takes time."""
+
+
+class VirtualRank(greenlet.greenlet):
+    """One rank of a run.
+
+    Attributes:
+        now_s: on its host's process, in true time.
+        stream_s: when its GPU has done what is queued.
+        factor: by which its throttle slows it at this moment.
+        captured: cases whose calls a graph takes up; None while calls are made.
+        window: of the sample that it takes; None between samples.
+        num_calls: that it has made of each case.
+    """
+
+    def __init__(self, index: int, began_s: float, run: Callable[[], Any]) -> None:
+        super().__init__(run)
+        self.index = index
+        self.now_s = self.stream_s = began_s
+        self.factor = 1.0
+        self.is_timing_block = False
+        self.captured: list[PlantedCase] | None = None
+        self.window: Window | None = None
+        self.num_calls: dict[int, int] = {}
+        self.markers: list[regions.Marker] = [regions.unmarked]
+
+    @property
+    def ready_s(self) -> float:
+        """When its GPU could begin what its host queues now."""
+        return max(self.stream_s, self.now_s)
+
+
+@dataclass
+class World:
+    """One run of the ranks of a point; `current` is the rank that runs now."""
+
+    history: History
+    assignments: Sequence[Assignment]
+    began_s: float
+    joined: dict[int, main.Joined]
+    ranks: list[VirtualRank] = field(default_factory=list)
+    current: VirtualRank = field(init=False)
+    _ready: deque[VirtualRank] = field(default_factory=deque)
+    _meetings: dict[Any, dict[int, Any]] = field(default_factory=dict)
+    _num_met: dict[Any, int] = field(default_factory=dict)
+
+    def run(self, target: Callable[[Assignment], Any]) -> Any:
+        """Run all ranks and return what rank 0 returns; raise what the first rank to fail raises."""
+        for index, assignment in enumerate(self.assignments):
+            self.ranks.append(VirtualRank(index, self.began_s, partial(target, assignment)))
+        self._ready.extend(self.ranks)
+        results = {}
+        try:
+            while self._ready:
+                self.current = self._ready.popleft()
+                result = self.current.switch()
+                if self.current.dead:
+                    results[self.current.index] = result
+            if len(results) < len(self.ranks):
+                raise RuntimeError("ranks do not meet equally often")
+            return results[0]
+        finally:
+            for rank in self.ranks:
+                if not rank.dead:
+                    self.current = rank
+                    rank.throw(greenlet.GreenletExit)
+
+    @property
+    def ended_s(self) -> float:
+        return max(rank.now_s for rank in self.ranks)
+
+    def meet(self, place: str | int, value: Any, num_ranks: int | None = None) -> list[Any]:
+        """Wait for all ranks, or the first ones, to come to a place; return the value of each: [rank]."""
+        rank = self.current
+        num = self._num_met[place, rank.index] = self._num_met.get((place, rank.index), 0) + 1
+        values = self._meetings.setdefault((place, num), {})
+        values[rank.index] = value
+        expected = num_ranks or len(self.ranks)
+        if len(values) < expected:
+            rank.parent.switch()
+        else:
+            self._ready.extend(self.ranks[index] for index in values if index != rank.index)
+            del self._meetings[place, num]
+        return [values[index] for index in range(expected)]
+
+    def meet_in_time(self, place: str, value: Any = None) -> list[Any]:
+        """As `meet`, for all ranks; none leaves before the last has come."""
+        met = self.meet(place, (self.current.now_s, value))
+        self.current.now_s = max(now_s for now_s, _ in met)
+        return [value for _, value in met]
+
+    def call(self, case: PlantedCase) -> None:
+        """Make a call of a case, as the current rank."""
+        rank = self.current
+        if rank.captured is not None:
+            rank.captured.append(case)
+            return
+        takes_part = rank.index < case.ranks
+        number = rank.num_calls.get(case.number, -1) + 1
+        rank.num_calls[case.number] = number
+        window = rank.window
+        is_first = window is not None and not window.num_made
+        seconds = self.history.call_s(case, rank.index, number, is_first) * rank.factor if takes_part else 0.0
+        if window:
+            if is_first:
+                window.case, window.factor, window.began_s = case.number, rank.factor, rank.now_s
+            window.num_made += 1
+            window.busy_s += seconds
+        if self.history.device == "cuda" and not case.on_host:
+            self.queue(case, seconds, takes_part)
+        else:
+            if case.waits and takes_part:
+                rank.now_s = max(self.meet(case.number, rank.now_s, case.ranks))
+            for spent in self.in_regions(case, seconds):
+                rank.now_s += spent
+
+    def queue(self, case: PlantedCase, seconds: float, takes_part: bool) -> None:
+        """Make a call on the current rank's GPU."""
+        rank, plant, window = self.current, self.history.plant, self.current.window
+        if takes_part:
+            rank.now_s += plant.launch_s
+        rank.stream_s = rank.ready_s
+        if case.waits and takes_part:
+            rank.stream_s = max(self.meet(case.number, rank.stream_s, case.ranks))
+        began_s = rank.stream_s
+        for spent in self.in_regions(case, seconds):
+            rank.stream_s += spent
+        if plant.waits_for_gpu:
+            rank.now_s = rank.ready_s
+        if window:
+            window.gpu_began_s = min(window.gpu_began_s, began_s)
+            window.gpu_ended_s = rank.stream_s
+            window.queued_s = rank.now_s
+
+    def in_regions(self, case: PlantedCase, seconds: float) -> Iterator[float]:
+        """Yield the parts of a call's time, each within the region that it is spent in; the last is in none."""
+        window = self.current.window
+        for number, name in enumerate(case.regions):
+            spent = seconds * REGION_SHARES[number % len(REGION_SHARES)]
+            seconds -= spent
+            if window:
+                window.regions_s[name] = window.regions_s.get(name, 0.0) + spent
+            with regions.region(name):
+                yield spent
+        yield seconds
+
+
+@dataclass
+class Stage:
+    """Where points are played: set `plant` before each one; `histories` tells what happened in all runs of ranks."""
+
+    plant: Plant = field(default_factory=Plant)
+    histories: list[History] = field(default_factory=list)
+    here: World | None = None
+    next_s: float = BEGAN_S
+    error: Exception | None = None
+
+    @property
+    def world(self) -> World:
+        assert self.here, "no ranks run"
+        return self.here
+
+    @property
+    def rank(self) -> VirtualRank:
+        return self.world.current
+
+    def clock(self) -> float:
+        """What the clock of a rank's host shows; outside of ranks that of agent 0."""
+        if self.here is None:
+            return self.next_s
+        rank = self.here.current
+        return rank.now_s + self.plant.clock_offset_s(rank.index, len(self.here.ranks))
+
+    def run_ranks(self, local: LocalRanks, assignments: Sequence[Assignment]) -> RankEnds:
+        """Run the ranks of all hosts, in place of `LocalRanks.run`."""
+        local.num_points += 1
+        first = assignments[0]
+        num_ranks = first.world_size
+        self.join_group(num_ranks)
+        offsets = [Offset(0.0, self.plant.measured_offset_s(rank, num_ranks)) for rank in range(num_ranks)]
+        history = History(
+            self.plant, num_ranks, first.config.hardware.device, first.config.measure.mode, first.slowdown,
+            is_alone=first.only is not None, is_fresh=first.folder.name == "fresh",
+        )  # fmt: skip
+        self.histories.append(history)
+        joined = vars(local).setdefault("joined", {})  # ranks that stay have joined once
+        own = [replace(each, offset=offset) for each, offset in zip(assignments, offsets, strict=True)]
+        self.here = World(history, own, self.next_s, joined)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a rank's process has filters of its own
+                report = self.here.run(main.run_rank)
+        except Exception as error:
+            self.error = error
+            return RankEnds(failure=Failure(self.rank.index, "exception", str(error), type=type(error).__name__))
+        finally:
+            self.next_s, self.here = self.here.ended_s + PAUSE_S, None
+        return RankEnds(results={0: msgspec.json.decode(msgspec.json.encode(report))})
+
+    def join_group(self, num_ranks: int) -> None:
+        """Have a group of torch's of so many ranks, in which every collective returns at once."""
+        if dist.is_initialized() and dist.get_world_size() == num_ranks:
+            return
+        self.leave_group()
+        dist.init_process_group("fake", store=fake_pg.FakeStore(), rank=0, world_size=num_ranks)
+
+    def leave_group(self) -> None:
+        p2p.join_group.cache_clear()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def join(self, assignment: Assignment) -> main.Joined:
+        """What a rank has joined, in place of `main.joined`."""
+        kept, index = self.world.joined, self.rank.index
+        if index not in kept:
+            num_ranks = assignment.world_size
+            known = Devices([RankDevice(device=assignment.config.hardware.device)] * num_ranks)
+            group = ControlGroup(None, num_ranks)
+            made = JoinedHere(torch.device("cpu"), group, known, main.make_controller(assignment))
+            kept[index] = made
+        return kept[index]
+
+    def make_clock(self, device: torch.device, offset: Offset, while_busy: Callable[[], object]) -> clocks.Clock:
+        if self.world.history.device == "cpu":
+            return WatchedHostClock(self, offset.at)
+        gpu = Gpu(self)
+        return WatchedCudaClock(self, gpu, gpu.align, gpu.spin, False, while_busy)
+
+    def build_cases(self, build: Callable[..., list[Case]], assignment: Assignment, rank: Any) -> list[Case]:
+        """The cases of a suite, whose calls take what is planted and compute nothing."""
+        cases = build(assignment, rank)
+        history = self.world.history
+        planted = [planted_case(case, cases, history, assignment.config.suite) for case in cases]
+        for case, described in zip(cases, planted, strict=True):
+            self.plant_in(case, described)
+        if self.rank.index == 0:
+            history.cases = planted
+        return cases
+
+    def plant_in(self, case: Case, described: PlantedCase) -> None:
+        call = partial(self.make_call, described)
+        is_capturable = isinstance(case.step, CapturableStep)
+        step = replace(case.step, call=call) if is_capturable else call
+        planted = {"step": step, "verify": make_one_call, "reset": nothing, "observe": nothing}
+        for name, value in (planted | {"estimator": described.estimator}).items():
+            object.__setattr__(case, name, value)  # a copy would lose what refers to it
+
+    def make_call(self, described: PlantedCase) -> None:
+        self.world.call(described)
+
+    def take(self, prober: calibration.Prober, turn: calibration.Turn) -> float:
+        """Seconds per call of probed calls, which are not made."""
+        prober.peers.barrier()
+        seconds = PROBE_S * self.rank.factor
+        self.rank.now_s += seconds * turn.count
+        return seconds
+
+    def barrier(self, group: Any = None) -> None:
+        """Ranks leave a barrier one after another."""
+        self.world.meet_in_time("barrier")
+        self.rank.now_s += self.plant.skew_s * self.rank.index
+
+    def all_gather(self, into: list[torch.Tensor], mine: torch.Tensor, group: Any = None) -> None:
+        for place, tensor in zip(into, self.world.meet_in_time("all_gather", mine), strict=True):
+            place.copy_(tensor)
+
+    @contextlib.contextmanager
+    def block(self) -> Iterator[None]:
+        rank = self.rank
+        rank.is_timing_block = True
+        try:
+            yield
+        finally:
+            rank.is_timing_block = False
+
+    @contextlib.contextmanager
+    def sample(self, calls: int) -> Iterator[None]:
+        """Write down what happens while a rank takes a sample."""
+        rank = self.rank
+        rank.window = window = Window(rank.index, calls, rank.now_s, is_block=rank.is_timing_block)
+        try:
+            yield
+        finally:
+            rank.window, window.ended_s = None, rank.now_s
+            self.world.history.windows.append(window)
+
+
+class JoinedHere(main.Joined):
+    def side_group(self, name: str, assignment: Assignment) -> None:
+        """Groups over other backends are the job's own."""
+
+
+class WatchedHostClock(clocks.HostClock):
+    def __init__(self, stage: Stage, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.stage = stage
+
+    def time(self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0) -> tuple[float, float]:
+        with self.stage.sample(repeat):
+            return super().time(call, repeat, lead_s)
+
+
+class WatchedCudaClock(clocks.CudaClock):
+    def __init__(self, stage: Stage, *arguments: Any) -> None:
+        self.stage = stage
+        super().__init__(*arguments)
+
+    def now(self) -> float:  # type: ignore[override]  # the class has kept the host's function
+        return self.stage.clock()
+
+    def time(self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0) -> tuple[float, float]:
+        with self.stage.sample(repeat):
+            return super().time(call, repeat, lead_s)
+
+
+@dataclass
+class Gpu:
+    """torch.cuda, as far as benchkit needs it, over the streams of virtual ranks."""
+
+    stage: Stage
+
+    nvtx = SimpleNamespace(range_push=lambda name: None, range_pop=lambda: None)
+
+    def Event(self, enable_timing: bool) -> "Event":
+        return Event(self.stage)
+
+    def synchronize(self) -> None:
+        self.stage.rank.now_s = self.stage.rank.ready_s
+
+    def spin(self, cycles: int) -> None:
+        self.stage.rank.stream_s = self.stage.rank.ready_s + cycles / CYCLES_PER_S
+
+    def flush(self) -> None:
+        self.stage.rank.stream_s = self.stage.rank.ready_s + FLUSH_S
+
+    def align(self) -> None:
+        """A collective on all GPUs, which the host queues and does not wait for."""
+        rank = self.stage.rank
+        rank.stream_s = max(self.stage.world.meet("alignment", rank.ready_s))
+        if rank.window:
+            rank.window.aligned_s = rank.stream_s
+
+    def current_stream(self) -> SimpleNamespace:
+        return SimpleNamespace(wait_stream=lambda other: None)
+
+    Stream = current_stream
+
+    def stream(self, stream: object) -> contextlib.nullcontext[None]:
+        return contextlib.nullcontext()
+
+    def CUDAGraph(self) -> SimpleNamespace:
+        return SimpleNamespace(replay=None)
+
+    @contextlib.contextmanager
+    def graph(self, graph: SimpleNamespace, **_: Any) -> Iterator[None]:
+        rank = self.stage.rank
+        rank.captured = []
+        yield
+        [case], rank.captured = rank.captured, None
+        graph.replay = partial(self.stage.make_call, case)
+
+
+@dataclass
+class Event:
+    stage: Stage
+    at_s: float = 0.0
+
+    def record(self) -> None:
+        self.at_s = self.stage.rank.ready_s
+
+    def elapsed_time(self, end: "Event") -> float:
+        return 1e3 * (end.at_s - self.at_s)
+
+
+@dataclass
+class PerfectThrottle:
+    """Gives exactly the factor that it is set to."""
+
+    stage: Stage
+    mechanism: str = "duty_cycle"
+    switchable: bool = True
+
+    def apply(self, factor: float) -> None:
+        self.stage.rank.factor = factor
+
+    def release(self) -> None:
+        self.stage.rank.factor = 1.0
+
+
+@dataclass
+class Markers:
+    """The markers of regions of each rank, which share this process, in place of a list."""
+
+    stage: Stage
+
+    def append(self, marker: regions.Marker) -> None:
+        self.stage.rank.markers.append(marker)
+
+    def pop(self) -> regions.Marker:
+        return self.stage.rank.markers.pop()
+
+    def __getitem__(self, index: int) -> regions.Marker:
+        return self.stage.rank.markers[index]
+
+
+DO_NOT_WAIT = ("rank_speed", "matmul_lut", "pair_matrix", "compile")
+"""Suites in which no rank waits for another within a call; in all others the ranks of a case do."""
+LABELS_OF_NO_WAIT = {("sharding", "independent"), ("implementation", "compute_only")}
+"""Cases of other suites in which no rank waits for another."""
+
+
+def planted_case(case: Case, cases: Sequence[Case], history: History, suite: str) -> PlantedCase:
+    """What the oracle is told of a case."""
+    labels = dict(case.labels)
+    ranks = case.ranks or history.num_ranks
+    does_wait = suite not in DO_NOT_WAIT and LABELS_OF_NO_WAIT.isdisjoint(labels.items())
+    parts = {"baseline": case.baseline, **vars(case.components)}
+    positions = {name: None if part is None else cases.index(part) for name, part in parts.items()}
+    work = {
+        name: getattr(case.work, name) for name in ("payload_bytes", "bus_factor", "useful_flops", "executed_flops")
+    }
+    return PlantedCase(
+        number=cases.index(case),
+        labels=labels,
+        ranks=ranks,
+        names_ranks=case.ranks is not None,
+        waits=ranks > 1 and does_wait,
+        # Tensors are in the host's memory here, so that a suite chooses as on a CPU.
+        estimator=case.estimator if history.device == "cpu" else "slowest_rank",
+        regions=case.regions,
+        unslowed=case.unslowed,
+        on_host=case.on_host,
+        launches_count=case.launches_count,
+        **work,
+        **positions,
+    )
+
+
+def make_one_call(call: Callable[[], object]) -> None:
+    call()
+
+
+def nothing(*_: object) -> None: ...
+
+
+@contextlib.contextmanager
+def planted_world() -> Iterator[Stage]:
+    """Provide a stage for points; afterwards all is as it was."""
+    stage = Stage()
+    with pytest.MonkeyPatch.context() as patch:
+        install(stage, patch)
+        try:
+            yield stage
+        finally:
+            stage.leave_group()
+
+
+def install(stage: Stage, patch: pytest.MonkeyPatch) -> None:
+    """Replace what takes real time or needs processes: the only place that patches benchkit."""
+
+    def within(owner: Any, name: str, context: Callable[[], contextlib.AbstractContextManager[object]]) -> None:
+        inner = getattr(owner, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            with context():
+                return inner(*arguments, **named)
+
+        patch.setattr(owner, name, call)
+
+    time = SimpleNamespace(perf_counter=stage.clock, monotonic=stage.clock, sleep=nothing)
+    gpu = Gpu(stage)
+
+    # The process: its settings must not come from the machine, nor wait for other runs there.
+    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        patch.setenv(name, os.devnull)
+    patch.setenv(LOCK_VARIABLE, f"planted-{os.getpid()}")
+
+    # torch: ranks share the process and meet in virtual time; the `fake` group knows rank 0 alone, and no rendezvous.
+    patch.setattr(dist, "get_rank", lambda group=None: stage.rank.index)
+    patch.setattr(dist, "get_backend", lambda group=None: "gloo")  # tensors are in the host's memory
+    patch.setattr(dist, "new_group", partial(fake_group, dist.new_group))
+    patch.setattr(dist, "barrier", stage.barrier)
+    patch.setattr(dist, "all_gather", stage.all_gather)
+
+    # Time: what reads the host's clock reads that of the virtual rank, or of agent 0.
+    for module in (clocks, run_cases, point_module):
+        patch.setattr(module, "time", time)
+
+    # The agent: its ranks are greenlets, the ranks of two hosts run here, and the clocks of hosts are planted.
+    patch.setattr(LocalRanks, "run", lambda local, assignments: stage.run_ranks(local, assignments))
+    patch.setattr(point_module, "place_ranks", partial(placed_on_hosts, stage, point_module.place_ranks))
+    patch.setattr(AgentGroup, "clock_offset", lambda group: Offset())
+    patch.setattr(AgentGroup, "start_clock", lambda group, offset: start_clock(stage.plant))
+
+    # The rank: what it joins, its throttle and its clock; settings of the process stay as they are.
+    patch.setattr(main, "joined", stage.join)
+    patch.setattr(main, "make_throttle", lambda *_: PerfectThrottle(stage))
+    patch.setattr(main, "make_clock", stage.make_clock)
+    for name in ("protect_streams", "set_up_torch", "forget_point"):
+        patch.setattr(main, name, nothing)
+    patch.setattr(main, "unplanned", lambda *_: [])  # cores and limits are those of this process
+    patch.setattr(entry, "send_note", nothing)
+    patch.setattr(regions, "_marker", Markers(stage))  # each rank has regions of its own
+
+    # The cases: their calls take what is planted.
+    patch.setattr(main, "build_cases", partial(stage.build_cases, main.build_cases))
+    patch.setattr(calibration.Prober, "take", lambda prober, turn: stage.take(prober, turn))
+
+    # The transformer's peak: the largest product, which is not made either, needs no large matrices.
+    patch.setitem(peak_flops.SQUARE, "cpu", 512)
+
+    # The GPU: graphs, ranges of nsys and the flush of its cache.
+    patch.setattr(run_cases, "capture", partial(run_cases.capture, cuda=gpu))
+    patch.setattr(run_cases, "hooks_of", partial(run_cases.hooks_of, cuda=gpu))
+    patch.setattr(around_samples, "cache_flush", lambda cuda, device: cuda.flush)
+
+    # The timer: what is a sample that counts is written down; nothing disturbs; a target ends cases of few samples.
+    within(timer.Timer, "run_block", stage.block)
+    patch.setattr(timer, "read_counters", lambda: [0.0] * 6)
+    patch.setattr(timer, "core_ghz", lambda: 0.0)
+    patch.setattr(timer, "FEWEST_TO_STOP", FEW_TO_STOP)
+
+
+def fake_group(new_group: Callable[..., Any], ranks: Sequence[int] | None = None, *_: Any, **__: Any) -> Any:
+    return new_group(ranks, backend="fake")
+
+
+def placed_on_hosts(stage: Stage, place_ranks: Callable[..., Any], config: Any, group: AgentGroup) -> Any:
+    """Place ranks as on one host; of two hosts the record names both."""
+    plan = place_ranks(config, group)
+    [agent] = plan.agents
+    hosts = sorted({stage.plant.host_of(rank, plan.world_size) for rank in range(plan.world_size)})
+    if len(hosts) == 1:
+        return plan
+    agents = [
+        replace(
+            agent, host=f"n{host}", ranks=[r for r in agent.ranks if stage.plant.host_of(r, plan.world_size) == host]
+        )
+        for host in hosts
+    ]
+    return replace(plan, agents=agents)
+
+
+def start_clock(plant: Plant) -> StartClock:
+    return StartClock(SHARED, 0.0) if plant.num_hosts == 1 else StartClock(ESTIMATOR, plant.uncertainty_s)
