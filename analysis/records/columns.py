@@ -153,7 +153,7 @@ TIMES = (
     seconds(
         "start_skew_s", "median of the last rank's start minus the first rank's", is_printed=True
     ),
-    seconds("makespan_s", "median of the last rank's end minus the last rank's start"),
+    seconds("makespan_s", "median from the last rank's start to the last rank's end, per call"),
     seconds(
         "osu_mean_s",
         "mean of all ranks' samples of one call each, as OSU prints it",
