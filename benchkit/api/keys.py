@@ -282,17 +282,34 @@ def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
         raise ConfigError(f"hardware.slowdown={slowdown}: allowed is one per rank of {world_size}")
 
 
+SET_IN_RANKS = {
+    "OMP_NUM_THREADS": "threads_per_rank", "RANK": "", "LOCAL_RANK": "", "WORLD_SIZE": "world_size",
+    "LOCAL_WORLD_SIZE": "",
+}  # fmt: skip
+"""Variables that benchkit sets in every rank, whatever `backend.env` says, and keys for them."""
+OVERRULED = SET_IN_RANKS | {"MKL_NUM_THREADS": "threads_per_rank"}  # by torch.set_num_threads
 READ_AT_START = re.compile(r"(LD|DYLD|MALLOC|GLIBC)_|PYTHON")
+READ_BY_AGENTS = re.compile(r"BENCHKIT_|MASTER_(ADDR|PORT)$")
 READ_BY_TORCH = re.compile(r"PYTORCH_|TRITON_|TORCH(?!_NCCL_|_UCC_)")
 
 
+def instead_of(name: str, value: str) -> str:
+    """Return what to say instead of one of OVERRULED."""
+    instead = f"{OVERRULED[name]}={value}" if OVERRULED[name] else "to leave it out"
+    return f"{instead}: benchkit sets it in each rank"
+
+
 def check_variables(variables: dict[str, str], start_method: str) -> None:
-    """Raise ConfigError where a variable of a rank would be set after it has been read."""
+    """Raise ConfigError where a variable of a rank would be overwritten, or set too late."""
     from launch.topology import PINNING  # here: analysis, too, reads the files of suites
 
     for name, value in variables.items():
-        if READ_AT_START.match(name):
+        if name in OVERRULED:
+            allowed = f"is {instead_of(name, value)}"
+        elif READ_AT_START.match(name):
             allowed = "in the shell: a process reads it when it starts"
+        elif READ_BY_AGENTS.match(name):
+            allowed = "in the shell: benchkit reads it before ranks start"
         elif start_method == "forkserver" and (name in PINNING or READ_BY_TORCH.match(name)):
             allowed = "with start_method=spawn: a fork server has loaded torch and OpenMP before"
         else:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchkit.api.keys import OVERRULED, instead_of
 from benchkit.errors import ConfigError
 from benchkit.sweep.resume import is_override
 
@@ -100,6 +101,9 @@ def parse_arm(text: str, trees: Path) -> Arm:
         pairs = [item.partition("=") for item in NEXT_VARIABLE.split(value)]
         if not all(name.isidentifier() and equals for name, equals, _ in pairs):
             raise ConfigError(f"{text}: allowed is env:NAME=VALUE,NAME=VALUE")
+        for name, _, content in pairs:
+            if OVERRULED.get(name):
+                raise ConfigError(f"{text}: allowed is set:{instead_of(name, content)}")
         return Arm(text=text, environment={name: content for name, _, content in pairs})
     if kind == "set":
         overrides = NEXT_OVERRIDE.split(value)

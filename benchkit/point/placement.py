@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchkit.api.keys import RunConfig
+from benchkit.api.keys import SET_IN_RANKS, RunConfig
 from benchkit.point.agents import AgentFacts, AgentGroup
 from benchkit.rank.assignment import Assignment, Place, by_mps
 from benchkit.record.record import AgentReport
@@ -263,12 +263,12 @@ def rank_environment(assignment: Assignment) -> dict[str, str]:
     if by_mps(config, assignment.slowdown):
         share = config.hardware.share(assignment.slowdown[place.rank])
         of_gpu |= mps.share_environment(share)
+    own = (
+        assignment.threads, place.rank, place.local_rank, assignment.world_size,
+        place.local_world_size,
+    )  # fmt: skip
     return {
         **of_gpu,
         **config.backend.env,
-        "OMP_NUM_THREADS": str(assignment.threads),
-        "RANK": str(place.rank),
-        "LOCAL_RANK": str(place.local_rank),
-        "WORLD_SIZE": str(assignment.world_size),
-        "LOCAL_WORLD_SIZE": str(place.local_world_size),
+        **dict(zip(SET_IN_RANKS, map(str, own), strict=True)),
     }

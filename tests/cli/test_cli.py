@@ -113,6 +113,10 @@ WRONG = {
         [ALL, "measure.calls_per_sample=5"], [ALL, "seed=99999999999999999999"], [ALL, "on_end=${oc.env:NO_TEXT}"],
         [ALL, "data_size=2B"], [ALL, "data_size=" + "9" * 400], [ALL, "+backend.env.NCCL_IB_HCA=mlx5_0,mlx5_1"],
         [ALL, "+backend.env.PYTORCH_CUDA_ALLOC_CONF=backend:native"], [ALL, "+backend.env.LD_PRELOAD=x.so"],
+        [ALL, "+backend.env.OMP_NUM_THREADS=7"], [ALL, "+backend.env.MKL_NUM_THREADS=7"],
+        [ALL, "+backend.env.WORLD_SIZE=9"], [ALL, "+backend.env.LOCAL_RANK=1"],
+        [ALL, "+backend.env.MASTER_ADDR=n0"], [ALL, "+backend.env.BENCHKIT_MEETING_FILE=x"],
+        ["+suite=compile", "compiler=default", "start_method=spawn", "+backend.env.TORCHINDUCTOR_CACHE_DIR=x"],
         [ALL, "timeout_s=" + "9" * 400], [ALL, "hardware.slowdown=" + "9" * 400],
     ],
     "sweeps": [

@@ -49,6 +49,7 @@ def counted(cli: Cli) -> list[Path]:
 ALL = "+suite=allreduce"
 WRONG = [
     f"plain {ALL}", f"plain A {ALL}", f"plain env: {ALL}", f"plain env:A {ALL}", f"plain env:1=2 {ALL}",
+    f"plain env:OMP_NUM_THREADS=2 {ALL}",
     f"plain set:x {ALL}", f"plain set:=1 {ALL}", f"plain venv:/nope {ALL}", f"plain tree:/nope {ALL}",
     f"plain git:--help {ALL}", "plain plain -m A", "plain plain seed=1", "plain set:seed=1",
     "plain plain hydra.sweep.dir=x", "plain plain launcher=slurm", "plain plain --floor nope", "--resume x plain",

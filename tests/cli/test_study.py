@@ -51,7 +51,7 @@ TAKEN = [
         "gt_scaling hydra.launcher.nodes=2 launcher=slurm",
         {"scaling": ["launcher=slurm", "hydra.launcher.nodes=2"]},
     ),
-    ("ddlb_rowwise +backend.env.OMP_NUM_THREADS=1", {"rowwise": ["+backend.env.OMP_NUM_THREADS=1"]}),
+    ("ddlb_rowwise +backend.env.GLOO_SOCKET_IFNAME=lo", {"rowwise": ["+backend.env.GLOO_SOCKET_IFNAME=lo"]}),
 ]
 
 

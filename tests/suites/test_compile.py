@@ -195,7 +195,7 @@ def test_warm_cache_is_filled_apart(rank, monkeypatch):
     monkeypatch.setattr(cases, "missing", lambda *given: "")
     for compiler in ("eager", *INDUCTOR):
         for cache in ("cold", "warm"):
-            monkeypatch.setenv(cases.VARIABLE, "theirs")
+            monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "theirs")
             run = cases.Run(config(compiler=compiler, cache=cache), rank)
             assert bool(asked) == (compiler != "eager" and cache == "warm")
             asked.clear()
@@ -203,7 +203,7 @@ def test_warm_cache_is_filled_apart(rank, monkeypatch):
 
 
 def test_folder_of_cache_is_removed(monkeypatch, tmp_path):
-    monkeypatch.setenv(cases.VARIABLE, "theirs")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "theirs")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     cache = cases.DiskCache()
     [folder] = tmp_path.iterdir()

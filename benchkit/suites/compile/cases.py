@@ -33,6 +33,7 @@ from benchkit.errors import InvalidResult, Reason
 from benchkit.suites.compile.suite import (
     AOT_EAGER,
     BATCH_SIZES,
+    CACHE_FOLDER,
     CACHE_HITS,
     CACHE_MISSES,
     CALLS_PER_SIZE,
@@ -137,9 +138,6 @@ class CudaGraphs:
         return graph.replay, result, [weight.grad for weight in self._weights]
 
 
-VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-
-
 class DiskCache:
     """An empty folder for inductor, from now on in this process and its children."""
 
@@ -147,7 +145,7 @@ class DiskCache:
         self._folder = tempfile.TemporaryDirectory(
             prefix="benchkit_inductor_", ignore_cleanup_errors=True
         )
-        os.environ[VARIABLE] = self._folder.name
+        os.environ[CACHE_FOLDER] = self._folder.name
 
     def fill(self, config: CompileConfig, device: torch.device) -> None:
         """Compile in a fresh process what this one is to compile.

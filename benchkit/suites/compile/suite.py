@@ -21,6 +21,7 @@ EAGER, AOT_EAGER, CUDA_GRAPH = "eager", "aot_eager", "cuda_graph"
 DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE = "default", "reduce-overhead", "max-autotune"
 INDUCTOR = (DEFAULT, REDUCE_OVERHEAD, MAX_AUTOTUNE)
 """Modes of torch.compile with its backend inductor, the only one with a cache on disk."""
+CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"  # variable
 COMPILERS = (EAGER, AOT_EAGER, *INDUCTOR, CUDA_GRAPH)
 COMPILING_S = {AOT_EAGER: 3.0, DEFAULT: 15.0, REDUCE_OVERHEAD: 15.0, MAX_AUTOTUNE: 30.0}
 """Seconds that a first call takes to compile, roughly."""
@@ -106,6 +107,11 @@ class CompileConfig(RunConfig):
             check_model_heads(self.model)
             owner = f"model={self.model.name}"
             check_said_once("width", self.width, owner, self.model.d_model, "d_model")
+        if self.compiler in INDUCTOR and CACHE_FOLDER in self.backend.env:
+            raise ConfigError(
+                f"backend.env.{CACHE_FOLDER}={self.backend.env[CACHE_FOLDER]}: allowed is to leave "
+                "it out: each point has an empty folder of its own"
+            )
         self._check_sizes()
 
     def _check_sizes(self) -> None:

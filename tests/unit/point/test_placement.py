@@ -5,6 +5,7 @@ from benchkit.record.record import AgentReport
 
 from tests.support.configs import agent_group, assignments, config
 from tests.support.entries.point import AgentFacts, crowding, lack_of_gpus, place_ranks, rank_environment, unsuited
+from tests.support.entries.rank import Rendezvous
 
 
 def test_auto_world_size_on_cpu_follows_agents():
@@ -142,6 +143,28 @@ def test_rank_environment_matches_torchrun():
     environment = rank_environment(assignments(config(), plan)[1])
     expected = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "A": "b"}
     assert expected.items() <= environment.items()
+
+
+def test_variable_reaches_ranks_as_it_is_recorded_or_is_refused():
+    for device in ("cuda", "cpu"):
+        asked = config(device=device, world_size=2, slowdown=2)
+        asked.check()
+        plan = place_ranks(asked, agent_group("n1", gpus=[["a", "b"]]))
+        meeting = Rendezvous(file="/proc/1/fd/3").environment()
+        for name in {**meeting, **rank_environment(assignments(asked, plan)[0]), "MKL_NUM_THREADS": ""}:
+            asked.backend.env = {name: "7"}
+            if is_refused(asked):
+                continue
+            assert rank_environment(assignments(asked, plan)[0])[name] == "7"
+            assert name not in ("BENCHKIT_MEETING_FILE", "MKL_NUM_THREADS")
+
+
+def is_refused(wanted):
+    try:
+        wanted.check()
+    except ConfigError:
+        return True
+    return False
 
 
 def test_nccl_does_not_abort_gpu_ranks():
