@@ -6,9 +6,16 @@ from dataclasses import dataclass, replace
 
 from benchkit.api.keys import SET_IN_RANKS, RunConfig
 from benchkit.point.agents import AgentFacts, AgentGroup
-from benchkit.rank.assignment import Assignment, Place, by_mps
+from benchkit.rank.assignment import (
+    GLOO_INTERFACE,
+    LOOPBACK_INTERFACE,
+    Assignment,
+    Place,
+    by_mps,
+)
 from benchkit.record.record import AgentReport
 from launch.agents.channel import AgentInfo
+from launch.ranks.private_network import PrivateNetwork
 from launch.slowdown import mps
 
 NCCL_MAY_SHARE = "NCCL_MULTI_RANK_GPU_ENABLE"
@@ -115,7 +122,7 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     elif left_over:
         problem = uneven(world_size, num_agents)
     else:
-        problem = missing_gpus(config, group, share)
+        problem = interface_missing(config, group) or missing_gpus(config, group, share)
     places = [] if problem else my_places(config, group, share)
     agents = recorded_agents(group, share)
     hosts = cores_of_hosts(group, share)
@@ -164,6 +171,20 @@ def unsuited(config: RunConfig) -> str | None:
     if hardware.ranks_per_device > 1 and not may_share:
         return "nccl refuses ranks that share a GPU; gloo does not"
     return None
+
+
+def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
+    """Return the network of a point's ranks; None for the host's, as GPU libraries expect."""
+    return group.network if config.private_network and config.hardware.device == "cpu" else None
+
+
+def interface_missing(config: RunConfig, group: AgentGroup) -> str | None:
+    """Return that a private network, which has loopback alone, lacks the interface of gloo."""
+    asked = config.backend.env.get(GLOO_INTERFACE, LOOPBACK_INTERFACE.name)
+    if asked == LOOPBACK_INTERFACE.name or not network_of(config, group):
+        return None
+    network = "the ranks' private network has loopback alone"
+    return f"backend.env.{GLOO_INTERFACE}={asked}: allowed with private_network=false: {network}"
 
 
 def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:

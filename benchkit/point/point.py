@@ -26,8 +26,15 @@ from benchkit.errors import HostBusy
 from benchkit.point import recording
 from benchkit.point.agents import form_group, heard
 from benchkit.point.outcome import AgentEnd, RanksEnd, end_of, error_report, leaves_ranks_sound
-from benchkit.point.placement import Placement, crowding, factors, place_ranks, threads_of
-from benchkit.point.ranks import KeptRanks, LocalRanks, fresh_ranks, network_of
+from benchkit.point.placement import (
+    Placement,
+    crowding,
+    factors,
+    network_of,
+    place_ranks,
+    threads_of,
+)
+from benchkit.point.ranks import KeptRanks, LocalRanks, fresh_ranks
 from benchkit.rank.assignment import Assignment, RankReport, take_so_far
 from benchkit.record import files
 from benchkit.record.naming import printable

@@ -15,16 +15,10 @@ from benchkit.point.outcome import placed
 from benchkit.point.placement import Placement
 from benchkit.rank.assignment import Assignment, Rendezvous, by_mps
 from launch.ranks import flight_recorder, start
-from launch.ranks.private_network import PrivateNetwork
 from launch.ranks.start import Ranks
 from launch.ranks.watch import Failure, RankEnds
 from launch.slowdown import cgroup, mps
 from launch.slowdown.mps import MpsUnavailable
-
-
-def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
-    """Return the network of a point's ranks; None for the host's, as GPU libraries expect."""
-    return group.network if config.private_network and config.hardware.device == "cpu" else None
 
 
 @dataclass
@@ -89,7 +83,8 @@ class LocalRanks:
         gpus = self.group.facts[agents.me.index].visible_gpus
         agents_here = len(self.group.on_host_of(agents.me))
         daemon = mps.daemon(by_mps(config, slowdown), gpus, agents_here)
-        common = self._held.enter_context(daemon) | self.rendezvous.environment()
+        network = placement.network_of(config, self.group)
+        common = self._held.enter_context(daemon) | self.rendezvous.environment(network is not None)
         if recorder:
             common |= recorder.environment()
         ranks = start.started(
@@ -97,7 +92,7 @@ class LocalRanks:
             start_method=config.start_method,
             preload=preload_for([config.suite]),
             first_rank=first.place.rank,
-            network=network_of(config, self.group),
+            network=network,
             recorder=recorder,
         )
         return self._held.enter_context(ranks)

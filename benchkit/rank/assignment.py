@@ -55,16 +55,16 @@ class Rendezvous:
             return store
         return dist.TCPStore(self.host, self.port, is_master=False, timeout=STORE_TIMEOUT)
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, in_private_network: bool = False) -> dict[str, str]:
         """Return the environment variables that ranks need to meet.
 
-        On one host gloo listens on loopback, out of the network's reach. A user's choice of gloo's
-        interface is kept.
+        On one host gloo listens on loopback, out of the network's reach. The shell's choice of
+        gloo's interface is kept, but a private network has loopback alone.
         """
         variables = {MEETING_FILE: self.file} if self.file else {}
         loopback = LOOPBACK_INTERFACE.name if LOOPBACK_INTERFACE.exists() else ""
         interface = loopback if self.file else self.interface
-        if interface and GLOO_INTERFACE not in os.environ:
+        if interface and (in_private_network or GLOO_INTERFACE not in os.environ):
             variables[GLOO_INTERFACE] = interface
         return variables
 

@@ -75,3 +75,10 @@ def test_variable_that_torch_reads_when_it_is_loaded_reaches_spawned_ranks(cli):
     assert cli("+suite=broken", "start_method=spawn", "+backend.env.TORCH_DISTRIBUTED_DEBUG=INFO").returncode == 0
     [record] = cli.records()
     assert details(record)["debug"] == "INFO"
+
+
+def test_interface_of_the_shell_does_not_reach_a_private_network(cli):
+    cli.with_suite(TELLS)
+    done = cli("+suite=broken", GLOO_SOCKET_IFNAME="nowhere0")
+    [record] = cli.records()
+    assert (done.returncode == 0) == record["private_network"], done.stdout + done.stderr

@@ -11,6 +11,7 @@ from launch.ranks import watch as watch
 from launch.ranks.entry import result_report as result_report
 from launch.ranks.logs import WAITING_PLACES as WAITING_PLACES
 from launch.ranks.logs import innermost_frame as innermost_frame
+from launch.ranks.private_network import PrivateNetwork as PrivateNetwork
 from launch.ranks.start import started as started
 from launch.ranks.watch import Failure as Failure
 from launch.ranks.watch import RankEnds as RankEnds

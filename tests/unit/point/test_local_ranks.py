@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.configs import agent_group, assignments, config
+from tests.support.entries.launch_ranks import PrivateNetwork
 from tests.support.entries.point import failure_status, place_ranks, ranks
 from tests.support.entries.rank import Rendezvous
 from tests.support.entries.slowdown import MpsUnavailable
@@ -15,7 +16,7 @@ from tests.support.entries.slowdown import MpsUnavailable
 def given(monkeypatch, tmp_path):
     """Runs a point whose ranks are not started; returns what they would have been started with."""
 
-    def run(wanted, gpus=("GPU-a", "GPU-b")):
+    def run(wanted, gpus=("GPU-a", "GPU-b"), network=None):
         started = []
 
         def start(environments, **settings):
@@ -24,6 +25,7 @@ def given(monkeypatch, tmp_path):
 
         monkeypatch.setattr(ranks.start, "started", start)
         where = agent_group("n1", gpus=[list(gpus)])
+        where.network = network
         plan = place_ranks(wanted, where)
         assert not plan.problem
         ranks.LocalRanks(where, Rendezvous(file="/nowhere")).start(assignments(wanted, plan, tmp_path))
@@ -42,6 +44,20 @@ def test_cpu_ranks_have_no_nccl_variables(given):
     settings = given(config(world_size=2))
     assert settings["recorder"] is None
     assert not [name for name in settings["environments"][0] if "NCCL" in name or name.startswith("TORCH_")]
+
+
+def test_ranks_in_private_network_use_its_loopback(given, monkeypatch):
+    """Clusters export the variable; the network has no other interface."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")
+    network = PrivateNetwork(1, (), ())
+
+    def interface(wanted, network):
+        return given(wanted, network=network)["environments"][0].get("GLOO_SOCKET_IFNAME")
+
+    assert interface(config(), network) == "lo"
+    assert interface(config(), None) is None  # the shell's
+    assert interface(config(private_network=False), network) is None
+    assert interface(config(device="cuda", world_size=2), network) is None
 
 
 def test_mps_clients_get_gpus_by_uuid(given, tmp_path, monkeypatch):

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from benchkit.api.keys import HardwareConfig
 from benchkit.errors import ConfigError
 from benchkit.record.record import AgentReport
 
 from tests.support.configs import agent_group, assignments, config
+from tests.support.entries.launch_ranks import PrivateNetwork
 from tests.support.entries.point import AgentFacts, crowding, lack_of_gpus, place_ranks, rank_environment, unsuited
 from tests.support.entries.rank import Rendezvous
 
@@ -77,6 +80,17 @@ def test_nccl_shares_a_gpu_where_its_variable_says_so():
     sharing = config("nccl", "cuda", ranks_per_device=2)
     sharing.backend.env["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
     assert unsuited(sharing) is None
+
+
+def test_interface_that_a_private_network_lacks_is_refused(golden):
+    asked, where = config(), agent_group("n1")
+    asked.backend.env["GLOO_SOCKET_IFNAME"] = "eth0"
+    assert not place_ranks(asked, where).problem
+    where.network = PrivateNetwork(1, (), ())
+    golden(place_ranks(asked, where).problem)
+    assert not place_ranks(replace(asked, private_network=False), where).problem
+    asked.backend.env["GLOO_SOCKET_IFNAME"] = "lo"
+    assert not place_ranks(asked, where).problem
 
 
 def test_lack_of_gpus_has_advice(golden):

@@ -59,6 +59,7 @@ def test_gloo_is_told_its_interface(monkeypatch):
     assert told == ["lo", "eth1", None]
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
     assert not any("GLOO_SOCKET_IFNAME" in each.environment() for each in (one_host, several))
+    assert one_host.environment(in_private_network=True)["GLOO_SOCKET_IFNAME"] == "lo"  # it has no other
 
 
 @pytest.mark.parametrize(
