@@ -40,6 +40,7 @@ class Devices:
         gpu: GPU of this rank as NVML sees it.
         pids: process ids of all ranks, and of idle ones.
         num_processes: our processes on this rank's GPU: ranks, idle ones, MPS server.
+        bound_to: cores of its GPU's NUMA node, where this rank stays on them; else none.
         is_unread: this rank has a GPU of NVIDIA whose state nothing tells.
     """
 
@@ -47,41 +48,50 @@ class Devices:
     gpu: gpus.Gpu | None = None
     pids: set[int] = field(default_factory=set)
     num_processes: int = 1
+    bound_to: list[int] = field(default_factory=list)
     is_unread: bool = False
 
 
 def gather_devices(
-    device: torch.device, group: ControlGroup, idle_pids: Sequence[int] = (), by_mps: bool = False
+    device: torch.device,
+    group: ControlGroup,
+    host: str = "",
+    idle_pids: Sequence[int] = (),
+    by_mps: bool = False,
 ) -> Devices:
     """Return the devices of all ranks; all ranks call this together.
 
-    `idle_pids` are ranks that wait for their next point in the places of these ranks, and may hold
-    memory meanwhile.
+    `host` names that of this rank. `idle_pids` are ranks that wait for their next point in the
+    places of these ranks, and may hold memory meanwhile.
     """
     found, gpu = describe_device(device)
-    if found.numa_node is not None and bind(found.numa_node):
-        found = replace(found, numa_nodes=[found.numa_node])
+    bound_to = bind(found.numa_node, host, group) if device.type == "cuda" else []
+    if bound_to:
+        found = replace(found, numa_nodes=gpus.nodes_of_cores(bound_to))
     gathered = gather_json([msgspec.to_builtins(found), [os.getpid(), *idle_pids]], group.handle)
     devices = [msgspec.convert(each, RankDevice) for each, _ in gathered]
     pids = itertools.chain.from_iterable(of_rank for _, of_rank in gathered)
     sharers = sum(each.uuid == found.uuid for each in devices)
     num_processes = sharers * (2 if idle_pids else 1) + by_mps
     is_unread = device.type == "cuda" and gpu is None and torch.version.hip is None
-    return Devices(devices, gpu, set(pids), num_processes, is_unread)
+    return Devices(devices, gpu, set(pids), num_processes, bound_to, is_unread)
 
 
-def bind(node: int) -> bool:
-    """Keep this rank on the cores of its GPU's NUMA node, if its threads have a core each there.
+def bind(node: int | None, host: str, group: ControlGroup) -> list[int]:
+    """Keep this rank on the cores of its GPU's NUMA node; all ranks call this together.
 
+    Return these cores; none where the threads of all ranks of that node have no core each there.
     Copies from and to the host take up to twice as long from another node.
     """
-    cores = gpus.cores_of_node(node) & os.sched_getaffinity(0)
-    if len(cores) < torch.get_num_threads():
-        return False
+    cores = set() if node is None else gpus.cores_of_node(node) & os.sched_getaffinity(0)
+    ranks = gather_json([host, sorted(cores)], group.handle)
+    sharers = sum(each_host == host and not cores.isdisjoint(of) for each_host, of in ranks)
+    if not cores or len(cores) < sharers * torch.get_num_threads():
+        return []
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(thread), cores)
-    return True
+    return sorted(cores)
 
 
 def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:

@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -123,7 +123,8 @@ def join(assignment: Assignment) -> Joined:
     handle = backends.control_group(backends.group_timeout(config))
     group = ControlGroup(handle, assignment.world_size)
     shares_by_mps = by_mps(config, assignment.slowdown)
-    devices = gather_devices(device, group, assignment.idle_pids, shares_by_mps)
+    host = assignment.hosts[assignment.place.rank]
+    devices = gather_devices(device, group, host, assignment.idle_pids, shares_by_mps)
     backends.warm_up(device)
     gc.freeze()  # collections between points need not search what has been imported
     return Joined(device, group, devices, make_controller(assignment))
@@ -213,7 +214,7 @@ def run_point(assignment: Assignment) -> RankReport | None:
         path = trace_file(assignment.folder, rank.index)
         record_traces(measured, group.barrier, controller, device, path)
     stopwatch.enter("exit")
-    warnings |= dict.fromkeys(unplanned(assignment, kept.group))
+    warnings |= dict.fromkeys(unplanned(assignment, group, kept.devices.bound_to))
     # Nothing of the point runs on any rank after this barrier. Destroying a gloo group before the
     # process ends would take another 20 ms.
     group.barrier()
@@ -238,14 +239,15 @@ def collect_warnings(
     return warnings + watch.warnings
 
 
-def unplanned(assignment: Assignment, group: ControlGroup) -> list[str]:
+def unplanned(assignment: Assignment, group: ControlGroup, bound_to: Sequence[int]) -> list[str]:
     """Return in what ranks differ from the plan, such as "ranks 0, 1: cores 0, planned 0-3".
 
-    All ranks call this together, at the end: a library may pin its process at its first use.
+    `bound_to` are the cores on which this rank keeps itself, if any. All ranks call this together,
+    at the end: a library may pin its process at its first use.
     """
     own, planned = limits(), assignment.limits
     pairs = {
-        "cores": (core_list(own.cores), core_list(planned.cores)),
+        "cores": (core_list(own.cores), core_list(bound_to or planned.cores)),
         "CPU quota in cores": (own.cpu_quota or "none", planned.cpu_quota or "none"),
         "memory limit in bytes": (own.memory_bytes or "none", planned.memory_bytes or "none"),
         "threads": (torch.get_num_threads(), assignment.threads),

@@ -22,6 +22,9 @@ PROPERTIES = SimpleNamespace(
 )  # fmt: skip
 
 
+NODE_0, NODE_1 = list(range(48)), list(range(48, 96))
+
+
 @pytest.fixture(autouse=True)
 def host(monkeypatch):
     """A host with one GPU on NUMA node 1, and cores of node 0."""
@@ -62,16 +65,33 @@ def test_gpu_rank_tells_uuid_and_numa_nodes(install):
     assert (gpu.uuid, gpu.instance, gpu.whole) == ("GPU-a", "GPU-a", "GPU-a")
 
 
-@pytest.mark.parametrize(("threads", "bound"), [(1, True), (10**6, False)])
-def test_rank_stays_at_its_gpus_node_where_threads_fit(monkeypatch, install, gathered, threads, bound):
+@pytest.mark.parametrize(
+    ("threads", "others", "bound"),
+    [
+        (24, [], True),
+        (49, [], False),
+        (24, [["n0", NODE_1]], True),
+        (25, [["n0", NODE_1]], False),
+        (24, [["n0", NODE_1]] * 3, False),  # 96 threads: four of eight GPUs, on one socket
+        (12, [["n0", NODE_1]] * 3 + [["n0", NODE_0]] * 4, True),
+        (24, [["n0", NODE_1]] + [["n1", NODE_1]] * 2, True),
+        (24, [["n0", NODE_1], ["n0", []]], True),  # a rank whose node is unknown
+    ],
+)
+def test_rank_stays_at_its_gpus_node_where_threads_fit(monkeypatch, install, threads, others, bound):
     install(FakeNvml())
     chosen = {}
-    monkeypatch.setattr(gpus, "cores_of_node", lambda node: os.sched_getaffinity(0) if node == 1 else set())
+    monkeypatch.setattr(gpus, "cores_of_node", lambda node: {0: set(NODE_0), 1: set(NODE_1)}[node])
+    monkeypatch.setattr(gpus, "nodes_of_cores", lambda cores: sorted({core // 48 for core in cores}))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {*NODE_0, *NODE_1})
     monkeypatch.setattr(os, "sched_setaffinity", lambda thread, cores: chosen.setdefault(thread, cores))
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    [found] = gathered(GPU).of_ranks
-    assert found.numa_nodes == ([1] if bound else [0])
-    assert (os.getpid() in chosen) is bound
+    answers = iter([others, []])
+    monkeypatch.setattr(rank.devices, "gather_json", lambda own, handle: [own, *next(answers)])
+    found = rank.devices.gather_devices(GPU, group(handle=None), "n0")
+    assert found.bound_to == (NODE_1 if bound else [])
+    assert chosen.get(os.getpid()) == (set(NODE_1) if bound else None)
+    assert found.of_ranks[0].numa_nodes == ([1] if bound else [0, 1])
 
 
 def test_mig_instance_is_read_from_whole_gpu(install):

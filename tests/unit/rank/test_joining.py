@@ -175,7 +175,7 @@ def calls(monkeypatch):
 def assignment(where="/proc/1/fd/3"):
     return SimpleNamespace(
         config=configs.config(), place=SimpleNamespace(rank=0), world_size=2, threads=1, slowdown=(1.0, 1.0),
-        rendezvous=rank.Rendezvous(file=where), idle_pids=(),
+        rendezvous=rank.Rendezvous(file=where), idle_pids=(), hosts=("n0", "n0"),
     )  # fmt: skip
 
 
@@ -271,10 +271,12 @@ def test_rank_that_differs_from_plan_is_named(monkeypatch, golden):
     monkeypatch.setattr(rank.main, "gather_json", lambda own, handle: [own, [], own])
     given, group = SimpleNamespace(limits=planned, threads=torch.get_num_threads()), SimpleNamespace(handle=None)
     monkeypatch.setattr(rank.main, "limits", lambda: replace(planned, cpuset=[]))
-    assert rank.main.unplanned(given, group) == []
+    assert rank.main.unplanned(given, group, []) == []
+    monkeypatch.setattr(rank.main, "limits", lambda: replace(planned, cores=[0, 1]))
+    assert rank.main.unplanned(given, group, [0, 1]) == []  # of its GPU's NUMA node
     monkeypatch.setattr(rank.main, "limits", lambda: replace(planned, cores=[0], cpu_quota=None, memory_bytes=5))
     given.threads += 1
-    lines = rank.main.unplanned(given, group)
+    lines = rank.main.unplanned(given, group, [])
     assert len(lines) == 4
     golden("\n".join(lines), {r"threads \d+, planned \d+": "threads N, planned M"})
 
