@@ -247,8 +247,6 @@ def alone() -> Agents:
 ESTIMATOR = "min_rtt_line"
 SHARED = "shared_clock"
 ROUNDS = 32
-MIN_SPAN_S = 1.0
-"""Estimates that are closer in time than this say nothing about drift."""
 
 
 @dataclass(frozen=True)
@@ -297,8 +295,10 @@ class OffsetTracker:
         if not self.estimates:
             return Offset()
         first, last = self.estimates[0], self.estimates[-1]
-        span = last.here_s - first.here_s
-        drift = (last.offset_s - first.offset_s) / span if span >= MIN_SPAN_S else 0.0
+        moved = last.offset_s - first.offset_s
+        # What the errors of both may be would be a slope that grows without end.
+        has_drifted = abs(moved) > first.error_s + last.error_s
+        drift = moved / (last.here_s - first.here_s) if has_drifted else 0.0
         return Offset(last.here_s, last.offset_s, drift)
 
     def error_s(self, used: Offset) -> float:

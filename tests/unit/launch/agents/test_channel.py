@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 from launch.framing import HEAD, framed
@@ -128,10 +129,21 @@ def test_tracker_fits_linear_drift():
     assert tracker.error_s(offset) == pytest.approx(2e-4 + 5e-4)  # half a round trip, and how far the line missed
 
 
-def test_tracker_needs_time_for_drift():
-    tracker = OffsetTracker([Estimate(100.0, 5.0, 1e-4), Estimate(100.01, 5.0001, 1e-4)])
-    assert tracker.offset().drift == 0.0
-    assert tracker.offset().at(200.0) == pytest.approx(5.0001)
+@pytest.mark.parametrize("span_s", [0.01, 2.0, 300.0])
+def test_errors_of_estimates_are_no_drift(span_s):
+    """A line through two of them would miss by milliseconds in five minutes."""
+    error_s, random = 5e-5, Random(0)
+    for _ in range(100):
+        looks = [Estimate(100.0 + at, 5.0 + random.uniform(-error_s, error_s), error_s) for at in (0.0, span_s)]
+        offset = OffsetTracker(looks).offset()
+        assert abs(offset.at(100.0 + span_s + 300.0) - 5.0) <= error_s
+
+
+def test_tracker_follows_drift_once_it_shows():
+    drift, error_s, random = 2e-5, 5e-5, Random(0)
+    for _ in range(100):
+        looks = [Estimate(at, at * drift + random.uniform(-error_s, error_s), error_s) for at in (0.0, 100.0)]
+        assert OffsetTracker(looks).offset().at(200.0) == pytest.approx(200.0 * drift, abs=3 * error_s)
 
 
 def test_shared_clock_has_zero_offset():
