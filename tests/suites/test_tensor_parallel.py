@@ -1,5 +1,8 @@
 """Tensor-parallel products: options, exact checks, the cost model, and every implementation on real ranks."""
 
+import queue
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
 
@@ -12,12 +15,14 @@ from benchkit.api.drawing import integers, whole
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.suites.tensor_parallel import primitive, symmetric_memory
+from benchkit.suites.tensor_parallel import rowwise as rowwise_module
 from benchkit.suites.tensor_parallel.columnwise import Columnwise, ColumnwiseCases
 from benchkit.suites.tensor_parallel.operands import SIGNS, Factory, Scratch, Shards, require_close, require_exact
 from benchkit.suites.tensor_parallel.primitive import Costs, Trial, choose, chunks_of, in_turns, measure_costs
 from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
 from benchkit.suites.tensor_parallel.suite import TpColumnwiseConfig, TpRowwiseConfig, expand
 
+from tests.support import fakes
 from tests.support.cli import Cli
 from tests.support.entries.rank import require_references
 
@@ -383,6 +388,51 @@ def test_components_come_from_job_cases():
 def test_oversized_case_keeps_labels():
     [(name, case)] = cases_of(ColumnwiseCases, ALLOWED, shortage="needs more", pytorch={}).items()
     assert (name, case.skip) == ("pytorch AG_before default", "needs more")
+
+
+@pytest.mark.parametrize("lost", [None, 5])
+def test_ring_of_many_ranks_has_an_exact_sum(monkeypatch, lost):
+    """In bfloat16, where sums of sums would soon be beyond its integers; a summand that is lost shows."""
+    size = 16
+    wires = defaultdict(queue.Queue)
+
+    class Thread:
+        """What ranks in threads of this process send each other."""
+
+        def __init__(self, num_pieces):
+            self.arriving = None
+
+        def start(self, piece, sends, receives, group):
+            [(sent, after)], [self.arriving] = sends, receives
+            rank = (after - 1) % size
+            wires[rank, after].put(torch.zeros_like(sent) if rank == lost and not self.begun(rank) else sent.clone())
+
+        def begun(self, rank):
+            return not wires["begun", rank].empty() or wires["begun", rank].put(True)
+
+        def wait(self, piece):
+            if self.arriving:
+                buffer, before = self.arriving
+                buffer.copy_(wires[before, (before + 1) % size].get(timeout=60))
+
+    monkeypatch.setattr(rowwise_module, "InFlight", Thread)
+    shape = {"m": 64, "n": 40, "k": 48, "dtype": "bfloat16", "inputs": "exact"}
+    config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"))
+    chosen = expand({"p2p_comm_only": {}}, TpRowwiseConfig.allowed)
+
+    def outcome(index):
+        rank = SimpleNamespace(index=index, world_size=size, seed=0, device=CPU, group=lambda name: None)
+        rank.memory_shortage = lambda needed_bytes: ""
+        [case] = RowwiseCases(config, rank, chosen).cases()
+        try:
+            fakes.verify(case)
+        except InvalidResult:
+            return "invalid"
+        return "ok"
+
+    with ThreadPoolExecutor(size) as threads:
+        found = list(threads.map(outcome, range(size)))
+    assert found == ["invalid" if lost is not None and rank == lost - 1 else "ok" for rank in range(size)]
 
 
 BOTH = "+suite=tp_columnwise,tp_rowwise"

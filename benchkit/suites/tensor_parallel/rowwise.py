@@ -3,16 +3,17 @@
 A rank's product is one summand of C, and ranks sum their summands.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import verification
-from benchkit.api.case import Call, Case, Details, Rank, Work, noop
+from benchkit.api.case import Call, Case, Details, Rank, Work
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.suites.tensor_parallel.operands import Scratch, Shards
@@ -113,33 +114,13 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
     return step
 
 
-def ring_sum(held: Sequence[Sequence[Tensor]], rank: int) -> Tensor:
-    """Return the last sum of `sums_round_the_ring` from the memory's earlier contents."""
-    size = len(held)
-    sums = [list(each) for each in held]
-    arriving: list[Tensor] = []
-    for turn in range(size):
-        place = 2 if turn + 1 == size else turn % 2
-        for index in range(size) if turn else ():
-            sums[index][place] = sums[index][place] + arriving[(index - 1) % size]
-        arriving = [each[place] for each in sums]
-    return sums[rank][2]
-
-
-def sums_round_the_ring(
-    job: Rowwise, chunks: int, multiply: Callable[..., object] | None = None
-) -> Step:
+def sums_round_the_ring(job: Rowwise, chunks: int, multiplies: bool = True) -> Step:
     """Peer to peer: sums go round the ring in chunks, and each rank adds its summand.
 
     In turn t a rank multiplies the rows of rank - 1 - t, which the rank before it multiplied in
-    turn t - 1. Its own rows come last and are complete. `multiply` takes the place of the product,
-    with rows of A, its memory and the rank it is for.
+    turn t - 1. Its own rows come last and are complete. Without products every summand of a rank is
+    what its rows of C hold.
     """
-
-    def product(rows: Tensor, into: Tensor, owner: int) -> None:
-        job.matmul(rows, job.b, into)
-
-    multiply = multiply or product
     size, rank = job.rows.world_size, job.rank
     pieces = chunks_of(job.rows.most, chunks)
     after, before = (rank + 1) % size, (rank - 1) % size
@@ -152,14 +133,17 @@ def sums_round_the_ring(
             owner, last = (rank - 1 - turn) % size, turn + 1 == size
             for index, piece in enumerate(pieces):
                 target = (job.c if last else sums[turn % 2])[piece]
-                with region(COMPUTE):
-                    multiply(job.block(owner, piece), target, owner)
+                summand = target if multiplies else job.c[piece]
+                if multiplies:
+                    with region(COMPUTE):
+                        job.matmul(job.block(owner, piece), job.b, target)
                 in_flight.wait(index)
                 if turn:
-                    target.add_(arriving[(turn - 1) % 2][piece])
+                    torch.add(summand, arriving[(turn - 1) % 2][piece], out=target)
                 if not last:
                     receives = [(arriving[turn % 2][piece], before)]
-                    in_flight.start(index, [(target, after)], receives, job.group)
+                    sends = [(target if turn else summand, after)]
+                    in_flight.start(index, sends, receives, job.group)
 
     return step
 
@@ -274,26 +258,16 @@ class RowwiseCases(Primitive[Rowwise]):
         return Implementation(step, work, verify=verify)
 
     def ring(self, job: Rowwise) -> Implementation:
-        """Build the ring that only communicates: its products are the memory's contents."""
-        size, rank, most = self.rank.world_size, self.rank.index, self.rows.most
-        step = sums_round_the_ring(in_turns(job), 1, noop)
-        trial = in_turns(job)
-        held = [trial.new(most), trial.new(most), job.c]  # two sums in turns, and the last one
-        draw = self.drawing(verification.pattern, "sum", self.c.dtype, self.shape[1])
+        """Build the ring that only communicates."""
+        step = sums_round_the_ring(in_turns(job), 1, multiplies=False)
+        alike = "sum", self.c.dtype, self.shape[1]
+        draw = self.drawing(verification.pattern, *alike)
+        draw_sum = self.drawing(verification.reduced, *alike)
 
         def verify(turn: int, call: Call) -> None:
-            values = [
-                [draw(turn=turn * len(held) + index, rank=each) for index in range(len(held))]
-                for each in range(size)
-            ]
-
-            def prepare() -> None:
-                for buffer, drawn in zip(held, values[rank], strict=True):
-                    verification.tile(buffer.view(-1), drawn.to(buffer))
-
-            call(prepare)
-            expected = ring_sum(values, rank)
-            verification.require_tiled(job.c.view(-1), expected)
+            mine = draw(turn=turn, rank=self.rank.index).to(job.c)
+            call(lambda: verification.tile(job.c.view(-1), mine))
+            verification.require_tiled(job.c.view(-1), draw_sum(turn=turn))
 
         work = Work(wire_bytes=self.work("reduce_scatter").wire_bytes)
         return Implementation(step, work, verify=verify)
