@@ -58,20 +58,33 @@ def uniform(part: Part, *, key: Key, device: torch.device, variance: float = 1 /
     return drawn.mul_(largest * 2.0 ** (1 - DIGITS)).sub_(largest)
 
 
+def integers_at(rows: Tensor, columns: Tensor, low: int, high: int, *, key: Key) -> Tensor:
+    """Draw single elements of `integers`, as int64; rows and columns are broadcast."""
+    hashes = mix(hash_of(rows, key, 0) ^ hash_of(columns, key, 1))
+    return (hashes.mul_(high - low) >> BITS).add_(low)
+
+
 def blocks(part: Part, key: Key, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
     """Yield hashes of some rows at a time: int64 from [0, 2^BITS), [rows, columns]."""
     rows, columns = (
-        hashed(torch.arange(each.start, each.stop, device=device), hash((key, axis)) & MASK)
+        hash_of(torch.arange(each.start, each.stop, device=device), key, axis)
         for axis, each in enumerate(part)
     )
     step = max(1, BLOCK // max(1, len(columns)))
     for start in range(0, len(rows), step):
         some = slice(start, start + step)
-        hashes = rows[some, None] ^ columns
-        hashes ^= hashes >> (BITS // 2)
-        hashes *= MULTIPLIER
-        hashes &= MASK
-        yield some, hashes
+        yield some, mix(rows[some, None] ^ columns)
+
+
+def mix(hashes: Tensor) -> Tensor:
+    hashes ^= hashes >> (BITS // 2)
+    hashes *= MULTIPLIER
+    hashes &= MASK
+    return hashes
+
+
+def hash_of(numbers: Tensor, key: Key, axis: int) -> Tensor:
+    return hashed(numbers, hash((key, axis)) & MASK)
 
 
 def hashed(numbers: Tensor, key: int) -> Tensor:

@@ -1,7 +1,8 @@
 """Inputs whose reductions are exact in every dtype and order, and checks to the bit.
 
-Values are small integers, or powers of two for products. They are drawn per (seed, round, rank) and
-repeated with a prime period, so a swapped, shifted, missing or stale chunk shows. nccl-tests has
+Values are integers, or powers of two for products. They are drawn per (seed, turn, rank) and
+repeated with a prime period, so a swapped, shifted or stale chunk shows. In a reduction a few ranks
+show at each index, and each rank at many, so a missing or doubled one does, too. nccl-tests has
 exactly predictable inputs, too.
 """
 
@@ -11,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from benchkit.api.drawing import BLOCK, integers_at
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 
@@ -18,6 +20,14 @@ PERIOD = 65537
 """Elements of one period; prime, so that no chunk of a power of two lines up with it."""
 ROWS_PER_CHECK = 64
 """Periods that are compared at a time: 16 MiB of float32."""
+PLAIN = "plain"
+"""In place of a reduction, for messages that nothing reduces: any value at each index."""
+LARGEST = 2**20
+"""Of the integers drawn, where the dtype has them."""
+POISON = -(2**24)
+"""What a buffer of integers has before a call; never drawn."""
+SHOWN, WITNESSES = 64, 4
+"""Ranks that show at each index; more in a short message, so that each rank shows this often."""
 
 
 def pattern(
@@ -32,38 +42,99 @@ def pattern(
 ) -> Tensor:
     """Return one period of a rank's input, which stays exact when it is reduced.
 
-    At each index only `window()` ranks contribute more than the neutral element.
-
     Args:
         turn: number of the round, which has its own inputs.
-        op: reduction: sum, avg, min, max or product.
+        op: reduction: sum, avg, min, max or product; or PLAIN.
         length: elements of the buffer to fill; a short one needs no whole period.
 
     Returns:
-        int64 on the CPU: [min(length, PERIOD)], values in -2..2 (for avg times `world_size`).
+        int64 on the CPU: [min(length, PERIOD)].
     """
-    generator = torch.Generator().manual_seed(hash((seed, turn, rank)) % 2**63)
-    size = (min(length, PERIOD),)
-    index = torch.arange(*size)
-    contributes = (rank - index) % world_size < window(dtype, op, world_size)
-    if op == "product":
-        sign = torch.randint(0, 2, size, generator=generator) * 2 - 1
-        return sign * torch.where(contributes, torch.randint(1, 3, size, generator=generator), 1)
-    values = torch.randint(-2, 3, size, generator=generator)
+    draw = Draw(seed, turn, world_size, dtype, op, length)
+    return draw.values(torch.tensor(rank), (rank - draw.first()) % world_size)
+
+
+def reduced(
+    seed: int, turn: int, world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD
+) -> Tensor:
+    """Return one period of the exact reduction of all ranks' patterns, of int64; float64 for avg.
+
+    Only the ranks that show are drawn, so it takes as long for 4096 ranks as for SHOWN.
+    """
+    draw = Draw(seed, turn, world_size, dtype, op, length)
+    first = draw.first()
+    result = torch.tensor(1 if op == "product" else 0)
+    for places in torch.arange(draw.window).unsqueeze(1).split(max(1, BLOCK // len(first))):
+        shown = draw.values((first + places) % world_size, places)
+        result = result * shown.prod(0) if op == "product" else result + shown.sum(0)
+    return result.double() / world_size if op == "avg" else result
+
+
+class Draw:
+    """Draws the values of ranks at each index: [min(length, PERIOD)].
+
+    At index i, `window` ranks from `first()[i]` on show; a rank's place is its distance from it.
+    The windows of successive indices join, so all ranks show equally often, in any stretch of the
+    buffer. Sums and products have neutral values elsewhere. Minima and maxima show one rank alone,
+    whose value has the other sign than all others.
+    """
+
+    def __init__(
+        self, seed: int, turn: int, world_size: int, dtype: torch.dtype, op: str, length: int
+    ) -> None:
+        self._key = seed, turn
+        self._world_size = world_size
+        self._dtype = dtype
+        self._op = op
+        self._index = torch.arange(min(length, PERIOD))
+        self.window = window(world_size, dtype, op, length)
+
+    def first(self) -> Tensor:
+        return (self._index * self.window + hash(self._key)) % self._world_size
+
+    def values(self, rank: Tensor, place: Tensor) -> Tensor:
+        """Draw the values of one rank, or of another rank at each index, with their places."""
+        draw = functools.partial(integers_at, rank, self._index, key=self._key)
+        exponent, exact = exact_range(self._dtype)
+        largest = min(exact, LARGEST)
+        if self._op == PLAIN:
+            return draw(-(largest // 2), largest // 2)
+        if self._op in ("min", "max"):
+            sign = 1 if self._op == "max" else -1
+            return draw(1, largest + 1) * torch.where(place < 1, sign, -sign)
+        if self._op == "product":
+            # Of a float16 only 14 ranks can double; the others that show have a sign alone.
+            doubling = place < min(exponent, 62) - 1  # reduced() multiplies in int64
+            factor = torch.where(doubling, draw(0, 2) * 4 - 2, -1)
+            return torch.where(place < self.window, factor, 1)
+        most = 2 if self._op == "avg" else min(exact // self.window, LARGEST)
+        drawn = draw(-most, most)
+        return torch.where(place < self.window, drawn + (drawn >= 0), 0)
+
+
+def window(world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD) -> int:
+    """Return how many ranks show at one index: if one is missing or doubled, the result differs.
+
+    Of a sum they are so few that it is exact with values up to 2, of an average so few that
+    `tolerance` hides none. A minimum or maximum shows one rank.
+    """
+    if op in ("min", "max"):
+        return 1
+    wanted = max(SHOWN, math.ceil(WITNESSES * world_size / min(length, PERIOD)))
     if op in ("sum", "avg"):
-        values *= contributes
-    return values * world_size if op == "avg" else values
+        wanted = min(wanted, exact_range(dtype)[1] // 2)
+    if op == "avg" and not is_power_of_two(world_size):
+        wanted = min(wanted, math.isqrt(round(0.5 / torch.finfo(dtype).eps)) - 2)
+    return min(world_size, wanted)
 
 
-def window(dtype: torch.dtype, op: str, world_size: int) -> int:
-    """Return how many ranks may contribute at one index.
+def witnesses(world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD) -> int:
+    """Return at how many indices of a period each rank shows, at least.
 
-    Each rank adds at most 2 (for avg 2 x world_size), or doubles a product.
+    With 0 a message is too short: a check finds that a rank is missing in `window` x length of
+    `world_size` cases.
     """
-    exponent, exact = exact_range(dtype)
-    if op == "product":
-        return min(exponent, 62) - 1  # reduced() multiplies in int64
-    return max(1, exact // (2 * world_size if op == "avg" else 2))
+    return min(length, PERIOD) * window(world_size, dtype, op, length) // world_size
 
 
 def exact_range(dtype: torch.dtype) -> tuple[int, int]:
@@ -74,23 +145,8 @@ def exact_range(dtype: torch.dtype) -> tuple[int, int]:
     return torch.iinfo(dtype).bits - 2, torch.iinfo(dtype).max
 
 
-def reduced(
-    seed: int, turn: int, world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD
-) -> Tensor:
-    """Return one period of the exact reduction of all ranks' patterns."""
-    combine = {
-        "sum": torch.add,
-        "avg": torch.add,
-        "min": torch.minimum,
-        "max": torch.maximum,
-        "product": torch.mul,
-    }
-    pattern_of = functools.partial(
-        pattern, seed=seed, turn=turn, world_size=world_size, dtype=dtype, op=op, length=length
-    )
-    patterns = (pattern_of(rank=rank) for rank in range(world_size))
-    result = functools.reduce(combine[op], patterns)
-    return result // world_size if op == "avg" else result
+def is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
 
 
 def returned(result: object) -> Tensor:
@@ -107,15 +163,18 @@ def tile(buffer: Tensor, period: Tensor) -> None:
     buffer[whole:].copy_(period[: len(buffer) - whole])
 
 
-def tolerance(world_size: int, dtype: torch.dtype, op: str) -> float:
+def tolerance(world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD) -> float:
     """Return the absolute difference that a correct output may have; 0 means exact equality.
 
     Only averages over n ranks may differ, where n is no power of two. NCCL multiplies each input by
-    the rounded 1/n, so each contributing value, of at most 2, has that rounding error.
+    the rounded 1/n and adds the products. Of w values of at most 2/n, each has two such roundings,
+    and each of the sums, of at most 2 w/n, has one more. A missing rank's value is at least 1/n,
+    which is more than twice this.
     """
-    if op != "avg" or world_size & (world_size - 1) == 0:
+    if op != "avg" or is_power_of_two(world_size):
         return 0.0
-    return 4 * float(torch.finfo(dtype).eps) * min(world_size, window(dtype, op, world_size))
+    shown = window(world_size, dtype, op, length)
+    return float(torch.finfo(dtype).eps) * shown * (shown + 4) / world_size
 
 
 def require_tiled(output: Tensor, period: Tensor, atol: float = 0.0) -> None:

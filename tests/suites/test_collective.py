@@ -130,8 +130,8 @@ def test_repeated_reduction_keeps_magnitude(op):
     assert first.isfinite().all()
 
 
-def build(sizes=(1.0,), available_bytes=1e9, calls=None, **options):
-    """The cases of an all-reduce on the first of two ranks, where a byte takes 1 ns."""
+def build(sizes=(1.0,), available_bytes=1e9, calls=None, world_size=2, **options):
+    """The cases of an all-reduce on the first of some ranks, where a byte takes 1 ns."""
     defaults = {
         "collective": "all_reduce", "dtype": "float32", "reduce_op": "sum", "async_op": False, "ragged": False,
         "measure": fakes.plan(), "data_size": sizes,
@@ -143,7 +143,7 @@ def build(sizes=(1.0,), available_bytes=1e9, calls=None, **options):
         calls.append(num_bytes)
         return [[0.0, 1e-9 * num_bytes]]
 
-    rank = SimpleNamespace(index=0, world_size=2, seed=0, device=torch.device("cpu"), seconds_of=seconds_of)
+    rank = SimpleNamespace(index=0, world_size=world_size, seed=0, device=torch.device("cpu"), seconds_of=seconds_of)
     rank.memory_shortage = lambda needed: f"needs {needed:g}" if needed > available_bytes else ""
     return cases_of(made(CollectiveConfig, **defaults | options), rank)
 
@@ -188,6 +188,24 @@ def test_latency_is_probed_up_to_first_long_size_and_again_near_limit():
     calls.clear()
     build([1, 8, 32], calls=calls)
     assert calls == [2**20, 2**23, 2**23, 2**25, 2**25]
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "size", "shown"),
+    [
+        ("sum", "float32", 1, None),
+        ("sum", "bfloat16", 2, 256),
+        ("max", "float32", 2, 2),
+        ("max", "float32", 4096, None),
+    ],
+)
+def test_reduction_says_how_many_ranks_a_short_message_shows(op, dtype, size, shown):
+    """In all others each of 4096 ranks shows in each check."""
+    num_bytes = size * getattr(torch, dtype).itemsize
+    options = {"reduce_op": op, "dtype": dtype, "measure": fakes.plan(mode="loop")}
+    [case] = build(num_bytes / 2**20, world_size=4096, **options)
+    assert ("shows" in case.unchecked) == (shown is not None)
+    assert shown is None or f"a check of {size} elements shows {shown} of 4096 ranks" in case.unchecked
 
 
 def test_size_that_does_not_fit_is_skipped_with_figures():

@@ -30,9 +30,6 @@ from benchkit.suites.collective.suite import (
 
 LATE_S = 0.02
 """Seconds for which one rank keeps the others waiting when a barrier is checked."""
-PLAIN = "max"
-"""Reduction whose inputs every rank draws in full, for collectives that reduce nothing."""
-POISON = -77
 ONE_RANK = "one rank sends nothing: world_size=2, on one GPU with hardware=cuda_shared"
 TIMED = -1
 
@@ -65,7 +62,7 @@ class Check:
         def prepare() -> None:
             self.renewed = False
             for buffer in self.operation.poisoned:
-                buffer.fill_(float("nan") if buffer.is_floating_point() else POISON)
+                buffer.fill_(float("nan") if buffer.is_floating_point() else verification.POISON)
             self.fill(turn)
 
         call(prepare)
@@ -86,7 +83,8 @@ class Check:
         source, atol = f"rank {held.rank}", 0.0
         if held.rank is None:
             source = "all ranks"
-            atol = verification.tolerance(collective.world_size, collective.dtype, collective.op)
+            shape = collective.world_size, collective.dtype, collective.op, len(held.buffer)
+            atol = verification.tolerance(*shape)
         expected = values_of(held, collective, turn, self.seed)
         try:
             verification.require_tiled(held.buffer, expected, atol)
@@ -147,7 +145,7 @@ def repeatable(values: Tensor, collective: Collective) -> Tensor:
 
 
 def drawn_op(collective: Collective) -> str:
-    return collective.op if collective.name in REDUCTIONS else PLAIN
+    return collective.op if collective.name in REDUCTIONS else verification.PLAIN
 
 
 ISSUE = "issue_on_host"
@@ -214,6 +212,20 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
         regions=(ISSUE, WAIT) if config.async_op else (),
         ranks=2 if name == SEND_RECV else None,
         calls=config.calls(),
+        unchecked=unshown_ranks(collective),
+    )
+
+
+def unshown_ranks(collective: Collective) -> str:
+    """Return that a message is too short to show each rank's part of a reduction, or ""."""
+    length = min(collective.parts)
+    shape = collective.world_size, collective.dtype, collective.op, length
+    if collective.name not in REDUCTIONS or verification.witnesses(*shape):
+        return ""
+    shown = length * verification.window(*shape)
+    return (
+        f"whether a rank is missing: a check of {length} elements shows "
+        f"{shown} of {collective.world_size} ranks, drawn anew each time"
     )
 
 

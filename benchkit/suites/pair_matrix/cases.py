@@ -75,16 +75,15 @@ def group_case(
     group_of = {member: index for index, ranks in enumerate(groups) for member in ranks}
     members = groups[number]
     step = partial(dist.all_reduce, buffer, group=handle)
-    drawn = partial(
-        verification.pattern, seed=rank.seed, turn=number, world_size=len(members),
-        dtype=buffer.dtype, op="sum", length=len(buffer),
-    )  # fmt: skip
+    drawn = {
+        "seed": rank.seed, "turn": number, "world_size": len(members),
+        "dtype": buffer.dtype, "op": "sum", "length": len(buffer),
+    }  # fmt: skip
 
     def verify(call: Call) -> None:
-        mine = drawn(rank=members.index(rank.index)).to(buffer)
+        mine = verification.pattern(**drawn, rank=members.index(rank.index)).to(buffer)
         call(lambda: verification.tile(buffer, mine))
-        total = sum(drawn(rank=member).to(buffer) for member in range(len(members)))
-        verification.require_tiled(buffer, total)
+        verification.require_tiled(buffer, verification.reduced(**drawn).to(buffer))
         buffer.zero_()  # sums of zeros keep their size
 
     details = {GROUP_OF: [group_of[member] for member in range(rank.world_size)]}
@@ -99,7 +98,6 @@ def group_case(
 
 DTYPE = torch.int32
 ANSWER_ELEMENTS = 1
-POISON = -77
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ class Check:
         leaves = buffers.answer if isinstance(step, Answer) else buffers.sent
         arrives = buffers.answer if isinstance(step, Send) else buffers.received
         verification.tile(leaves, self.values(leaves, turn, self.rank))
-        call(lambda: arrives.fill_(POISON))
+        call(lambda: arrives.fill_(verification.POISON))
         try:
             verification.require_tiled(arrives, self.values(arrives, turn, step.peer))
         except InvalidResult as error:
@@ -177,7 +175,7 @@ class Check:
     def values(self, buffer: torch.Tensor, turn: int, rank: int) -> torch.Tensor:
         drawn = verification.pattern(
             seed=self.seed, turn=turn, rank=rank, world_size=self.world_size, dtype=DTYPE,
-            op="max", length=len(buffer),
+            op=verification.PLAIN, length=len(buffer),
         )  # fmt: skip
         return drawn.to(buffer.device, DTYPE)
 

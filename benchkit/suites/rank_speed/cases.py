@@ -157,7 +157,7 @@ class Values:
         self.turn += 1
         drawn = verification.pattern(
             seed=self.rank.seed, turn=self.turn, rank=self.rank.index,
-            world_size=self.rank.world_size, dtype=ITEM, op="max", length=self.length,
+            world_size=self.rank.world_size, dtype=ITEM, op=verification.PLAIN, length=self.length,
         )  # fmt: skip
         return drawn.to(device, ITEM)
 

@@ -315,7 +315,7 @@ class ColumnwiseCases(Primitive[Columnwise]):
             arriving = dict(enumerate(whole.chunk(size)))
             step = partial(job.gather, whole, part)
         sent = sendable(part)
-        draw = self.drawing(verification.pattern, "max", sent.dtype, like.shape[1])
+        draw = self.drawing(verification.pattern, verification.PLAIN, sent.dtype, like.shape[1])
 
         def verify(turn: int, call: Call) -> None:
             drawn = [draw(turn=turn, rank=rank).to(sent.device, sent.dtype) for rank in range(size)]
