@@ -72,6 +72,7 @@ class Setting:
             f"hardware={device}",
             f"backend={self.backend}",
             f"world_size={self.ranks}",
+            "ranks=fresh",  # on GPUs they stay by default, and runs in them are no independent ones
             "measure=quick",
             "measure.max_iterations=2000",
             f"measure.max_seconds={self.seconds / 400:.6f}",

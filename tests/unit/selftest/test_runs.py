@@ -3,9 +3,13 @@ import math
 import sys
 
 import pytest
+from benchkit.config import compose as composition
 from benchkit.record.files import FILE_NAME
-from benchkit.selftest.runs import Runs, SelftestFailed, Setting, group_runs, sweep
+from benchkit.selftest.runs import ALL_REDUCE, MATRIX_PRODUCT, Runs, SelftestFailed, Setting, group_runs, sweep
+from hydra import compose, initialize_config_dir
 
+from tests.support.cli import ROOT
+from tests.support.entries.point import is_reused
 from tests.support.records import as_record, make_record
 
 
@@ -51,6 +55,16 @@ def test_two_modes_are_counted_by_run():
 @pytest.mark.parametrize(("seconds", "runs"), [(60, 12), (45, 8), (0.1, 2)])
 def test_runs_are_even_in_number(seconds, runs, tmp_path):
     assert Setting("gloo", 2, seconds, tmp_path).num_runs == runs
+
+
+@pytest.mark.parametrize("backend", ["gloo", "nccl"])
+@pytest.mark.parametrize("suite", [ALL_REDUCE[0], MATRIX_PRODUCT[0]])
+def test_every_run_has_fresh_processes(suite, backend, tmp_path):
+    """On GPUs, too, where ranks stay for the next point unless they are told not to."""
+    composition.register()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        composed = compose("config", [suite, *Setting(backend, 2, 60.0, tmp_path).overrides()])
+    assert not is_reused(composition.typed(composed))
 
 
 @pytest.fixture
