@@ -32,6 +32,8 @@ from benchkit.record.record import (
 FILE_NAME = "noise_floor.json"
 VALID_S = 30 * 24 * 3600.0
 """An older floor does not apply."""
+FEWEST_RUNS = 6
+"""Of fewer runs nobody knows how much they differ: a size has no floor, and one read is ignored."""
 MOST_BYTES = 2**20
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
@@ -87,7 +89,11 @@ class MachineFloor:
     def nearest(self, operation: str, seconds: float) -> SizeFloor | None:
         """Return the size of an operation that takes most nearly as long; None if it has none."""
         of_call = max(seconds, 1e-9)  # the clock's resolution
-        own = [size for size in self.sizes if size.what.startswith(f"{operation} ")]
+        own = [
+            size
+            for size in self.sizes
+            if size.what.startswith(f"{operation} ") and size.num_runs >= FEWEST_RUNS
+        ]
         return min(own, key=lambda size: abs(math.log(size.median_s / of_call)), default=None)
 
 

@@ -23,6 +23,7 @@ from benchkit.measure.disturbance import COUNTERS, read_counters
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
 from benchkit.selftest.floor import (
+    FEWEST_RUNS,
     Fingerprint,
     SizeFloor,
     fingerprint,
@@ -64,7 +65,7 @@ class Setting:
     @property
     def num_runs(self) -> int:
         """Fresh runs of each size: an even number, because they are compared in pairs."""
-        return 2 * max(1, int(self.seconds / 10))
+        return max(FEWEST_RUNS, 2 * int(self.seconds / 10))
 
     def overrides(self) -> list[str]:
         device = "cuda" if self.backend == "nccl" else "cpu"
@@ -93,14 +94,19 @@ class Runs:
     medians_s: list[float] = field(default_factory=list)
     slow_shares: list[float] = field(default_factory=list)
 
-    def floor(self) -> SizeFloor:
-        medians = np.array(self.medians_s)
+    def floor(self) -> SizeFloor | None:
+        """Return how much the runs differ; None where too few have this size."""
+        sigma_run = standard_deviation(np.log(self.medians_s))
+        if sigma_run is None or self.num_runs < FEWEST_RUNS:
+            return None
         return SizeFloor(
-            what=self.what,
-            median_s=self.median_s,
-            sigma_run=standard_deviation(np.log(medians)) or 0.0,
-            num_runs=int(np.isfinite(medians).sum()),
+            what=self.what, median_s=self.median_s, sigma_run=sigma_run, num_runs=self.num_runs
         )
+
+    @property
+    def num_runs(self) -> int:
+        """Runs that have this size."""
+        return int(np.isfinite(self.medians_s).sum())
 
     @property
     def median_s(self) -> float:
@@ -301,17 +307,23 @@ def of_core(core: CoreNoise) -> str:
 
 
 def spread(runs: Sequence[Runs]) -> Iterator[str]:
-    floors = [each.floor() for each in runs]
-    widths = [difference_of_runs(floor.sigma_run) for floor in floors]
+    widths = [difference_of_runs(floor.sigma_run) for floor in floors_of(runs)]
     yield (
         f"Runs: two single runs differ by {plus_minus(min(widths))} to {plus_minus(max(widths))}; "
         "smaller changes need repeated runs"
     )
-    for floor, width in zip(floors, widths, strict=True):
-        yield (
-            f"{floor.what}: {1e3 * floor.median_s:.4g} ms, {floor.num_runs} runs, standard "
-            f"deviation {percent(floor.sigma_run)}, two runs {plus_minus(width)}"
-        )
+    for each in runs:
+        floor = each.floor()
+        differ = f"in {each.num_runs} of {len(each.medians_s)} runs, too few for a noise floor"
+        if floor:
+            width = plus_minus(difference_of_runs(floor.sigma_run))
+            deviation = f"standard deviation {percent(floor.sigma_run)}"
+            differ = f"{floor.num_runs} runs, {deviation}, two runs {width}"
+        yield f"{each.what}: {1e3 * each.median_s:.4g} ms, {differ}"
+
+
+def floors_of(runs: Sequence[Runs]) -> list[SizeFloor]:
+    return [floor for each in runs if (floor := each.floor())]
 
 
 def modes(runs: Sequence[Runs]) -> Iterator[str]:
@@ -384,7 +396,7 @@ def main(arguments: list[str]) -> int:
             say(f"not measured: {error}")
             return EXIT_FAILED
     written_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    floor = machine_floor(found.found_on, [each.floor() for each in found.runs], written_at)
+    floor = machine_floor(found.found_on, floors_of(found.runs), written_at)
     print(render(found))
     lost = max(core.lost_share for core in found.noise.cores)
     if lost > BUSY_SHARE and not options.even_if_busy:

@@ -1,6 +1,7 @@
 import datetime
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from benchkit.record.record import HostReport
@@ -80,6 +81,19 @@ def test_nearest_size_counts(state):
     found = lookup.floor_of(recorded(seconds=1.1e-3))
     assert (found.id, found.sigma_run, found.at) == (floor.id, 0.02, "all_reduce 1MiB")
     assert found.age_s == pytest.approx(86400, rel=0.01)
+
+
+def test_size_of_few_runs_does_not_count(state):
+    """As files of before hold them, ± 0 % of a single run among them."""
+    sizes = [
+        SizeFloor(what="all_reduce 1MiB", median_s=1e-3, sigma_run=0.0, num_runs=1),
+        SizeFloor(what="all_reduce 2MiB", median_s=2e-3, sigma_run=0.01, num_runs=5),
+    ]
+    floor = floor_of_age(1)
+    store(replace(floor, sizes=[*sizes, SIZES[0]]), state)
+    assert lookup.floor_of(recorded()).at == SIZES[0].what
+    store(replace(floor, sizes=sizes), state)
+    assert lookup.floor_of(recorded()) is None
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ QUIET = Findings(
 WRONG = [
     {"noise": Noise([CoreNoise(0, 0.0, 0.0, 1e-4), CoreNoise(1, 0.5, 0.3, 1e-2)], 1.0)},
     {"noise": Noise([CoreNoise(core, 0.0, core / 1e4, 1e-4) for core in range(64)], 1.0)},
-    {"runs": [Runs("x", [1.0, 1.1], [0.3])]},
+    {"runs": [Runs("x", [1.0, 1.1] * 6, [0.3]), Runs("y", [1.0, *[math.nan] * 11])]},
     {"runs": [Runs("x latency", [1.0, 1.1] * 6), Runs("x back_to_back", [3.0, 3.3] * 6)]},
 ]
 
@@ -40,6 +41,14 @@ def test_page_and_floor_are_written_in_place_of_a_corrupt_one(tmp_path, monkeypa
     assert runs.main(["--dir", str(tmp_path / "new")]) == 0
     assert capsys.readouterr().err.count("\n") == 1
     assert read(tmp_path / "new")
+
+
+def test_size_of_few_runs_is_not_stored(tmp_path, monkeypatch):
+    some = [*QUIET.runs, Runs("all_reduce 1MiB latency", [1e-3, *[math.nan] * 11])]
+    monkeypatch.setattr(runs, "measured", lambda setting: replace(QUIET, runs=some))
+    assert runs.main(["--dir", str(tmp_path)]) == 0
+    [floor] = read(tmp_path)
+    assert [size.what for size in floor.sizes] == [each.what for each in QUIET.runs]
 
 
 @pytest.mark.parametrize(("lost", "code"), [(0.05, 0), (0.3, 1)])

@@ -19,7 +19,13 @@ def test_runs_give_spread():
     assert floor.num_runs == 12
     assert floor.sigma_run == pytest.approx(0.05 * math.sqrt(12 / 11))
     assert floor.median_s == pytest.approx((1 + math.exp(0.1)) / 2)
-    assert Runs("x", [1.0]).floor().sigma_run == 0.0
+
+
+@pytest.mark.parametrize(("num_runs", "is_known"), [(1, False), (5, False), (6, True)])
+def test_few_runs_give_no_floor(num_runs, is_known):
+    """A single run would tell that runs do not differ."""
+    runs = Runs("x", [1.0, 1.1, 1.2, 1.3, 1.4, 1.5][:num_runs] + [math.nan] * (12 - num_runs))
+    assert (runs.floor() is not None) is is_known
 
 
 def run(size, seed, seconds, *timings):
@@ -40,7 +46,7 @@ def test_runs_are_grouped_by_size_and_case():
         "all_reduce 1MiB latency": pytest.approx([1e-3, math.nan], nan_ok=True),
         "all_reduce 1MiB back_to_back": pytest.approx([1e-3, 2e-2]),
     }
-    assert found["all_reduce 1MiB latency"].floor().num_runs == 1
+    assert found["all_reduce 1MiB latency"].num_runs == 1
     assert not any(each.slow_shares for each in found.values())
 
 
@@ -52,7 +58,7 @@ def test_two_modes_are_counted_by_run():
     assert found.slow_shares == [0.25]
 
 
-@pytest.mark.parametrize(("seconds", "runs"), [(60, 12), (45, 8), (0.1, 2)])
+@pytest.mark.parametrize(("seconds", "runs"), [(60, 12), (45, 8), (0.1, 6)])
 def test_runs_are_even_in_number(seconds, runs, tmp_path):
     assert Setting("gloo", 2, seconds, tmp_path).num_runs == runs
 
