@@ -483,7 +483,7 @@ class RunConfig:
         return CONFIGURED
 
     def idle_keys(self) -> dict[str, str]:
-        """Return the keys that change nothing beside the others, each with what would need it."""
+        """Return the keys that change nothing beside the others, each with the reason."""
         found = {}
         if self.calls() != CONFIGURED and self.measure.calls_per_sample != 1:
             found["measure.calls_per_sample"] = (

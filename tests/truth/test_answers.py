@@ -8,30 +8,20 @@ from analysis.suites.collective import table as link_table
 from analysis.suites.compile import table as compile_table
 
 from tests.support.planted import compare
-from tests.support.planted.axes import SUITES
 from tests.support.planted.oracle import Plant
 
 FIXED = ["measure=fixed", "measure.max_iterations=24", "measure.min_blocks=7", "measure.block_seconds=0.01"]
-SWEPT = {
-    "auto_shard": "scaling=strong,weak", "collective": "async_op=false,true", "compile": "depth=1,2",
-    "matmul_lut": "dtype=float32,float64", "pair_matrix": "world_size=2,3", "rank_speed": "memory_size=1KiB,2KiB",
-    "ring_attention": "causal=true,false", "ring_model": "seq_len=64,128", "tp_columnwise": "m=66,132",
-    "tp_rowwise": "n=8,16", "transformer": "batch_size=1,2",
-}  # fmt: skip
-"""By suite: a key and two of its values; of other suites the seed."""
 
 
 def differences(sweep):
     return [*map(str, compare.compare(sweep).differences)]
 
 
-@pytest.mark.parametrize("suite", SUITES)
-def test_planted_twice_as_fast_is_shown_twice_as_fast(suite, measured):
-    name, _, values = SWEPT.get(suite, "seed=0,1").partition("=")
-    ranks = [] if suite in ("auto_shard", "pair_matrix") else ["world_size=2"]
-    own = [f"+suite=smallest_{suite}", "hardware=cpu", *FIXED[1:], *ranks]
-    points = [[*own, f"{name}={value}"] for value in values.split(",")]
-    assert differences(measured(points, Plant(), Plant(call_s=5e-4))) == []
+def test_loaded_table_shows_what_was_planted(measured):
+    points = [["+suite=smallest_transformer", "hardware=cpu", "world_size=2", *FIXED, "measure.alone=always"]]
+    sweep, found = measured(points, Plant(noise="jitter")), compare.Comparison()
+    compare.compare_table(sweep, sweep.table(), found)
+    assert (found.num_figures > 100, found.differences) == (True, [])
 
 
 def test_runs_of_a_faster_setting_are_told_apart(measured):
@@ -99,15 +89,19 @@ TRAINING = ["+suite=smallest_transformer", "hardware=cuda", "world_size=2", "pas
         (ON_GPU, {"launch_s": 1e-4}, 1e-3),
         (ON_GPU, {"launch_s": 4e-3}, 1e-3),  # 8.2 ms of lead
         (ON_GPU, {"launch_s": 6e-3}, 7e-3),  # no lead is so long
-        (ON_GPU, {"launch_s": 1e-4, "waits_for_gpu": True}, 1.1e-3),  # a lead hides nothing of calls that wait
         ([*TRAINING, "parallel=none"], {"launch_s": 2e-3}, 3e-3),  # training loops launch as well
     ],
-    ids=["short", "long", "too long", "waits", "launches count"],
+    ids=["short", "long", "too long", "launches count"],
 )
 def test_launches_are_hidden_unless_they_count(own, plant, median_s, measured):
     sweep = measured([own], Plant(**plant, spread=0.0))
     assert differences(sweep) == []
     assert set(sweep.combined["median_s"].round(9)) == {median_s}
+
+
+def test_lead_is_given_up_where_calls_wait_for_the_gpu(measured):
+    [row] = measured([ON_GPU], Plant(launch_s=1e-4, waits_for_gpu=True, spread=0.0)).combined.to_dict("records")
+    assert row["median_s"] == pytest.approx(1.1e-3)
 
 
 def test_launches_longer_than_calls_set_the_pace_of_a_loop(measured):

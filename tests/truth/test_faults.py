@@ -68,22 +68,19 @@ def test_arrivals_of_several_calls_are_those_of_their_sample(measured):
     assert (row["straggler_rank"], row["straggler_share"], row["makespan_s"]) == (0, 1, pytest.approx(1.75e-3))
 
 
-@pytest.mark.parametrize(
-    ("own", "values"),
-    [
-        (ON_GPU, ["measure.cold_l2=false", "measure.cold_l2=true"]),
-        (ON_GPU, ["hardware.ranks_per_device=1", "hardware.ranks_per_device=2"]),
-        (ON_CPU, ["measure.max_iterations=7", "measure.max_iterations=24"]),
-        (ON_CPU, ["measure.block_seconds=0.01", "measure.block_seconds=0.1"]),
-        (ON_CPU, ["measure.min_blocks=7", "measure.min_blocks=3"]),
-        (ON_CPU, ["measure.target_rel_ci=null", "measure.target_rel_ci=0.5"]),
-    ],
-    ids=lambda value: value[0].partition("=")[0] if "+suite" not in value[0] else "",
-)
-def test_points_of_unlike_identity_are_no_repetitions(own, values, measured):
-    backend = ["backend=gloo"] if "ranks_per_device" in values[0] else []
-    points = [[*own, *backend, value] for value in values]
-    sweep = measured(points, Plant(spread=0.0), Plant(call_s=2e-3, spread=0.0))
+UNLIKE = [
+    (ON_GPU, "measure.cold_l2=false", "measure.cold_l2=true"),
+    (ON_CPU, "measure.max_iterations=7", "measure.max_iterations=24"),
+    (ON_CPU, "measure.block_seconds=0.01", "measure.block_seconds=0.1"),
+    (ON_CPU, "measure.min_blocks=7", "measure.min_blocks=3"),
+    (ON_CPU, "measure.target_rel_ci=null", "measure.target_rel_ci=0.5"),
+]
+"""Of a key that belongs to a point's identity two values, and the other settings of the points."""
+
+
+@pytest.mark.parametrize(("own", "first", "second"), UNLIKE, ids=[first.partition("=")[0] for _, first, _ in UNLIKE])
+def test_points_of_unlike_identity_are_no_repetitions(own, first, second, measured):
+    sweep = measured([[*own, first], [*own, second]], Plant(spread=0.0), Plant(call_s=2e-3, spread=0.0))
     assert len({point.record.point_id for point in sweep.points}) == 2
     assert sorted(median_of_sides(sweep)) == pytest.approx([1e-3, 2e-3])
 

@@ -92,7 +92,10 @@ def goes_with(row: Combination, axis: str, value: Any) -> bool:
 
 @cache
 def covering(strength: int, tries: int = 30) -> list[Combination]:
-    """Combinations that hold every set of `strength` values that goes together; greedy, as AETG, the same always."""
+    """Combinations that hold every set of `strength` values that goes together; always the same ones.
+
+    Greedy, as AETG (Cohen et al. 1997): of `tries` random rows that hold a set which is left, the one that holds most.
+    """
     draw = random.Random(strength)
     names = list(AXES)
     left = dict.fromkeys(sets_of_values(strength))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any
 from unittest.mock import patch
@@ -75,7 +76,7 @@ def compare_table(sweep: Sweep, table: pd.DataFrame, found: Comparison) -> None:
     by_path = dict(list(table.groupby("path", sort=False)))
     for point in sweep.points:
         rows = by_path[str(point.folder / "record.json")].to_dict("records")
-        for row, planted, case in zip(rows, point.truth.figures(), point.record.cases, strict=True):
+        for row, planted, case in zip(rows, point.truth.figures, point.record.cases, strict=True):
             where = name_of(point, case.labels)
             for column, value in (planted or {}).items():
                 shown = row.get(column)
@@ -137,24 +138,27 @@ def compare_phases(point: PlantedPoint, found: Comparison) -> None:
 
 @dataclass
 class PlantedSide:
-    """What was planted of the cases that become one side: the figures of each, and the run that it is of."""
+    """What was planted of the cases that become one side: the figures of each, by its run and its job."""
 
-    figures: list[tuple[Figures, int]] = field(default_factory=list)
+    figures: dict[tuple[int, Path], Figures] = field(default_factory=dict)
     useful_flops: float = 1.0
 
     def median(self, column: str) -> float:
-        return over_runs((figures[column], run) for figures, run in self.figures)
+        return over_runs((figures[column], run) for (run, _), figures in self.figures.items())
 
-    def in_run(self, column: str, number: int) -> float:
-        return median(figures[column] for figures, run in self.figures if run == number)
-
-    @property
-    def runs(self) -> set[int]:
-        return {run for _, run in self.figures}
+    def in_run(self, column: str, number: int) -> dict[Path, float]:
+        return {job: figures[column] for (run, job), figures in self.figures.items() if run == number}
 
     def ratio_to(self, base: "PlantedSide", column: str) -> float:
-        """How many times as fast as a base, by useful work: the median over the runs that both have."""
-        ratios = [base.in_run(column, run) / self.in_run(column, run) for run in sorted(self.runs & base.runs)]
+        """How many times as fast as a base, by useful work: the median over the runs that both have.
+
+        In a run those jobs count that have both, if there are any.
+        """
+        ratios = []
+        for run in sorted({run for run, _ in self.figures} & {run for run, _ in base.figures}):
+            own, other = self.in_run(column, run), base.in_run(column, run)
+            in_jobs = [other[job] / own[job] for job in own.keys() & other.keys()]
+            ratios.append(median(in_jobs) if in_jobs else median(other.values()) / median(own.values()))
         return median(ratios) * self.useful_flops / base.useful_flops
 
 
@@ -162,10 +166,10 @@ def planted_sides(sweep: Sweep) -> dict[tuple[str, str], PlantedSide]:
     """By kind of point and labels: what was planted."""
     found: dict[tuple[str, str], PlantedSide] = {}
     for point in sweep.points:
-        for figures, case in zip(point.truth.figures(), point.record.cases, strict=True):
+        for figures, case in zip(point.truth.figures, point.record.cases, strict=True):
             if figures:
                 side = found.setdefault((point.kind, labels_key(case.labels)), PlantedSide())
-                side.figures.append((figures, point.record.repetition))
+                side.figures[point.record.repetition, point.folder] = figures
                 side.useful_flops = case.useful_flops or 1.0
     return found
 
@@ -177,9 +181,9 @@ def compare_sides(sweep: Sweep, found: Comparison) -> None:
     of_suites = list(all_sides(sweep.combined))
     for _, sides in of_suites:
         for side in sides.sides:
-            own = planted.get(key_of(side, sweep))
-            if own is None or any(figures.get(sides.time) is None for figures, _ in own.figures):
-                continue
+            own = planted[key_of(side, sweep)]
+            if any(figures.get(sides.time) is None for figures in own.figures.values()):
+                continue  # too few first calls
             time = own.median(sides.time)
             found.hold(f"side {side.name}", sides.time, time, side.row[sides.time], 1e-5 * time)
             if side.ratio:
@@ -196,10 +200,10 @@ def compare_sides(sweep: Sweep, found: Comparison) -> None:
 def base_of(side: Side, sweep: Sweep, planted: dict[tuple[str, str], PlantedSide]) -> PlantedSide:
     """What a ratio is to: the base in the same job where there is one, for both shared its conditions."""
     assert side.ratio
-    kind, own_labels = key_of(side, sweep)
+    kind, own = key_of(side, sweep)
     kind_of_base, labels = key_of(side.ratio.base, sweep)
-    is_in_job = labels != own_labels and (kind, labels) in planted
-    return planted[kind if is_in_job else kind_of_base, labels]
+    in_same_job = planted.get((kind, labels)) if labels != own else None
+    return in_same_job or planted[kind_of_base, labels]
 
 
 def screen_with(of_suites: list[tuple[str, Sides]], sweep: Sweep) -> Screen:

@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean, median, stdev
 from typing import Any
 from zlib import crc32
@@ -93,7 +94,7 @@ class PlantedCase:
     on_host: bool
     launches_count: bool
 
-    @property
+    @cached_property
     def kind(self) -> int:
         """A number that equal cases of all runs share, small and nearly always unlike that of another case."""
         return crc32(labels_key(self.labels).encode()) % 97
@@ -114,7 +115,8 @@ class Window:
     Attributes:
         calls: in the sample; the first was call `first_call` of the case on this rank.
         factor: by which the throttle of the rank slowed it.
-        aligned_s: when its GPU was ready for the first call, after a lead.
+        lead_s: for which its GPU was kept busy before the first call, alike on all ranks.
+        aligned_s: when all GPUs were ready for the first call but for that lead.
         queued_s: when its host had queued the last call.
         gpu_began_s, gpu_ended_s: of the first call and of the last one on the GPU.
         busy_s: sum of the planted durations.
@@ -127,6 +129,7 @@ class Window:
     case: int = -1
     factor: float = 1.0
     ended_s: float = 0.0
+    lead_s: float = 0.0
     aligned_s: float = 0.0
     queued_s: float = 0.0
     gpu_began_s: float = math.inf
@@ -179,7 +182,7 @@ class History:
         return list(zip(*rows[: case.ranks], strict=True))
 
     def span(self, case: PlantedCase, window: Window) -> tuple[float, float]:
-        """Begin and end of a sample: on a GPU those of what is timed there, without hidden launches."""
+        """Begin and end of a sample: on a GPU those of its work, or with its launches where these cannot be hidden."""
         if self.device == "cpu" or case.on_host or self.mode == "cold":
             return window.began_s, window.ended_s
         if self.hides_launches(case, window.calls):
@@ -258,6 +261,7 @@ class Truth:
         self.has_starts = [self.together.has_starts(case) for case in cases]
         self.times = [self.together.times(case, has) for case, has in zip(cases, self.has_starts, strict=True)]
 
+    @cached_property
     def figures(self) -> list[Figures | None]:
         """What the table must say of each case; None for one that was not timed."""
         return [self.figures_of(case) if self.times[case.number] else None for case in self.together.cases]

@@ -1,4 +1,4 @@
-"""A world in virtual time: the ranks of a point are greenlets of this process, and each call takes what was planted.
+"""A world in virtual time: all ranks of a point run in this process, and each call takes what was planted.
 
 Real are the check of a configuration, a suite's cases, all that a rank does with them (calibration, order of
 verification, hooks, capture of graphs, timer, sampler, clocks), all that an agent does with a point, the record's file
@@ -8,14 +8,12 @@ and all of analysis. `install` names what is replaced.
 import contextlib
 import os
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import greenlet
 import msgspec
 import pytest
 import torch
@@ -23,6 +21,7 @@ import torch.distributed as dist
 from benchkit.api import p2p, regions
 from benchkit.api.case import CapturableStep, Case
 from benchkit.measure import clocks, timer
+from benchkit.measure.disturbance import COUNTERS
 from benchkit.point import point as point_module
 from benchkit.point.agents import AgentGroup
 from benchkit.point.ranks import LocalRanks
@@ -38,7 +37,8 @@ from launch.ranks import entry
 from launch.ranks.watch import Failure, RankEnds
 from torch.testing._internal.distributed import fake_pg
 
-from tests.support.planted.oracle import REGION_SHARES, History, Plant, PlantedCase, Window
+from tests.support.planted.oracle import History, Plant, PlantedCase, Window
+from tests.support.planted.virtual import VirtualRank, World
 
 BEGAN_S = 1000.0
 """When the first ranks begin, and how long others begin after them."""
@@ -50,150 +50,6 @@ FLUSH_S = 5e-5
 CYCLES_PER_S = 1e9
 FEW_TO_STOP = 20
 """Samples from which on a target may end a case: far fewer than outside, where each takes time."""
-
-
-class VirtualRank(greenlet.greenlet):
-    """One rank of a run.
-
-    Attributes:
-        now_s: on its host's process, in true time.
-        stream_s: when its GPU has done what is queued.
-        factor: by which its throttle slows it at this moment.
-        captured: cases whose calls a graph takes up; None while calls are made.
-        window: of the sample that it takes; None between samples.
-        num_calls: that it has made of each case.
-    """
-
-    def __init__(self, index: int, began_s: float, run: Callable[[], Any]) -> None:
-        super().__init__(run)
-        self.index = index
-        self.now_s = self.stream_s = began_s
-        self.factor = 1.0
-        self.is_timing_block = False
-        self.captured: list[PlantedCase] | None = None
-        self.window: Window | None = None
-        self.num_calls: dict[int, int] = {}
-        self.markers: list[regions.Marker] = [regions.unmarked]
-
-    @property
-    def ready_s(self) -> float:
-        """When its GPU could begin what its host queues now."""
-        return max(self.stream_s, self.now_s)
-
-
-@dataclass
-class World:
-    """One run of the ranks of a point; `current` is the rank that runs now."""
-
-    history: History
-    assignments: Sequence[Assignment]
-    began_s: float
-    joined: dict[int, main.Joined]
-    ranks: list[VirtualRank] = field(default_factory=list)
-    current: VirtualRank = field(init=False)
-    _ready: deque[VirtualRank] = field(default_factory=deque)
-    _meetings: dict[Any, dict[int, Any]] = field(default_factory=dict)
-    _num_met: dict[Any, int] = field(default_factory=dict)
-
-    def run(self, target: Callable[[Assignment], Any]) -> Any:
-        """Run all ranks and return what rank 0 returns; raise what the first rank to fail raises."""
-        for index, assignment in enumerate(self.assignments):
-            self.ranks.append(VirtualRank(index, self.began_s, partial(target, assignment)))
-        self._ready.extend(self.ranks)
-        results = {}
-        try:
-            while self._ready:
-                self.current = self._ready.popleft()
-                result = self.current.switch()
-                if self.current.dead:
-                    results[self.current.index] = result
-            if len(results) < len(self.ranks):
-                raise RuntimeError("ranks do not meet equally often")
-            return results[0]
-        finally:
-            for rank in self.ranks:
-                if not rank.dead:
-                    self.current = rank
-                    rank.throw(greenlet.GreenletExit)
-
-    @property
-    def ended_s(self) -> float:
-        return max(rank.now_s for rank in self.ranks)
-
-    def meet(self, place: str | int, value: Any, num_ranks: int | None = None) -> list[Any]:
-        """Wait for all ranks, or the first ones, to come to a place; return the value of each: [rank]."""
-        rank = self.current
-        num = self._num_met[place, rank.index] = self._num_met.get((place, rank.index), 0) + 1
-        values = self._meetings.setdefault((place, num), {})
-        values[rank.index] = value
-        expected = num_ranks or len(self.ranks)
-        if len(values) < expected:
-            rank.parent.switch()
-        else:
-            self._ready.extend(self.ranks[index] for index in values if index != rank.index)
-            del self._meetings[place, num]
-        return [values[index] for index in range(expected)]
-
-    def meet_in_time(self, place: str, value: Any = None) -> list[Any]:
-        """As `meet`, for all ranks; none leaves before the last has come."""
-        met = self.meet(place, (self.current.now_s, value))
-        self.current.now_s = max(now_s for now_s, _ in met)
-        return [value for _, value in met]
-
-    def call(self, case: PlantedCase) -> None:
-        """Make a call of a case, as the current rank."""
-        rank = self.current
-        if rank.captured is not None:
-            rank.captured.append(case)
-            return
-        takes_part = rank.index < case.ranks
-        number = rank.num_calls.get(case.number, -1) + 1
-        rank.num_calls[case.number] = number
-        window = rank.window
-        is_first = window is not None and not window.num_made
-        seconds = self.history.call_s(case, rank.index, number, is_first) * rank.factor if takes_part else 0.0
-        if window:
-            if is_first:
-                window.case, window.factor, window.began_s = case.number, rank.factor, rank.now_s
-            window.num_made += 1
-            window.busy_s += seconds
-        if self.history.device == "cuda" and not case.on_host:
-            self.queue(case, seconds, takes_part)
-        else:
-            if case.waits and takes_part:
-                rank.now_s = max(self.meet(case.number, rank.now_s, case.ranks))
-            for spent in self.in_regions(case, seconds):
-                rank.now_s += spent
-
-    def queue(self, case: PlantedCase, seconds: float, takes_part: bool) -> None:
-        """Make a call on the current rank's GPU."""
-        rank, plant, window = self.current, self.history.plant, self.current.window
-        if takes_part:
-            rank.now_s += plant.launch_s
-        rank.stream_s = rank.ready_s
-        if case.waits and takes_part:
-            rank.stream_s = max(self.meet(case.number, rank.stream_s, case.ranks))
-        began_s = rank.stream_s
-        for spent in self.in_regions(case, seconds):
-            rank.stream_s += spent
-        if plant.waits_for_gpu:
-            rank.now_s = rank.ready_s
-        if window:
-            window.gpu_began_s = min(window.gpu_began_s, began_s)
-            window.gpu_ended_s = rank.stream_s
-            window.queued_s = rank.now_s
-
-    def in_regions(self, case: PlantedCase, seconds: float) -> Iterator[float]:
-        """Yield the parts of a call's time, each within the region that it is spent in; the last is in none."""
-        window = self.current.window
-        for number, name in enumerate(case.regions):
-            spent = seconds * REGION_SHARES[number % len(REGION_SHARES)]
-            seconds -= spent
-            if window:
-                window.regions_s[name] = window.regions_s.get(name, 0.0) + spent
-            with regions.region(name):
-                yield spent
-        yield seconds
 
 
 @dataclass
@@ -379,7 +235,10 @@ class Gpu:
         self.stage.rank.now_s = self.stage.rank.ready_s
 
     def spin(self, cycles: int) -> None:
-        self.stage.rank.stream_s = self.stage.rank.ready_s + cycles / CYCLES_PER_S
+        rank = self.stage.rank
+        rank.stream_s = rank.ready_s + cycles / CYCLES_PER_S
+        if rank.window:
+            rank.window.lead_s = cycles / CYCLES_PER_S
 
     def flush(self) -> None:
         self.stage.rank.stream_s = self.stage.rank.ready_s + FLUSH_S
@@ -389,7 +248,7 @@ class Gpu:
         rank = self.stage.rank
         rank.stream_s = max(self.stage.world.meet("alignment", rank.ready_s))
         if rank.window:
-            rank.window.aligned_s = rank.stream_s
+            rank.window.aligned_s = rank.stream_s - rank.window.lead_s
 
     def current_stream(self) -> SimpleNamespace:
         return SimpleNamespace(wait_stream=lambda other: None)
@@ -507,7 +366,7 @@ def planted_world() -> Iterator[Stage]:
 
 
 def install(stage: Stage, patch: pytest.MonkeyPatch) -> None:
-    """Replace what takes real time or needs processes: the only place that patches benchkit."""
+    """Replace what takes real time or needs processes: no other place patches benchkit."""
 
     def within(owner: Any, name: str, context: Callable[[], contextlib.AbstractContextManager[object]]) -> None:
         inner = getattr(owner, name)
@@ -521,54 +380,68 @@ def install(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     time = SimpleNamespace(perf_counter=stage.clock, monotonic=stage.clock, sleep=nothing)
     gpu = Gpu(stage)
 
-    # The process: its settings must not come from the machine, nor wait for other runs there.
+    # The process: nothing that other runs left on this machine counts.
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         patch.setenv(name, os.devnull)
+    # Its lock: no other run is waited for.
     patch.setenv(LOCK_VARIABLE, f"planted-{os.getpid()}")
 
-    # torch: ranks share the process and meet in virtual time; the `fake` group knows rank 0 alone, and no rendezvous.
+    # torch.distributed: its `fake` group knows rank 0 alone; here each greenlet is a rank of its own.
     patch.setattr(dist, "get_rank", lambda group=None: stage.rank.index)
-    patch.setattr(dist, "get_backend", lambda group=None: "gloo")  # tensors are in the host's memory
+    # The backend: tensors are in the host's memory, which suites then send as over gloo.
+    patch.setattr(dist, "get_backend", lambda group=None: "gloo")
+    # Groups of some ranks: real ones would connect.
     patch.setattr(dist, "new_group", partial(fake_group, dist.new_group))
+    # Barriers and gathering: ranks meet in virtual time, and have each other's values.
     patch.setattr(dist, "barrier", stage.barrier)
     patch.setattr(dist, "all_gather", stage.all_gather)
 
-    # Time: what reads the host's clock reads that of the virtual rank, or of agent 0.
+    # The host's clock: it shows the time of the virtual rank that reads it, or of agent 0.
     for module in (clocks, run_cases, point_module):
         patch.setattr(module, "time", time)
 
-    # The agent: its ranks are greenlets, the ranks of two hosts run here, and the clocks of hosts are planted.
+    # The agent's ranks: greenlets in place of processes.
     patch.setattr(LocalRanks, "run", lambda local, assignments: stage.run_ranks(local, assignments))
+    # Hosts: the ranks of two hosts are one agent's.
     patch.setattr(point_module, "place_ranks", partial(placed_on_hosts, stage, point_module.place_ranks))
+    # Offsets of clocks: planted, in place of messages between agents.
     patch.setattr(AgentGroup, "clock_offset", lambda group: Offset())
     patch.setattr(AgentGroup, "start_clock", lambda group, offset: start_clock(stage.plant))
 
-    # The rank: what it joins, its throttle and its clock; settings of the process stay as they are.
+    # What a rank joins: one group per process would be that of all ranks.
     patch.setattr(main, "joined", stage.join)
+    # Throttles: one that slows virtual time.
     patch.setattr(main, "make_throttle", lambda *_: PerfectThrottle(stage))
+    # Clocks: those of benchkit, which note each sample for the oracle.
     patch.setattr(main, "make_clock", stage.make_clock)
+    # Streams, threads and compilers: this process keeps its own.
     for name in ("protect_streams", "set_up_torch", "forget_point"):
         patch.setattr(main, name, nothing)
-    patch.setattr(main, "unplanned", lambda *_: [])  # cores and limits are those of this process
+    # The plan: cores and limits are those of this process, which nobody planned.
+    patch.setattr(main, "unplanned", lambda *_: [])
+    # Notes to the agent: there is no pipe to one.
     patch.setattr(entry, "send_note", nothing)
-    patch.setattr(regions, "_marker", Markers(stage))  # each rank has regions of its own
+    # Markers of regions: each rank has its own, although they share a process.
+    patch.setattr(regions, "_marker", Markers(stage))
 
-    # The cases: their calls take what is planted.
+    # Cases: their calls take what is planted, and compute and check nothing.
     patch.setattr(main, "build_cases", partial(stage.build_cases, main.build_cases))
+    # Probed calls: they take what is planted, too.
     patch.setattr(calibration.Prober, "take", lambda prober, turn: stage.take(prober, turn))
-
-    # The transformer's peak: the largest product, which is not made either, needs no large matrices.
+    # The transformer's peak: the largest product, which is only probed, needs no large matrices.
     patch.setitem(peak_flops.SQUARE, "cpu", 512)
 
-    # The GPU: graphs, ranges of nsys and the flush of its cache.
+    # The GPU: graphs, ranges of nsys and the flush of its cache are those of a virtual one.
     patch.setattr(run_cases, "capture", partial(run_cases.capture, cuda=gpu))
     patch.setattr(run_cases, "hooks_of", partial(run_cases.hooks_of, cuda=gpu))
     patch.setattr(around_samples, "cache_flush", lambda cuda, device: cuda.flush)
 
-    # The timer: what is a sample that counts is written down; nothing disturbs; a target ends cases of few samples.
+    # Blocks of the timer: their samples count, others do not.
     within(timer.Timer, "run_block", stage.block)
-    patch.setattr(timer, "read_counters", lambda: [0.0] * 6)
+    # Disturbances: there are none.
+    patch.setattr(timer, "read_counters", lambda: [0.0] * len(COUNTERS))
     patch.setattr(timer, "core_ghz", lambda: 0.0)
+    # Targets: they may end cases of few samples, since many take long even here.
     patch.setattr(timer, "FEWEST_TO_STOP", FEW_TO_STOP)
 
 
@@ -580,16 +453,10 @@ def placed_on_hosts(stage: Stage, place_ranks: Callable[..., Any], config: Any, 
     """Place ranks as on one host; of two hosts the record names both."""
     plan = place_ranks(config, group)
     [agent] = plan.agents
-    hosts = sorted({stage.plant.host_of(rank, plan.world_size) for rank in range(plan.world_size)})
-    if len(hosts) == 1:
-        return plan
-    agents = [
-        replace(
-            agent, host=f"n{host}", ranks=[r for r in agent.ranks if stage.plant.host_of(r, plan.world_size) == host]
-        )
-        for host in hosts
-    ]
-    return replace(plan, agents=agents)
+    hosts: dict[int, list[int]] = {}
+    for rank in agent.ranks:
+        hosts.setdefault(stage.plant.host_of(rank, plan.world_size), []).append(rank)
+    return replace(plan, agents=[replace(agent, host=f"n{host}", ranks=ranks) for host, ranks in hosts.items()])
 
 
 def start_clock(plant: Plant) -> StartClock:
