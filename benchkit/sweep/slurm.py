@@ -50,12 +50,25 @@ SLURM_ENDINGS = {
 """Status of a point that a job left without a result, by Slurm's state of the job."""
 
 
+def own_job() -> str:
+    """Return how Slurm's commands call this job; "" outside of Slurm.
+
+    One task of an array has the array's number, by which they mean all of its tasks. The other
+    tasks have a number of their own. So has a job that a task submits, which inherits the task's
+    variables of the array.
+    """
+    job = os.environ.get("SLURM_JOB_ID", "")
+    task = os.environ.get("SLURM_ARRAY_TASK_ID")
+    is_named_as_array = job == os.environ.get("SLURM_ARRAY_JOB_ID")
+    return f"{job}_{task}" if task and is_named_as_array else job
+
+
 def slurm_says() -> tuple[str, float | None]:
     """Ask Slurm for the state of this job, "" outside of Slurm, and its seconds left, if limited.
 
     If Slurm does not answer, the job counts as running, with infinite time.
     """
-    job = os.environ.get("SLURM_JOB_ID")
+    job = own_job()
     if not job:
         return "", None
     command = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T %l %M"]
@@ -159,7 +172,7 @@ class Job:
 
     def leave(self, error: StopRequested) -> None:
         """End the process; if the job may run again, agent 0 queues it first."""
-        job = os.environ.get("SLURM_JOB_ID")
+        job = own_job()
         restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         again = error.status == "preempted" or (
             error.status == "timeout" and restarts < self.max_num_timeout

@@ -132,6 +132,43 @@ def test_job_is_requeued_after_preemption(monkeypatch, status, restarts, allowed
     assert commands == ([["scontrol", "requeue", "7"]] if again else [])
 
 
+ARRAY = """#!/bin/sh
+case $* in
+*--jobs=36_1*) echo RUNNING 1:00:00 59:30 ;;
+*--jobs=36*) echo RUNNING 1:00:00 59:30; echo RUNNING 1:00:00 1 ;;
+*) echo RUNNING 1:00:00 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "rest_s", "allowed", "status", "queued"),
+    [
+        ("36", 30.0, 0, "timeout", None),
+        ("36", 30.0, 1, "timeout", "36_1"),
+        ("37", 3599.0, 0, "preempted", "37"),  # another task, or a job that a task has submitted
+    ],
+)
+def test_task_of_an_array_speaks_of_itself_only(monkeypatch, tmp_path, job, rest_s, allowed, status, queued):
+    """One task has the number of its array, by which Slurm's commands mean all tasks."""
+    (tmp_path / "squeue").write_text(ARRAY)
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    task = {"SLURM_JOB_ID": job, "SLURM_ARRAY_JOB_ID": "36", "SLURM_ARRAY_TASK_ID": "1"}
+    for name, value in task.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(slurm_job, "ignore_signals", lambda: None)
+    assert slurm_job.slurm_says() == ("RUNNING", rest_s)
+    with pytest.raises(StopRequested) as told:
+        Job([], Path(), 60, allowed).stop(signal.SIGUSR2, None)
+    assert told.value.status == status
+    commands = []
+    monkeypatch.setattr(slurm_job.subprocess, "run", lambda command, check: commands.append(command))
+    with pytest.raises(SystemExit):
+        Job([], Path(), 60, allowed).leave(told.value)
+    assert commands == ([["scontrol", "requeue", queued]] if queued else [])
+
+
 class Script:
     """A queue that says what it was told to, look after look."""
 
