@@ -1,5 +1,6 @@
 """The language model: against another's code, its definition, one rank against several, and what is counted of it."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,10 +10,10 @@ import torch.nn.functional as F
 from benchkit.api.keys import ModelConfig, parameters
 from benchkit.api.lut import entry_of
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.suites.transformer import cases, passes, peak_flops
+from benchkit.suites.transformer import cases, checks, passes, peak_flops
 from benchkit.suites.transformer import model as kernels
 from benchkit.suites.transformer import model as network
-from benchkit.suites.transformer.checks import Checks, mask_targets
+from benchkit.suites.transformer.checks import TOKENS, Checks, gradients_of, inputs_of, loss_of, mask_targets
 from benchkit.suites.transformer.data import Batches, check_ids
 from benchkit.suites.transformer.model import Network, build
 from benchkit.suites.transformer.passes import Steps
@@ -57,7 +58,7 @@ def checked(break_network=lambda each: None, **options: bool) -> Checks:
     """A network with 80 tokens of context, broken if wanted, and what checks it."""
     made = build(lambda: Network(MIDDLE, **options), torch.float32, CPU, 0)
     break_network(made)
-    return Checks(Steps(made, made), "float32", lambda value: value)
+    return Checks(Steps(made, made), "float32")
 
 
 def check_forward(checking: Checks, inputs: torch.Tensor) -> None:
@@ -122,6 +123,69 @@ def scaled(weight: torch.nn.Parameter, factor: float) -> None:
 def test_wrong_gradient_is_found(break_network, said):
     with pytest.raises(InvalidResult, match=said):
         check_gradients(checked(break_network), *drawn())
+
+
+SHALLOW = ModelConfig(name="shallow", d_model=32, d_ff=64, num_layers=1, num_heads=2, vocab_size=500)
+COPIES = 150
+
+
+@pytest.fixture(scope="module")
+def of_many_ranks():
+    """A bfloat16 model with the gradients of many ranks: as it computes them, and exact."""
+    made = build(lambda: Network(SHALLOW), torch.bfloat16, CPU, 0)
+    steps = Steps(made, made)
+    computed, exact, batches = (
+        [],
+        [],
+        [Batches(1, 80, SHALLOW.vocab_size, None, CPU, rank) for rank in range(COPIES + 1)],
+    )
+    for batch in batches:
+        mask_targets(batch.targets)
+        steps.forward_backward(batch.inputs, batch.targets)
+        computed.append([weight.grad.clone() for weight in made.parameters()])
+        stages = inputs_of(made, batch.inputs[0, :TOKENS])
+        exact.append([each for _, each in gradients_of(made, stages, batch.targets[0, :TOKENS])])
+    return steps, batches, computed, exact
+
+
+@pytest.mark.parametrize(
+    ("taken", "is_right"),
+    [([0, 1], True), ([1], False), ([0, 0, 1], False), ([COPIES, 1], False)],
+    ids=["right", "missing", "doubled", "of another batch"],
+)
+def test_part_of_one_rank_of_many_is_checked(of_many_ranks, taken, is_right):
+    """What one of 150 ranks adds is less than bfloat16 may be off by."""
+    steps, batches, computed, exact = of_many_ranks
+    ranks = [*taken, *range(2, COPIES)]
+    for number, weight in enumerate(steps.network.parameters()):
+        weight.grad = sum(computed[rank][number] / COPIES for rank in ranks)
+    means = iter([sum(parts) / COPIES for parts in zip(*exact[:COPIES], strict=True)])
+    checking = Checks(steps, "bfloat16", lambda value: next(means), copies=COPIES)
+    inputs, targets = batches[0].inputs, batches[0].targets
+    loss = loss_of(inputs_of(steps.network, inputs[0, :TOKENS])[-1], targets[0, :TOKENS])
+    with nullcontext() if is_right else pytest.raises(InvalidResult, match="this rank's part"):
+        checking.gradients(loss, inputs, targets)
+
+
+@pytest.mark.parametrize(
+    ("reduced", "gathered", "is_right"), [((0, 1), (0, 1), True), ((1,), (0, 1), False), ((1,), (1,), False)]
+)
+def test_expected_mean_without_a_rank_is_found(monkeypatch, reduced, gathered, is_right):
+    """By a projection of each part, which a second collective carries."""
+    parts = [torch.randn(50, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(rank)) for rank in (0, 1)]
+    parts = [each - each.mean() for each in parts]  # as the gradient by a head, whose sum is 0
+
+    def gather(into, mine):
+        into.zero_()
+        for rank in gathered:
+            into[rank] = checks.projection(parts[rank])
+
+    monkeypatch.setattr(checks.dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(checks.dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(checks.dist, "all_reduce", lambda total: total.copy_(sum(parts[rank] for rank in reduced)))
+    monkeypatch.setattr(checks.dist, "all_gather_into_tensor", gather)
+    found = checks.averaged_over_ranks(parts[0])
+    assert torch.equal(found, (parts[0] + parts[1]) / 2) if is_right else found.isnan().all()
 
 
 def test_wrong_loss_is_found(monkeypatch):

@@ -23,7 +23,7 @@ from benchkit.api.keys import parameters
 from benchkit.api.p2p import first_reason
 from benchkit.errors import Reason
 from benchkit.suites.transformer import model, peak_flops
-from benchkit.suites.transformer.checks import Checks, mask_targets
+from benchkit.suites.transformer.checks import Checks, averaged_over_ranks, mask_targets
 from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.model import Network, build, sharding, wrapped
 from benchkit.suites.transformer.passes import REGIONS, Communication, Steps, Workload
@@ -59,9 +59,10 @@ class PassCase:
         self._batches = job.batches()
         self.details = dict(details)
         self._rows = job.config.batch_size if job.config.compile != "none" else 1
-        averaged = job.shared and not alone and job.config.parallel != "tp"
-        mean = model.averaged_over_ranks if averaged else lambda value: value
-        self._checks = Checks(steps, job.config.dtype, mean)
+        self._checks = Checks(steps, job.config.dtype)
+        if job.shared and not alone and job.config.parallel != "tp":
+            copies = job.rank.world_size
+            self._checks = replace(self._checks, mean=averaged_over_ranks, copies=copies)
 
     def step(self) -> object:
         inputs, targets = self._batches.inputs, self._batches.targets

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -211,12 +210,6 @@ def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: fl
             network, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True, broadcast_buffers=False
         )
     return fully_shard(network, mesh=mesh) if kind == "fsdp" else network
-
-
-def averaged_over_ranks(value: Tensor) -> Tensor:
-    result = value.clone()
-    dist.all_reduce(result)
-    return result / dist.get_world_size()
 
 
 BACKENDS = {
