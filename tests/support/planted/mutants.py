@@ -73,11 +73,7 @@ MUTANTS = {
     "the mean over ranks": Mutant(
         samples, "slowest_rank", lambda f: lambda rows: np.asarray(rows, dtype=float).mean(axis=0)
     ),
-    "the ends of ratios leave out useful work": Mutant(
-        metrics,
-        "paired_speedup",
-        lambda f: lambda base, case: f(base, case).scaled((base.useful_flops or 1) / (case.useful_flops or 1)),
-    ),
+    "ratios leave out useful work": Mutant(summary.Estimate, "scaled", lambda f: lambda ratio, more_work: ratio),
     "microseconds are stored": Mutant(
         run_cases, "nanoseconds", lambda f: lambda rows: [[round(value, 6) for value in row] for row in rows]
     ),
