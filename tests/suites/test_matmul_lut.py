@@ -161,7 +161,9 @@ def test_background_products_begin_and_end_together(monkeypatch):
     multiply = torch.mm
     monkeypatch.setattr("torch.mm", lambda *args, out: cuda.calls.append("mm") or multiply(*args, out=out))
     kind = cases.matmul_here("float32", CPU)
-    cases.matmul(4, kind, config([4], bg_streams=2), rank()).step()
+    case = cases.matmul(4, kind, config([4], bg_streams=2), rank())
+    case.step()
+    assert (case.work.useful_flops, case.work.executed_flops) == (None, 3 * 2 * 4**3)
     beside = ["side waits for main", "on side", "mm"]
     assert cuda.calls == [*beside, *beside, "mm", *["main waits for side"] * 2]
 

@@ -105,3 +105,10 @@ def test_calls_in_a_row_that_launches_hold_back_are_told_so(measured):
     slow = Plant(launch_s=2e-3, call_s=5e-4, spread=0.0)
     [row] = measured([[*ON_GPU, *TWENTY]], slow).combined.to_dict("records")
     assert row["host_bound"] == pytest.approx(2.0 / 2.025)
+
+
+def test_launches_of_a_baseline_on_one_rank_count_beside_ranks_that_take_no_part(measured):
+    own = ["+suite=smallest_transformer", "hardware=cuda", "world_size=2", "parallel=ddp", "passes=[forward]", *FIXED]
+    sweep = measured([own], Plant(launch_s=2e-3, spread=0.0))
+    assert differences(sweep) == []
+    assert sweep.combined.query("ranks == 1")["median_s"].tolist() == pytest.approx([3e-3])
