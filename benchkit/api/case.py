@@ -31,6 +31,10 @@ PEAK_TFLOP_PER_S, PEAK_FROM = "peak_tflop_per_s", "peak_from"
 MEASURED_PEAK = "best matrix product here"  # PEAK_FROM where no data sheet states the peak rate
 
 
+CHECK_SHARE = 0.15
+"""Samples that checks among the samples of a case take beside them, at most."""
+
+
 def noop(*_: object) -> None:
     """Do nothing; the default of a case's callables."""
 

@@ -8,15 +8,15 @@ import math
 import random
 from dataclasses import dataclass, field
 
+from benchkit.api.case import CHECK_SHARE
 from benchkit.measure.sampler import CHECKED
 
 MOST_CHECKS = 3
 """Checks of a case, each at a random place within its part of the samples."""
 NUM_SAMPLES = CHECKED + 1
 """Samples that a check takes at most: its own, and one that is set aside after it."""
-SHARE_OF_SAMPLES, SHARE_OF_TIME = 0.15, 0.05
-"""What checks may take beside the kept samples. The first is made whatever its comparison takes."""
-
+SHARE_OF_TIME = 0.05
+"""What checks may take of the time of the samples so far; the first one is made all the same."""
 ROUNDING = 1e-9
 
 
@@ -44,7 +44,7 @@ class CheckPlaces:
             of_sample: share that one more sample is.
         """
         if self.due is None:
-            affordable = SHARE_OF_SAMPLES / (NUM_SAMPLES * of_sample)
+            affordable = CHECK_SHARE / (NUM_SAMPLES * of_sample)
             number = min(MOST_CHECKS, math.floor(affordable + ROUNDING))
             self.due = [(part + self.draw.random()) / number for part in range(number)]
         return max(1, math.ceil((self.due[0] - done) / of_sample)) if self.due else math.inf

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from benchkit.api import p2p, verification
-from benchkit.api.case import Call, Case, Rank, Work, noop
+from benchkit.api.case import CHECK_SHARE, Call, Case, Rank, Work, noop
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.p2p import join_group
 from benchkit.errors import InvalidResult
@@ -219,7 +219,7 @@ def affordable(
 def seconds_of_case(sample_s: float, measure: MeasureConfig) -> float:
     turn_s = sample_s + AROUND_S
     samples_s = min(measure.max_iterations * turn_s, measure.max_seconds)
-    return samples_s + (measure.warmup_iterations + 2) * turn_s
+    return (1 + CHECK_SHARE) * samples_s + (measure.warmup_iterations + 2) * turn_s
 
 
 def targets_of(peers: Ints, direction: str) -> Ints:
