@@ -7,7 +7,7 @@ import torch
 from benchkit.api.drawing import size_of
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.planner import LAYOUTS, REPLICATED
-from benchkit.suites.auto_shard.program import NONZEROS, Exact, Random, part_of, shard
+from benchkit.suites.auto_shard.program import NONZEROS, Exact, Random, part_of, shard, unseen_devices
 from benchkit.suites.auto_shard.suite import MOST_LAYERS
 from benchkit.suites.auto_shard.workloads import Kind, parse
 
@@ -84,6 +84,26 @@ def test_lost_shard_usually_changes_scalar_output():
         x, w = exact(0, everything((1, 4096))), exact(1, everything((4096, 1)))
         missed += torch.equal(x[:, :3072] @ w[:3072], exact.result(everything((1, 1))))
     assert missed <= 15
+
+
+@pytest.mark.parametrize(
+    ("name", "devices"), [("matmul_8x512x512", 512), ("mlp_8x96x80x96", 60), ("matmul_8x4096x3", 94)]
+)
+def test_each_device_shows_in_an_exact_weight(name, devices):
+    """Its rows have a nonzero, so its part of a product is not zero."""
+    workload = parse(name)
+    assert not unseen_devices(workload, devices)
+    for operand, (inner, _) in enumerate(workload.weights, start=1):
+        index, _ = Exact(workload, CPU, torch.float32, seed=1, turn=2).nonzeros(operand)
+        for device in range(devices):
+            rows = shard(inner, devices, device)
+            assert rows.start == rows.stop or ((index >= rows.start) & (index < rows.stop)).any()
+
+
+def test_weights_of_too_few_entries_for_the_devices_are_named():
+    assert unseen_devices(parse("matmul_1x4096x1"), 31) == ""
+    assert "63 elements of a weight are checked, of 32 devices" in unseen_devices(parse("matmul_1x4096x1"), 32)
+    assert unseen_devices(parse("relu_8x8"), 4096) == ""
 
 
 def test_float64_is_compared_in_float64():

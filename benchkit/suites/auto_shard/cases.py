@@ -11,7 +11,7 @@ from benchkit.statistics import SLOWEST_RANK, SPAN
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
 from benchkit.suites.auto_shard.planner import Costs, Plan, Planner, costs_of_one
-from benchkit.suites.auto_shard.program import Program, Sharded
+from benchkit.suites.auto_shard.program import Program, Sharded, unseen_devices
 from benchkit.suites.auto_shard.suite import (
     AUTO,
     CREATES_WHOLE,
@@ -156,6 +156,7 @@ class AutoShard:
             is_component=variant.sharding == INDEPENDENT,
             work=work,
             details=partial(of_plan, planner, plan, variant.sharding),
+            unchecked="" if variant.alone else unseen_devices(workload, variant.devices),
         )
         if self.rank.index >= variant.devices:
             return case

@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 
 from benchkit.api import p2p
 from benchkit.api.case import Call
-from benchkit.api.drawing import Part, integers, size_of, whole
+from benchkit.api.drawing import BITS, Part, integers, size_of, whole
 from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import region
 from benchkit.errors import InvalidResult
@@ -75,6 +75,26 @@ class Random:
         return values
 
 
+def nonzeros_of(workload: Workload, outer: int) -> int:
+    """Return the nonzero entries in each of so many columns of an exact weight."""
+    if workload.activation:
+        return NONZEROS
+    return max(NONZEROS, min(MOST_NONZEROS, NARROW // outer))
+
+
+def unseen_devices(workload: Workload, devices: int) -> str:
+    """Return that exact weights are too small to show each device's part of a product, or ""."""
+    entries = min(
+        (nonzeros_of(workload, outer) * outer for _, outer in workload.weights), default=0
+    )
+    if not workload.weights or entries >= 2 * devices:
+        return ""
+    return (
+        f"whether a device's part of a product is missing: {entries} elements of a weight are "
+        f"checked, of {devices} devices"
+    )
+
+
 @dataclass(frozen=True)
 class Exact:
     """Integers that differ by turn and position; the same on all ranks.
@@ -108,13 +128,19 @@ class Exact:
         return integers(part, -2, 3, key=(self.seed, self.turn, 0), device=self.device)
 
     def nonzeros(self, operand: int) -> tuple[Tensor, Tensor]:
-        """Draw the nonzero rows of each column of a weight, and their signs: [count, columns]."""
+        """Draw the nonzero rows of each column of a weight, and their signs: [count, columns].
+
+        All rows are divided evenly over the entries, so that each device's share of rows has some.
+        """
         inner, outer = self.workload.weights[operand - 1]
-        count = NONZEROS
-        if not self.workload.activation:
-            count = max(NONZEROS, min(MOST_NONZEROS, NARROW // outer))
-        drawn = {"key": (self.seed, self.turn, operand), "device": self.device}
-        index = integers(whole(count, outer), 0, inner, dtype=torch.int64, **drawn)
+        count = nonzeros_of(self.workload, outer)
+        entries, key = whole(1, count * outer), (self.seed, self.turn, operand)
+        drawn = {"device": self.device, "dtype": torch.int64}
+        order = integers(entries, 0, 2**BITS, key=(*key, 0), **drawn).argsort(stable=True)
+        index = (
+            order * inner + integers(entries, 0, inner, key=(*key, 1), **drawn)
+        ) // order.numel()
+        index = index.view(count, outer)
         sign = torch.where(torch.arange(count, device=self.device) % 3 == 2, -1, 1)
         return index, sign.to(torch.int8)[:, None].expand_as(index)
 
