@@ -13,7 +13,7 @@ from benchkit.suites.ring_attention import planner as probes
 from benchkit.suites.ring_attention import planner as rebalance
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
 from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
-from benchkit.suites.ring_attention.reference import Exact
+from benchkit.suites.ring_attention.reference import Exact, attend_rows, unseen_keys
 from benchkit.suites.ring_attention.ring import Block, Layer, Ring, attend, blocks, merge
 from benchkit.suites.ring_attention.splits import CostModel, Split
 from benchkit.suites.ring_attention.suite import STRATEGIES, read_table
@@ -322,3 +322,26 @@ def test_lost_keys_invalidate_split(cli: Cli):
     assert done.returncode == 1, done.stdout + done.stderr
     for record in cli.records():
         assert [case["status"] for case in record["cases"]] == ["invalid"] * 3, record["overrides"]
+
+
+@pytest.mark.parametrize("ranks", [16, 256])
+def test_keys_of_one_rank_change_a_row_by_what_is_said(ranks):
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, 4, 4096, 32, dtype=torch.float64, generator=generator) for _ in range(3))
+    others = slice(4096 // ranks, None)
+    whole = attend_rows(query[:, :, :32], key, value, None)
+    without = attend_rows(query[:, :, :32], key[:, :, others], value[:, :, others], None)
+    off = (without - whole).abs().amax(-1) / whole.abs().amax(-1)
+    assert off.median().item() == pytest.approx(ranks**-0.5, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "dtype", "layers", "is_said"),
+    [
+        (1, torch.bfloat16, 1, False), (24, torch.bfloat16, 1, False), (32, torch.bfloat16, 1, True),
+        (4, torch.bfloat16, 12, True), (1024, torch.float16, 1, False), (4096, torch.float16, 1, True),
+        (4096, torch.float32, 32, False),
+    ],
+)  # fmt: skip
+def test_keys_that_a_tolerance_hides_are_named(ranks, dtype, layers, is_said):
+    assert bool(unseen_keys(ranks, dtype, layers)) == is_said

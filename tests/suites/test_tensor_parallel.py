@@ -14,7 +14,7 @@ from benchkit.api.case import Components, Work, noop
 from benchkit.api.drawing import integers, whole
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
-from benchkit.suites.tensor_parallel import primitive, symmetric_memory
+from benchkit.suites.tensor_parallel import operands, primitive, symmetric_memory
 from benchkit.suites.tensor_parallel import rowwise as rowwise_module
 from benchkit.suites.tensor_parallel.columnwise import Columnwise, ColumnwiseCases
 from benchkit.suites.tensor_parallel.operands import SIGNS, Factory, Scratch, Shards, require_close, require_exact
@@ -301,7 +301,9 @@ def test_symmetric_memory_requires_gpus():
         symmetric_memory.all_gather_matmul(alone(None), Work(), None)
 
 
-def cases_of(primitive, allowed, job_backend="gloo", size=2, shortage="", **implementations):
+def cases_of(
+    primitive, allowed, job_backend="gloo", size=2, shortage="", inputs="exact", dtype="float32", **implementations
+):
     """The cases of a job on rank 0, by name, where ucc is not there; nothing is communicated until a step runs."""
 
     def group(name):
@@ -310,7 +312,7 @@ def cases_of(primitive, allowed, job_backend="gloo", size=2, shortage="", **impl
 
     rank = SimpleNamespace(index=0, world_size=size, seed=0, device=torch.device("cpu"), group=group)
     rank.memory_shortage = lambda needed_bytes: shortage
-    shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
+    shape = {"m": 8, "n": 4, "k": 6, "dtype": dtype, "inputs": inputs}
     config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend))
     cases = primitive(config, rank, expand(implementations, allowed)).cases()
     require_references(cases)
@@ -383,6 +385,24 @@ def test_components_come_from_job_cases():
     assert cases["pytorch reduce_scatter default"].components == Components()
     alone = cases_of(ColumnwiseCases, ALLOWED, size=1, **bounds, pytorch={})
     assert alone["pytorch AG_before default"].components == Components()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "dtype", "size", "of_rows", "of_columns"),
+    [
+        ("exact", "float32", 2, "", ""),
+        ("exact", "float32", 64, "whether a rank's summand is missing: about 8 elements of A show each", ""),
+        ("real", "bfloat16", 64, operands.UNSAMPLED, operands.UNSAMPLED),
+        ("real", "float32", 512, operands.UNSAMPLED, operands.UNSAMPLED),
+        ("real", "bfloat16", 512, f"{operands.UNSAMPLED}; whether a rank's summand is missing", operands.UNSAMPLED),
+    ],
+)
+def test_check_of_products_says_what_it_does_not_see(inputs, dtype, size, of_rows, of_columns):
+    given = {"size": size, "inputs": inputs, "dtype": dtype, "pytorch": {}}
+    [rows] = cases_of(RowwiseCases, TpRowwiseConfig.allowed, **given).values()
+    [columns] = [case for name, case in cases_of(ColumnwiseCases, ALLOWED, **given).items() if "AG_before" in name]
+    assert rows.unchecked.partition(", which is less")[0] == of_rows
+    assert columns.unchecked == of_columns
 
 
 def test_oversized_case_keeps_labels():

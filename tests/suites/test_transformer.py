@@ -188,6 +188,21 @@ def test_expected_mean_without_a_rank_is_found(monkeypatch, reduced, gathered, i
     assert torch.equal(found, (parts[0] + parts[1]) / 2) if is_right else found.isnan().all()
 
 
+@pytest.mark.parametrize(
+    ("parallel", "dtype", "ranks", "said"),
+    [
+        ("tp", "bfloat16", 12, ["the optimizer's update", "whether a rank"]),
+        ("tp", "float32", 4096, ["the optimizer's update"]),
+        ("ddp", "bfloat16", 4096, ["the optimizer's update"]),
+    ],
+)
+def test_step_says_what_its_check_does_not_see(parallel, dtype, ranks, said):
+    config = SimpleNamespace(parallel=parallel, dtype=dtype)
+    job = SimpleNamespace(config=config, shared=True, model=MIDDLE, rank=SimpleNamespace(world_size=ranks))
+    unseen = cases.TransformerJob.unchecked(job, "train_step", alone=False).split("; ")
+    assert [found[: len(wanted)] for found, wanted in zip(unseen, said, strict=True)] == said
+
+
 def test_wrong_loss_is_found(monkeypatch):
     right = F.cross_entropy
     monkeypatch.setattr(passes.F, "cross_entropy", lambda *given, **named: 1.01 * right(*given, **named))

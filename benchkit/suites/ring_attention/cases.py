@@ -15,7 +15,7 @@ from benchkit.api.p2p import dtensor_missing
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.errors import Reason
 from benchkit.suites.ring_attention.planner import Online, Planner, doubts_of, fit_cost
-from benchkit.suites.ring_attention.reference import Exact, compare
+from benchkit.suites.ring_attention.reference import Exact, compare, unseen_keys
 from benchkit.suites.ring_attention.ring import (
     PROJECT,
     REGIONS,
@@ -219,6 +219,7 @@ def case_of(job: RingJob, strategy: str, baseline: Case | None) -> Case:
         baseline=baseline,
         unslowed=strategy == REFERENCE,
         warnings=job.doubts if strategy == LUT else (),
+        unchecked=unseen_keys(len(job.planner.speeds), job.x.dtype),
     )
 
 

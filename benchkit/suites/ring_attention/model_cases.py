@@ -21,7 +21,7 @@ from benchkit.suites.ring_attention import splits
 from benchkit.suites.ring_attention.cases import NO_TABLE, GatheredAttention
 from benchkit.suites.ring_attention.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
 from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
-from benchkit.suites.ring_attention.reference import compare, hidden_states, logits
+from benchkit.suites.ring_attention.reference import compare, hidden_states, logits, unseen_keys
 from benchkit.suites.ring_attention.ring import RingAttention, require_kernel
 from benchkit.suites.ring_attention.splits import Split
 from benchkit.suites.ring_attention.suite import (
@@ -200,6 +200,8 @@ def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
         return Case(labels=labels_of(choice), skip=NO_TABLE)
     kind = DecodeCase if phase == DECODE else PrefillCase
     running = kind(job, implementation, strategy)
+    ranks = 1 if implementation == SINGLE else job.world_size
+    layers = job.decoder.layers
     return Case(
         step=running.step,
         labels=labels_of(choice),
@@ -211,4 +213,5 @@ def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
         ranks=1 if implementation == SINGLE else None,
         launches_count=True,
         warnings=job.doubts if strategy == LUT else (),
+        unchecked=unseen_keys(ranks, job.decoder.head.dtype, len(layers)),
     )

@@ -14,6 +14,21 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 0.03, tor
 """Largest error as a share of the row's largest value, well above the rounding observed."""
 
 
+def unseen_keys(ranks: int, dtype: torch.dtype, layers: int = 1) -> str:
+    """Return that the keys of one rank may be missing, or "".
+
+    A row is a mean of values, of like weights where inputs are random. Without those of one rank of
+    N it is off by about 1 / sqrt(N), and what adds up L layers by 1 / sqrt(N L).
+    """
+    off = (ranks * layers) ** -0.5
+    if ranks == 1 or off > TOLERANCES[dtype]:
+        return ""
+    return (
+        f"whether one rank's keys are missing: of {ranks} ranks they change a row by about "
+        f"{off:.2g} of its size, allowed is {TOLERANCES[dtype]:g}"
+    )
+
+
 def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) -> None:
     """Raise InvalidResult where rows [R, K] of these positions exceed the tolerance."""
     error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)

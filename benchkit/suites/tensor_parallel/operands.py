@@ -98,6 +98,21 @@ class Factory:
         return {"key": (self.seed, turn, what), "device": self.device}
 
 
+def unseen_summand(m: int, world_size: int) -> str:
+    """Return that exact inputs may not show a rank's summand of the product, or "".
+
+    A rank has columns of A, in which it has 1 / world_size of the nonzeros of m rows, on average.
+    """
+    shown = m * NONZEROS / world_size
+    if shown >= SURELY:
+        return ""
+    return f"whether a rank's summand is missing: about {shown:.2g} elements of A show each"
+
+
+SURELY = 16
+"""Of so many draws on average there is none once in 1e7 times."""
+
+
 def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:
     """Raise InvalidResult unless an output of integers equals A times B to the bit.
 
@@ -123,6 +138,15 @@ def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
         )
 
 
+SAMPLED = 16
+UNSAMPLED = f"rows but {SAMPLED} of each rank, drawn anew in each check"
+UNSEEN_FROM = 0.016
+"""Ranks x eps^2 from which one rank's summand of real numbers is within rounding.
+
+A summand of k / N products is sqrt(k / N) / 3, at most four times that among the elements checked;
+rounding explains 11 sqrt(k) eps of them."""
+
+
 def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:
     """Raise InvalidResult where sampled rows differ from float64 by more than rounding explains.
 
@@ -134,7 +158,7 @@ def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
     generator = torch.Generator().manual_seed(seed)
     rows = torch.zeros(0).long()
     if len(output):
-        rows = torch.randint(len(output), (min(len(output), 16),), generator=generator)
+        rows = torch.randint(len(output), (min(len(output), SAMPLED),), generator=generator)
     rows = rows.to(output.device)
     expected = a[rows].to(output.dtype).double() @ b.to(output.dtype).double()
     error = (output[rows].double() - expected).abs()

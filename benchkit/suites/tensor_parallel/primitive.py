@@ -309,7 +309,12 @@ class Primitive(Generic[AnyBuffers]):
             components=self.components(built, there),
             is_component=options["implementation"] in BOUNDS,
             baseline=baseline_of(labels, self.baseline, there, self.backend),
+            unchecked="" if built.verify else self.unchecked(options),
         )
+
+    def unchecked(self, options: Options) -> str:
+        """Return what the check of a product does not see, or ""."""
+        return "" if self.inputs == "exact" else operands.UNSAMPLED
 
     def components(self, built: Implementation, there: Sequence[Case]) -> Components:
         """Return the bounds that can run here; one rank sends nothing and has none."""

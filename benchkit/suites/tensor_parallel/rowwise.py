@@ -16,6 +16,7 @@ from benchkit.api import verification
 from benchkit.api.case import Call, Case, Details, Rank, Work
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE, WAIT, region
+from benchkit.suites.tensor_parallel import operands
 from benchkit.suites.tensor_parallel.operands import Scratch, Shards
 from benchkit.suites.tensor_parallel.primitive import (
     Buffers,
@@ -29,6 +30,7 @@ from benchkit.suites.tensor_parallel.primitive import (
     overlapping,
 )
 from benchkit.suites.tensor_parallel.suite import (
+    BOUNDS,
     COLLECTIVES,
     P2P_COMM_ONLY,
     PYTORCH,
@@ -220,6 +222,16 @@ class RowwiseCases(Primitive[Rowwise]):
     @property
     def summand_bytes(self) -> int:
         return int(self.rows.most * self.rank.world_size * self.shape[1] * self.c.dtype.itemsize)
+
+    def unchecked(self, options: Options) -> str:
+        size = self.rank.world_size
+        if size == 1 or options["implementation"] in BOUNDS:
+            return super().unchecked(options)
+        if self.inputs == "exact":
+            return operands.unseen_summand(self.shape[0], size)
+        within = size * torch.finfo(self.c.dtype).eps ** 2 > operands.UNSEEN_FROM
+        lost = "; whether a rank's summand is missing, which is less than rounding explains"
+        return operands.UNSAMPLED + (lost if within else "")
 
     def communication(self, job: Rowwise, options: Options) -> Implementation:
         """Build the sum over ranks alone, by a collective or by the ring of peers.
