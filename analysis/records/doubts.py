@@ -3,8 +3,10 @@
 No other module judges whether a figure is possible.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from math import inf
 
@@ -23,14 +25,44 @@ ROUNDING = 1e-9
 """Tolerance of shares, which are quotients: exactly 100 % is possible."""
 
 
-def doubt_of(figures: CaseMetrics, details: Mapping[str, object]) -> str | None:
+def doubt_of(figures: CaseMetrics, case: CaseRecord, record: Record) -> str | None:
     """Describe the impossible figures of a case and their likely causes.
 
     Args:
         figures: metrics by name; shares are fractions of 1, and None where they do not apply.
-        details: what the suite reports; only PEAK_FROM is read, the source of the peak rate.
     """
-    return "; ".join(found_in(figures, details)) or None
+    found = [*clocks(case), *wall_clock(record), *found_in(figures, case.details)]
+    return "; ".join(found) or None
+
+
+COARSE_FROM = 5
+"""So many samples of a clock that tells nanoseconds are never all alike. GPUs' events tick in
+microseconds."""
+DISAGREE = 1.1
+"""Calls that take longer than this multiple of the time in which they were made are impossible.
+That they take less of it is no sign: resets and barriers may take most of it."""
+
+
+def clocks(case: CaseRecord) -> Iterator[str]:
+    """Yield why the samples of a case cannot be times of calls."""
+    samples = case.samples
+    calls_s, number = samples.calls_s, len(samples.times)
+    spent_s = float(calls_s.sum(axis=1).max()) * samples.calls
+    if not median(calls_s.max(axis=0)):
+        yield "median 0 s: the clock stood still"
+    elif (
+        case.start_offsets_s is not None and number >= COARSE_FROM and not np.ptp(calls_s, 1).any()
+    ):
+        yield f"all {number} samples alike: the clock is too coarse"
+    if case.elapsed_s and spent_s > DISAGREE * case.elapsed_s:
+        yield f"calls of {spent_s:.3g} s in {case.elapsed_s:.3g} s: two clocks disagree"
+
+
+def wall_clock(record: Record) -> Iterator[str]:
+    with contextlib.suppress(ValueError, TypeError):  # no time, or one with a zone and one without
+        began, ended = map(datetime.fromisoformat, (record.started_at, record.finished_at or ""))
+        if ended < began:
+            yield "finished before it started: the host's clock was set back"
 
 
 def found_in(figures: CaseMetrics, details: Mapping[str, object]) -> Iterator[str]:

@@ -240,7 +240,7 @@ def measured(
     figures = {metric.name: metric.value(case, summary) for metric in METRICS}
     judged = {
         "estimator": samples.estimator,
-        "doubt": doubt_of(figures, case.details),
+        "doubt": doubt_of(figures, case, record),
     }
     details = plain_cells(case.details | region_medians(case))
     return CaseFigures(plain_cells(cells | judged), details, list(figures.values()))

@@ -29,7 +29,8 @@ def case(base, strategy, seconds, **changes):
     }  # fmt: skip
     return base | {
         "labels": {"strategy": strategy}, "samples_s": samples, "regions_s": regions, "details": details,
-        "baseline": None if strategy == "even" else 0, "payload_bytes": None, "bus_factor": None,
+        "elapsed_s": scale * base["elapsed_s"], "baseline": None if strategy == "even" else 0,
+        "payload_bytes": None, "bus_factor": None,
     } | changes  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
         cases.append(base | {
             "labels": labels,
             "samples_s": [[scale * sample for sample in row] for row in base["samples_s"]],
-            "is_component": component, "payload_bytes": None,
+            "elapsed_s": scale * base["elapsed_s"], "is_component": component, "payload_bytes": None,
             "baseline": None if alone else BASELINE, "components": {} if alone else COMPONENTS,
             "useful_flops": None if implementation == "comm_only" else 2.0 * m * n * k, "bus_factor": None,
             "executed_flops": 4.0 * m * n * k, "wire_bytes": 1000, "details": {"chosen": "pipeline AG_after 4 chunks"},
