@@ -224,8 +224,8 @@ def unshown_ranks(collective: Collective) -> str:
         return ""
     shown = length * verification.window(*shape)
     return (
-        f"whether a rank is missing: a check of {length} elements shows "
-        f"{shown} of {collective.world_size} ranks, drawn anew each time"
+        f"whether a rank is missing: so short a message shows {shown} of "
+        f"{collective.world_size} ranks, others in each check"
     )
 
 
