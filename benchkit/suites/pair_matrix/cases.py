@@ -75,12 +75,13 @@ def group_case(
     group_of = {member: index for index, ranks in enumerate(groups) for member in ranks}
     members = groups[number]
     step = partial(dist.all_reduce, buffer, group=handle)
-    drawn = {
-        "seed": rank.seed, "turn": number, "world_size": len(members),
-        "dtype": buffer.dtype, "op": "sum", "length": len(buffer),
-    }  # fmt: skip
+    turns = count(number, len(groups))
 
     def verify(call: Call) -> None:
+        drawn = {
+            "seed": rank.seed, "turn": next(turns), "world_size": len(members),
+            "dtype": buffer.dtype, "op": "sum", "length": len(buffer),
+        }  # fmt: skip
         mine = verification.pattern(**drawn, rank=members.index(rank.index)).to(buffer)
         call(lambda: verification.tile(buffer, mine))
         verification.require_tiled(buffer, verification.reduced(**drawn).to(buffer))

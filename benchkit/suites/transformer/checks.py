@@ -127,6 +127,10 @@ TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 6e-2, "autocast": 6e-2}
 """Relative error allowed of a row of logits, and of the loss, by dtype."""
 GRADIENT_TOLERANCE = {"float32": 1e-3, "tf32": 5e-2, "bfloat16": 0.2, "autocast": 0.2}
 """The same of a weight's gradient: those of queries and keys are small differences."""
+SUMMING = 2**-12
+"""Further error of a bfloat16 gradient for each rank whose part is added, as a ring adds them one
+after another: 0.22 in all at 2048 ranks, 0.49 at 4096, by simulation. A missing part shows in
+PART_TOLERANCE."""
 PART_TOLERANCE = 0.5
 """Error allowed of a rank's own part of a mean gradient, as a share of the part."""
 LIKE = 0.01
@@ -174,7 +178,9 @@ class Checks:
                 shares[name] = share_missed(missed, part, exact, self.copies)
         require(float(abs(found - expected) / expected), TOLERANCE[self.dtype], "the loss")
         worst = max(errors, key=lambda name: errors[name])
-        require(errors[worst], GRADIENT_TOLERANCE[self.dtype], f"the gradient by {worst}")
+        summing = SUMMING * self.copies if self.dtype == "bfloat16" else 0.0
+        tolerance = GRADIENT_TOLERANCE[self.dtype] + summing
+        require(errors[worst], tolerance, f"the gradient by {worst}")
         for name, share in shares.items():
             require(abs(share), PART_TOLERANCE, f"this rank's part of the mean gradient by {name}")
 
