@@ -6,24 +6,14 @@ Each breakage is made in a copy of the checkout. Prints a table: what was broken
 """
 
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.support.breakages import BREAKAGES, Breakage
-from tests.support.cli import ROOT
+from tests.support.breakages import BREAKAGES, Breakage, copy_checkout
 
 QUICK, SLOW = ("-m", "not slow and not cluster"), ("-m", "slow or cluster")
-
-
-def copy_checkout(into: Path) -> None:
-    """What git tracks, as it is here."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in filter(None, listed.stdout.split("\0")):
-        (into / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, into / name)
 
 
 def caught_by(breakage: Breakage) -> str:

@@ -1,5 +1,7 @@
 """Places at which breaking the code must make a test fail."""
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +21,14 @@ class Breakage(NamedTuple):
         """The files that hold the sound text, relative to the checkout; it is one, wherever it moves."""
         files = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yaml"))
         return [path.relative_to(ROOT) for path in files for _ in range(path.read_text().count(self.sound))]
+
+
+def copy_checkout(into: Path) -> None:
+    """What git tracks, as it is here."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        (into / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, into / name)
 
 
 BREAKAGES = [

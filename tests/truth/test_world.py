@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 from benchkit.errors import ConfigError
 from benchkit.measure import clocks, timer
@@ -96,6 +97,7 @@ def test_world_leaves_nothing_behind(measured):
     assert functions_there() == before
     assert dict(os.environ) == environment
     assert not dist.is_initialized()
+    assert torch.is_grad_enabled()
 
 
 def test_ranks_that_do_not_meet_are_an_error(measured, monkeypatch):

@@ -7,10 +7,29 @@ from functools import partial
 from typing import Any
 
 import greenlet
+import torch
 from benchkit.api import regions
 from benchkit.rank.assignment import Assignment
 
 from tests.support.planted.oracle import REGION_SHARES, History, PlantedCase, Window
+
+
+class TorchModes:
+    """Settings of a thread that contexts of torch change and set back."""
+
+    def __init__(self) -> None:
+        sdp = torch.backends.cuda
+        self.has_gradients = torch.is_grad_enabled()
+        self.kernels = {
+            sdp.enable_flash_sdp: sdp.flash_sdp_enabled(), sdp.enable_math_sdp: sdp.math_sdp_enabled(),
+            sdp.enable_mem_efficient_sdp: sdp.mem_efficient_sdp_enabled(),
+            sdp.enable_cudnn_sdp: sdp.cudnn_sdp_enabled(),
+        }  # fmt: skip
+
+    def restore(self) -> None:
+        torch.set_grad_enabled(self.has_gradients)
+        for enable, is_enabled in self.kernels.items():
+            enable(is_enabled)
 
 
 class VirtualRank(greenlet.greenlet):
@@ -35,6 +54,7 @@ class VirtualRank(greenlet.greenlet):
         self.window: Window | None = None
         self.num_calls: dict[int, int] = {}
         self.markers: list[regions.Marker] = [regions.unmarked]
+        self.modes = TorchModes()
 
     @property
     def ready_s(self) -> float:
@@ -61,11 +81,11 @@ class World:
         for index, assignment in enumerate(self.assignments):
             self.ranks.append(VirtualRank(index, self.began_s, partial(target, assignment)))
         self._ready.extend(self.ranks)
-        results = {}
+        results, outside = {}, TorchModes()
         try:
             while self._ready:
                 self.current = self._ready.popleft()
-                result = self.current.switch()
+                result = self.switch_to(self.current)
                 if self.current.dead:
                     results[self.current.index] = result
             if len(results) < len(self.ranks):
@@ -76,6 +96,17 @@ class World:
                 if not rank.dead:
                     self.current = rank
                     rank.throw(greenlet.GreenletExit)
+            outside.restore()
+
+    def switch_to(self, rank: VirtualRank) -> Any:
+        """Let a rank run until it waits or ends, with the settings of torch that it left: contexts of ranks overlap."""
+        outside = TorchModes()
+        rank.modes.restore()
+        try:
+            return rank.switch()
+        finally:
+            rank.modes = TorchModes()
+            outside.restore()
 
     @property
     def ended_s(self) -> float:
