@@ -181,6 +181,8 @@ def time_cases(
         each.measurement = measurement
         if measurement.oom_reason:
             each.find("oom", Finding(measurement.oom_reason, 0))
+        elif not measurement.times().any():
+            each.find("invalid", Finding("every time is 0: the clock stands still", 0))
 
 
 def note(

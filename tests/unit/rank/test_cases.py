@@ -354,6 +354,12 @@ def test_lack_of_memory_in_capture_is_oom(in_graph_mode):
     assert [report.status for report in reports] == ["oom", "ok"]
 
 
+def test_clock_that_stands_still_makes_no_result(monkeypatch):
+    monkeypatch.setattr(HostClock, "time", lambda self, call, repeat, lead_s=0.0: (0.0, 0.0 * bool(call())))
+    [report] = reports_of([Case()])
+    assert (report.status, "clock" in report.reason) == ("invalid", True)
+
+
 def test_ranks_that_time_a_case_in_different_ways_are_refused():
     """A rank that takes no part, and one that cannot run a case, are no exception and an exception."""
     own, absent, other = Case(ranks=1, launches_count=True), Case(ranks=1), Case(skip="full")
