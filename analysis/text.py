@@ -95,18 +95,13 @@ def comment(text: str) -> str:
 
 
 def as_markdown(rows: pd.DataFrame | Sequence[Row], source: str = ALL_ROWS) -> str:
-    """Render a table in Markdown as `cut_table` does."""
-    return cut_table(pd.DataFrame(rows), "github", source)
-
-
-def cut_table(shown: pd.DataFrame, style: str, source: str) -> str:
-    """Render the first MOST_ROWS rows; where there are more, say so below them.
+    """Render the first MOST_ROWS rows in Markdown; where there are more, say so below them.
 
     Args:
-        style: of tabulate.
         source: the file that has all rows.
     """
-    text = render_table(shown.iloc[:MOST_ROWS], style)
+    shown = pd.DataFrame(rows)
+    text = render_table(shown.iloc[:MOST_ROWS], "github")
     return "\n\n".join([text, *beginning(shown, source)])
 
 

@@ -19,7 +19,7 @@ from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.figures import plain_cells
 from analysis.records.paths import PATTERN, one_line, require_there
-from analysis.text import command, complain, cut_table
+from analysis.text import command, complain, render_table
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import printable
@@ -56,7 +56,6 @@ UNREADABLE = (
 )  # fmt: skip
 """What reading a broken file may raise."""
 STDIN = Path("-")
-CSV = "imported.csv"
 warn = partial(complain, "analysis import")
 
 
@@ -85,7 +84,7 @@ def main(arguments: list[str]) -> int:
         is_stored = first.is_dir() or first.is_file()
         folder = folder_for(first if is_stored else Path(), options.output_dir)
         written = [
-            write_file(folder, CSV, pd.concat(tables)),
+            write_file(folder, "imported.csv", pd.concat(tables)),
             write_file(folder, "imported.md", as_text(tables, "github")),
         ]
     except RanksMissing as error:
@@ -167,7 +166,7 @@ def text_of(table: pd.DataFrame, style: str) -> str:
         shown["in_place"] = table["in_place"].map({True: "yes", False: "no"})
     shown = shown[[name for name in COLUMNS if name in table]].rename(columns=HEADS)
     shown = shown.dropna(axis=1, how="all").assign(how=number)
-    lines = [cut_table(shown, style, CSV), "", "How (1 GB = 10^9 bytes, S: payload):", ""]
+    lines = [render_table(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", ""]
     for way in table.assign(number=number).drop_duplicates("number").itertuples():
         lines.append(f"{way.number}. {way.source}: {way.estimator}; {way.conversion}")
     return "\n".join(lines)

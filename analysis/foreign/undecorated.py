@@ -19,9 +19,6 @@ SOURCE = re.compile(
     r"|[A-Za-z][\w.-]*: (?=\s*(?:#|\d+\s))"  # pdsh
 )
 
-MOST_PREFIXES = 8
-"""Nothing nests deeper; taking off each of a line's hundred thousand would take seconds."""
-
 
 def undecorated(text: str) -> list[str]:
     """Return what each source printed, such as a rank; a text without prefixes is of one source."""
@@ -37,12 +34,11 @@ def undecorated(text: str) -> list[str]:
 def split(line: str) -> tuple[str, str]:
     """Split a line into the source that its prefixes name, without times, and the rest."""
     source = ""
-    for _ in range(MOST_PREFIXES):
+    while True:
         if found := TIME.match(line):
             line = line[found.end() :]
         elif found := SOURCE.match(line):
             source += found[0].strip()
             line = line[found.end() :]
         else:
-            break
-    return source, line
+            return source, line

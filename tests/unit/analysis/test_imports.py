@@ -250,23 +250,6 @@ def test_decorated_and_torn_files_give_true_rows_or_say_what_is_missing():
     assert list(fuzz(220, seed=7)) == []
 
 
-@pytest.mark.parametrize(("prefixes", "is_row"), [(1, True), (8, True), (9, False)])
-def test_line_behind_many_prefixes_is_no_row(tmp_path, prefixes, is_row):
-    """No launcher nests so deep; a line of a hundred thousand would take seconds."""
-    first, *others = [line for line in NCCL_TEXT.read_text().splitlines() if re.match(r" +\d", line)]
-    text = NCCL_TEXT.read_text().replace(first, "12:00:00 " * prefixes + first)
-    assert len(imported(tmp_path, saved(tmp_path, "a.txt", text))) == 2 * (len(others) + is_row)
-
-
-def test_long_table_is_cut_but_in_csv(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("analysis.text.MOST_ROWS", 3)
-    assert len(imported(tmp_path, NCCL_TEXT)) == 8
-    cut = "The first 3 of 8 rows; imported.csv has all."
-    for shown in (capsys.readouterr().out, (tmp_path / "out" / "imported.md").read_text()):
-        assert cut in shown
-        assert shown.count("nccl_tests_all_reduce.txt") == 3
-
-
 def test_processes_without_mpi_are_separate_communicators(tmp_path):
     """Each lists its own ranks: a number that repeats is of another communicator."""
     ranks = "".join(line for line in NCCL_TEXT.read_text().splitlines(keepends=True) if line.startswith("#  Rank"))
