@@ -19,7 +19,7 @@ from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.figures import plain_cells
 from analysis.records.paths import PATTERN, one_line, require_there
-from analysis.text import command, complain, render_table
+from analysis.text import MOST_ROWS, beginning, command, complain, render_table
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import printable
@@ -48,6 +48,7 @@ HEADS = {
 }
 """Their heads, where these are not the names."""
 TIMES = ("time_s", "std_s", "osu_mean_s")
+CSV = "imported.csv"
 HOW = ["source", "estimator", "conversion"]
 """What the notes below a table say."""
 UNREADABLE = (
@@ -84,7 +85,7 @@ def main(arguments: list[str]) -> int:
         is_stored = first.is_dir() or first.is_file()
         folder = folder_for(first if is_stored else Path(), options.output_dir)
         written = [
-            write_file(folder, "imported.csv", pd.concat(tables)),
+            write_file(folder, CSV, pd.concat(tables)),
             write_file(folder, "imported.md", as_text(tables, "github")),
         ]
     except RanksMissing as error:
@@ -155,8 +156,9 @@ def as_text(tables: Sequence[pd.DataFrame], style: str) -> str:
     return "\n\n".join(text_of(table, style) for table in tables)
 
 
-def text_of(table: pd.DataFrame, style: str) -> str:
-    """Render a table, with numbered notes on how rows were measured and converted."""
+def text_of(rows: pd.DataFrame, style: str) -> str:
+    """Render the first rows of a table, with numbered notes on how they were measured."""
+    table = rows.iloc[:MOST_ROWS]
     number = table.groupby(HOW, sort=False).ngroup() + 1
     shown = table.assign(file=table["file"].map(lambda file: Path(file).name))
     for name in TIMES:
@@ -166,10 +168,12 @@ def text_of(table: pd.DataFrame, style: str) -> str:
         shown["in_place"] = table["in_place"].map({True: "yes", False: "no"})
     shown = shown[[name for name in COLUMNS if name in table]].rename(columns=HEADS)
     shown = shown.dropna(axis=1, how="all").assign(how=number)
-    lines = [render_table(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", ""]
-    for way in table.assign(number=number).drop_duplicates("number").itertuples():
-        lines.append(f"{way.number}. {way.source}: {way.estimator}; {way.conversion}")
-    return "\n".join(lines)
+    ways = [
+        f"{way.number}. {way.source}: {way.estimator}; {way.conversion}"
+        for way in table.assign(number=number).drop_duplicates("number").itertuples()
+    ]
+    how = "How (1 GB = 10^9 bytes, S: payload):"
+    return "\n\n".join([render_table(shown, style), *beginning(rows, CSV), how, "\n".join(ways)])
 
 
 def parser() -> argparse.ArgumentParser:

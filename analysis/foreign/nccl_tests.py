@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,6 @@ class Run:
 
     Attributes:
         program: a key of COLLECTIVES.
-        ranks: the group of each rank by its number; a number that repeats is of another
-            communicator of the same size, of a process built without MPI.
         world_size: the number of ranks of one communicator; None where the list is cut.
         sides: whether each result of a line is in place.
         over: the statistic over processes, in words.
@@ -59,7 +57,6 @@ class Run:
 
     file: str
     program: str | None = None
-    ranks: dict[int, str] = field(default_factory=dict)
     world_size: int | None = None
     over: str = "over processes by -a (default: their average)"
     columns: tuple[str, ...] = ()
@@ -96,23 +93,27 @@ def read(output: Output) -> Reading | None:
 def read_text(run: Run, output: Output) -> Reading:
     found = Reading()
     torn = output.num_cut_off()
+    # The group of each rank. A number that repeats is of another communicator of the same size, of
+    # a process built without MPI.
+    ranks: dict[int, str] = {}
     nameless = cut = False
     for line in output.whole_lines():
         words = line.split()
         if line.startswith("# Using devices"):
-            run = replace(run, ranks={}, world_size=None, columns=())
+            ranks = {}
+            run = replace(run, columns=())
         elif rank := RANK.match(line):
-            run = replace(run, ranks=run.ranks | {int(rank[1]): rank[2] or ""})
-            run = replace(run, world_size=size_of(run.ranks))
+            ranks[int(rank[1])] = rank[2] or ""
         elif CUT_LIST.match(line):
             cut = True
         elif sides := SIDES.match(line):
             run = replace(run, sides=tuple(side == "in-place" for side in sides[1].split()))
         elif HEAD.match(line):
             if cut:
-                run, cut = replace(run, world_size=None), False
+                ranks, cut = {}, False
                 found.passed_over.append(f"{run.file}: the list of devices is cut: ranks unknown")
-            run = replace(run, columns=tuple(line.strip().removeprefix("#").split()))
+            columns = tuple(line.strip().removeprefix("#").split())
+            run = replace(run, columns=columns, world_size=size_of(ranks))
         elif program := PROGRAM.search(line):
             run = replace(run, program=program[1])
         elif run.columns and words and words[0].isdigit():
@@ -127,9 +128,11 @@ def read_text(run: Run, output: Output) -> Reading:
 
 
 def size_of(ranks: dict[int, str]) -> int | None:
-    """Count the ranks of one communicator; None where numbers are missing."""
+    """Count the ranks of one communicator; None where numbers are missing, or all."""
+    if not ranks or sorted(ranks) != list(range(len(ranks))):
+        return None
     of_group = list(ranks.values())
-    return of_group.count(of_group[0]) if sorted(ranks) == list(range(len(ranks))) else None
+    return of_group.count(of_group[0])
 
 
 def results_of(columns: tuple[str, ...], words: list[str], sides: tuple[bool, ...]) -> list[Result]:
@@ -235,8 +238,10 @@ def decoded(text: str) -> tuple[Row, bool]:
 def whole_objects(text: str, at: int) -> Iterator[Any]:
     """Yield the whole objects of a list that is cut off, from an index inside the list."""
     decoder = json.JSONDecoder()
+    gap = re.compile(r"[ ,\r\n\t]*")
     while True:
-        at += len(text[at:]) - len(text[at:].lstrip(" ,\r\n\t"))
+        if between := gap.match(text, at):
+            at = between.end()
         try:
             value, at = decoder.raw_decode(text, at)
         except json.JSONDecodeError:

@@ -10,7 +10,7 @@ from benchkit.suites.collective import suite as names
 
 TITLE = re.compile(
     r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?"
-    r"[ _](?P<test>.+?)(?: v[\d.]+\S*)?\s*$"
+    r"[ _](?P<test>.+?)(?: v[\d.]\S*)?$"  # of a line without its break: linear in its length
 )
 BUFFERS = re.compile(r"# Send Buffer on (\w+).* and Receive Buffer on (\w+)")
 DATATYPE = re.compile(r"# Datatype: (\w+)")
@@ -59,7 +59,7 @@ def read(output: Output) -> Reading | None:
     titled = False
     torn = output.num_cut_off(LAST_CELL)
     for line in output.whole_lines(LAST_CELL):
-        if title := TITLE.match(line):
+        if title := TITLE.match(line.rstrip()):
             titled = True
             run = begun(title)
             if run is None:

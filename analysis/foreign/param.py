@@ -9,7 +9,8 @@ from benchkit.suites.collective import suite as names
 WORLD = re.compile(r"\s*PARAM COMM environment: .*'world_size': (-?\d+)")
 BACKEND = re.compile(r"\s*backend: (\w+) nw-stack:")
 HEAD = re.compile(r"\s*COMMS-RES(-QUANT)?\s.*\((?:B|us)\)")
-LINE = re.compile(r"\s*COMMS-RES-(?:QUANT\s+)?(\w+)-([a-z]+\d*)\S*\s+(\d.*)")
+LINE = re.compile(r"\s*COMMS-RES-(?:QUANT\s+)?(\w+)-([a-z]+(?![a-z])\d*(?!\d))\S*\s+(\d.*)")
+"""The looks ahead keep matching linear in the line's length."""
 COLUMNS = ("size", "elements", "p50", "p75", "p95", "min", "max", "algbw", "busbw", "total")
 COLLECTIVES = {
     "all_reduce": names.ALL_REDUCE,

@@ -93,6 +93,8 @@ class RanksMissing(ValueError):
     """The output needs the number of ranks, and neither it nor the user says it."""
 
 
+MOST_LETTERS = 10_000
+"""A longer line is no row: patterns that search it may take the square of its length."""
 LINE_BREAK = re.compile(r"\n\Z")
 
 
@@ -105,9 +107,13 @@ class Output:
     ranks: int | None = None
 
     def whole_lines(self, ending: re.Pattern[str] = LINE_BREAK) -> list[str]:
-        """Return the lines that end so; a file that was cut off lacks a part of its last one."""
+        """Return the lines that end so and may be rows.
+
+        A file that was cut off lacks a part of its last line.
+        """
         lines = self.text.splitlines(keepends=True)
-        return lines[: len(lines) - self.num_cut_off(ending)]
+        whole = lines[: len(lines) - self.num_cut_off(ending)]
+        return [line for line in whole if len(line) <= MOST_LETTERS]
 
     def num_cut_off(self, ending: re.Pattern[str] = LINE_BREAK) -> int:
         last = self.text[self.text.rstrip("\n").rfind("\n") + 1 :]

@@ -19,6 +19,9 @@ SOURCE = re.compile(
     r"|[A-Za-z][\w.-]*: (?=\s*(?:#|\d+\s))"  # pdsh
 )
 
+MOST_PREFIXES = 8
+"""Of a line. Each that is stripped copies the rest, which a hostile line has many of."""
+
 
 def undecorated(text: str) -> list[str]:
     """Return what each source printed, such as a rank; a text without prefixes is of one source."""
@@ -34,11 +37,12 @@ def undecorated(text: str) -> list[str]:
 def split(line: str) -> tuple[str, str]:
     """Split a line into the source that its prefixes name, without times, and the rest."""
     source = ""
-    while True:
+    for _ in range(MOST_PREFIXES):
         if found := TIME.match(line):
             line = line[found.end() :]
         elif found := SOURCE.match(line):
             source += found[0].strip()
             line = line[found.end() :]
         else:
-            return source, line
+            break
+    return source, line

@@ -1,6 +1,7 @@
 """`python -m analysis import`: output of nccl-tests and of OSU, real or in their format, beside records."""
 
 import io
+import json
 import os
 import re
 import shutil
@@ -8,7 +9,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from analysis import text as texts
 from analysis.cli import main
+from analysis.foreign import nccl_tests
+from analysis.foreign.timings import Output
+from analysis.foreign.undecorated import undecorated
 from perf.foreign_fuzz import fuzz
 
 from tests.support.imports import SAMPLES, imported, one, ours
@@ -344,3 +349,56 @@ def test_test_that_is_named_at_the_end_alone_is_known(tmp_path):
     lines = [line.replace(" NVIDIA", "").replace("      0\n", "    N/A\n") for line in lines]
     text = "\n".join([*lines, "# Collective test concluded: all_gather_perf", ""])
     assert set(imported(tmp_path, saved(tmp_path, "a.txt", text)).collective) == {"all_gather"}
+
+
+TAG = "[1,0]<stdout>:"
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 1000])
+def test_at_most_eight_prefixes_are_stripped(count):
+    """A hostile log has a hundred thousand in a line; each costs a copy of the line."""
+    [rest] = undecorated(TAG * count + "8 1.50\n")
+    assert rest.count(TAG) == max(0, count - 8)
+
+
+@pytest.mark.parametrize(("letters", "rows"), [(10_000, 2), (10_001, 1)])
+def test_line_of_too_many_letters_is_no_row(tmp_path, letters, rows):
+    text = osu("Latency", "8 1.50", "16".ljust(letters - 5) + "2.50", columns="# Size  Latency (us)")
+    assert len(imported(tmp_path, saved(tmp_path, "a.txt", text))) == rows
+
+
+def test_document_of_one_long_line_is_read(tmp_path):
+    assert len(imported(tmp_path, saved(tmp_path, "a.json", json.dumps(json.loads(NCCL_JSON.read_text()))))) == 4
+    text = json.dumps({**json.loads(NCCL_JSON.read_text()), "zzz": "x" * 20_000})
+    assert len(imported(tmp_path, saved(tmp_path, "a.json", TAG + text))) == 4
+
+
+class Uncopied(str):
+    """A text that is read in place, since a copy per result takes the square of the length."""
+
+    def __getitem__(self, key):
+        raise AssertionError("a part was copied")
+
+
+def test_results_of_a_cut_document_are_read_in_place():
+    text = Uncopied('[ {"size": 1}, {"size": 2},\n{"size": 3}, {"si')
+    assert [found["size"] for found in nccl_tests.whole_objects(text, 1)] == [1, 2, 3]
+
+
+def test_ranks_are_counted_once_per_table(monkeypatch):
+    counted = []
+    monkeypatch.setattr(nccl_tests, "size_of", lambda ranks: counted.append(len(ranks)))
+    lines = [f"#  Rank {rank} Group  0 Pid 1" for rank in range(50)]
+    nccl_tests.read(Output("all_reduce_perf", "\n".join([*lines, "#  size  count  type  ", ""])))
+    assert counted == [50]
+
+
+def test_long_tables_are_cut_on_screen_and_in_markdown(tmp_path, capsys):
+    sizes = range(1, texts.MOST_ROWS + 2)
+    lines = [f"{size} {size}.50" for size in sizes]
+    path = saved(tmp_path, "a.txt", osu("Latency", *lines, columns="# Size  Latency (us)"))
+    assert len(imported(tmp_path, path)) == len(sizes)
+    for shown in (capsys.readouterr().out, (tmp_path / "out" / "imported.md").read_text()):
+        assert "send_recv" in shown
+        assert shown.count("send_recv") == texts.MOST_ROWS
+        assert f"first {texts.MOST_ROWS} of {len(sizes)} rows; imported.csv has all" in shown
