@@ -3,10 +3,14 @@
 from types import SimpleNamespace
 
 import pytest
+from benchkit.config import hydra_internals
+from benchkit.errors import ConfigError
 from benchkit.point.point import without_effect
 from benchkit.suites.compile.suite import CompileConfig
+from benchkit.sweep.sweeper import require_effect
 
 from tests.support.configs import config, made
+from tests.support.planted import runs
 
 CUDA = "hardware=cuda"
 ELSEWHERE = [  # what has no effect, and what needs it
@@ -28,12 +32,27 @@ ELSEWHERE = [  # what has no effect, and what needs it
 ]
 
 
+def refusal(*arguments: str) -> str:
+    """Why a sweep of these arguments would be refused; "" where it would run."""
+    loader, composer = runs.composer()
+    try:
+        points = enumerate(hydra_internals.product(loader, list(arguments)))
+        require_effect(arguments, [composer.point(overrides, number).config for number, overrides in points])
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize(("setting", "idle", "needed_by"), ELSEWHERE)
-def test_key_without_effect_is_refused(check, setting, idle, needed_by):
-    assert check(*setting.split(), idle).startswith(f"{idle}: no effect, since ")
+def test_key_without_effect_is_refused(setting, idle, needed_by):
+    assert refusal(*setting.split(), idle).startswith(f"{idle}: no effect, since ")
     replaced = {word.partition("=")[0] for word in needed_by.split()}
     others = [word for word in setting.split() if word.partition("=")[0] not in replaced]
-    assert check(*others, *needed_by.split(), idle) == ""
+    assert refusal(*others, *needed_by.split(), idle) == ""
+
+
+def test_command_line_refuses_a_key_without_effect(check):
+    assert check("+suite=compile", "compiler=eager", "cache=warm").startswith("cache=warm: no effect")
 
 
 @pytest.mark.parametrize(
@@ -45,8 +64,8 @@ def test_key_without_effect_is_refused(check, setting, idle, needed_by):
         f"+suite=matmul_lut {CUDA} measure=filled",
     ],
 )
-def test_cache_is_cold_for_one_call_only(check, arguments):
-    assert check(*arguments.split(), "measure.cold_l2=true").startswith("measure.cold_l2=true: allowed")
+def test_cache_is_cold_for_one_call_only(arguments):
+    assert refusal(*arguments.split(), "measure.cold_l2=true").startswith("measure.cold_l2=true: allowed")
 
 
 def test_row_says_which_of_its_keys_had_no_effect():
