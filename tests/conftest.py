@@ -22,7 +22,9 @@ Told = Callable[..., tuple[int, str, str]]
 TIERS = ("slow", "cluster")
 """Folders of tests that `make test` leaves out; their tests get a marker of that name (pyproject.toml)."""
 
-SHARED = {"module_cli", "slurm", "chromium", "pages", "charts_of_suites", "poisoned_folder"}
+SHARED = {
+    "module_cli", "slurm", "chromium", "pages", "charts_of_suites", "poisoned_folder", "of_many_ranks",
+}  # fmt: skip
 """Fixtures that take seconds: all tests of a file that use one run on the same worker."""
 
 collect_ignore = [] if "BENCHKIT_EMULATOR" in os.environ else ["gpu"]

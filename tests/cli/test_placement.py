@@ -77,6 +77,7 @@ def test_variable_that_torch_reads_when_it_is_loaded_reaches_spawned_ranks(cli):
     assert details(record)["debug"] == "INFO"
 
 
+@pytest.mark.slow  # a unit test has the variables of ranks
 def test_interface_of_the_shell_does_not_reach_a_private_network(cli):
     cli.with_suite(TELLS)
     done = cli("+suite=broken", GLOO_SOCKET_IFNAME="nowhere0")

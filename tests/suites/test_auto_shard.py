@@ -194,6 +194,7 @@ def test_costs_follow_slowest_device(tmp_path):
     assert found[0]["rates"] == pytest.approx((36e-3 / (2 * 50 * 128 * 64), 38e-3 / (50 * 64), 40e-3 / (50 * 64)))
 
 
+@pytest.mark.slow  # planted truth holds its ratios in `make test`
 def test_job_uses_one_device_as_baseline(cli: Cli):
     done = cli("+suite=auto_shard", "devices=[1,2,3]", "workload=mlp_66x40x56x24", "explain=true", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr

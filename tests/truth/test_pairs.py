@@ -8,7 +8,7 @@ from tests.support.planted import combinations
 from tests.support.planted.axes import covering
 from tests.support.planted.world import planted_world
 
-TURNS = 3
+TURNS = 4
 """Days in which `make test` goes through all combinations; each day the others are slow tests."""
 
 

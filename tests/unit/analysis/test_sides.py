@@ -7,7 +7,18 @@ import pytest
 from analysis.discover import questions
 from analysis.report import speedups
 from analysis.screen import screen_of
-from analysis.sides import APART, Baseline, BaselineError, all_sides, require_held, sides_of, uncompared
+from analysis.sides import (
+    APART,
+    Baseline,
+    BaselineError,
+    Ratio,
+    Side,
+    all_sides,
+    require_held,
+    sides_of,
+    stars,
+    uncompared,
+)
 from benchkit.api.question import FIRST, LEAST, Contest, Question
 
 from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
@@ -170,3 +181,12 @@ def test_scaling_beyond_the_cores_is_left_out_of_the_answer():
     assert answers[0].startswith("4 ranks")
     [(_, sides)] = all_sides(tabulate_records([make_record(1, 8), make_record(1, 8, backend="mpi")]))
     assert not any(map(sides.is_beyond_cores, sides.sides))  # equal ranks compare
+
+
+@pytest.mark.parametrize(("low", "starred"), [(0.9, set()), (1.1, {"b", "c"})])
+def test_sides_that_nothing_tells_apart_have_no_star(low, starred):
+    """Of three sides that tie; where two are faster than their base for certain, these have one."""
+    base = Side({}, 0, "a", is_base=True, is_main=False, is_bound=False)
+    ratio = Ratio(base, 1.2, low, 1.3, is_interval=True, basis="10 turns")
+    others = [Side({}, 0, name, is_base=False, is_main=False, is_bound=False, ratio=ratio) for name in "bc"]
+    assert stars([base, *others]) == starred
