@@ -49,8 +49,8 @@ class CheckPlaces:
             self.due = [(part + self.draw.random()) / number for part in range(number)]
         return max(1, math.ceil((self.due[0] - done) / of_sample)) if self.due else math.inf
 
-    def is_due(self, done: float, elapsed_s: float) -> bool:
-        """Return whether to check now, after a block; a place that is passed is not due again."""
+    def advance(self, done: float, elapsed_s: float) -> bool:
+        """Pass the places up to here; return whether to check now, after a block."""
         passed = [place for place in self.due or () if place <= done]
         self.due = (self.due or [])[len(passed) :]
         if not passed:

@@ -270,14 +270,14 @@ class Timer:
                 measurement = measurements[index]
                 block = partial(self.run_block, cases[index], measurement, single_case)
                 self.attempt(measurement, block)
-                if not measurement.oom_reason and self.is_check_due(measurement):
+                if not measurement.oom_reason and self.advance_places(measurement):
                     check = partial(self.check_now, index, cases[index], measurement)
                     self.attempt(measurement, check)
                 if measurement.has_failed or stop(measurement, self.config, single_case):
                     active.remove(index)
                 self.after_block(measurements)
 
-    def done(self, measurement: Measurement) -> float:
+    def progress_of(self, measurement: Measurement) -> float:
         """Return the share of what a case may be measured at most."""
         num_samples, config = measurement.num_samples(), self.config
         return max(
@@ -290,11 +290,12 @@ class Timer:
             return math.inf
         longest_s = self.config.most_seconds(measurement.num_samples())
         of_sample = max(1 / self.config.max_iterations, measurement.typical_s / longest_s)
-        return measurement.places.samples_before(self.done(measurement), of_sample)
+        return measurement.places.samples_before(self.progress_of(measurement), of_sample)
 
-    def is_check_due(self, measurement: Measurement) -> bool:
+    def advance_places(self, measurement: Measurement) -> bool:
+        """Pass the places of checks up to here; return whether to check now."""
         places = measurement.places
-        return bool(places and places.is_due(self.done(measurement), measurement.elapsed_s))
+        return bool(places and places.advance(self.progress_of(measurement), measurement.elapsed_s))
 
     def check_now(self, index: int, case: Case, measurement: Measurement) -> None:
         """Check a case after a block, and set the sample aside that follows the check."""

@@ -513,7 +513,7 @@ class Record:
     rank_use: RankUse | None = None
 
     def __post_init__(self) -> None:
-        """Complete cases of before `start_uncertainty_s`.
+        """Tell each case how wrong its starts may be, as the record's clock says.
 
         Raises:
             ValueError: a reference to a case that does not exist.

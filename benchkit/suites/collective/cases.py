@@ -136,8 +136,8 @@ def repeatable(values: Tensor, collective: Collective) -> Tensor:
     """Return inputs that keep their size when a call reduces its own results repeatedly.
 
     Sums and averages of zeros and products of signs keep it; minima and maxima keep it for any
-    inputs. An average in half precision shrinks where ranks are many.
-    So inputs are not renewed between timed calls, which would disturb them.
+    inputs. An average of others shrinks in half precision where ranks are many. So inputs are not
+    renewed between timed calls, which would disturb them.
     """
     op = drawn_op(collective)
     if op in ("sum", "avg"):

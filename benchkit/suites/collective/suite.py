@@ -178,7 +178,7 @@ class CollectiveConfig(RunConfig):
                 needed_bytes=self.buffer_bytes(size, world_size),
             )
             if self.cases_per_size > 1:
-                found += [replace(case, calls=ONE_CALL, below_s=SHORT_S)]
+                found.append(replace(case, calls=ONE_CALL, below_s=SHORT_S))
             found.append(replace(case, calls=self.calls()))
         return found
 
