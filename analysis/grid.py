@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.records.figures import Row
 from analysis.sides import Ratio, Side, Sides, cost, fastest, stars
 from analysis.text import figure, half_width, render_table
-from benchkit.api.question import Merit
+from benchkit.api.question import Metric
 
 WIDTH = 80
 MOST_ACROSS = 3
@@ -92,15 +92,15 @@ def layouts(sides: Sides) -> Iterator[Grid]:
 
 
 def sides_across(sides: Sides) -> Iterator[Grid]:
-    """Lay out a row per work, with other merits, without, and without ends."""
-    if merits := merits_of(sides)[1:]:
-        yield grid_of_sides(sides, merits)
+    """Lay out a row per work, with other metrics, without, and without ends."""
+    if metrics := merits_of(sides)[1:]:
+        yield grid_of_sides(sides, metrics)
     yield (grid := grid_of_sides(sides, []))
     yield without_ends(grid)
 
 
-def grid_of_sides(sides: Sides, merits: Sequence[Merit]) -> Grid:
-    """Lay out time and ratio of every side, and other merits of the last one that has a ratio."""
+def grid_of_sides(sides: Sides, metrics: Sequence[Metric]) -> Grid:
+    """Lay out time and ratio of every side, and other metrics of the last one that has a ratio."""
     time, columns = time_merit(sides), columns_of_work(sides)
     compared = {side.name for side in sides.sides if side.ratio}
     shown_last = [name for name in sides.names if name in compared][-1]
@@ -108,18 +108,18 @@ def grid_of_sides(sides: Sides, merits: Sequence[Merit]) -> Grid:
     for name in sides.names:
         heads.append((name, f"[{time.unit}]"))
         heads += [("", "ratio"), ("", "")] if name in compared else []
-        heads += heads_of(merits) if name == shown_last else []
+        heads += heads_of(metrics) if name == shown_last else []
     rows = []
     for own in sides.by_work().values():
         by_name = {side.name: side for side in own}
         starred = stars(own)
         cells = work_cells(sides, own[0].row, columns)
         for name in sides.names:
-            more = merits if name == shown_last else []
+            more = metrics if name == shown_last else []
             if side := by_name.get(name):
                 cells.append(number(time, side.row))
                 cells += ratio_cells(side, starred) if name in compared else []
-                cells += [number(merit, side.row) for merit in more]
+                cells += [number(metric, side.row) for metric in more]
             else:
                 cells += [""] * (1 + 2 * (name in compared) + len(more))
         rows.append(cells)
@@ -132,15 +132,15 @@ def works_across(sides: Sides) -> Iterator[Grid]:
     last = {side.name: cost(side) for side in sides.sides if not side.is_base}
     first, *compared = sides.names
     names = [first, *sorted(compared, key=lambda name: last.get(name, 0.0))]
-    for merits in [others, []] if others else [[]]:
-        yield (grid := grid_of_works(sides, names, [time, *merits]))
+    for metrics in [others, []] if others else [[]]:
+        yield (grid := grid_of_works(sides, names, [time, *metrics]))
         yield without_ends(grid)
     yield ratios_of_works(sides, names)
 
 
-def grid_of_works(sides: Sides, names: Sequence[str], merits: Sequence[Merit]) -> Grid:
-    """Lay out time, ratio and other merits of every side in every work."""
-    time, *others = merits
+def grid_of_works(sides: Sides, names: Sequence[str], metrics: Sequence[Metric]) -> Grid:
+    """Lay out time, ratio and other metrics of every side in every work."""
+    time, *others = metrics
     heads, rows = [("", "")], [[name] for name in names]
     for own in sides.by_work().values():
         title = " ".join(filter(None, work_cells(sides, own[0].row, columns_of_work(sides))))
@@ -150,7 +150,7 @@ def grid_of_works(sides: Sides, names: Sequence[str], merits: Sequence[Merit]) -
             if side := by_name.get(name):
                 cells += [number(time, side.row), range_cell(side.row)]
                 cells += ratio_cells(side, starred)
-                cells += [number(merit, side.row) for merit in others]
+                cells += [number(metric, side.row) for metric in others]
             else:
                 cells += [""] * (4 + len(others))
     return Grid(heads, rows, 1, is_ranked=True)
@@ -175,25 +175,25 @@ def ratios_of_works(sides: Sides, names: Sequence[str]) -> Grid:
     return Grid(heads, rows, 1, is_ranked=True)
 
 
-def heads_of(merits: Sequence[Merit]) -> list[tuple[str, str]]:
-    return [(merit.head, f"[{merit.unit}]") for merit in merits]
+def heads_of(metrics: Sequence[Metric]) -> list[tuple[str, str]]:
+    return [(metric.head, f"[{metric.unit}]") for metric in metrics]
 
 
 def best_of_each(sides: Sides) -> Grid:
     """Lay out a row per work: the base beside the side that the answer is about, or the best."""
-    merit, columns = time_merit(sides), columns_of_work(sides)
+    metric, columns = time_merit(sides), columns_of_work(sides)
     bases, tops = [], []
     for own in sides.by_work().values():
         bases.append(next((side for side in own if side.is_base), None))
         mains = [side for side in own if side.is_main]
         tops.append(fastest(mains or [side for side in own if not side.is_bound] or own))
     base, top = ({side.name for side in column if side} for column in (bases, tops))
-    heads = [("", name) for name in columns] + [(only(base), f"[{merit.unit}]")]
-    heads += [(only(top), f"[{merit.unit}]"), ("", "ratio"), ("", "")]
+    heads = [("", name) for name in columns] + [(only(base), f"[{metric.unit}]")]
+    heads += [(only(top), f"[{metric.unit}]"), ("", "ratio"), ("", "")]
     heads += [("best", "")] * (len(top) > 1)
     rows = []
     for first, best_one in zip(bases, tops, strict=True):
-        cells = [number(merit, first.row) if first else "", number(merit, best_one.row)]
+        cells = [number(metric, first.row) if first else "", number(metric, best_one.row)]
         cells += ratio_cells(best_one) + [best_one.name] * (len(top) > 1)
         rows.append(work_cells(sides, best_one.row, columns) + cells)
     return Grid(heads, rows, len(columns))
@@ -205,16 +205,16 @@ def only(names: set[str]) -> str:
 
 def plain_grids(sides: Sides) -> Iterator[Grid]:
     """Lay out cases that do not compete, in less and less width."""
-    merits = sides.question.merits[1:]
-    others = [m for m in merits if any(has(m, side.row) for side in sides.sides)]
+    metrics = sides.question.metrics[1:]
+    others = [m for m in metrics if any(has(m, side.row) for side in sides.sides)]
     for most in range(len(others), 1, -1):
         yield plain_grid(sides, others[:most])
     yield (grid := plain_grid(sides, others[:1]))
     yield without_ends(grid)
 
 
-def plain_grid(sides: Sides, others: Sequence[Merit]) -> Grid:
-    """Lay out a row per work, one column's values side by side, and other merits."""
+def plain_grid(sides: Sides, others: Sequence[Metric]) -> Grid:
+    """Lay out a row per work, one column's values side by side, and other metrics."""
     question = sides.question
     across = question.across if question.across in sides.work else ""
     columns = [name for name in columns_of_work(sides) if name != across]
@@ -236,9 +236,9 @@ def plain_grid(sides: Sides, others: Sequence[Merit]) -> Grid:
         for value in values:
             here = [side.row for side in own if not across or side.row[across] == value]
             cells += [number(time, here[0]), range_cell(here[0])] if here else ["", ""]
-        for merit in others:
-            having = [side.row for side in own if has(merit, side.row)]
-            cells.append(number(merit, having[-1]) if having else "")
+        for metric in others:
+            having = [side.row for side in own if has(metric, side.row)]
+            cells.append(number(metric, having[-1]) if having else "")
         rows.append(cells)
     return Grid(heads, rows, num_words)
 
@@ -251,7 +251,7 @@ def without_ends(grid: Grid) -> Grid:
 
 
 def columns_of_work(sides: Sides) -> list[str]:
-    first = [name for name in sides.question.work if name in sides.work]
+    first = [name for name in sides.question.problem if name in sides.work]
     return first + [name for name in sides.work if name not in first]
 
 
@@ -301,48 +301,50 @@ def times(side: Side) -> str:
     return f"{figure(side.ratio.value, half_of(side.ratio))} × as fast as"
 
 
-def time_merit(sides: Sides) -> Merit:
+def time_merit(sides: Sides) -> Metric:
     """Return what a table of a contest shows of every case, whichever cases the answer is of."""
-    return replace(sides.question.merits[0], only={}, at="")
+    return replace(sides.question.metrics[0], only={}, at="")
 
 
-def merits_of(sides: Sides) -> list[Merit]:
+def merits_of(sides: Sides) -> list[Metric]:
     """Return the time, and of the other metrics the first that is known."""
-    others = (m for m in sides.question.merits[1:] if any(has(m, each.row) for each in sides.sides))
+    others = (
+        m for m in sides.question.metrics[1:] if any(has(m, each.row) for each in sides.sides)
+    )
     return [time_merit(sides), *islice(others, 1)]
 
 
-def has(merit: Merit, row: Row) -> bool:
-    return not pd.isna(row.get(merit.column)) and all(
-        str(row.get(name)) == str(value) for name, value in merit.only.items()
+def has(metric: Metric, row: Row) -> bool:
+    return not pd.isna(row.get(metric.column)) and all(
+        str(row.get(name)) == str(value) for name, value in metric.only.items()
     )
 
 
-def number(merit: Merit, row: Row) -> str:
-    """Format a merit with three digits: a ratio is the quotient of the times beside it."""
-    if not has(merit, row):
+def number(metric: Metric, row: Row) -> str:
+    """Format a metric with three digits: a ratio is the quotient of the times beside it."""
+    if not has(metric, row):
         return ""
-    value = merit.scale * float(row[merit.column])
+    value = metric.scale * float(row[metric.column])
     text = figure(value, abs(value) / 100)
     return f"{float(text):,.0f}" if abs(value) >= 1e4 else text
 
 
-def shown(merit: Merit, row: Row) -> str:
-    """Format a merit with its unit and, of a share, what it is of; "" where a row has none."""
-    text = number(merit, row)
+def shown(metric: Metric, row: Row) -> str:
+    """Format a metric with its unit and, of a share, what it is of; "" where a row has none."""
+    text = number(metric, row)
     if not text:
         return ""
-    if merit.unit != "%":
-        return " ".join(filter(None, (merit.head, text, merit.unit)))
-    peak = float(row.get(merit.of, math.nan))
+    if metric.unit != "%":
+        return " ".join(filter(None, (metric.head, text, metric.unit)))
+    peak = float(row.get(metric.of, math.nan))
     of = "" if math.isnan(peak) else f" of {figure(peak, peak / 10)} TFLOP/s"
-    return f"{text} % {merit.head}{of}"
+    return f"{text} % {metric.head}{of}"
 
 
-def is_beyond_ideal(merit: Merit, row: Row) -> bool:
+def is_beyond_ideal(metric: Metric, row: Row) -> bool:
     """Return whether a share is above 100 % on a doubtful row, which says why."""
-    is_share = merit.unit == "%" and has(merit, row)
-    return is_share and row[merit.column] * merit.scale > 100 and not pd.isna(row.get("doubt"))
+    is_share = metric.unit == "%" and has(metric, row)
+    return is_share and row[metric.column] * metric.scale > 100 and not pd.isna(row.get("doubt"))
 
 
 def ends_of_time(row: Row) -> tuple[float, float]:

@@ -117,7 +117,7 @@ def screen_of(
     """Answer what the records of a table were measured for.
 
     Args:
-        baseline: what to compare with, in place of the suites' own contests.
+        baseline: what to compare with, in place of the suites' own comparisons.
         further: what to type next, whatever the suites are.
     """
     found, concluded = Screen(), set[str]()
@@ -154,11 +154,11 @@ def screen_of(
 
 def further_of(sides: Sides) -> list[str]:
     """Return what to add to the command, and what else the suite suggests."""
-    varied = {*sides.work, *(sides.contest.by if sides.contest else ())} - {*sides.shared}
-    asked = [text for key, text in sides.question.further.items() if key and key not in varied]
+    varied = {*sides.work, *(sides.contest.factors if sides.contest else ())} - {*sides.shared}
+    asked = [text for key, text in sides.question.next_steps.items() if key and key not in varied]
     added = [*([] if num_runs(sides) > 1 else ["repeat=6 (fresh runs)"]), *asked[:1]]
     next_one = [f"Next, add to the command: {' or '.join(added)}"] if added else []
-    return [*next_one, *filter(None, [sides.question.further.get("")])]
+    return [*next_one, *filter(None, [sides.question.next_steps.get("")])]
 
 
 def num_runs(sides: Sides) -> int:
@@ -178,8 +178,8 @@ def subject_of(sides: Sides) -> Iterator[str]:
     if summary := summaries().get(row["suite"], "").rstrip("."):
         yield summary
     backend = ["backend"] if row["world_size"] > 1 else []
-    names = [*backend, "world_size", *sides.question.work, "device_name"]
-    if RANKS[0] in (sides.contest.by if sides.contest else ()):
+    names = [*backend, "world_size", *sides.question.problem, "device_name"]
+    if RANKS[0] in (sides.contest.factors if sides.contest else ()):
         names.remove("world_size")  # cases have some of the ranks
     held = {name: row[name] for name in names if name in sides.shared and not pd.isna(row[name])}
     words = [title_of(row), *(sides.word(name, value) for name, value in held.items() if value)]
@@ -249,7 +249,7 @@ def duel(sides: Sides, own: Sequence[Side], base: str, where: str) -> str:
     name = own[0].name
     if len(own) == 1:
         [side] = own
-        time, *more = filter(None, (shown(merit, side.row) for merit in merits_of(sides)))
+        time, *more = filter(None, (shown(metric, side.row) for metric in merits_of(sides)))
         found = f"{name}: {time}, {times(side)} {base}{known_of(side)}{where}{claim(side, base)}"
         return ", ".join((found, *more))
     ratios = [(side, side.ratio) for side in own if side.ratio]
@@ -272,7 +272,7 @@ def verdict(sides: Sides, side: Side, ratio: Ratio) -> str:
     """Return the one of VERDICTS that a ratio is told as."""
     if ratio.has_one:
         return UNCLEAR
-    is_scaling = sides.contest and RANKS[0] in sides.contest.by
+    is_scaling = sides.contest and RANKS[0] in sides.contest.factors
     ideal = ranks_of(side.row) / ranks_of(ratio.base.row)
     if is_scaling and ratio.ends and ratio.ends[0] > ideal:
         return BEYOND_IDEAL
@@ -312,9 +312,9 @@ def best(sides: Sides, competing: Sequence[Side], base: str, where: str) -> str:
     if rivals:
         names = [side.name for side in rivals[:2]] + [f"{len(rivals) - 2} more"] * (len(rivals) > 2)
         found += f" (not told apart from {', '.join(names)})"
-    merits = merits_of(sides)
-    merits = [m for m in merits if not any(is_beyond_ideal(m, side.row) for side in compared)]
-    time, *more = filter(None, (shown(merit, first.row) for merit in merits))
+    metrics = merits_of(sides)
+    metrics = [m for m in metrics if not any(is_beyond_ideal(m, side.row) for side in compared)]
+    time, *more = filter(None, (shown(metric, first.row) for metric in metrics))
     over = "the fastest" if first.is_base else f"{times(first)} {base}{known_of(first)}"
     scale = scale_words(sides, first.row)
     at = f" at {', '.join(scale)}" if scale else ""
@@ -345,7 +345,7 @@ def at_end(sides: Sides, own: Sequence[Side]) -> list[Side]:
 
 
 def plain_answers(sides: Sides, within: Sequence[Side]) -> Iterator[str]:
-    """Yield what was measured where nothing competes: each merit at its end of the scale."""
+    """Yield what was measured where nothing competes: each metric at its end of the scale."""
     question, scale = sides.question, [n for n in sides.question.scale if n in sides.work]
     across = question.across if question.across in sides.work else ""
     is_along = len(scale) > 1 and not across_only(question)
@@ -361,34 +361,34 @@ def plain_answers(sides: Sides, within: Sequence[Side]) -> Iterator[str]:
 
 
 def across_only(question: Question) -> bool:
-    return not any(merit.only for merit in question.merits) and bool(question.across)
+    return not any(metric.only for metric in question.metrics) and bool(question.across)
 
 
 def along(sides: Sides, own: Sequence[Side], scale: Sequence[str]) -> Iterator[str]:
-    """Yield each merit at its end of the scale: "1.1 ms alone at 1 MiB"."""
-    for merit in sides.question.merits:
-        having = [side for side in own if has(merit, side.row)]
+    """Yield each metric at its end of the scale: "1.1 ms alone at 1 MiB"."""
+    for metric in sides.question.metrics:
+        having = [side for side in own if has(metric, side.row)]
         if not having:
             continue
-        end = having[0] if merit.at == LEAST else having[-1]
-        if scale and not merit.only and merit is not sides.question.merits[0]:
+        end = having[0] if metric.at == LEAST else having[-1]
+        if scale and not metric.only and metric is not sides.question.metrics[0]:
             end = at_end(sides, having)[-1]
-        words = [sides.word(name, value) for name, value in merit.only.items()]
+        words = [sides.word(name, value) for name, value in metric.only.items()]
         at = [f"at {sides.word(scale[0], end.row[scale[0]])}"] if scale else []
-        yield " ".join([shown(merit, end.row), *words, *at])
+        yield " ".join([shown(metric, end.row), *words, *at])
 
 
 def beside(sides: Sides, own: Sequence[Side], across: str) -> Iterator[str]:
     """Yield the time of each value of a column, at the end of the scale: "forward 25 ms".
 
-    The other merits are of the last value.
+    The other metrics are of the last value.
     """
-    time, *others = sides.question.merits
+    time, *others = sides.question.metrics
     last = [side for side in at_end(sides, own) if has(time, side.row)]
     for side in last:
         more = side.row[time.column] / last[0].row[time.column]
         known = [f"{figure(more, 0.05 * more)} × as long"] if side is not last[0] else []
-        known += [shown(merit, side.row) for merit in others] if side is last[-1] else []
+        known += [shown(metric, side.row) for metric in others] if side is last[-1] else []
         beside_it = f" ({', '.join(filter(None, known))})" if any(known) else ""
         yield f"{sides.word(across, side.row[across])} {shown(time, side.row)}{beside_it}"
 

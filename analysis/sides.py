@@ -23,7 +23,7 @@ from analysis.discover import questions
 from analysis.records.figures import Row
 from analysis.repetitions import over_runs
 from analysis.table import CONDITIONS, identity_columns, own_columns
-from benchkit.api.question import FIRST, LEAST, Cells, Contest, Question
+from benchkit.api.question import FIRST, LEAST, Cells, Comparison, Question
 from benchkit.errors import ConfigError
 from benchkit.statistics.intervals import median_interval
 
@@ -43,7 +43,7 @@ class BaselineError(ConfigError):
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a user compares with, in place of the suites' contests: {"world_size": "2"}."""
+    """What a user compares with, in place of the suites' comparisons: {"world_size": "2"}."""
 
     values: Cells
 
@@ -136,7 +136,7 @@ class Sides:
 
     question: Question
     sides: list[Side]
-    contest: Contest | None
+    contest: Comparison | None
     work: list[str]
     shared: list[str]
     companions: list[str]
@@ -147,7 +147,7 @@ class Sides:
         """Return whether a side scales beyond the cores of the host, unlike others or its base."""
         if self.contest is None:
             return side.is_crowded and not self.are_all_crowded
-        is_scaling = not {*RANKS}.isdisjoint(self.contest.by)
+        is_scaling = not {*RANKS}.isdisjoint(self.contest.factors)
         return bool(
             is_scaling and side.ratio and side.is_crowded and not side.ratio.base.is_crowded
         )
@@ -247,7 +247,7 @@ def uncompared(table: pd.DataFrame, baseline: Baseline) -> str:
 
 
 def time_of(question: Question) -> str:
-    column = question.merits[0].column
+    column = question.metrics[0].column
     return column if column.endswith("_s") else "median_s"
 
 
@@ -256,11 +256,11 @@ def sides_of(rows: pd.DataFrame, question: Question, baseline: Baseline | None =
 
     Args:
         rows: of the combined table.
-        baseline: what to compare with in place of the question's contests.
+        baseline: what to compare with in place of the question's comparisons.
     """
     rows = rows[(rows["status"] == "ok") & ~rows["unslowed"].eq(True)]
     is_shown = ~rows["is_component"].eq(True)
-    for contest in question.contests:
+    for contest in question.comparisons:
         is_shown |= marked(contest.bounds, rows, rows["status"])
     rows = rows[is_shown]
     if rows.empty:
@@ -268,17 +268,17 @@ def sides_of(rows: pd.DataFrame, question: Question, baseline: Baseline | None =
     if not question.scale:
         question = replace(question, scale=numbers_in(rows))
     held = contest_of(question, rows, baseline)
-    by = list(held.by) if held else []
-    known = dict.fromkeys((*question.work, "model", "world_size", *own_columns(rows)))
-    work = [name for name in known if name in rows and name not in {*by, *question.free}]
+    by = list(held.factors) if held else []
+    known = dict.fromkeys((*question.problem, "model", "world_size", *own_columns(rows)))
+    work = [name for name in known if name in rows and name not in {*by, *question.replicates}]
     conditions = [name for name in ("backend", "device", *CONDITIONS) if name not in {*work, *by}]
     if rows["slowed_by"].nunique() > 1:  # rows at full speed have no mechanism
         conditions.append("slowed_by")
     shared = [name for name in (*work, *by, *conditions) if num_of(rows, name) == 1]
-    merged = [name for name in question.free if name in rows and num_of(rows, name) > 1]
+    merged = [name for name in question.replicates if name in rows and num_of(rows, name) > 1]
     companions: list[str] = []
     alike = () if num_of(rows, "device_name") > 1 else ("host",)
-    varied = [name for name in conditions if name not in shared and name not in question.free]
+    varied = [name for name in conditions if name not in shared and name not in question.replicates]
     for name in sorted(varied, key=[*PREFERRED, *varied].index):
         if num_of(rows, *by, name) == num_of(rows, *by):
             companions.append(name)
@@ -287,26 +287,28 @@ def sides_of(rows: pd.DataFrame, question: Question, baseline: Baseline | None =
         else:
             by.append(name)
     if held is None and by:  # a condition never changes the work
-        held = Contest(tuple(by), {by[0]: FIRST})
+        held = Comparison(tuple(by), {by[0]: FIRST})
     work = [name for name in work if name not in shared]
     by = [name for name in by if name not in shared]
     return compared(rows, question, held, work, by, shared, companions, merged, varied)
 
 
-def contest_of(question: Question, rows: pd.DataFrame, baseline: Baseline | None) -> Contest | None:
+def contest_of(
+    question: Question, rows: pd.DataFrame, baseline: Baseline | None
+) -> Comparison | None:
     """Return the first contest with two sides in equal work."""
     if baseline:
-        return Contest(tuple(baseline.values), baseline.values)
-    for contest in question.contests:
-        by = tuple(name for name in contest.by if name in rows)
-        others = (name for each in question.contests for name in each.by)
-        work = [n for n in dict.fromkeys((*question.work, *others)) if n in rows and n not in by]
+        return Comparison(tuple(baseline.values), baseline.values)
+    for contest in question.comparisons:
+        by = tuple(name for name in contest.factors if name in rows)
+        others = (name for each in question.comparisons for name in each.factors)
+        work = [n for n in dict.fromkeys((*question.problem, *others)) if n in rows and n not in by]
         if by and num_of(rows, *work, *by) > num_of(rows, *work):
-            return replace(contest, by=by)
-    return None if question.contests else contest_of_labels(rows)
+            return replace(contest, factors=by)
+    return None if question.comparisons else contest_of_labels(rows)
 
 
-def contest_of_labels(rows: pd.DataFrame) -> Contest | None:
+def contest_of_labels(rows: pd.DataFrame) -> Comparison | None:
     """Return what tells cases from the baseline that their job names, of a suite that says less."""
     jobs = rows.groupby(["point_id", "started_at"], dropna=False, sort=False)
     for _, job in jobs:
@@ -316,7 +318,7 @@ def contest_of_labels(rows: pd.DataFrame) -> Contest | None:
             base = bases.iloc[0]
             others = job[is_compared]
             by = [n for n in own_columns(rows) if (others[n].map(str) != str(base[n])).any()]
-            return Contest(tuple(by), {n: base[n] for n in by if pd.notna(base[n])})
+            return Comparison(tuple(by), {n: base[n] for n in by if pd.notna(base[n])})
     return None
 
 
@@ -336,7 +338,7 @@ def num_of(rows: pd.DataFrame, *columns: str) -> int:
 def compared(
     rows: pd.DataFrame,
     question: Question,
-    contest: Contest | None,
+    contest: Comparison | None,
     work: list[str],
     by: list[str],
     shared: list[str],
@@ -349,15 +351,17 @@ def compared(
     cells = over_runs(per_run, "suite", *work, *by)
     number = cells.groupby(work, dropna=False).ngroup() if work else pd.Series(0, cells.index)
     marks = {}
-    for mark in ("over", "main", "bounds"):
+    for mark in ("baseline", "focus", "bounds"):
         wanted: Cells = getattr(contest, mark) if contest else {}
         marks[mark] = marked(wanted, cells, number)
-    is_first = bool(contest) and not 0 < marks["over"].mean() < 1
+    is_first = bool(contest) and not 0 < marks["baseline"].mean() < 1
     if is_first and len(cells):
         first = cells.sort_values("started_at", kind="stable").iloc[0]
-        names = by or list(contest.by if contest else ())
-        marks["over"] = marked({n: first[n] for n in names if pd.notna(first[n])}, cells, number)
-        marks["main"] = marks["over"] & False
+        names = by or list(contest.factors if contest else ())
+        marks["baseline"] = marked(
+            {n: first[n] for n in names if pd.notna(first[n])}, cells, number
+        )
+        marks["focus"] = marks["baseline"] & False
     times: dict[tuple[Any, ...], Times] = {}
     columns = [*work, *by]
     time = time_of(question)

@@ -94,7 +94,7 @@ def speedup(suite: str, sides: Sides) -> Chart:
 
 def base_words(sides: Sides, base: Side) -> str:
     """Return what makes a side the base: "1 rank", of "1 rank ddp" and "1 rank fsdp"."""
-    over = sides.contest.over if sides.contest else {}
+    over = sides.contest.baseline if sides.contest else {}
     return " ".join(sides.word(name, base.row[name]) for name in over) or base.name
 
 

@@ -1,8 +1,9 @@
-"""What a suite asks: of which work, between which sides, by which metric, along which scale.
+"""What a suite asks: which variants of which problem are compared, by which metric.
 
-Each key and label of a suite belongs to the work, to a contest, or is free; the work is the
-default. Times are compared only where the work is equal. Reports, figures and the first lines of
-every output follow this description, and guess nothing from what happens to vary.
+Each key and label of a suite belongs to the problem, is a factor of a comparison, or tells
+replicates apart; the problem is the default. Times are compared only where the problem is equal.
+Reports, figures and the first lines of every output follow this description, and guess nothing
+from what happens to vary.
 """
 
 from collections.abc import Mapping
@@ -17,8 +18,8 @@ WORDS = {"world_size": "{} ranks", "world_size=1": "1 rank"}  # what values are 
 
 
 @dataclass(frozen=True)
-class Merit:
-    """A metric by which cases are judged.
+class Metric:
+    """A number by which cases are judged.
 
     Attributes:
         head: text above its numbers.
@@ -40,26 +41,30 @@ class Merit:
     rises: bool = True
 
 
-TIME = Merit("median_s", "", "ms", 1e3, rises=False)
-BUSBW = Merit("busbw_gb_per_s", "busbw", "GB/s")
-TFLOP_PER_S = Merit("useful_tflop_per_s", "", "TFLOP/s")
+TIME = Metric("median_s", "", "ms", 1e3, rises=False)
+BUSBW = Metric("busbw_gb_per_s", "busbw", "GB/s")
+TFLOP_PER_S = Metric("useful_tflop_per_s", "", "TFLOP/s")
 
 
 @dataclass(frozen=True)
-class Contest:
-    """What is compared: `by` columns tell the sides apart.
+class Comparison:
+    """What is compared: the values of its factors tell the variants of a problem apart.
 
     Attributes:
-        over: the side that others are compared with. LEAST stands for the least number in each
-            work, FIRST for the value measured first.
-        main: the side that the answer is about; empty for the best of each work.
-        bounds: sides that show what can be reached; none of them wins.
+        factors: columns.
+        baseline: the variant that others are compared with. LEAST stands for the least number in
+            each problem, FIRST for the value measured first.
+        focus: the variant that the answer is about; empty for the best of each problem.
+        bounds: variants that show what can be reached; none of them wins.
+        is_curve: whether the first factor is a scale, such as a slowdown: its variants have a
+            speedup, and none of them wins.
     """
 
-    by: tuple[str, ...]
-    over: Cells
-    main: Cells = field(default_factory=dict)
+    factors: tuple[str, ...]
+    baseline: Cells
+    focus: Cells = field(default_factory=dict)
     bounds: Cells = field(default_factory=dict)
+    is_curve: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,29 +72,30 @@ class Question:
     """What a suite asks, in columns of its table.
 
     Attributes:
-        work: settings and labels that are equal where times are compared, in the order of a table.
-        contests: the first with two sides in equal work is held. Columns of the others then belong
-            to the work.
-        merits: the first decides the contest; the others stand beside it where there is room.
-        scale: columns of the work along which times grow; answers are for their largest values.
-        across: the column of the work whose values stand side by side where nothing is compared.
-        free: settings that may differ within a side; its rows count as repetitions.
+        problem: settings and labels that are equal where times are compared, in the order of a
+            table.
+        comparisons: the first with two variants of an equal problem is made. Factors of the others
+            then belong to the problem.
+        metrics: variants are compared by the first; the others stand beside it where there is room.
+        scale: columns of the problem along which times grow; answers are for their largest values.
+        across: the column of the problem whose values stand side by side where nothing is compared.
+        replicates: settings in which the replicates of a variant may differ.
         words: what a column's values are called, or one of them: {"ranks": "{} devices",
             "timing=latency": "alone"}.
         terms: what words of a table mean.
-        further: what one may ask next, as it is typed, by the key that this varies. The first whose
-            key was not varied is shown.
+        next_steps: what one may ask next, as it is typed, by the key that this varies. The first
+            whose key was not varied is shown.
     """
 
-    work: tuple[str, ...] = ()
-    contests: tuple[Contest, ...] = ()
-    merits: tuple[Merit, ...] = (TIME,)
+    problem: tuple[str, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    metrics: tuple[Metric, ...] = (TIME,)
     scale: tuple[str, ...] = ()
     across: str = ""
-    free: tuple[str, ...] = ()
+    replicates: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     terms: Mapping[str, str] = field(default_factory=dict)
-    further: Mapping[str, str] = field(default_factory=dict)
+    next_steps: Mapping[str, str] = field(default_factory=dict)
 
     def word(self, column: str, value: Any) -> str:
         """Return what a value is called: "4 ranks", "alone", or "align 32"."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.records.rows import Columns as Cells
-from benchkit.api.question import BUSBW, TIME, Merit, Question
+from benchkit.api.question import BUSBW, TIME, Metric, Question
 from benchkit.compare.command import Plan
 from benchkit.compare.report import Compared, Finding, Mean, Result
 from benchkit.record import files
@@ -184,10 +184,10 @@ class Asked:
     typed: Sequence[str]
 
     def in_order(self) -> list[Point]:
-        """Return the points by their work, numbers by size."""
+        """Return the points by their problem, numbers by size."""
 
         def place(point: Point) -> tuple[Any, ...]:
-            values = (self.cells[point].get(name) for name in self.question.work)
+            values = (self.cells[point].get(name) for name in self.question.problem)
             return tuple(
                 (0, value, "") if isinstance(value, int | float) else (1, 0, str(value))
                 for value in values
@@ -197,9 +197,9 @@ class Asked:
 
     def labels(self) -> dict[Point, str]:
         """Return what tells each point apart, in the question's words."""
-        sides = (name for contest in self.question.contests for name in contest.by)
+        factors = (name for each in self.question.comparisons for name in each.factors)
         own = (name for point in self.cells for name, _ in point.labels)
-        names = dict.fromkeys((*self.question.work, *sides, *own, *self.typed))
+        names = dict.fromkeys((*self.question.problem, *factors, *own, *self.typed))
         varied = [
             name for name in names if len({str(c.get(name)) for c in self.cells.values()}) > 1
         ]
@@ -208,13 +208,13 @@ class Asked:
             for point, cells in self.cells.items()
         }
 
-    def merit(self, point: Point) -> Merit:
+    def metric(self, point: Point) -> Metric:
         """Return the bus bandwidth where the question asks for that of the point, else the time."""
         cells = self.cells[point]
-        for merit in self.question.merits:
-            held = all(str(cells.get(name)) == str(value) for name, value in merit.only.items())
-            if merit.column == BUSBW.column and merit.only and held:
-                return merit
+        for metric in self.question.metrics:
+            held = all(str(cells.get(name)) == str(value) for name, value in metric.only.items())
+            if metric.column == BUSBW.column and metric.only and held:
+                return metric
         return TIME
 
 
@@ -327,10 +327,10 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
         found = new_point(plan, names[point], arms[role], columns, word, reason)
         if list(labels.values()).count(labels[point]) == 1:
             found.label = labels[point]
-        merit = asked.merit(point)
+        metric = asked.metric(point)
         amount = runs[pairs[0], 0].busbw_of_1_s.get(point)
-        if merit.rises and amount:
-            found.merit, found.unit, found.amount = merit.head, merit.unit, amount
+        if metric.rises and amount:
+            found.metric, found.unit, found.amount = metric.head, metric.unit, amount
         found.identical_runs = runs[pairs[0], 0].identical_runs.get(point.number)
         result.points.append(found)
         if not word:

@@ -42,7 +42,7 @@ class Compared:
         candidate_s: the same of the candidate.
         identical_runs: what two identical single runs differ by, as a share, by a selftest; None
             without one.
-        merit, unit, amount: a rate that the question asks for, such as busbw in GB/s, and what it
+        metric, unit, amount: a rate that the question asks for, such as busbw in GB/s, and what it
             is of a call of one second; a time if the amount is None.
     """
 
@@ -58,7 +58,7 @@ class Compared:
     baseline_s: list[float]
     candidate_s: list[float]
     identical_runs: float | None = None
-    merit: str = ""
+    metric: str = ""
     unit: str = "ms"
     amount: float | None = None
 
@@ -190,7 +190,7 @@ def change(point: Compared, is_named: bool) -> str:
     both = [pair for pair in pairs if all(map(math.isfinite, pair))]
     figures = (median(times) for times in zip(*both, strict=True))
     shown = (f"{point.amount / s if point.amount else 1e3 * s:.3g}" for s in figures)
-    values = f"{' → '.join(shown)} {point.unit} {point.merit}".rstrip()
+    values = f"{' → '.join(shown)} {point.unit} {point.metric}".rstrip()
     return f"{point.word} by {percent(abs(found.ratio - 1))} ({ends} %){where}: {values}"
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import Planned, RunConfig, as_list, key
-from benchkit.api.question import LEAST, TFLOP_PER_S, TIME, Contest, Question
+from benchkit.api.question import LEAST, TFLOP_PER_S, TIME, Comparison, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES
 from benchkit.errors import ConfigError
@@ -135,17 +135,17 @@ PRELOAD = (CASES,)
 
 
 QUESTION = Question(
-    work=(SCOPE, "workload", "scaling", "dtype"),
-    contests=(
-        Contest(
-            by=(RANKS, SHARDING),
-            over={RANKS: LEAST},
-            main={SHARDING: AUTO},
+    problem=(SCOPE, "workload", "scaling", "dtype"),
+    comparisons=(
+        Comparison(
+            factors=(RANKS, SHARDING),
+            baseline={RANKS: LEAST},
+            focus={SHARDING: AUTO},
         ),
     ),
-    merits=(TIME, TFLOP_PER_S),
+    metrics=(TIME, TFLOP_PER_S),
     scale=("workload",),
-    free=("world_size", "engine", "planner"),
+    replicates=("world_size", "engine", "planner"),
     words={
         RANKS: "{} devices",
         f"{RANKS}=1": "1 device",
@@ -158,7 +158,7 @@ QUESTION = Question(
         "resident": "operands stay on the devices",
         "end to end": "with creating and fetching them",
     },
-    further={"": "Where the time goes, phase by phase: auto_shard.md of the report"},
+    next_steps={"": "Where the time goes, phase by phase: auto_shard.md of the report"},
 )
 
 

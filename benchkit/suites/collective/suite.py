@@ -13,7 +13,7 @@ from benchkit.api.keys import (
     key,
     parameters,
 )
-from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Contest, Question
+from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Comparison, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES, mebibytes
 from benchkit.errors import ConfigError
@@ -223,13 +223,13 @@ RESOLVERS = {"gradient_mib": gradient_mib}
 
 
 QUESTION = Question(
-    work=("collective", "data_size", "world_size", "dtype", "reduce_op", "ragged", TIMING),
-    contests=(
-        Contest(("backend",), over={"backend": "gloo"}),
-        Contest(("backend_env",), over={"backend_env": FIRST}),
-        Contest(("async_op",), over={"async_op": False}),
+    problem=("collective", "data_size", "world_size", "dtype", "reduce_op", "ragged", TIMING),
+    comparisons=(
+        Comparison(("backend",), baseline={"backend": "gloo"}),
+        Comparison(("backend_env",), baseline={"backend_env": FIRST}),
+        Comparison(("async_op",), baseline={"async_op": False}),
     ),
-    merits=(
+    metrics=(
         replace(TIME, at=LEAST, only={TIMING: LATENCY}),
         replace(BUSBW, only={TIMING: BACK_TO_BACK}),
     ),
@@ -246,7 +246,7 @@ QUESTION = Question(
         "alone": "short calls after a barrier",
         "back to back": "calls in a row (and busbw)",
     },
-    further={
+    next_steps={
         "world_size": "world_size=2,4",
         "data_size": "data_size=1,10,100",
         "dtype": "dtype=float32,bfloat16",

@@ -13,7 +13,7 @@ from benchkit.api.keys import (
     check_said_once,
     key,
 )
-from benchkit.api.question import Contest, Merit, Question
+from benchkit.api.question import Comparison, Metric, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.errors import ConfigError, Reason
 
@@ -146,18 +146,20 @@ PRELOAD = (CASES,)  # no compiler: loading it is a part of the first call
 
 
 QUESTION = Question(
-    work=("workload", "batch_sizes", "width", "depth", "context_length", "backward", "dtype"),
-    contests=(
-        Contest((COMPILER, CACHE, DYNAMIC), over={COMPILER: EAGER}),
-        Contest((CACHE,), over={CACHE: "cold"}),
+    problem=("workload", "batch_sizes", "width", "depth", "context_length", "backward", "dtype"),
+    comparisons=(
+        Comparison((COMPILER, CACHE, DYNAMIC), baseline={COMPILER: EAGER}),
+        Comparison((CACHE,), baseline={CACHE: "cold"}),
     ),
-    merits=(
-        Merit("warm_s", "", "ms", 1e3, rises=False),
-        Merit("first_call_s", "first call", "ms", 1e3, rises=False),
+    metrics=(
+        Metric("warm_s", "", "ms", 1e3, rises=False),
+        Metric("first_call_s", "first call", "ms", 1e3, rises=False),
     ),
     scale=("batch_sizes",),
     words={"batch_sizes": "batch {}"},
-    further={"": "After how many calls it pays: measure=cold_curve, then compile.md of the report"},
+    next_steps={
+        "": "After how many calls it pays: measure=cold_curve, then compile.md of the report"
+    },
 )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import Planned, RunConfig, key
 from benchkit.api.lut import SIZE
-from benchkit.api.question import TFLOP_PER_S, TIME, Contest, Question
+from benchkit.api.question import TFLOP_PER_S, TIME, Comparison, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import FLOAT8S, check_float8, product_bytes
 from benchkit.errors import ConfigError
@@ -74,13 +74,13 @@ RESOLVERS = {"matmul_sizes": matmul_sizes}
 
 
 QUESTION = Question(
-    work=(SIZE, "dtype", "bg_streams"),
-    contests=(Contest(("slowdown",), over={"slowdown": "1"}),),
-    merits=(TIME, TFLOP_PER_S),
+    problem=(SIZE, "dtype", "bg_streams"),
+    comparisons=(Comparison(("slowdown",), baseline={"slowdown": "1"}, is_curve=True),),
+    metrics=(TIME, TFLOP_PER_S),
     scale=(SIZE,),
-    free=("world_size",),
+    replicates=("world_size",),
     words={"slowdown": "slowdown {}", "world_size": "{} ranks"},
-    further={"": "Use the table: +suite=ring_attention lut=FILE"},
+    next_steps={"": "Use the table: +suite=ring_attention lut=FILE"},
 )
 
 

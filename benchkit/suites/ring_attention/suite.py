@@ -17,7 +17,7 @@ from benchkit.api.keys import (
     layer_parameters,
     parameters,
 )
-from benchkit.api.question import TIME, Contest, Merit, Question
+from benchkit.api.question import TIME, Comparison, Metric, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES
 from benchkit.errors import ConfigError
@@ -210,15 +210,15 @@ PRELOAD = (CASES, "torch.distributed.tensor")
 RESOLVERS = {"model_heads": model_heads, "model_head_dim": model_head_dim}
 
 
-OF_IDEAL = Merit("efficiency", "of ideal", "%", 100)
+OF_IDEAL = Metric("efficiency", "of ideal", "%", 100)
 WORDS = {"seq_len": "{} tokens", "slowdown": "slowdown {}", "world_size": "{} ranks"}
 RING_ATTENTION = Question(
-    work=("slowdown", "seq_len", "num_heads", "head_dim", "dtype", "causal", "world_size"),
-    contests=(
-        Contest((STRATEGY,), over={STRATEGY: EVEN}, bounds={STRATEGY: REFERENCE}),
-        Contest(("align",), over={"align": 32}),
+    problem=("slowdown", "seq_len", "num_heads", "head_dim", "dtype", "causal", "world_size"),
+    comparisons=(
+        Comparison((STRATEGY,), baseline={STRATEGY: EVEN}, bounds={STRATEGY: REFERENCE}),
+        Comparison(("align",), baseline={"align": 32}),
     ),
-    merits=(TIME, OF_IDEAL),
+    metrics=(TIME, OF_IDEAL),
     scale=("slowdown", "seq_len"),
     words=WORDS,
     terms={
@@ -231,12 +231,14 @@ RING_ATTENTION = Question(
         "torch": "its own ring attention",
         "of ideal": "as if the ranks' speeds added up",
     },
-    further={"slowdown": "hardware.slowdown=1,2,4"},
+    next_steps={"slowdown": "hardware.slowdown=1,2,4"},
 )
 RING_MODEL = Question(
-    work=(PHASE, "slowdown", "seq_len", "model", "dtype", "world_size"),
-    contests=(Contest((IMPLEMENTATION, STRATEGY), over={STRATEGY: EVEN, IMPLEMENTATION: "ring"}),),
-    merits=(TIME, Merit("tokens_per_second", "", "tokens/s")),
+    problem=(PHASE, "slowdown", "seq_len", "model", "dtype", "world_size"),
+    comparisons=(
+        Comparison((IMPLEMENTATION, STRATEGY), baseline={STRATEGY: EVEN, IMPLEMENTATION: "ring"}),
+    ),
+    metrics=(TIME, Metric("tokens_per_second", "", "tokens/s")),
     scale=("slowdown", "seq_len"),
     words={**WORDS, f"{IMPLEMENTATION}={ALL_GATHER}": "all-gather"},
 )

@@ -22,7 +22,7 @@ from benchkit.api.keys import (
     key,
     layer_shape,
 )
-from benchkit.api.question import TFLOP_PER_S, TIME, Cells, Contest, Merit, Question
+from benchkit.api.question import TFLOP_PER_S, TIME, Cells, Comparison, Metric, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import FLOAT8S, ITEM_BYTES, check_float8, product_bytes
 from benchkit.errors import ConfigError
@@ -308,21 +308,21 @@ PRELOAD = (COLUMNWISE, ROWWISE)
 RESOLVERS = {"layer_rows": layer_rows, "layer_columns": layer_columns}
 
 
-OF_LIMIT = Merit("limit_share", "of limit", "%", 100)
+OF_LIMIT = Metric("limit_share", "of limit", "%", 100)
 
 
-def question(over: Cells) -> Question:
-    by = (IMPLEMENTATION, SIZE, ORDER, COLLECTIVE, CHUNKS, COMM_BACKEND)
+def question(plain: Cells) -> Question:
+    factors = (IMPLEMENTATION, SIZE, ORDER, COLLECTIVE, CHUNKS, COMM_BACKEND)
     return Question(
-        work=("m", "n", "k", "dtype", "inputs", "world_size"),
-        contests=(
-            Contest(
-                by,
-                over={IMPLEMENTATION: PYTORCH, **over},
+        problem=("m", "n", "k", "dtype", "inputs", "world_size"),
+        comparisons=(
+            Comparison(
+                factors,
+                baseline={IMPLEMENTATION: PYTORCH, **plain},
                 bounds={IMPLEMENTATION: COMPUTE_ONLY},
             ),
         ),
-        merits=(TIME, OF_LIMIT, TFLOP_PER_S),
+        metrics=(TIME, OF_LIMIT, TFLOP_PER_S),
         scale=("m", "n", "k"),
         words={
             "inputs=exact": "",
@@ -337,7 +337,7 @@ def question(over: Cells) -> Question:
             "whole": "of all of C on each rank, as AG_before needs it",
             "of limit": "the longer of computing and communicating alone",
         },
-        further={
+        next_steps={
             "m": "m=1024,4096,16384",
             "world_size": "world_size=2,4",
         },

@@ -18,7 +18,7 @@ from benchkit.api.keys import (
     layer_parameters,
     parameters,
 )
-from benchkit.api.question import FIRST, LEAST, TIME, Contest, Merit, Question
+from benchkit.api.question import FIRST, LEAST, TIME, Comparison, Metric, Question
 from benchkit.api.regions import BACKWARD as BACKWARD
 from benchkit.api.regions import FORWARD as FORWARD
 from benchkit.api.registry import cases_in, suite
@@ -269,24 +269,24 @@ PRELOAD = (CASES, "torch._dynamo")
 
 
 QUESTION = Question(
-    work=("model", "context_length", "batch_size", "dtype", PASS),
-    contests=(
-        Contest((RANKS, "parallel"), over={RANKS: LEAST}),
-        Contest(("compile",), over={"compile": "none"}),
-        Contest(("attention",), over={"attention": "auto"}),
-        Contest(("activation_checkpointing",), over={"activation_checkpointing": False}),
-        Contest(("bucket_mib",), over={"bucket_mib": FIRST}),
-        Contest(("warmup_iterations",), over={"warmup_iterations": FIRST}),
+    problem=("model", "context_length", "batch_size", "dtype", PASS),
+    comparisons=(
+        Comparison((RANKS, "parallel"), baseline={RANKS: LEAST}),
+        Comparison(("compile",), baseline={"compile": "none"}),
+        Comparison(("attention",), baseline={"attention": "auto"}),
+        Comparison(("activation_checkpointing",), baseline={"activation_checkpointing": False}),
+        Comparison(("bucket_mib",), baseline={"bucket_mib": FIRST}),
+        Comparison(("warmup_iterations",), baseline={"warmup_iterations": FIRST}),
     ),
-    merits=(
+    metrics=(
         TIME,
-        Merit("tokens_per_second", "", "tokens/s"),
-        Merit("mfu_full", "MFU", "%", 100, of=PEAK_TFLOP_PER_S),
-        Merit(PEAK_BYTES, "memory", "MiB", 2**-20, rises=False),
+        Metric("tokens_per_second", "", "tokens/s"),
+        Metric("mfu_full", "MFU", "%", 100, of=PEAK_TFLOP_PER_S),
+        Metric(PEAK_BYTES, "memory", "MiB", 2**-20, rises=False),
     ),
     scale=("model", "context_length", "batch_size"),
     across=PASS,
-    free=("part", "data_path"),
+    replicates=("part", "data_path"),
     words={
         "context_length": "{} tokens",
         "batch_size": "batch {}",
@@ -303,7 +303,7 @@ QUESTION = Question(
         "tokens/s": "of the last pass of a row",
         "MFU": "of that pass, over the peak of the data sheet or of this host's best product",
     },
-    further={
+    next_steps={
         "model": "model=tiny,small",
         "context_length": "context_length=128,256,512",
         "dtype": "dtype=float32,bfloat16",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from benchkit.api.case import Call, Case, Rank, Work
 from benchkit.api.keys import RunConfig, key
-from benchkit.api.question import LEAST, Contest, Question
+from benchkit.api.question import LEAST, Comparison, Question
 from benchkit.api.registry import suite
 from benchkit.errors import InvalidResult
 
@@ -27,7 +27,7 @@ class VectorSumConfig(RunConfig):
 
 QUESTION = {
     "vector_sum": Question(
-        work=("length",), contests=(Contest(("world_size",), {"world_size": LEAST}),), scale=("length",)
+        problem=("length",), comparisons=(Comparison(("world_size",), {"world_size": LEAST}),), scale=("length",)
     )
 }
 

@@ -43,7 +43,7 @@ SIZES = {"data_size": 1.0, "m": 8, "size": 64, "seq_len": 128, "context_length":
 
 def several(suite):
     """A suite's cases at two sizes, and alone, too, where a suite times calls both ways."""
-    varied = next((name for name in questions()[suite].work if name in SIZES), "data_size")
+    varied = next((name for name in questions()[suite].problem if name in SIZES), "data_size")
     for factor in (1, 2):
         record = make_rich_record(suite, samples=40)
         record["config"] |= {varied: factor * SIZES[varied]}
@@ -85,11 +85,11 @@ def test_cells_are_figures_of_the_table(suite):
 
 
 def figures(sides, side):
-    """What a row of a screen may say of a case: its merits, its time, the ends of both and of its ratio."""
+    """What a row of a screen may say of a case: its metrics, its time, the ends of both and of its ratio."""
     row = side.row
-    for merit in sides.question.merits:
-        if not pd.isna(row.get(merit.column)):
-            yield merit.scale * float(row[merit.column])
+    for metric in sides.question.metrics:
+        if not pd.isna(row.get(metric.column)):
+            yield metric.scale * float(row[metric.column])
     ends = ("median_s", "ci_low_s", "ci_high_s", "range_low_s", "range_high_s")
     yield from (1e3 * row[name] for name in ends if not pd.isna(row[name]))
     if side.ratio:

@@ -19,7 +19,7 @@ from analysis.sides import (
     stars,
     uncompared,
 )
-from benchkit.api.question import FIRST, LEAST, Contest, Question
+from benchkit.api.question import FIRST, LEAST, Comparison, Question
 
 from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
 from tests.support.reports import charts
@@ -99,7 +99,7 @@ def test_seeds_and_hosts_of_one_kind_are_repetitions():
 
 
 def test_base_is_that_of_each_work():
-    question = Question(contests=(Contest(("world_size",), {"world_size": LEAST}),))
+    question = Question(comparisons=(Comparison(("world_size",), {"world_size": LEAST}),))
     sides = sides_of(
         tabulate_records([make_record(1, 2), make_record(1, 4), make_record(5, 4), make_record(5, 8)]), question
     )
@@ -112,13 +112,13 @@ def test_base_is_that_of_each_work():
 
 
 def test_missing_base_is_replaced_by_the_first_side_and_said():
-    question = Question(contests=(Contest(("dtype",), {"dtype": "float64"}),))
+    question = Question(comparisons=(Comparison(("dtype",), {"dtype": "float64"}),))
     records = [make_record(), make_record(started_at="2026-01-02")]
     records[1]["config"] = records[1]["config"] | {"dtype": "bfloat16"}
     sides = sides_of(tabulate_records(records), question)
     assert sides.is_first
     assert [side.name for side in sides.sides if side.is_base] == ["float32"]
-    first = Question(contests=(Contest(("dtype",), {"dtype": FIRST}),))
+    first = Question(comparisons=(Comparison(("dtype",), {"dtype": FIRST}),))
     assert not sides_of(tabulate_records(records), first).is_first
 
 
@@ -127,7 +127,7 @@ def test_more_work_counts():
     for number, record in enumerate(records):
         record["config"]["dtype"] = f"{number}"
         record["cases"] = [record["cases"][1] | {"useful_flops": 1e9 * (number + 1)}]
-    question = Question(contests=(Contest(("dtype",), {"dtype": "0"}),))
+    question = Question(comparisons=(Comparison(("dtype",), {"dtype": "0"}),))
     [ratio] = [side.ratio for side in sides_of(tabulate_records(records), question).sides if side.ratio]
     assert ratio.value == pytest.approx(2)
 
@@ -146,9 +146,13 @@ def test_unusable_baseline_is_refused():
 
 def test_every_label_of_a_question_is_told_in_one_part():
     for name, question in questions().items():
-        parts = [*question.work, *question.free, *{column for each in question.contests for column in each.by}]
+        parts = [
+            *question.problem,
+            *question.replicates,
+            *{column for each in question.comparisons for column in each.factors},
+        ]
         assert len(set(parts)) == len(parts), name
-        assert {*question.scale, *filter(None, [question.across])} <= {*question.work}, name
+        assert {*question.scale, *filter(None, [question.across])} <= {*question.problem}, name
 
 
 def test_figure_has_ratios_their_bars_and_what_they_are(golden):

@@ -365,14 +365,14 @@ def of_question(turn: Turn, run: Path) -> None:
         path.write_text(json.dumps(record))
 
 
-def test_answer_has_the_merit_and_the_words_of_the_question(tmp_path, capsys):
+def test_answer_has_the_metric_and_the_words_of_the_question(tmp_path, capsys):
     """The largest change leads, with its ends and its figures; points stand in the order of the work."""
     slower = {100.0: 1.0, 10.0: 1.5, 1.0: 1 / 1.25}
     assert go_on(new_plan(12), tmp_path, slower, change=of_question)[1] == 1
     points = json.loads((tmp_path / "compare_result.json").read_text())["points"]
     assert [point["label"] for point in points] == ["1 MiB", "10 MiB", "100 MiB"]
     assert next(point["name"] for point in points).startswith("data_size=1 ")
-    assert {(point["merit"], point["unit"]) for point in points} == {("busbw", "GB/s")}
+    assert {(point["metric"], point["unit"]) for point in points} == {("busbw", "GB/s")}
     first = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("SLOWER"))
     assert first.startswith("SLOWER by 50 % (")
     # 10 MiB by ms, over the median pace of 1.2 and the lower quartile of ± 10 %
