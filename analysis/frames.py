@@ -12,7 +12,7 @@ from analysis.records.derive import usable_processes
 from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import require_there
-from analysis.table import combine
+from analysis.table import ROUNDS, combine
 from benchkit.record.naming import printable
 
 Rows = Sequence[CaseRow]
@@ -56,7 +56,7 @@ def nothing_found(found: Harvest, places: Sequence[Path]) -> str:
 
 def typed_table(rows: Rows) -> pd.DataFrame:
     """Make the combined table of rows, with types."""
-    table = combine(rows)
+    table = combine(rows).drop(columns=ROUNDS)
     return pd.DataFrame({name: typed(table[name], type_of(name, rows)) for name in table})
 
 

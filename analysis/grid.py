@@ -1,25 +1,27 @@
-"""The table of the first screen: what is compared in rows and columns of text that fit a width.
+"""The table of the first screen: problems and variants in rows and columns of a fixed width.
 
-Sides stand across, or works, or each work beside its best side; the layouts are tried from the
-widest one to the narrowest.
+Variants stand across, or problems, or each problem beside its best variant; the layouts are tried
+from the widest one to the narrowest.
 """
 
 import math
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from statistics import geometric_mean
 from typing import Any
 
 import pandas as pd
 
 from analysis.records.figures import Row
-from analysis.sides import Ratio, Side, Sides, cost, fastest, stars
+from analysis.repetitions import INTERVALS
 from analysis.text import figure, half_width, render_table
+from analysis.variants import Speedup, Variant, Variants
 from benchkit.api.question import Metric
 
 WIDTH = 80
 MOST_ACROSS = 3
-"""Sides, or works, that stand side by side."""
+"""Variants, or problems, that stand side by side."""
 GAP = 2
 """Letters between columns."""
 
@@ -33,15 +35,18 @@ class Grid:
         rows: a cell per column.
         num_words: columns of words, which come first.
         is_ranked: whether the last rows say the least.
+        left_out: what has no cell, in a line; "" where all has.
     """
 
     heads: list[tuple[str, str]]
     rows: list[list[str]]
     num_words: int
     is_ranked: bool = False
+    left_out: str = ""
 
     def lines(self, most: int = 0) -> list[str]:
         """Return the heads and the rows; of too many rows the first ones, and the last ones."""
+        most = max(0, most - bool(self.left_out)) if most else 0
         left = len(self.rows) - most + 1 if 0 < most < len(self.rows) else 0
         cut = most - 1 if self.is_ranked else (most - 1) // 2
         shown = [*self.rows[:cut], *self.rows[cut + left :]]
@@ -55,7 +60,8 @@ class Grid:
                 for place, cell in zip(used, cells, strict=True)
             )
             found.append((" " * GAP).join(padded).rstrip())
-        found[2 + cut : 2 + cut] = [f"… {left} more: combined.csv has all"] * bool(left)
+        found[2 + cut : 2 + cut] = [f"… {left} more rows"] * bool(left)
+        found += [self.left_out] * bool(self.left_out)
         return [line for number, line in enumerate(found) if line or number > 1]
 
     def markdown(self) -> str:
@@ -67,178 +73,218 @@ class Grid:
 
     @property
     def width(self) -> int:
-        return max(map(len, self.lines()), default=0)
+        return max(map(len, replace(self, left_out="").lines()), default=0)
 
 
-def grid_of(sides: Sides) -> Grid:
+def grid_of(variants: Variants) -> Grid:
     """Lay out what is compared in the first layout that fits, or in the narrowest one."""
-    for grid in layouts(sides):
+    for grid in layouts(variants):
         if grid.width <= WIDTH:
             break
     return grid
 
 
-def layouts(sides: Sides) -> Iterator[Grid]:
-    """Yield sides across, works across, or one row per work with its best, the widest first."""
-    if not any(side.ratio for side in sides.sides):
-        yield from plain_grids(sides)
-    elif len(sides.names) <= MOST_ACROSS and len(sides.by_work()) > 1:
-        yield from sides_across(sides)
+def layouts(variants: Variants) -> Iterator[Grid]:
+    """Yield variants across, problems across, means, or one row per problem, the widest first."""
+    if not any(variant.speedup for variant in variants.variants):
+        yield from plain_grids(variants)
+    elif len(variants.names) <= MOST_ACROSS and len(variants.by_problem) > 1:
+        yield from variants_across(variants)
     else:
-        if GAP * len(sides.by_work()) < WIDTH:
-            yield from works_across(sides)
-        yield (grid := best_of_each(sides))
+        yield from problems_across(variants)
+        yield (grid := best_of_each(variants))
         yield without_ends(grid)
 
 
-def sides_across(sides: Sides) -> Iterator[Grid]:
-    """Lay out a row per work, with other metrics, without, and without ends."""
-    if metrics := merits_of(sides)[1:]:
-        yield grid_of_sides(sides, metrics)
-    yield (grid := grid_of_sides(sides, []))
+def variants_across(variants: Variants) -> Iterator[Grid]:
+    """Lay out a row per problem, with other metrics, without, and without ends."""
+    if metrics := metrics_of(variants)[1:]:
+        yield grid_of_variants(variants, metrics)
+    yield (grid := grid_of_variants(variants, []))
     yield without_ends(grid)
 
 
-def grid_of_sides(sides: Sides, metrics: Sequence[Metric]) -> Grid:
-    """Lay out time and ratio of every side, and other metrics of the last one that has a ratio."""
-    time, columns = time_merit(sides), columns_of_work(sides)
-    compared = {side.name for side in sides.sides if side.ratio}
-    shown_last = [name for name in sides.names if name in compared][-1]
+def grid_of_variants(variants: Variants, metrics: Sequence[Metric]) -> Grid:
+    """Lay out time and speedup of every variant, and other metrics of the last one compared."""
+    time, columns = time_metric(variants), columns_of_problem(variants)
+    compared = {variant.name for variant in variants.variants if variant.speedup}
+    shown_last = [name for name in variants.names if name in compared][-1]
     heads = [("", name) for name in columns]
-    for name in sides.names:
+    for name in variants.names:
         heads.append((name, f"[{time.unit}]"))
         heads += [("", "ratio"), ("", "")] if name in compared else []
         heads += heads_of(metrics) if name == shown_last else []
     rows = []
-    for own in sides.by_work().values():
-        by_name = {side.name: side for side in own}
-        starred = stars(own)
-        cells = work_cells(sides, own[0].row, columns)
-        for name in sides.names:
+    for number, own in variants.by_problem.items():
+        by_name = {variant.name: variant for variant in own}
+        starred = variants.starred(number)
+        cells = problem_cells(variants, own[0].row, columns)
+        for name in variants.names:
             more = metrics if name == shown_last else []
-            if side := by_name.get(name):
-                cells.append(number(time, side.row))
-                cells += ratio_cells(side, starred) if name in compared else []
-                cells += [number(metric, side.row) for metric in more]
+            if variant := by_name.get(name):
+                cells.append(number_of(time, variant.row))
+                cells += speedup_cells(variant, starred) if name in compared else []
+                cells += [number_of(metric, variant.row) for metric in more]
             else:
                 cells += [""] * (1 + 2 * (name in compared) + len(more))
         rows.append(cells)
     return Grid(heads, rows, len(columns))
 
 
-def works_across(sides: Sides) -> Iterator[Grid]:
-    """Lay out a row per side, the fastest at the end of the scale first, in less and less width."""
-    time, *others = merits_of(sides)
-    last = {side.name: cost(side) for side in sides.sides if not side.is_base}
-    first, *compared = sides.names
-    names = [first, *sorted(compared, key=lambda name: last.get(name, 0.0))]
-    for metrics in [others, []] if others else [[]]:
-        yield (grid := grid_of_works(sides, names, [time, *metrics]))
-        yield without_ends(grid)
-    yield ratios_of_works(sides, names)
+def problems_across(variants: Variants) -> Iterator[Grid]:
+    """Lay out a row per variant, the fastest at the end of the scale first, in less width each."""
+    last = {each.name: each.cost for each in variants.variants if not each.is_baseline}
+    bases = variants.baselines
+    names = [*bases, *sorted({*variants.names} - {*bases}, key=lambda name: last.get(name, 0.0))]
+    if GAP * len(variants.by_problem) < WIDTH:
+        time, *others = metrics_of(variants)
+        for metrics in [others, []] if others else [[]]:
+            yield (grid := grid_of_problems(variants, names, [time, *metrics]))
+            yield without_ends(grid)
+        if len(bases) == 1:
+            yield speedups_of_problems(variants, names)
+    if len(bases) == 1:
+        yield from means_along_scale(variants, names)
 
 
-def grid_of_works(sides: Sides, names: Sequence[str], metrics: Sequence[Metric]) -> Grid:
-    """Lay out time, ratio and other metrics of every side in every work."""
+def grid_of_problems(
+    variants: Variants, names: Sequence[str], metrics: Sequence[Metric]
+) -> Grid:
+    """Lay out time, speedup and other metrics of every variant of every problem."""
     time, *others = metrics
     heads, rows = [("", "")], [[name] for name in names]
-    for own in sides.by_work().values():
-        title = " ".join(filter(None, work_cells(sides, own[0].row, columns_of_work(sides))))
+    for number, own in variants.by_problem.items():
+        words = problem_cells(variants, own[0].row, columns_of_problem(variants))
+        title = " ".join(filter(None, words))
         heads += [(title, f"[{time.unit}]"), ("", ""), ("", "ratio"), ("", ""), *heads_of(others)]
-        by_name, starred = {side.name: side for side in own}, stars(own)
+        by_name, starred = {variant.name: variant for variant in own}, variants.starred(number)
         for name, cells in zip(names, rows, strict=True):
-            if side := by_name.get(name):
-                cells += [number(time, side.row), range_cell(side.row)]
-                cells += ratio_cells(side, starred)
-                cells += [number(metric, side.row) for metric in others]
+            if variant := by_name.get(name):
+                cells += [number_of(time, variant.row), range_cell(time, variant.row)]
+                cells += speedup_cells(variant, starred)
+                cells += [number_of(metric, variant.row) for metric in others]
             else:
                 cells += [""] * (4 + len(others))
     return Grid(heads, rows, 1, is_ranked=True)
 
 
-def ratios_of_works(sides: Sides, names: Sequence[str]) -> Grid:
-    """Lay out the time of the base in every work, and the ratios of the other sides to it."""
-    time, base = time_merit(sides), names[0]
+def speedups_of_problems(variants: Variants, names: Sequence[str]) -> Grid:
+    """Lay out the time of the baseline in every problem, and the speedups of the others."""
+    time, base = time_metric(variants), names[0]
     heads, rows = [("", f"× as fast as {base}")], [[name] for name in names]
     rows[0] = [f"{base} [{time.unit}]"]
-    for own in sides.by_work().values():
-        words = filter(None, work_cells(sides, own[0].row, columns_of_work(sides)))
+    for number, own in variants.by_problem.items():
+        words = filter(None, problem_cells(variants, own[0].row, columns_of_problem(variants)))
         title, *more = [*words, ""]
         heads.append((title, " ".join(more).strip()))
-        by_name, starred = {side.name: side for side in own}, stars(own)
+        by_name, starred = {variant.name: variant for variant in own}, variants.starred(number)
         for name, cells in zip(names, rows, strict=True):
-            side = by_name.get(name)
+            variant = by_name.get(name)
             if name == base:
-                cells.append(number(time, side.row) if side else "")
+                cells.append(number_of(time, variant.row) if variant else "")
             else:
-                cells.append(ratio_cells(side, starred)[0] if side else "")
+                cells.append(speedup_cells(variant, starred)[0] if variant else "")
     return Grid(heads, rows, 1, is_ranked=True)
+
+
+def means_along_scale(variants: Variants, names: Sequence[str]) -> Iterator[Grid]:
+    """Lay out the mean speedups of every variant, a column per value of one column of the problem.
+
+    Means are geometric, over the problems that have the baseline and all other variants.
+    """
+    every = {each.name for each in variants.variants if each.speedup}
+    whole = [
+        own
+        for own in variants.by_problem.values()
+        if every == {variant.name for variant in own if variant.speedup}
+    ]
+    for column in sorted(variants.problem, key=lambda name: name not in variants.question.scale):
+        groups: dict[Any, list[list[Variant]]] = {}
+        for own in whole:
+            groups.setdefault(own[0].row[column], []).append(own)
+        counts = sorted({len(group) for group in groups.values()})
+        if not counts or counts[-1] < 2:
+            continue
+        of = "-".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        heads = [("mean of × as fast", f"as {names[0]}, of {of} settings")]
+        rows = [[name] for name in names if name in every]
+        for value, group in groups.items():
+            heads.append(("", variants.word(column, value)))
+            for cells in rows:
+                of_name = [each for own in group for each in own if each.name == cells[0]]
+                mean = geometric_mean([each.speedup.value for each in of_name if each.speedup])
+                cells.append(figure(mean, mean / 100))
+        left = len(variants.by_problem) - len(whole)
+        left_out = f"without {left} settings that lack a variant" if left else ""
+        yield Grid(heads, rows, 1, is_ranked=True, left_out=left_out)
 
 
 def heads_of(metrics: Sequence[Metric]) -> list[tuple[str, str]]:
     return [(metric.head, f"[{metric.unit}]") for metric in metrics]
 
 
-def best_of_each(sides: Sides) -> Grid:
-    """Lay out a row per work: the base beside the side that the answer is about, or the best."""
-    metric, columns = time_merit(sides), columns_of_work(sides)
+def best_of_each(variants: Variants) -> Grid:
+    """Lay out a row per problem: the baseline beside the variant of the answer, or the best."""
+    metric, columns = time_metric(variants), columns_of_problem(variants)
     bases, tops = [], []
-    for own in sides.by_work().values():
-        bases.append(next((side for side in own if side.is_base), None))
-        mains = [side for side in own if side.is_main]
-        tops.append(fastest(mains or [side for side in own if not side.is_bound] or own))
-    base, top = ({side.name for side in column if side} for column in (bases, tops))
+    for own in variants.by_problem.values():
+        bases.append(next((variant for variant in own if variant.is_baseline), None))
+        focus = [variant for variant in own if variant.is_focus and variant.competes]
+        competing = [variant for variant in own if not variant.is_bound]
+        tops.append(min(focus or competing or own, key=lambda variant: variant.cost))
+    base, top = ({each.name for each in column if each} for column in (bases, tops))
     heads = [("", name) for name in columns] + [(only(base), f"[{metric.unit}]")]
     heads += [(only(top), f"[{metric.unit}]"), ("", "ratio"), ("", "")]
-    heads += [("best", "")] * (len(top) > 1)
+    heads += [("fastest", "")] * (len(top) > 1)
     rows = []
-    for first, best_one in zip(bases, tops, strict=True):
-        cells = [number(metric, first.row) if first else "", number(metric, best_one.row)]
-        cells += ratio_cells(best_one) + [best_one.name] * (len(top) > 1)
-        rows.append(work_cells(sides, best_one.row, columns) + cells)
-    return Grid(heads, rows, len(columns))
+    for first, best in zip(bases, tops, strict=True):
+        cells = [number_of(metric, first.row) if first else "", number_of(metric, best.row)]
+        cells += speedup_cells(best) + [best.name] * (len(top) > 1)
+        rows.append(problem_cells(variants, best.row, columns) + cells)
+    lost = [name for name in variants.names if name not in base | top]
+    return Grid(heads, rows, len(columns), left_out=f"Not shown: {', '.join(lost)}" if lost else "")
 
 
 def only(names: set[str]) -> str:
     return next(iter(names)) if len(names) == 1 else ""
 
 
-def plain_grids(sides: Sides) -> Iterator[Grid]:
-    """Lay out cases that do not compete, in less and less width."""
-    metrics = sides.question.metrics[1:]
-    others = [m for m in metrics if any(has(m, side.row) for side in sides.sides)]
+def plain_grids(variants: Variants) -> Iterator[Grid]:
+    """Lay out cases that are not compared, in less and less width."""
+    metrics = variants.question.metrics[1:]
+    others = [m for m in metrics if any(has(m, each.row) for each in variants.variants)]
     for most in range(len(others), 1, -1):
-        yield plain_grid(sides, others[:most])
-    yield (grid := plain_grid(sides, others[:1]))
+        yield plain_grid(variants, others[:most])
+    yield (grid := plain_grid(variants, others[:1]))
     yield without_ends(grid)
 
 
-def plain_grid(sides: Sides, others: Sequence[Metric]) -> Grid:
-    """Lay out a row per work, one column's values side by side, and other metrics."""
-    question = sides.question
-    across = question.across if question.across in sides.work else ""
-    columns = [name for name in columns_of_work(sides) if name != across]
-    by_row: dict[tuple[Any, ...], list[Side]] = {}
-    for side in sides.sides:
-        key = (*(str(side.row[name]) for name in columns), "" if across else side.name)
-        by_row.setdefault(key, []).append(side)
-    values = list(dict.fromkeys(side.row[across] for side in sides.sides)) if across else [None]
-    has_names = not across and len(sides.names) > 1
+def plain_grid(variants: Variants, others: Sequence[Metric]) -> Grid:
+    """Lay out a row per problem, one column's values side by side, and other metrics."""
+    question = variants.question
+    across = question.across if question.across in variants.problem else ""
+    columns = [name for name in columns_of_problem(variants) if name != across]
+    by_row: dict[tuple[Any, ...], list[Variant]] = {}
+    for variant in variants.variants:
+        key = (*(str(variant.row[name]) for name in columns), "" if across else variant.name)
+        by_row.setdefault(key, []).append(variant)
+    values = list(dict.fromkeys(each.row[across] for each in variants.variants)) if across else [""]
+    has_names = not across and len(variants.names) > 1
     heads = [("", name) for name in columns] + [("", "")] * has_names
     num_words = len(heads)
-    time = time_merit(sides)
+    time = time_metric(variants)
     for value in values:
-        heads += [(sides.word(across, value) if across else "", f"[{time.unit}]"), ("", "")]
+        heads += [(variants.word(across, value) if across else "", f"[{time.unit}]"), ("", "")]
     heads += heads_of(others)
     rows = []
     for own in by_row.values():
-        cells = work_cells(sides, own[0].row, columns) + [own[0].name] * has_names
+        cells = problem_cells(variants, own[0].row, columns) + [own[0].name] * has_names
         for value in values:
-            here = [side.row for side in own if not across or side.row[across] == value]
-            cells += [number(time, here[0]), range_cell(here[0])] if here else ["", ""]
+            here = [each.row for each in own if not across or each.row[across] == value]
+            cells += [number_of(time, here[0]), range_cell(time, here[0])] if here else ["", ""]
         for metric in others:
-            having = [side.row for side in own if has(metric, side.row)]
-            cells.append(number(metric, having[-1]) if having else "")
+            having = [variant.row for variant in own if has(metric, variant.row)]
+            cells.append(number_of(metric, having[-1]) if having else "")
         rows.append(cells)
     return Grid(heads, rows, num_words)
 
@@ -250,33 +296,33 @@ def without_ends(grid: Grid) -> Grid:
     return replace(grid, heads=[grid.heads[i] for i in keep], rows=rows)
 
 
-def columns_of_work(sides: Sides) -> list[str]:
-    first = [name for name in sides.question.problem if name in sides.work]
-    return first + [name for name in sides.work if name not in first]
+def columns_of_problem(variants: Variants) -> list[str]:
+    first = [name for name in variants.question.problem if name in variants.problem]
+    return first + [name for name in variants.problem if name not in first]
 
 
-def work_cells(sides: Sides, row: Row, columns: Sequence[str]) -> list[str]:
-    return ["" if pd.isna(row[name]) else sides.word(name, row[name]) for name in columns]
+def problem_cells(variants: Variants, row: Row, columns: Sequence[str]) -> list[str]:
+    return ["" if pd.isna(row[name]) else variants.word(name, row[name]) for name in columns]
 
 
-def range_cell(row: Row) -> str:
-    low, high = ends_of_time(row)
-    if low == high:
+def range_cell(metric: Metric, row: Row) -> str:
+    found = ends_of(metric.column, row)
+    if not found or found[0] == found[1]:
         return ""
-    half = 1e3 * half_width(low, high)
-    return ends_cell(1e3 * low, 1e3 * high, half, is_interval=not pd.isna(row["ci_low_s"]))
+    low, high = (metric.scale * end for end in found)
+    return ends_cell(low, high, half_width(low, high), has_interval(metric.column, row))
 
 
-def ratio_cells(side: Side, starred: Container[str] = ()) -> list[str]:
-    """Return a ratio, with a star where the side leads, and its ends; a base has 1."""
-    ratio = side.ratio
-    if not ratio:
-        text, ends = "1" if side.is_base else "", ""
+def speedup_cells(variant: Variant, starred: Container[str] = ()) -> list[str]:
+    """Return a speedup, with a star where none is ahead of it, and its ends; a baseline has 1."""
+    speedup = variant.speedup
+    if not speedup:
+        text, ends = "1" if variant.is_baseline else "", ""
     else:
-        half = half_of(ratio)
-        text = figure(ratio.value, half)
-        ends = ends_cell(*ratio.ends, half, ratio.is_interval) if ratio.ends else ""
-    return [f"{text} *" if text and side.name in starred else text, ends]
+        half = half_of(speedup)
+        text = figure(speedup.value, half)
+        ends = ends_cell(*speedup.ends, half, speedup.is_interval) if speedup.ends else ""
+    return [f"{text} *" if text and variant.name in starred else text, ends]
 
 
 def ends_cell(low: float, high: float, half: float, is_interval: bool) -> str:
@@ -288,30 +334,28 @@ def ends_cell(low: float, high: float, half: float, is_interval: bool) -> str:
 # Numbers, in the digits that are known
 
 
-def half_of(ratio: Ratio) -> float:
-    """Return the half width that a ratio's digits follow, half a percent of it at least."""
-    if not ratio.ends:
-        return 0.01 * ratio.value
-    return max(half_width(*ratio.ends), 0.005 * ratio.value)
+def half_of(speedup: Speedup) -> float:
+    """Return the half width that a speedup's digits follow, half a percent of it at least."""
+    if not speedup.ends:
+        return 0.01 * speedup.value
+    return max(half_width(*speedup.ends), 0.005 * speedup.value)
 
 
-def times(side: Side) -> str:
-    """Format "1.43 × as fast as", with the digits that its ends leave."""
-    assert side.ratio is not None
-    return f"{figure(side.ratio.value, half_of(side.ratio))} × as fast as"
+def times(speedup: Speedup) -> str:
+    """Format "1.43 × as fast as gloo", with the digits that its ends leave."""
+    return f"{figure(speedup.value, half_of(speedup))} × as fast as {speedup.over.name}".rstrip()
 
 
-def time_merit(sides: Sides) -> Metric:
-    """Return what a table of a contest shows of every case, whichever cases the answer is of."""
-    return replace(sides.question.metrics[0], only={}, at="")
+def time_metric(variants: Variants) -> Metric:
+    """Return what a table of variants shows of every case, whichever cases the answer is of."""
+    return replace(variants.question.metrics[0], only={}, at="")
 
 
-def merits_of(sides: Sides) -> list[Metric]:
+def metrics_of(variants: Variants) -> list[Metric]:
     """Return the time, and of the other metrics the first that is known."""
-    others = (
-        m for m in sides.question.metrics[1:] if any(has(m, each.row) for each in sides.sides)
-    )
-    return [time_merit(sides), *islice(others, 1)]
+    rows = [variant.row for variant in variants.variants]
+    others = (m for m in variants.question.metrics[1:] if any(has(m, row) for row in rows))
+    return [time_metric(variants), *islice(others, 1)]
 
 
 def has(metric: Metric, row: Row) -> bool:
@@ -320,8 +364,8 @@ def has(metric: Metric, row: Row) -> bool:
     )
 
 
-def number(metric: Metric, row: Row) -> str:
-    """Format a metric with three digits: a ratio is the quotient of the times beside it."""
+def number_of(metric: Metric, row: Row) -> str:
+    """Format a metric with three digits: a speedup is the quotient of the times beside it."""
     if not has(metric, row):
         return ""
     value = metric.scale * float(row[metric.column])
@@ -331,7 +375,7 @@ def number(metric: Metric, row: Row) -> str:
 
 def shown(metric: Metric, row: Row) -> str:
     """Format a metric with its unit and, of a share, what it is of; "" where a row has none."""
-    text = number(metric, row)
+    text = number_of(metric, row)
     if not text:
         return ""
     if metric.unit != "%":
@@ -347,9 +391,14 @@ def is_beyond_ideal(metric: Metric, row: Row) -> bool:
     return is_share and row[metric.column] * metric.scale > 100 and not pd.isna(row.get("doubt"))
 
 
-def ends_of_time(row: Row) -> tuple[float, float]:
-    """Return the ends of a median's interval or, without one, of its range."""
-    for low, high in (("ci_low_s", "ci_high_s"), ("range_low_s", "range_high_s")):
+def has_interval(column: str, row: Row) -> bool:
+    return column in INTERVALS and not pd.isna(row.get(INTERVALS[column][0]))
+
+
+def ends_of(column: str, row: Row) -> tuple[float, float] | None:
+    """Return the ends of a figure's interval or, without one, of its range; None without either."""
+    names = INTERVALS.get(column, ())
+    for low, high in (names[:2], names[2:]) if names else ():
         if not pd.isna(row.get(low)):
             return row[low], row[high]
-    return row["median_s"], row["median_s"]
+    return None

@@ -1,14 +1,14 @@
-"""The first screen: the answer, the table it rests on, how sure it is, what spoils it, what next.
+"""The first screen: the answer, the table it rests on, how sure it is, caveats, what next.
 
 It fits 24 lines of 80 columns, and stands at the end of a sweep, above every report, and in front
-of the page. What does not fit is in combined.csv.
+of the page.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import islice
 from statistics import median
 from textwrap import shorten, wrap
 from typing import Any
@@ -17,46 +17,59 @@ import pandas as pd
 
 from analysis.discover import conclusions, or_left_out, summaries
 from analysis.grid import (
-    MOST_ACROSS,
     WIDTH,
     Grid,
-    ends_of_time,
+    ends_of,
     grid_of,
     half_of,
     has,
     is_beyond_ideal,
-    merits_of,
+    metrics_of,
     shown,
+    time_metric,
     times,
 )
+from analysis.records.doubts import SPIKE
 from analysis.records.figures import Row
-from analysis.sides import (
-    APART,
+from analysis.repetitions import bars_of, counted, interval_columns, with_ranges
+from analysis.table import crowded, own_columns
+from analysis.text import figure, first_line, shortened
+from analysis.variants import (
     RANKS,
     Baseline,
-    Ratio,
-    Side,
-    Sides,
-    all_sides,
+    Speedup,
+    Standing,
+    Variant,
+    Variants,
+    all_variants,
     cores_of,
-    leaders,
     num_of,
     ranks_of,
 )
-from analysis.table import crowded, own_columns
-from analysis.text import figure, first_line, shortened
 from benchkit.api.question import LEAST, Question
 from benchkit.record.record import HARMLESS
-from benchkit.statistics.compare import plus_minus
-from benchkit.statistics.intervals import FEWEST_QUARTILES
+from benchkit.statistics.compare import percent, plus_minus
+from benchkit.statistics.judgement import (
+    AHEAD,
+    BEHIND,
+    MARGIN,
+    NOT_JUDGED,
+    TIED,
+    UNCLEAR,
+    judge_speedup,
+)
 
 LINES = 24
-MOST_ANSWERS, MOST_ENDS, MOST_SPOILS = 4, 8, 3
+MOST_ANSWERS, MOST_UNMEASURED, MOST_CAVEATS = 4, 8, 3
 MOST_REASONS = 5
+MOST_NAMES = 3
 LEAST_ROWS = 4
-"""Of the table that are shown whatever was not measured, which has MOST_ENDS lines at least."""
-VERDICTS = FASTER, BEYOND_IDEAL, SLOWER, UNCLEAR = "faster", "beyond ideal", "slower", "unclear"
-"""What the ends of a ratio leave to say, in the order of an answer."""
+"""Of the table that are shown whatever was not measured, which has MOST_UNMEASURED lines."""
+BEYOND_IDEAL = "beyond ideal"
+WORDS = {TIED: f"tied (± {percent(MARGIN)})"}
+"""What judgements are called, where not by themselves."""
+IN_ORDER = (AHEAD, BEYOND_IDEAL, TIED, BEHIND, UNCLEAR, NOT_JUDGED)
+SPIKY_SHARE = 0.01
 
 
 @dataclass
@@ -66,22 +79,22 @@ class Screen:
     Attributes:
         subject: what was measured, and where; of one suite.
         answers: one to four lines.
-        ends: what was not measured, a line per reason.
+        unmeasured: what was not measured, a line per reason.
         grid: of what is compared; None where several suites answer.
         terms: what its words mean; on a terminal where no row makes room for that.
-        sure: how sure the answer is.
-        spoils: what spoils it, the worst first.
-        further: what one may ask next.
+        confidence: how sure the answer is.
+        caveats: what spoils it, the worst first.
+        next_steps: what one may ask next.
     """
 
     subject: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
-    ends: list[str] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
     grid: Grid | None = None
     terms: list[str] = field(default_factory=list)
-    sure: list[str] = field(default_factory=list)
-    spoils: list[str] = field(default_factory=list)
-    further: list[str] = field(default_factory=list)
+    confidence: list[str] = field(default_factory=list)
+    caveats: list[str] = field(default_factory=list)
+    next_steps: list[str] = field(default_factory=list)
 
     @property
     def headline(self) -> str:
@@ -90,20 +103,21 @@ class Screen:
 
     def text(self, width: int = WIDTH) -> str:
         head = folded([*self.subject, *self.answers], width)
-        foot = folded([*self.sure, *self.spoils, *self.further], width)
+        foot = folded([*self.confidence, *self.caveats, *self.next_steps], width)
         rows = self.grid.rows if self.grid else []
         room = LINES - len(head) - len(foot) - 3  # two empty lines, and one to spare
         terms = folded(self.terms, width)
-        if len(folded(self.ends, width)) + len(rows) + 2 + len(terms) <= room:
+        if len(folded(self.unmeasured, width)) + len(rows) + 2 + len(terms) <= room:
             foot, room = [*terms, *foot], room - len(terms)
         of_grid = min(len(rows), LEAST_ROWS) + 2 if rows else 0
-        most = width * (2 if 2 * len(self.ends) <= MOST_ENDS else 1)
-        ends = folded((shorten(line, most, placeholder=" …") for line in self.ends), width)
-        if len(ends) > (shown := max(MOST_ENDS, room - of_grid)):
-            ends = [*ends[: shown - 1], "and more that was not measured: combined.csv has all"]
-        parts = [head + ends, foot]
+        most = width * (2 if 2 * len(self.unmeasured) <= MOST_UNMEASURED else 1)
+        lines = (shorten(line, most, placeholder=" …") for line in self.unmeasured)
+        unmeasured = folded(lines, width)
+        if len(unmeasured) > (shown := max(MOST_UNMEASURED, room - of_grid)):
+            unmeasured = [*unmeasured[: shown - 1], "and more that was not measured"]
+        parts = [head + unmeasured, foot]
         if self.grid and rows:
-            parts.insert(1, self.grid.lines(max(LEAST_ROWS, room - len(ends) - 2)))
+            parts.insert(1, self.grid.lines(max(LEAST_ROWS, room - len(unmeasured) - 2)))
         return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -112,13 +126,13 @@ def folded(lines: Iterable[str], width: int) -> list[str]:
 
 
 def screen_of(
-    table: pd.DataFrame, baseline: Baseline | None = None, further: Sequence[str] = ()
+    table: pd.DataFrame, baseline: Baseline | None = None, next_steps: Sequence[str] = ()
 ) -> Screen:
     """Answer what the records of a table were measured for.
 
     Args:
-        baseline: what to compare with, in place of the suites' own comparisons.
-        further: what to type next, whatever the suites are.
+        baseline: what to compare with, in place of the suites' own baselines.
+        next_steps: what to type next, whatever the suites are.
     """
     found, concluded = Screen(), set[str]()
     for module in conclusions():
@@ -127,42 +141,41 @@ def screen_of(
             lines = or_left_out(f"conclusion of {module.__name__}", conclude)
             found.answers += lines or []
             concluded |= set(module.CONCLUDED)
-    suites = list(all_sides(table[~table["suite"].isin(concluded)], baseline))
-    for suite, sides in suites:
-        if sides.sides:
-            found.answers += list(answers_of(sides))[: MOST_ANSWERS if len(suites) == 1 else 2]
+    suites = list(all_variants(table[~table["suite"].isin(concluded)], baseline))
+    for suite, variants in suites:
+        if variants.variants:
+            most = MOST_ANSWERS if len(suites) == 1 else 2
+            found.answers += list(answers_of(variants))[:most]
         else:
             found.answers.append(f"{suite}: nothing was measured")
     asked = suites[0][1].question if len(suites) == 1 else Question()
-    found.ends = list(ends_of(table, asked))
-    if len(suites) == 1 and not concluded and suites[0][1].sides:
-        [(_, sides)] = suites
-        found.grid = grid_of(sides)
+    found.unmeasured = list(unmeasured(table, asked))
+    if len(suites) == 1 and not concluded and suites[0][1].variants:
+        [(_, variants)] = suites
+        found.grid = grid_of(variants)
         has_stars = any("*" in cell for cells in found.grid.rows for cell in cells)
-        found.sure = [how_sure(sides, has_stars)]
-        found.further = further_of(sides)
-        found.subject = list(subject_of(sides))
-        found.terms = terms_in(found, sides.question)
+        found.confidence = [how_sure(variants, has_stars)]
+        found.next_steps = next_steps_of(variants)
+        found.subject = list(subject_of(variants))
+        found.terms = terms_in(found, variants.question)
     elif len(suites) > 1:
         names = ", ".join(name for name, _ in suites)
-        found.further = [f"One suite's table: --where 'suite == \"{suites[0][0]}\"' (of {names})"]
-    left_out = any(sides.is_beyond_cores(side) for _, sides in suites for side in sides.sides)
-    found.spoils = list(spoils_of(table, asked, left_out))
-    found.further += further
+        one = f"One suite's table: --where 'suite == \"{suites[0][0]}\"' (of {names})"
+        found.next_steps = [one]
+    found.caveats = list(caveats(table, asked, [variants for _, variants in suites]))
+    found.next_steps += next_steps
     return found
 
 
-def further_of(sides: Sides) -> list[str]:
+def next_steps_of(variants: Variants) -> list[str]:
     """Return what to add to the command, and what else the suite suggests."""
-    varied = {*sides.work, *(sides.contest.factors if sides.contest else ())} - {*sides.shared}
-    asked = [text for key, text in sides.question.next_steps.items() if key and key not in varied]
-    added = [*([] if num_runs(sides) > 1 else ["repeat=6 (fresh runs)"]), *asked[:1]]
+    factors = variants.comparison.factors if variants.comparison else ()
+    varied = {*variants.problem, *factors} - {*variants.shared}
+    asked = [text for key, text in variants.question.next_steps.items() if key not in varied and key]
+    is_one_run = all(int(variant.row.get("num_runs") or 1) == 1 for variant in variants.variants)
+    added = [*(["repeat=6 (fresh runs)"] if is_one_run else []), *asked[:1]]
     next_one = [f"Next, add to the command: {' or '.join(added)}"] if added else []
-    return [*next_one, *filter(None, [sides.question.next_steps.get("")])]
-
-
-def num_runs(sides: Sides) -> int:
-    return max(int(side.row.get("num_runs", 1) or 1) for side in sides.sides)
+    return [*next_one, *filter(None, [variants.question.next_steps.get("")])]
 
 
 def terms_in(screen: Screen, question: Question) -> list[str]:
@@ -172,111 +185,146 @@ def terms_in(screen: Screen, question: Question) -> list[str]:
     return ["; ".join(used)] if used else []
 
 
-def subject_of(sides: Sides) -> Iterator[str]:
+def subject_of(variants: Variants) -> Iterator[str]:
     """Yield what was measured, and what all cases share: "gloo, 2 ranks, float32, AMD EPYC"."""
-    row = sides.sides[0].row
+    row = variants.variants[0].row
     if summary := summaries().get(row["suite"], "").rstrip("."):
         yield summary
     backend = ["backend"] if row["world_size"] > 1 else []
-    names = [*backend, "world_size", *sides.question.problem, "device_name"]
-    if RANKS[0] in (sides.contest.factors if sides.contest else ()):
+    names = [*backend, "world_size", *variants.question.problem, "device_name"]
+    if RANKS[0] in (variants.comparison.factors if variants.comparison else ()):
         names.remove("world_size")  # cases have some of the ranks
-    held = {name: row[name] for name in names if name in sides.shared and not pd.isna(row[name])}
-    words = [title_of(row), *(sides.word(name, value) for name, value in held.items() if value)]
-    cores = {(cores_of(side.row), side.row["threads_per_rank"]) for side in sides.sides}
+    held = {name: row[name] for name in names if name in variants.shared and not pd.isna(row[name])}
+    words = [title_of(variants.variants)]
+    words += [variants.word(name, value) for name, value in held.items() if value]
+    cores = {(cores_of(each.row), each.row["threads_per_rank"]) for each in variants.variants}
     if len(cores) == 1:
         [(num, threads)] = cores
         words.append(f"{num} cores, {threads} thread{'s' * (threads > 1)} a rank")
     yield ", ".join(dict.fromkeys(filter(None, words)))
 
 
-def title_of(row: Row) -> str:
-    return str(row["suite"] if pd.isna(row["title"]) else row["title"])
+def title_of(own: Sequence[Variant]) -> str:
+    """Return the title that some variants share; the suite's name where they differ."""
+    titles = {str(each.row["title"]) for each in own if not pd.isna(each.row["title"])}
+    return titles.pop() if len(titles) == 1 else str(own[0].row["suite"])
 
 
 # The answer
 
 
-def answers_of(sides: Sides) -> Iterator[str]:
-    """Yield the answer to a suite's question, one line per kind of work."""
-    within = [side for side in sides.sides if not sides.is_beyond_cores(side)]
-    competing = [side for side in within if not side.is_bound]
-    with_ratio = [side for side in competing if side.ratio]
-    if not with_ratio:
-        yield from plain_answers(sides, within)
+def answers_of(variants: Variants) -> Iterator[str]:
+    """Yield the answer to a suite's question, one line per kind of problem."""
+    within = [each for each in variants.variants if not variants.is_beyond_cores(each)]
+    compared = [each for each in within if each.competes]
+    if not any(each.speedup for each in compared):
+        yield from plain_answers(variants, within)
+    elif variants.is_curve:
+        yield from curves(variants, compared)
     else:
-        yield from contest_answers(sides, competing, with_ratio)
-    if beyond := [side.row for side in sides.sides if sides.is_beyond_cores(side)]:
+        yield from comparison_answers(variants, compared)
+    if beyond := [each.row for each in variants.variants if variants.is_beyond_cores(each)]:
         ranks = ", ".join(map(str, sorted({ranks_of(row) for row in beyond})))
-        yield f"Not in this answer: {ranks} ranks, which share {cores_of(beyond[0])} cores"
+        yield f"Left out: {ranks} ranks (oversubscribed: {cores_of(beyond[0])} cores)"
 
 
-def contest_answers(
-    sides: Sides, competing: Sequence[Side], with_ratio: Sequence[Side]
-) -> Iterator[str]:
-    main = [side for side in with_ratio if side.is_main] or with_ratio
-    names = {side.name for side in main}
-    base = next(side.name for side in sides.sides if side.is_base)
-    kinds = kind_column(sides)
-    for kind, own in grouped(main, kinds):
-        where = f", {sides.word(kinds, kind)}" if kinds else ""
-        if len(names) == 1:
-            yield duel(sides, own, base, where)
-        else:
-            rivals = [side for side in competing if not kinds or side.row[kinds] == kind]
-            yield best(sides, rivals, base, where)
+def grouped(
+    variants: Variants, own: Sequence[Variant], without: Sequence[str] = ()
+) -> Iterator[tuple[list[str], list[Variant]]]:
+    """Yield the variants that answer together, with the words of what tells them from others.
+
+    These are the columns of the problem, but for those of `without`, as long as their values make
+    MOST_ANSWERS groups at most.
+    """
+    columns: list[str] = []
+    for name in variants.problem:
+        more = [*columns, name]
+        if name not in without and num_of_groups(own, more) <= MOST_ANSWERS:
+            columns = more
+    found: dict[tuple[str, ...], list[Variant]] = {}
+    for each in own:
+        found.setdefault(tuple(words_at(variants, each.row, columns)), []).append(each)
+    for words, group in found.items():
+        yield list(filter(None, words)), group
 
 
-def kind_column(sides: Sides, without: str = "") -> str:
-    """Return a column of the work with two or three words, each of which has its own answer."""
-    for name in (name for name in sides.work if name != without):
-        values = {side.row[name] for side in sides.sides}
-        are_words = all(isinstance(value, str) for value in values)
-        if are_words and name not in sides.question.scale and len(values) <= MOST_ACROSS:
-            return name
-    return ""
+def num_of_groups(own: Sequence[Variant], columns: Sequence[str]) -> int:
+    return len({tuple(str(each.row[name]) for name in columns) for each in own})
 
 
-def grouped(sides: Sequence[Side], column: str) -> Iterator[tuple[Any, list[Side]]]:
-    found: dict[Any, list[Side]] = {}
-    for side in sides:
-        found.setdefault(side.row[column] if column else "", []).append(side)
-    yield from found.items()
+def words_at(variants: Variants, row: Row, columns: Sequence[str]) -> list[str]:
+    return ["" if pd.isna(row[name]) else variants.word(name, row[name]) for name in columns]
 
 
-def duel(sides: Sides, own: Sequence[Side], base: str, where: str) -> str:
-    """Say how one side does, in its only setting or in the middle of several."""
+def setting_of(variants: Variants, row: Row, said: Sequence[str]) -> list[str]:
+    """Return what tells a problem from the others of the table, but for what is said already."""
+    scale = [name for name in variants.question.scale if name in variants.problem]
+    columns = [*scale, *(name for name in variants.problem if name not in scale)]
+    return [word for word in words_at(variants, row, columns) if word and word not in said]
+
+
+def comparison_answers(variants: Variants, compared: Sequence[Variant]) -> Iterator[str]:
+    focus = [each for each in compared if each.is_focus and each.speedup]
+    focus = focus or [each for each in compared if each.speedup]
+    is_duel = len({each.name for each in focus}) == 1
+    scale = variants.question.scale
+    for words, own in grouped(variants, focus if is_duel else compared, scale):
+        yield duel(variants, own, words) if is_duel else best(variants, own, words)
+
+
+def curves(variants: Variants, compared: Sequence[Variant]) -> Iterator[str]:
+    """Yield how the speed changes along the factor, at the end of the scale."""
+    for words, own in grouped(variants, compared, variants.question.scale):
+        last = at_end(variants, own)
+        base = next((each for each in last if each.is_baseline), None)
+        parts = [
+            f"{figure(each.speedup.value, half_of(each.speedup))} × as fast at {each.name}"
+            for each in last
+            if each.speedup
+        ]
+        if base and parts:
+            head = ", ".join([title_of(own), *words, *setting_of(variants, base.row, words)])
+            time = shown(time_metric(variants), base.row)
+            yield f"{head}: {time} at {base.name}, {', '.join(parts)}"
+
+
+def duel(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> str:
+    """Say how one variant does, in its only setting or in the middle of several."""
+    where = "".join(f", {word}" for word in words)
     name = own[0].name
-    if len(own) == 1:
-        [side] = own
-        time, *more = filter(None, (shown(metric, side.row) for metric in merits_of(sides)))
-        found = f"{name}: {time}, {times(side)} {base}{known_of(side)}{where}{claim(side, base)}"
-        return ", ".join((found, *more))
-    ratios = [(side, side.ratio) for side in own if side.ratio]
-    values = [ratio.value for _, ratio in ratios]
-    found = f"{name}: {between([median(values)])} × as fast as {base}{where}"
-    found += f"; the median of {len(values)} settings"
-    if not any(ratio.ends for _, ratio in ratios):
-        return f"{found} ({between(values)})"
-    told: dict[str, list[float]] = {}
-    for side, ratio in ratios:
-        told.setdefault(verdict(sides, side, ratio), []).append(ratio.value)
-    counts = []
-    for word in sorted(told, key=VERDICTS.index):
-        ends = "" if word == UNCLEAR else f" ({between(told[word])})"
-        counts.append(f"{word} in {len(told[word])}{ends}")
-    return f"{found}: {', '.join(counts)}"
+    found = [(each, each.speedup) for each in own if each.speedup]
+    if len(found) == 1:
+        [(variant, speedup)] = found
+        metrics = (shown(metric, variant.row) for metric in metrics_of(variants))
+        time, *more = filter(None, metrics)
+        text = f"{name}: {time}, {times(speedup)}{known_of(speedup)}{where}"
+        text += "".join(f", {each}" for each in more)
+        return f"{text}{claim(variants, variant, speedup)}"
+    values = [speedup.value for _, speedup in found]
+    over = " or ".join(dict.fromkeys(speedup.over.name for _, speedup in found))
+    text = f"{name}: {between([median(values)])} × as fast as {over}{where}"
+    text += f"; the median of {len(values)} settings"
+    judged: dict[str, list[float]] = {}
+    for variant, speedup in found:
+        judged.setdefault(judgement(variants, variant, speedup), []).append(speedup.value)
+    if [*judged] == [NOT_JUDGED]:
+        return f"{text} ({between(values)}); not judged: {found[0][1].reason}"
+    counts = [
+        f"{WORDS.get(word, word)} in {len(judged[word])} ({between(judged[word])})"
+        for word in IN_ORDER
+        if word in judged
+    ]
+    return f"{text}: {', '.join(counts)} {scope(found[0][1])}"
 
 
-def verdict(sides: Sides, side: Side, ratio: Ratio) -> str:
-    """Return the one of VERDICTS that a ratio is told as."""
-    if ratio.has_one:
-        return UNCLEAR
-    is_scaling = sides.contest and RANKS[0] in sides.contest.factors
-    ideal = ranks_of(side.row) / ranks_of(ratio.base.row)
-    if is_scaling and ratio.ends and ratio.ends[0] > ideal:
-        return BEYOND_IDEAL
-    return FASTER if ratio.value > 1 else SLOWER
+def judgement(variants: Variants, variant: Variant, speedup: Speedup) -> str:
+    """Return the judgement of a speedup; BEYOND_IDEAL where it is ahead of one per rank."""
+    if speedup.judgement == AHEAD and variants.is_scaling and speedup.ends:
+        ideal = ranks_of(variant.row) / ranks_of(speedup.over.row)
+        low, high = speedup.ends
+        if judge_speedup(low / ideal, high / ideal) == AHEAD:
+            return BEYOND_IDEAL
+    return speedup.judgement
 
 
 def between(values: Sequence[float]) -> str:
@@ -285,161 +333,235 @@ def between(values: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def known_of(side: Side) -> str:
-    """Format what is known of a ratio: " [1.1, 1.3]" or, of a range, " (1.1 to 1.3, 5 turns)"."""
-    ratio = side.ratio
-    if not (ratio and ratio.ends):
+def known_of(speedup: Speedup) -> str:
+    """Format what is known of a speedup: " [1.1, 1.3]", or a range and why nothing is judged."""
+    if not speedup.ends:
+        return f" ({speedup.reason})"
+    low, high = (figure(end, half_of(speedup)) for end in speedup.ends)
+    if speedup.is_interval:
+        return f" [{low}, {high}]"
+    return f" ({low} to {high}; {speedup.reason})"
+
+
+def claim(variants: Variants, variant: Variant, speedup: Speedup) -> str:
+    """Say what is judged of a speedup, and of what: "; ahead in this run"."""
+    word = judgement(variants, variant, speedup)
+    if word == NOT_JUDGED:
         return ""
-    low, high = (figure(end, half_of(ratio)) for end in ratio.ends)
-    return f" [{low}, {high}]" if ratio.is_interval else f" ({low} to {high}, {ratio.basis})"
+    return f"; {WORDS.get(word, word)} {scope(speedup)}"
 
 
-def claim(side: Side, base: str) -> str:
-    ratio = side.ratio
-    if ratio is None or not ratio.is_interval or ratio.is_told_apart:
-        return ""
-    where = "in this run" if ratio.basis.endswith("turns") else f"by {ratio.basis}"
-    return f"; not told apart from {base} {where}"
+def scope(speedup: Speedup) -> str:
+    """Say what a claim is of, and what runs differ by where that is more than the speedup."""
+    if not speedup.is_of_one_run:
+        return f"over {speedup.basis}"
+    floor = speedup.over.row.get("identical_runs")
+    differs = max(speedup.value, 1 / speedup.value) - 1
+    if floor is not None and not pd.isna(floor) and differs < floor:
+        return f"in this run; identical runs differ by {plus_minus(floor)}"
+    return "in this run"
 
 
-def best(sides: Sides, competing: Sequence[Side], base: str, where: str) -> str:
-    """Say which side is the fastest at the end of the scale, and how often it is so elsewhere."""
-    compared = [side for side in competing if side.ratio or side.is_base]
-    leading = [list(leaders(list(own))) for _, own in groupby(compared, key=lambda side: side.work)]
-    last = at_end(sides, compared)
-    first, *rivals = leaders([side for side in last if side.work == last[-1].work])
-    found = first.name
-    if rivals:
-        names = [side.name for side in rivals[:2]] + [f"{len(rivals) - 2} more"] * (len(rivals) > 2)
-        found += f" (not told apart from {', '.join(names)})"
-    metrics = merits_of(sides)
-    metrics = [m for m in metrics if not any(is_beyond_ideal(m, side.row) for side in compared)]
+def best(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> str:
+    """Say which variant is the fastest at the end of the scale, and how often one leads."""
+    where = "".join(f", {word}" for word in words)
+    numbers = dict.fromkeys(each.problem for each in own)
+    last = at_end(variants, own)[-1].problem
+    standing = variants.standings[last]
+    first = standing.first
+    rows = [each.row for each in own]
+    metrics = [m for m in metrics_of(variants) if not any(is_beyond_ideal(m, r) for r in rows)]
     time, *more = filter(None, (shown(metric, first.row) for metric in metrics))
-    over = "the fastest" if first.is_base else f"{times(first)} {base}{known_of(first)}"
-    scale = scale_words(sides, first.row)
-    at = f" at {', '.join(scale)}" if scale else ""
-    found = ", ".join((f"{found}: {time}", f"{over}{where}{at}", *more))
-    if len(leading) > 1:
-        counts = Counter(side.name for own in leading for side in own)
-        most = max(counts.values())
-        names = [name for name, count in counts.items() if count == most]
-        found += f"; leading (*) in {most} of {len(leading)} settings: {', '.join(names)}"
+    at = setting_of(variants, first.row, words)
+    place = f" at {', '.join(at)}" if at else ""
+    of = first.speedup
+    over = f"{times(of)}{known_of(of)}" if of else "the baseline, the fastest"
+    found = ", ".join((f"{first.name}: {time}", f"{over}{where}{place}", *more))
+    found += f"; {standing_text(standing)}"
+    if len(numbers) > 1:
+        standings = [variants.standings[number] for number in numbers]
+        leads = Counter(each.first.name for each in standings if each.is_ahead_of_all)
+        name, count = leads.most_common(1)[0] if leads else (first.name, 0)
+        found += f"; {name} is ahead of all in {count} of {len(numbers)} settings"
     return found
 
 
-def scale_words(sides: Sides, row: Row) -> list[str]:
-    """Return where on the scale a row is, as far as that differs."""
-    return [sides.word(name, row[name]) for name in sides.question.scale if name in sides.work]
+def standing_text(standing: Standing) -> str:
+    """Say how the fastest variant stands to the others: "ahead of 6, tied (± 5 %) with lut"."""
+    if standing.reason:
+        return f"not judged: {standing.reason}"
+    if standing.is_ahead_of_all:
+        text = f"ahead of all {len(standing.judgements)} others"
+    else:
+        ahead = len(standing.named(AHEAD))
+        parts = [f"ahead of {ahead}"] if ahead else []
+        for word, joint in ((TIED, "with"), (UNCLEAR, "against"), (BEHIND, "")):
+            if names := standing.named(word):
+                parts.append(" ".join(filter(None, (WORDS.get(word, word), joint, listed(names)))))
+        text = ", ".join(parts)
+    first = standing.first.speedup or next(
+        (other.speedup for other, _ in standing.judgements if other.speedup), None
+    )
+    return f"{text} {scope(first)}" if first else text
 
 
-def at_end(sides: Sides, own: Sequence[Side]) -> list[Side]:
-    """Return the sides that are the furthest along the scale: by number, of words the last one."""
+def listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - MOST_NAMES} more"] * (len(names) > MOST_NAMES)
+    return ", ".join([*names[:MOST_NAMES], *more])
+
+
+def at_end(variants: Variants, own: Sequence[Variant]) -> list[Variant]:
+    """Return the variants that are the furthest along the scale: by number, words the last one."""
     found = list(own)
-    for name in sides.question.scale:
-        if name in sides.work and found:
-            values = [side.row[name] for side in found]
+    for name in variants.question.scale:
+        if name in variants.problem and found:
+            values = [each.row[name] for each in found]
             is_numeric = all(isinstance(value, int | float) for value in values)
             end = max(values) if is_numeric else values[-1]
-            found = [side for side in found if side.row[name] == end]
+            found = [each for each in found if each.row[name] == end]
     return found
 
 
-def plain_answers(sides: Sides, within: Sequence[Side]) -> Iterator[str]:
-    """Yield what was measured where nothing competes: each metric at its end of the scale."""
-    question, scale = sides.question, [n for n in sides.question.scale if n in sides.work]
-    across = question.across if question.across in sides.work else ""
-    is_along = len(scale) > 1 and not across_only(question)
-    apart = scale[1] if is_along else kind_column(sides, without=across)
-    for group, own in grouped(within, apart):
-        words = [title_of(own[0].row)] + ([question.word(apart, group)] if apart else [])
-        if across_only(question) and across:
-            words += scale_words(sides, at_end(sides, own)[-1].row)
-            parts = list(beside(sides, own, across))
+def plain_answers(variants: Variants, within: Sequence[Variant]) -> Iterator[str]:
+    """Yield what was measured where nothing is compared: each metric at its end of the scale."""
+    question, scale = variants.question, variants.question.scale
+    across = question.across if question.across in variants.problem else ""
+    of_metrics = {name for metric in question.metrics for name in metric.only}
+    is_beside = bool(across) and not of_metrics
+    aside = [*(scale if is_beside else scale[:1]), across, *of_metrics]
+    for words, own in grouped(variants, within, aside):
+        others = [name for name in variants.problem if name not in aside]
+        rest = [name for name in others if num_of_groups(own, [name]) > 1]
+        head = [title_of(own), *words]
+        if is_beside:
+            head += setting_of(variants, at_end(variants, own)[-1].row, [*words, ""])
+            parts = beside(variants, own, across)
+        elif rest:
+            counts = (f"{num_of_groups(own, [name])} values of {name}" for name in rest)
+            head, parts = [title_of(own), *words, *counts], ranges(variants, own)
         else:
-            parts = list(along(sides, own, scale))
-        yield f"{', '.join(words)}: {', '.join(parts)}"
+            parts = along(variants, own)
+        yield f"{', '.join(dict.fromkeys(head))}: {', '.join(parts)}"
 
 
-def across_only(question: Question) -> bool:
-    return not any(metric.only for metric in question.metrics) and bool(question.across)
+def metric_ends(variants: Variants, own: Sequence[Variant]) -> Iterator[tuple[Any, list[Variant]]]:
+    """Yield each metric with the variants that have it at the end of the scale that it is read at."""
+    scale = [name for name in variants.question.scale if name in variants.problem][:1]
+    for metric in variants.question.metrics:
+        having = [each for each in own if has(metric, each.row)]
+        if having and scale:
+            [name] = scale
+            values = [each.row[name] for each in having]
+            is_numeric = all(isinstance(value, int | float) for value in values)
+            if metric.at == LEAST:
+                end = min(values) if is_numeric else values[0]
+            else:
+                end = max(values) if is_numeric else values[-1]
+            having = [each for each in having if each.row[name] == end]
+        if having:
+            yield metric, having
 
 
-def along(sides: Sides, own: Sequence[Side], scale: Sequence[str]) -> Iterator[str]:
+def along(variants: Variants, own: Sequence[Variant]) -> Iterator[str]:
     """Yield each metric at its end of the scale: "1.1 ms alone at 1 MiB"."""
-    for metric in sides.question.metrics:
-        having = [side for side in own if has(metric, side.row)]
-        if not having:
-            continue
-        end = having[0] if metric.at == LEAST else having[-1]
-        if scale and not metric.only and metric is not sides.question.metrics[0]:
-            end = at_end(sides, having)[-1]
-        words = [sides.word(name, value) for name, value in metric.only.items()]
-        at = [f"at {sides.word(scale[0], end.row[scale[0]])}"] if scale else []
-        yield " ".join([shown(metric, end.row), *words, *at])
+    scale = [name for name in variants.question.scale if name in variants.problem][:1]
+    for metric, having in metric_ends(variants, own):
+        row = having[0].row
+        words = [variants.word(name, value) for name, value in metric.only.items()]
+        at = [f"at {variants.word(name, row[name])}" for name in scale]
+        yield " ".join([shown(metric, row), *words, *at])
 
 
-def beside(sides: Sides, own: Sequence[Side], across: str) -> Iterator[str]:
+def ranges(variants: Variants, own: Sequence[Variant]) -> Iterator[str]:
+    """Yield the range of each metric over several problems: "1.1 to 2.3 ms alone at 1 MiB"."""
+    scale = [name for name in variants.question.scale if name in variants.problem][:1]
+    for metric, having in metric_ends(variants, own):
+        values = [metric.scale * float(each.row[metric.column]) for each in having]
+        words = [variants.word(name, value) for name, value in metric.only.items()]
+        at = [f"at {variants.word(name, having[0].row[name])}" for name in scale]
+        yield " ".join(filter(None, [metric.head, between(values), metric.unit, *words, *at]))
+
+
+def beside(variants: Variants, own: Sequence[Variant], across: str) -> Iterator[str]:
     """Yield the time of each value of a column, at the end of the scale: "forward 25 ms".
 
     The other metrics are of the last value.
     """
-    time, *others = sides.question.metrics
-    last = [side for side in at_end(sides, own) if has(time, side.row)]
-    for side in last:
-        more = side.row[time.column] / last[0].row[time.column]
-        known = [f"{figure(more, 0.05 * more)} × as long"] if side is not last[0] else []
-        known += [shown(metric, side.row) for metric in others] if side is last[-1] else []
+    time, *others = variants.question.metrics
+    last = [each for each in at_end(variants, own) if has(time, each.row)]
+    for each in last:
+        more = each.row[time.column] / last[0].row[time.column]
+        known = [f"{figure(more, 0.05 * more)} × as long"] if each is not last[0] else []
+        known += [shown(metric, each.row) for metric in others] if each is last[-1] else []
         beside_it = f" ({', '.join(filter(None, known))})" if any(known) else ""
-        yield f"{sides.word(across, side.row[across])} {shown(time, side.row)}{beside_it}"
+        yield f"{variants.word(across, each.row[across])} {shown(time, each.row)}{beside_it}"
 
 
 # What is known of it
 
 
-def how_sure(sides: Sides, has_stars: bool) -> str:
-    """Say what the ends beside times and ratios are, and what is not in them."""
-    rows = [side.row for side in sides.sides]
-    ends = ((*ends_of_time(row), row["median_s"]) for row in rows)
-    widths = [max(high / middle, 2 - low / middle) - 1 for low, high, middle in ends]
-    runs = num_runs(sides)
-    of_median = sum(not pd.isna(row["ci_low_s"]) for row in rows)
-    counts = [int(row["num_samples"]) for row in rows]
-    calls = " to ".join(f"{count:,}" for count in dict.fromkeys((min(counts), max(counts))))
-    kind = f"{'middle half' if min(counts) >= FEWEST_QUARTILES else 'range'} of {calls} calls"
-    if of_median == len(rows):
-        kind = "95 % intervals of the median"
-    if 0 < of_median < len(rows):
-        kind = f"95 % intervals of the median [ ], else {kind}"
-    if runs > 1:
-        kind = f"medians of {runs} runs, " + ("95 % intervals" if of_median else "ranges of runs")
-    middle, most = plus_minus(median(widths)), plus_minus(max(widths))
-    most = f", at most {most}" if most != middle else ""
-    parts = [f"times to {middle}{most} ({kind})"]
-    ratios = [side.ratio for side in sides.sides if side.ratio]
-    bases = {ratio.basis: ratio.is_interval for ratio in ratios if ratio.basis != APART}
-    if bases:
-        basis = ", ".join(list(bases)[:2])
-        parts.append(f"ratios {'[95 %]' if any(bases.values()) else 'range'} over {basis}")
-    elif ratios:
-        parts.append("ratios are of points that took no turns: nothing is claimed")
+def how_sure(variants: Variants, has_stars: bool) -> str:
+    """Say what the ends beside times and speedups are, and what is not in them."""
+    rows = [variant.row for variant in variants.variants]
+    is_one_run = all(int(row.get("num_runs") or 1) == 1 for row in rows)
+    parts = [*known_times(variants.time, rows), *known_speedups(variants)]
     if has_stars:
-        parts.append("*: not told apart from the fastest")
-    if ratios and sides.companions:
-        parts.append(f"the sides differ in {', '.join(sides.companions)}, too")
-    if sides.merged:
-        parts.append(f"taken as alike: cases that differ in {', '.join(sides.merged)}")
-    if sides.is_first:
-        parts.append("the side that the suite compares with is missing: the first stands in")
+        parts.append("*: none is ahead of it")
+    if variants.confounded and any(variant.speedup for variant in variants.variants):
+        parts.append(f"the variants differ in {', '.join(variants.confounded)}, too")
+    if variants.pooled:
+        parts.append(f"pooled: {', '.join(pooled_words(variants))}")
+    if variants.is_stand_in:
+        parts.append("the baseline of the suite is missing: the first variant stands in")
     floors = {row["noise_floor"] for row in rows if str(row["title"]) in str(row["noise_floor"])}
     if len(floors) == 1:
         parts.append(f"identical runs differ by {floors.pop()}")
     if all(pd.isna(row.get("unchecked")) for row in rows):
         parts.append("results checked")
-    within = " within one run" if runs == 1 else ""
+    within = " within one run" if is_one_run else ""
     return f"How sure{within}: {'; '.join(parts)}"
 
 
-def ends_of(table: pd.DataFrame, asked: Question) -> Iterator[str]:
+def known_times(time: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield what the ends beside the times are, and how far they are from these."""
+    ends = [(found, row[time]) for row in rows if (found := ends_of(time, row))]
+    widths = [max(high / middle, 2 - low / middle) - 1 for (low, high), middle in ends]
+    widths = [width for width in widths if width > 0]  # one sample has none
+    if widths:
+        middle, most = plus_minus(median(widths)), plus_minus(max(widths))
+        at_most = f", at most {most}" if most != middle else ""
+        names = (*interval_columns(time), "num_runs", "num_points", "num_samples", "num_turns")
+        frame = with_ranges(pd.DataFrame([{name: row.get(name) for name in names} for row in rows]))
+        yield f"times to {middle}{at_most} ({bars_of(frame, interval_columns(time)[0])})"
+
+
+def known_speedups(variants: Variants) -> Iterator[str]:
+    """Yield what the ends beside the speedups are."""
+    speedups = [each.speedup for each in variants.variants if each.speedup]
+    kinds: dict[tuple[bool, str], list[int]] = {}
+    for speedup in speedups:
+        if speedup.basis:
+            count, unit = speedup.basis.split(" ", 1)
+            kinds.setdefault((speedup.is_interval, f"{unit.removesuffix('s')}s"), []).append(int(count))
+    texts = [
+        f"{'[95 %]' if is_interval else 'range'} over {counted(pd.Series(counts))} {unit}"
+        for (is_interval, unit), counts in sorted(kinds.items(), reverse=True)
+    ]
+    if texts:
+        sizes = [sum(each.speedup is not None for each in own) for own in variants.by_problem.values()]
+        at_once = f", {max(sizes)} compared at once" if max(sizes) > 1 else ""
+        yield f"speedups {', else '.join(texts)}{at_once}"
+    if apart := {speedup.reason for speedup in speedups if not speedup.basis}:
+        yield f"speedups not judged: {' or '.join(sorted(apart))}"
+
+
+def pooled_words(variants: Variants) -> Iterator[str]:
+    """Yield the conditions whose rows are pooled; hosts by their names."""
+    for name, values in variants.pooled.items():
+        yield f"hosts {listed(values)}" if name == "host" else f"{len(values)} {name}s"
+
+
+def unmeasured(table: pd.DataFrame, asked: Question) -> Iterator[str]:
     """Yield what was not measured, failures first: a line per reason or, of many, per status."""
     failed = table[table["status"] != "ok"]
     reasons = failed["reason"].map(first_line, na_action="ignore").fillna("no reason given")
@@ -465,15 +587,16 @@ def shared_by(rows: pd.DataFrame, table: pd.DataFrame, asked: Question) -> str:
     return ", ".join(asked.word(*each) for each in apart.items() if not pd.isna(each[1]))
 
 
-def spoils_of(table: pd.DataFrame, asked: Question, is_left_out: bool) -> Iterator[str]:
+def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[Variants]) -> Iterator[str]:
     """Yield what spoils the answer, the worst first.
 
     Args:
-        is_left_out: whether the answer leaves out ranks that share cores, and says so.
+        suites: the variants of each suite. An answer that leaves out oversubscribed ranks says so.
     """
     measured = table[table["status"] == "ok"]
-    found = []
+    found = list(islice((line for each in suites for line in turned_by_outliers(each)), 1))
     shared = sorted(set(measured.loc[crowded(measured), "world_size"]))
+    is_left_out = any(each.is_beyond_cores(variant) for each in suites for variant in each.variants)
     if shared and not is_left_out:
         ranks = ", ".join(f"{size:.0f}" for size in shared)
         found.append(f"Times of {ranks} ranks are of shared cores: more threads than cores")
@@ -487,10 +610,36 @@ def spoils_of(table: pd.DataFrame, asked: Question, is_left_out: bool) -> Iterat
             [(line, _)] = Counter(map(shortened, having[name])).most_common(1)
             where = f" ({alike})" if (alike := shared_by(having, measured, asked)) else ""
             found.append(f"{len(having)} of {len(measured)} cases{where} {what}: {line}")
+    spiky = measured["spikes_all_share"] + measured["spikes_some_share"]
+    if (spiky > SPIKY_SHARE).any():
+        num, most = (spiky > SPIKY_SHARE).sum(), percent(spiky.max())
+        found.append(
+            f"{num} of {len(measured)} cases have spikes: up to {most} of the calls take over "
+            f"{SPIKE:g} times the median, which does not show them"
+        )
     warned = Counter(
         map(shortened, measured.drop_duplicates(["point_id", "run"])["warning"].dropna())
     )
     found += [f"Warning: {line}" for line, _ in warned.most_common(2)]
-    yield from found[:MOST_SPOILS]
-    if len(found) > MOST_SPOILS:
-        yield f"and {len(found) - MOST_SPOILS} more: noise.md"
+    yield from found[:MOST_CAVEATS]
+    if len(found) > MOST_CAVEATS:
+        yield f"and {len(found) - MOST_CAVEATS} more"
+
+
+def turned_by_outliers(variants: Variants) -> Iterator[str]:
+    """Yield where a variant is ahead by medians, and not by means, which count rare long calls."""
+    for standing in variants.standings.values():
+        first = standing.first
+        for other, word in standing.judgements:
+            means = [each.row["mean_s"] / each.row["median_s"] for each in (first, other)]
+            by_mean = speedup_between(first, other) * means[1] / means[0]
+            if word == AHEAD and by_mean < 1:
+                yield (
+                    f"{first.name} is ahead of {other.name} by medians, and takes "
+                    f"{figure(1 / by_mean, 0.01 / by_mean)} times as long by means: some calls of "
+                    "it take very long"
+                )
+
+
+def speedup_between(first: Variant, other: Variant) -> float:
+    return other.cost / first.cost

@@ -28,6 +28,8 @@ from benchkit.record.naming import named
 SETTINGS, CONDITIONS = names_of(columns.SETTINGS), names_of(columns.CONDITIONS)
 PROVENANCE = names_of(columns.PROVENANCE)
 HARDWARE_AND_SOFTWARE = tuple(each.name for each in columns.CONDITIONS if each.is_software)
+ROUNDS = "rounds"
+"""The last column: `CaseFigures.rounds`, by which any two cases of a job compare; no output."""
 Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """The names of a row's cells and of its details, in order."""
 
@@ -40,7 +42,7 @@ def combine(rows: Sequence[CaseRow], split_hosts: bool = False) -> pd.DataFrame:
 
     Returns:
         A table whose columns are, in this order: settings, the suites' own keys and labels,
-        conditions, metrics, the details that suites report, provenance.
+        conditions, metrics, the details that suites report, provenance, ROUNDS.
     """
     shapes: dict[Shape, int] = {}  # few, and where a cell is has to be found only once for each
     shape_numbers = [
@@ -62,7 +64,8 @@ def combine(rows: Sequence[CaseRow], split_hosts: bool = False) -> pd.DataFrame:
         if column.dtype in (NUMBER, INTEGER) and not is_numeric_dtype(table[column.name])
     ]
     table[others] = table[others].apply(pd.to_numeric)
-    table = table.assign(model=full_names(table), node=table["host"])
+    rounds = [row.case.rounds for row in rows]
+    table = table.assign(model=full_names(table), node=table["host"], **{ROUNDS: rounds})
     return with_best_peaks(table if split_hosts else with_machines(table))
 
 

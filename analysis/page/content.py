@@ -26,7 +26,7 @@ from analysis.records.environments import Facts, summary
 from analysis.report import report, sentences
 from analysis.report.chart import PAGE_ROW, Chart, charts_of
 from analysis.screen import Screen, screen_of
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from benchkit.record.naming import without_settings
 from benchkit.record.record import HARMLESS
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from analysis.discover import Drawings, modules_with, or_left_out
 from analysis.report import style
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.output import write
 from analysis.records.environments import Facts
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from benchkit.errors import ConfigError
 
 FILE_NAME = "report.html"

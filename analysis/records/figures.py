@@ -24,11 +24,17 @@ PLACES = {name: place for place, name in enumerate(NAMES)}
 
 
 class CaseFigures(msgspec.Struct, frozen=True, array_like=True):
-    """What a case adds to the cells that all rows of its record share; `metrics` as METRICS."""
+    """What a case adds to the cells that all rows of its record share.
+
+    Attributes:
+        metrics: as METRICS.
+        rounds: float64, median seconds per call of each round, of a job with a baseline; else b"".
+    """
 
     cells: dict[str, Cell]
     details: dict[str, Cell]
     metrics: list[float | int | None] | None
+    rounds: bytes = b""
 
 
 class RankFigures(msgspec.Struct, frozen=True, array_like=True):

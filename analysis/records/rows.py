@@ -243,4 +243,6 @@ def measured(
         "doubt": doubt_of(figures, case, record),
     }
     details = plain_cells(case.details | region_medians(case))
-    return CaseFigures(plain_cells(cells | judged), details, list(figures.values()))
+    has_baseline = any(each.baseline is not None for each in record.cases)
+    rounds = samples.block_medians.tobytes() if has_baseline else b""
+    return CaseFigures(plain_cells(cells | judged), details, list(figures.values()), rounds)

@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis.discover import Attempt, directly, modules_with
 from analysis.repetitions import titled
-from analysis.sides import RANKS, Baseline
+from analysis.variants import RANKS, Baseline
 from benchkit.record.naming import readable
 
 LINES, SCATTER, DOTS, BARS, STACKS, CELLS = "lines", "scatter", "dots", "bars", "stacks", "cells"

@@ -40,7 +40,7 @@ from analysis.report.chart import (
     charts_of,
     thinned,
 )
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.text import complain
 from benchkit.record.naming import readable, readable_time
 

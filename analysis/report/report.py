@@ -18,8 +18,8 @@ from analysis.report.draw import draw_all
 from analysis.report.naming import Namer
 from analysis.report.speedups import as_table
 from analysis.screen import screen_of
-from analysis.sides import Baseline
-from analysis.table import for_print, identity_columns, is_repeated
+from analysis.variants import Baseline
+from analysis.table import ROUNDS, for_print, identity_columns, is_repeated
 from analysis.text import as_markdown, complain, figure
 from benchkit.statistics.compare import plus_minus
 
@@ -200,7 +200,7 @@ def texts_of(
         rank_table = as_markdown(ranks_for_print(per_rank), "per_rank.csv")
         return "# Per rank\n\n" + RANK_UNITS + rank_table
 
-    yield "combined.csv", lambda: table
+    yield "combined.csv", lambda: table.drop(columns=ROUNDS)
     yield "full_results.md", full_results
     yield "summary_by_config.md", summary
     yield (

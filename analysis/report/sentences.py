@@ -18,7 +18,8 @@ from analysis.table import crowded, identity_columns, own_columns
 from analysis.text import shortened, time_text
 from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
-from benchkit.statistics.compare import SignedRank, fewest_pairs
+from benchkit.statistics.compare import SignedRank
+from benchkit.statistics.intervals import fewest_values
 
 FILE_NAME = "noise.md"
 NOISY_REL_CI = 0.05
@@ -150,7 +151,7 @@ def effect(rows: pd.DataFrame) -> str:
     test = SignedRank(ratios.to_numpy(dtype=float))
     low, high = np.exp(test.interval(ALPHA))
     ratio = f"{math.exp(test.estimate):.3f}"
-    if len(ratios) < fewest_pairs(ALPHA):
+    if len(ratios) < fewest_values(ALPHA):
         basis = f"{len(ratios)} pairs, too few for an interval"
         return f"; they take {ratio} times as long as fresh ranks ({basis})"
     meaning = "no change that shows" if low <= 1 <= high else "measure with ranks=fresh"

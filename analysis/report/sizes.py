@@ -25,7 +25,7 @@ from analysis.report.chart import (
     rates_of,
     told_apart,
 )
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
 from benchkit.record.naming import readable
 

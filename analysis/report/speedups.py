@@ -16,7 +16,7 @@ from analysis.report.chart import (
     Charts,
     points_of,
 )
-from analysis.sides import APART, Baseline, Ratio, Side, Sides, all_sides
+from analysis.variants import APART, Baseline, Ratio, Side, Sides, all_sides
 from analysis.table import identity_columns
 
 SIZE = "data_size"

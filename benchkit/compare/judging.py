@@ -23,12 +23,12 @@ from benchkit.statistics.compare import (
     difference_of_runs,
     exit_code,
     geometric_mean,
-    judge,
     log_ratios,
     noise_floor,
     plus_minus,
     slow_shares,
     spread_of_runs,
+    verdicts_on,
     word_of_ends,
 )
 from benchkit.statistics.intervals import Array
@@ -374,7 +374,9 @@ def add_verdicts(
     """Judge all points of all arms together, and the mean over the points of each arm."""
     logs = {key: columns.log_ratios(plan.options.statistic) for key, columns in measured.items()}
     floors = [compared[key].floor for key in measured]
-    verdicts = judge(list(logs.values()), floors, fail_on=plan.options.fail_on, level=result.level)
+    verdicts = verdicts_on(
+        list(logs.values()), floors, fail_on=plan.options.fail_on, level=result.level
+    )
     for key, verdict in zip(measured, verdicts, strict=True):
         compared[key].verdict, compared[key].word = verdict, verdict.word
     for role in range(1, len(plan.arms)):

@@ -12,7 +12,14 @@ from xml.etree import ElementTree
 import numpy as np
 import numpy.typing as npt
 
-from benchkit.statistics.intervals import Array, find_modes, valley_between_modes
+from benchkit.statistics.intervals import (
+    ALPHA,
+    Array,
+    fewest_values,
+    find_modes,
+    valley_between_modes,
+)
+from benchkit.statistics.judgement import AHEAD, BEHIND, TIED, judge
 
 CONTROL_EVERY = 5  # every fifth round is an A/A pair
 
@@ -146,7 +153,7 @@ class SignedRank(RankTest):
 
     The elementary estimates are the n (n + 1) / 2 Walsh averages (x_i + x_j) / 2, i <= j. The
     number of them above c is the sum of the ranks of positive x - c (Tukey, 1949). The distribution
-    is exact for every n. An interval is infinite below `fewest_pairs(alpha)` values. Source:
+    is exact for every n. An interval is infinite below `fewest_values(alpha)` values. Source:
     Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, sections 3.1 to 3.3.
     """
 
@@ -173,12 +180,7 @@ def signed_rank_distribution(n: int) -> npt.NDArray[np.float64]:
     return np.asarray(np.cumsum(probabilities))
 
 
-def fewest_pairs(alpha: float) -> int:
-    """Return the fewest pairs with an interval: n values on one side have p = 2^(1-n)."""
-    return math.ceil(1 - math.log2(alpha))
-
-
-ALPHA, POWER = 0.05, 0.8
+POWER = 0.8
 EFFICIENCY = 3 / math.pi
 """Of the signed-rank test relative to the t-test for normal differences (Hodges and Lehmann, 1956).
 For most others it is higher, and it is never below 0.864."""
@@ -251,7 +253,7 @@ def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: floa
     """
     z = quantile(1 - alpha / 2)
     effective = EFFICIENCY * (num_pairs - z**2 / 2)
-    if effective <= 0 or num_pairs < fewest_pairs(alpha):
+    if effective <= 0 or num_pairs < fewest_values(alpha):
         return math.inf
     return (z + quantile(power)) * sd / math.sqrt(effective)
 
@@ -260,7 +262,7 @@ def pairs_needed(sd: float, effect: float, alpha: float = ALPHA, power: float = 
     """Return the fewest pairs for which `smallest_effect` is at most `effect`, a log ratio > 0."""
     z = quantile(1 - alpha / 2)
     pairs = ((z + quantile(power)) * sd / effect) ** 2 / EFFICIENCY + z**2 / 2
-    return max(fewest_pairs(alpha), math.ceil(pairs))
+    return max(fewest_values(alpha), math.ceil(pairs))
 
 
 FASTER, SLOWER, SAME, UNCLEAR = "FASTER", "SLOWER", "SAME", "UNCLEAR"
@@ -316,7 +318,7 @@ class Limits:
     alpha_same: float
 
 
-def judge(
+def verdicts_on(
     log_ratios: Sequence[Array],
     floors: Sequence[float | None],
     *,
@@ -377,15 +379,13 @@ def verdict_on(test: SignedRank, limits: Limits) -> Verdict:
 
 
 def word_for(test: RankTest, limits: Limits) -> str:
-    low, high = test.interval(limits.alpha_same)
-    if -limits.margin < low and high < limits.margin:
+    """Return the word on the log ratio of the candidate's time over the baseline's."""
+    of_ties = test.interval(limits.alpha_same)
+    judged = judge(test.interval(limits.alpha), limits.margin, limits.floor, of_ties)
+    if judged == TIED:
         return SAME
-    low, high = test.interval(limits.alpha)
-    if low > limits.floor and test.estimate >= limits.margin:
-        return SLOWER
-    if high < -limits.floor and test.estimate <= -limits.margin:
-        return FASTER
-    return UNCLEAR
+    matters = abs(test.estimate) >= limits.margin
+    return {AHEAD: SLOWER, BEHIND: FASTER}.get(judged, UNCLEAR) if matters else UNCLEAR
 
 
 def more_pairs(test: SignedRank, limits: Limits, sd: float | None) -> int | None:

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
-CONFIDENCE = 0.95
+ALPHA = 0.05
+"""Error rate of an interval of 95 %."""
 FEWEST_SAMPLES = 700
 """Fewest samples of one case that have an interval. With fewer, a run that stays in one of two
 modes, each about 50 samples long, hides the other in more than one of ten runs."""
@@ -62,14 +63,14 @@ def t_quantile(p_value: float, df: Array | float) -> Array:
     return np.where(np.asarray(df) < 1, np.inf, quantile)
 
 
-def median_interval(values: Array) -> tuple[float, float] | None:
-    """Return the confidence interval of the median of independent values; None below 6 values.
+def median_interval(values: Array, alpha: float = ALPHA) -> tuple[float, float] | None:
+    """Return the confidence interval of the median of independent values; None where they are few.
 
     It reaches from the k-th smallest to the k-th largest value, with the largest k for which the
-    binomial tail P(X < k), X ~ B(n, 1/2), is at most (1 - CONFIDENCE) / 2 (Conover, Practical
-    Nonparametric Statistics, section 3.2). No distribution is assumed.
+    binomial tail P(X < k), X ~ B(n, 1/2), is at most alpha / 2 (Conover, Practical Nonparametric
+    Statistics, section 3.2). No distribution is assumed. For 95 % it needs 6 values.
     """
-    k = order_below(len(values))
+    k = order_below(len(values), alpha)
     if k == 0:
         return None
     ordered = np.sort(values)
@@ -77,7 +78,10 @@ def median_interval(values: Array) -> tuple[float, float] | None:
 
 
 def series_interval(
-    times: Array, fewest: int = FEWEST_SAMPLES, fewest_independent: int = FEWEST_INDEPENDENT
+    times: Array,
+    fewest: int = FEWEST_SAMPLES,
+    fewest_independent: int = FEWEST_INDEPENDENT,
+    alpha: float = ALPHA,
 ) -> tuple[float, float] | None:
     """Return the confidence interval of the median of a time series, in order of time: [n].
 
@@ -87,21 +91,27 @@ def series_interval(
     """
     if len(times) < max(1, fewest):
         return None
-    return ordered_interval(np.sort(times), correlation_length(times), fewest_independent)
+    length = correlation_length(times)
+    return ordered_interval(np.sort(times), length, fewest_independent, alpha)
 
 
-def turns_interval(ratios: Array) -> tuple[float, float] | None:
-    """Return the confidence interval of the ratio, in this run, of two cases in turns: [turn].
+def rounds_interval(ratios: Array, alpha: float = ALPHA) -> tuple[float, float] | None:
+    """Return the confidence interval of the ratio, in this run, of two interleaved cases: [round].
 
-    The order of cases is drawn anew in each turn. So the ratio of equal cases is above 1 by a fair
+    The order of cases is drawn anew in each round. So the ratio of equal cases is above 1 by a fair
     coin, however times correlate, and the order statistics of few ratios hold. Other runs may
-    differ. None below FEWEST_TURNS turns, and where the ratio changed during the run.
+    differ. None where the rounds are too few, and where the ratio changed during the run.
     """
     if len(ratios) >= FEWEST_ROUNDS:
-        return series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS)
+        return series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS, alpha)
     if len(ratios) < FEWEST_STEADY or is_steady(ratios):
-        return median_interval(ratios)
+        return median_interval(ratios, alpha)
     return None
+
+
+def fewest_values(alpha: float = ALPHA) -> int:
+    """Return the fewest values with a `median_interval`: 6, or 9 for 7 comparisons at once."""
+    return math.ceil(1 - math.log2(alpha))
 
 
 def is_steady(values: Array) -> bool:
@@ -119,7 +129,10 @@ def spread(ordered: Array) -> tuple[float, float]:
 
 
 def ordered_interval(
-    ordered: Array, length: float, fewest_independent: int = FEWEST_INDEPENDENT
+    ordered: Array,
+    length: float,
+    fewest_independent: int = FEWEST_INDEPENDENT,
+    alpha: float = ALPHA,
 ) -> tuple[float, float] | None:
     """Return the interval of `series_interval` of sorted values.
 
@@ -127,18 +140,19 @@ def ordered_interval(
     """
     n = len(ordered)
     independent = int(n / length)
-    if independent < fewest_independent:
+    below = order_below(independent, alpha)
+    if independent < fewest_independent or not below:
         return None
-    quantile = (order_below(independent) - 0.5) / independent
+    quantile = (below - 0.5) / independent
     index = max(0, math.floor(quantile * n - 0.5))
     return float(ordered[index]), float(ordered[n - 1 - index])
 
 
 @cache
-def order_below(n: int) -> int:
+def order_below(n: int, alpha: float = ALPHA) -> int:
     """Return the k of `median_interval` for n values; 0 where no k is small enough."""
     tail, k = 0.0, 0
-    while (tail := tail + math.exp(log_binomial(n, k) - n * math.log(2))) <= (1 - CONFIDENCE) / 2:
+    while (tail := tail + math.exp(log_binomial(n, k) - n * math.log(2))) <= alpha / 2:
         k += 1
     return k
 

@@ -13,9 +13,9 @@ from benchkit.statistics.intervals import (
     median,
     ordered_interval,
     quantile,
+    rounds_interval,
     series_interval,
     spread,
-    turns_interval,
 )
 from benchkit.statistics.samples import Arrivals, Samples
 
@@ -146,7 +146,7 @@ def paired_speedup(baseline: Samples, case: Samples) -> Estimate:
     """
     reference, own = aligned(baseline, case)
     ratios = reference / own
-    return estimated(ratios, turns_interval(ratios))
+    return estimated(ratios, rounds_interval(ratios))
 
 
 def paired_overlap(compute: Samples, communicate: Samples, case: Samples) -> Estimate:

@@ -8,7 +8,7 @@ import pytest
 from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.derive import figures_of
 from analysis.screen import screen_of
-from analysis.sides import all_sides
+from analysis.variants import all_sides
 from analysis.suites.tensor_parallel import charts
 from analysis.suites.tensor_parallel.table import name_of
 

@@ -8,7 +8,7 @@ import pytest
 from analysis.cli import main
 from analysis.page import render
 from analysis.records.harvest import harvest as harvest
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.table import combine
 from matplotlib.figure import Figure
 

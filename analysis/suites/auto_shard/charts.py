@@ -17,7 +17,7 @@ from analysis.report.chart import (
     phases_of_step,
     points_of,
 )
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.suites.auto_shard.rows import (
     SHARDINGS,
     SPEEDUP,

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchkit.statistics.intervals import CONFIDENCE, t_quantile
+from benchkit.statistics.intervals import ALPHA, t_quantile
 
 Array = npt.NDArray[np.float64]
 Matrix = tuple[tuple[float, float], tuple[float, float]]
-ONE_SIDE = (1 - CONFIDENCE) / 2
+ONE_SIDE = ALPHA / 2
 BEYOND = 10.0
 """How far the search for log(latency / time per byte) goes beyond the logarithms of all sizes."""
 STARTS = 40

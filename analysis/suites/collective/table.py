@@ -22,7 +22,7 @@ from analysis.report.chart import (
     points_of,
 )
 from analysis.report.markdown import bullets, document, spread_of
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit, left_out
 from analysis.table import identity_columns
 from analysis.text import as_markdown, figure, half_width, measured

@@ -12,7 +12,7 @@ from analysis.records.of_suite import cases_of
 from analysis.repetitions import alike
 from analysis.report.chart import LINES, LOG, SECONDS, Axis, Chart, Charts, points_of
 from analysis.report.markdown import document
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.table import identity_columns
 from analysis.text import as_csv, as_markdown, shortened
 from benchkit.record.record import FIRST_CALLS

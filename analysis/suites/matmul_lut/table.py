@@ -6,7 +6,7 @@ from analysis.records.of_suite import measured_of
 from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import bars_of, by_mechanism, counted, over_runs, with_ranges
 from analysis.report.chart import LINES, LOG, TIMES, Axis, Chart, Charts, of_groups, points_of
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.text import as_csv, comment
 from benchkit.api import lut
 from benchkit.api.lut import SIZE

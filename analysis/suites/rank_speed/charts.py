@@ -5,7 +5,7 @@ import pandas as pd
 
 from analysis.records.of_suite import by_layout, measured_of, records_of
 from analysis.report.chart import BARS, NAMES, Axis, Chart, Charts, points_of
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
 
 NOTE = (

@@ -19,7 +19,7 @@ from analysis.report.chart import (
     of_groups,
     points_of,
 )
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.suites.ring_attention.table import (
     EFFICIENCY,
     RATIO,

@@ -9,7 +9,7 @@ from analysis.repetitions import (
 )
 from analysis.report.chart import BARS, NAMES, TIMES, Axis, Chart, Charts, points_of
 from analysis.report.markdown import document, spread_of
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.suites.ring_attention.table import CELL, cells_of
 from analysis.text import as_markdown
 from benchkit.suites.ring_attention import suite as names

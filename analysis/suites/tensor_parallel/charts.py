@@ -15,7 +15,7 @@ from analysis.report.chart import (
     of_groups,
     points_of,
 )
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.suites.tensor_parallel.table import (
     SHAPE,
     SUITES,

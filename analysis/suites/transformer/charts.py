@@ -24,7 +24,7 @@ from analysis.report.chart import (
     rates_of,
     told_apart,
 )
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
 from analysis.text import format_settings
 from benchkit.api.case import PEAK_FROM

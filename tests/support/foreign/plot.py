@@ -5,7 +5,7 @@ from functools import partial
 import pandas as pd
 from analysis.discover import Drawings
 from analysis.report import style
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from matplotlib.figure import Figure
 
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pandas as pd
 from analysis import screen
 from analysis.screen import Screen
-from analysis.sides import Side, Sides, all_sides
+from analysis.variants import Side, Sides, all_sides
 
 from tests.support.planted.oracle import Figures, labels_key, over_runs
 from tests.support.planted.runs import PlantedPoint, Sweep

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from analysis import text
 from analysis.cli import main
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from matplotlib.figure import Figure
 
 from tests.support.entries.report import chart, draw, style

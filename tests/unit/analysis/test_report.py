@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis.cli import main
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 from analysis.text import render_table
 
 from tests.support.cli import ROOT

@@ -10,7 +10,7 @@ from analysis.grid import WIDTH
 from analysis.page.content import content_of
 from analysis.report.speedups import as_table
 from analysis.screen import LINES, screen_of
-from analysis.sides import Baseline, all_sides
+from analysis.variants import Baseline, all_sides
 
 from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
 from tests.support.reports import charts

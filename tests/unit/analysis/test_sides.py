@@ -7,7 +7,7 @@ import pytest
 from analysis.discover import questions
 from analysis.report import speedups
 from analysis.screen import screen_of
-from analysis.sides import (
+from analysis.variants import (
     APART,
     Baseline,
     BaselineError,

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare import FASTER, LEVELS, SAME, SLOWER, UNCLEAR, Plan, auto_plan, fixed_plan, judge
+from benchkit.statistics.compare import FASTER, LEVELS, SAME, SLOWER, UNCLEAR, Plan, auto_plan, fixed_plan, verdicts_on
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_fixed_plan_has_one_look():
 def words_of(plan, logs, fail_on):
     """The word at the end of a comparison, and its pairs."""
     for look in plan.looks:
-        [verdict] = judge([logs[:look]], [None], fail_on=fail_on, level=plan.level)
+        [verdict] = verdicts_on([logs[:look]], [None], fail_on=fail_on, level=plan.level)
         if not plan.goes_on(look, [verdict.word]):
             return verdict.word, look
     raise AssertionError("the last look ends it")

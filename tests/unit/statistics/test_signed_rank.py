@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare import SignedRank, fewest_pairs, log_ratios, signed_rank_distribution
+from benchkit.statistics.compare import SignedRank, log_ratios, signed_rank_distribution
+from benchkit.statistics.intervals import fewest_values
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,8 +77,8 @@ def test_few_values_have_no_interval():
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.05, 0.0158, 0.05 / 64])
-def test_fewest_pairs_is_smallest_with_interval(alpha):
-    fewest = fewest_pairs(alpha)
+def test_fewest_values_is_smallest_with_interval(alpha):
+    fewest = fewest_values(alpha)
     assert math.isfinite(SignedRank(np.arange(float(fewest))).interval(alpha)[0])
     assert math.isinf(SignedRank(np.arange(float(fewest - 1))).interval(alpha)[0])
 

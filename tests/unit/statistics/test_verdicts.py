@@ -18,7 +18,7 @@ from benchkit.statistics.compare import (
     exit_code,
     geometric_mean,
     holm,
-    judge,
+    verdicts_on,
     noise_floor,
     word_of_ends,
 )
@@ -35,7 +35,7 @@ def pairs(ratio, sd=0.05, num_pairs=20):
 
 
 def verdict(logs, fail_on=0.05, floor=None, level=0.05):
-    [found] = judge([logs], [floor], fail_on=fail_on, level=level)
+    [found] = verdicts_on([logs], [floor], fail_on=fail_on, level=level)
     return found
 
 
@@ -115,16 +115,16 @@ def test_many_points_demand_more_evidence():
     marginal = next(draw for draw in generator.normal(0.1, 0.2, (1000, 20)) if 0.01 < verdict(draw).p_value < 0.05)
     unchanged = [generator.normal(0, 0.2, 20) for _ in range(19)]
     assert verdict(marginal).word == SLOWER
-    first, *_ = judge([marginal, *unchanged], [None] * 20, fail_on=0.05)
+    first, *_ = verdicts_on([marginal, *unchanged], [None] * 20, fail_on=0.05)
     assert first.word == UNCLEAR
     assert first.low < 1 < first.high
     assert first.confidence == pytest.approx(1 - 0.05 / 20)
-    among_changed = judge([marginal] * 20, [None] * 20, fail_on=0.05)
+    among_changed = verdicts_on([marginal] * 20, [None] * 20, fail_on=0.05)
     assert {found.word for found in among_changed} == {SLOWER}
 
 
 def test_unchanged_points_keep_single_interval():
-    assert set(judge([pairs(1.0)] * 20, [None] * 20, fail_on=0.05)) == {verdict(pairs(1.0))}
+    assert set(verdicts_on([pairs(1.0)] * 20, [None] * 20, fail_on=0.05)) == {verdict(pairs(1.0))}
 
 
 def test_benjamini_hochberg_matches_publication():

@@ -14,7 +14,7 @@ import pytest
 from analysis.cli import main
 from analysis.page import render
 from analysis.page.content import content_of
-from analysis.sides import Baseline
+from analysis.variants import Baseline
 
 from tests.support.entries.report import sizes
 from tests.support.records import grid, make_record, make_rich_record, write_all

@@ -1,0 +1,669 @@
+"""The variants of each problem, and the speedup of each over one baseline.
+
+A suite's question (benchkit.api.question) says which settings are the problem, and which factors
+tell its variants apart. Everything else that differs between rows is a condition:
+
+- a condition that varies only with the factors is confounded with them;
+- seeds, kernels and hosts of one kind are replicates, whose rows are pooled;
+- any other condition belongs to the problem, so that variants share it.
+
+A problem has one baseline. The speedup is the quotient of the two medians, so that it can be
+checked by the times beside it. What is claimed of it follows from how both were measured
+(`Speedup.judgement`): interleaved in the rounds of one job, in several runs, or apart, where
+nothing is.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.discover import questions
+from analysis.records.figures import Row
+from analysis.repetitions import over_runs
+from analysis.table import CONDITIONS, ROUNDS, identity_columns, own_columns
+from benchkit.api.keys import MeasureConfig
+from benchkit.api.question import FIRST, LEAST, Cells, Comparison, Question
+from benchkit.errors import ConfigError
+from benchkit.statistics.intervals import (
+    ALPHA,
+    Array,
+    fewest_values,
+    median,
+    median_interval,
+    rounds_interval,
+    spread,
+)
+from benchkit.statistics.judgement import (
+    AHEAD,
+    NOT_JUDGED,
+    corrected_alpha,
+    judge_speedup,
+)
+
+REPLICATES = ("seed", "kernel")
+"""Conditions in which replicates may differ."""
+PREFERRED = ("backend", "device", "host", "device_name", "commit", "torch")
+"""Of conditions that vary together the first of these is named."""
+MEASUREMENT = ("profile", *(each.name for each in fields(MeasureConfig)))
+"""Conditions that say how a case was timed: nobody asks which of them is faster."""
+RANKS = ("ranks", "world_size")
+"""Columns with the number of ranks that work."""
+
+
+class BaselineError(ConfigError):
+    """The baseline names a column or a value that the table does not have."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a user compares with, in place of the suites' comparisons: {"world_size": "2"}."""
+
+    values: Cells
+
+    @staticmethod
+    def parse(text: str) -> "Baseline":
+        """Read `key=value[,key=value]`."""
+        pairs = [item.partition("=") for item in text.split(",")]
+        if not all(name and sign and value for name, sign, value in pairs):
+            usage = "expected KEY=VALUE[,KEY=VALUE], e.g. world_size=2"
+            raise argparse.ArgumentTypeError(f"{text!r}: {usage}")
+        return Baseline({name: value for name, _, value in pairs})
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values.items())
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A case in one job: its time in seconds, and the medians of its rounds: [round]."""
+
+    seconds: float
+    rounds: Array
+
+
+Jobs = Mapping[str, Mapping[str, Timed]]
+"""By run and, within it, by job, which is the path of its record."""
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times as fast a variant is as another one.
+
+    Attributes:
+        over: the other one.
+        value: the quotient of their medians, times that of their useful work.
+        low, high: the ends of its interval, or of its range; None where neither is known.
+        basis: what it is of: "11 rounds", "6 runs", or "".
+        reason: why nothing is judged by it; "" where low and high are those of an interval.
+    """
+
+    over: "Variant"
+    value: float
+    low: float | None = None
+    high: float | None = None
+    basis: str = ""
+    reason: str = ""
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def is_interval(self) -> bool:
+        return not self.reason
+
+    @property
+    def is_of_one_run(self) -> bool:
+        return not self.basis.endswith("runs")
+
+    @property
+    def judgement(self) -> str:
+        return NOT_JUDGED if self.reason or not self.ends else judge_speedup(*self.ends)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A variant of one problem.
+
+    Attributes:
+        row: its cells in the combined table, pooled over its runs.
+        problem: number of its problem; equal problems have equal numbers.
+        name: what tells it apart from the other variants, in words.
+        is_baseline: whether the others of its problem are compared with it.
+        is_focus: whether the answer is about it, where the question says so.
+        is_bound: whether it shows what can be reached, and does not compete.
+        is_oversubscribed: whether its ranks have more threads than cores.
+        jobs: its times.
+        speedup: over the baseline; None for the baseline, and where there is none.
+    """
+
+    row: Row
+    problem: int
+    name: str
+    is_baseline: bool = False
+    is_focus: bool = False
+    is_bound: bool = False
+    is_oversubscribed: bool = False
+    jobs: Jobs = field(default_factory=dict)
+    speedup: Speedup | None = None
+
+    @property
+    def competes(self) -> bool:
+        return not self.is_bound and (self.is_baseline or self.speedup is not None)
+
+    @property
+    def cost(self) -> float:
+        """What variants of a problem are ranked by: the time per useful work."""
+        return 1 / self.speedup.value if self.speedup else 1.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The fastest variant of a problem, and what is judged of it against the others.
+
+    Attributes:
+        judgements: of the first variant over each of the others, in the order of these.
+        reason: why one of them is not judged, "" where all are.
+    """
+
+    first: Variant
+    judgements: Sequence[tuple[Variant, str]]
+    reason: str = ""
+
+    @property
+    def is_ahead_of_all(self) -> bool:
+        return bool(self.judgements) and all(word == AHEAD for _, word in self.judgements)
+
+    def named(self, judgement: str) -> list[str]:
+        return [variant.name for variant, word in self.judgements if word == judgement]
+
+    @property
+    def starred(self) -> set[str]:
+        """The variants that none is ahead of, where all are judged and some are not of them."""
+        behind = self.named(AHEAD)
+        if self.reason or not behind or len(self.judgements) < 2:
+            return set()
+        return {self.first.name, *(each.name for each, _ in self.judgements)} - {*behind}
+
+
+def standing_of(own: Sequence[Variant]) -> Standing | None:
+    """Judge the fastest of the variants that compete against the others; None without any."""
+    competing = [variant for variant in own if variant.competes]
+    if not competing:
+        return None
+    first = min(competing, key=lambda variant: variant.cost)
+    judgements, reasons = [], []
+    for other in competing:
+        if other is not first:
+            found = speedup_over(first, other, corrected_alpha(len(competing)))
+            judgements.append((other, found.judgement if found else NOT_JUDGED))
+            reasons.append(found.reason if found else NO_SHARED_RUN)
+    return Standing(first, judgements, next(filter(None, reasons), ""))
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The measured cases of a suite, as its question sees them.
+
+    Attributes:
+        variants: in the order of their problems.
+        comparison: that is made; None where nothing is compared.
+        problem: columns of the problem that differ.
+        shared: columns of problem, factors and conditions that all rows share.
+        confounded: conditions that differ, but only as the factors do.
+        pooled: values of the conditions that differ within a variant, whose rows are replicates.
+        is_stand_in: whether the baseline that the question names is missing: the variant that was
+            measured first stands in.
+    """
+
+    question: Question
+    variants: list[Variant] = field(default_factory=list)
+    comparison: Comparison | None = None
+    problem: list[str] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
+    confounded: list[str] = field(default_factory=list)
+    pooled: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_stand_in: bool = False
+
+    def is_beyond_cores(self, variant: Variant) -> bool:
+        """Return whether a variant is oversubscribed, unlike others or its baseline."""
+        if self.comparison is None:
+            return variant.is_oversubscribed and not self.are_all_oversubscribed
+        over = variant.speedup.over if variant.speedup else None
+        return bool(
+            self.is_scaling and over and variant.is_oversubscribed and not over.is_oversubscribed
+        )
+
+    @property
+    def is_scaling(self) -> bool:
+        """Whether more ranks are compared with fewer."""
+        return bool(self.comparison and not {*RANKS}.isdisjoint(self.comparison.factors))
+
+    @property
+    def is_curve(self) -> bool:
+        return bool(self.comparison and self.comparison.is_curve)
+
+    @cached_property
+    def are_all_oversubscribed(self) -> bool:
+        return all(variant.is_oversubscribed for variant in self.variants)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the variants: the baseline, those that compete, and bounds."""
+        order = sorted(self.variants, key=lambda each: (not each.is_baseline, each.is_bound))
+        return list(dict.fromkeys(each.name for each in order))
+
+    @cached_property
+    def baselines(self) -> list[str]:
+        """The names of the baselines: one, where all problems have the same."""
+        return list(dict.fromkeys(each.name for each in self.variants if each.is_baseline))
+
+    @property
+    def time(self) -> str:
+        """The column of the time that speedups are of."""
+        return time_of(self.question)
+
+    @cached_property
+    def by_problem(self) -> dict[int, list[Variant]]:
+        found: dict[int, list[Variant]] = {}
+        for variant in self.variants:
+            found.setdefault(variant.problem, []).append(variant)
+        return found
+
+    @cached_property
+    def standings(self) -> dict[int, Standing]:
+        """The standing of each problem; none of a curve, of which no variant can be chosen."""
+        if self.is_curve:
+            return {}
+        of_problems = ((number, standing_of(own)) for number, own in self.by_problem.items())
+        return {number: standing for number, standing in of_problems if standing}
+
+    def starred(self, problem: int) -> set[str]:
+        standing = self.standings.get(problem)
+        return standing.starred if standing else set()
+
+    def word(self, column: str, value: Any) -> str:
+        return self.question.word(column, value)
+
+
+# The speedup of one variant over another
+
+
+NO_ROUNDS, NO_SHARED_RUN = "measured apart, not in rounds", "no run has both"
+
+
+def speedup_over(variant: Variant, other: Variant, alpha: float = ALPHA) -> Speedup | None:
+    """Return how many times as fast a variant is as another one, by the runs that have both.
+
+    Args:
+        alpha: error rate of the interval.
+
+    Returns:
+        None where a time is missing, and where the runs of one sweep have one or the other.
+    """
+    work = [each.row["useful_tflop_per_s"] * each.row["median_s"] for each in (variant, other)]
+    more = work[0] / work[1] if all(each > 0 for each in work) else 1.0
+    runs = [run for run in variant.jobs if run in other.jobs]
+    if not runs and share_a_sweep(variant, other):
+        return None  # what kept the other one from being measured may have changed this one
+    pairs = [paired(variant.jobs[run], other.jobs[run]) for run in runs] or [
+        (over_all_runs(variant.jobs), over_all_runs(other.jobs))
+    ]
+    own_s, other_s = np.array(pairs).T
+    value = more * median(other_s) / median(own_s)
+    if np.isnan(value):
+        return None
+    if not runs:
+        return Speedup(other, value, reason=NO_SHARED_RUN)
+    if len(runs) > 1:
+        return found_by(other, value, more * other_s / own_s, "runs", alpha)
+    own, base = variant.jobs[runs[0]], other.jobs[runs[0]]
+    jobs = [job for job in own if job in base]
+    if len(jobs) > 1:
+        ratios = np.array([base[job].seconds / own[job].seconds for job in jobs])
+        return found_by(other, value, more * ratios, "jobs of one run", alpha)
+    num_rounds = min(len(own[jobs[0]].rounds), len(base[jobs[0]].rounds)) if jobs else 0
+    if not num_rounds:
+        return Speedup(other, value, reason=NO_ROUNDS)
+    ratios = base[jobs[0]].rounds[:num_rounds] / own[jobs[0]].rounds[:num_rounds]
+    return found_by(other, value, more * ratios, "rounds", alpha)
+
+
+def found_by(over: Variant, value: float, ratios: Array, unit: str, alpha: float) -> Speedup:
+    """Return a speedup with the interval of some ratios or, where nothing is judged, their range.
+
+    The ends are extended to the value, if need be.
+    """
+    n, fewest = len(ratios), fewest_values(alpha)
+    in_runs = unit == "runs"
+    basis = f"{n} {unit.removesuffix('s') if n == 1 else unit}"
+    interval, reason = None, ""
+    if unit in ("runs", "rounds"):
+        interval = median_interval(ratios, alpha) if in_runs else rounds_interval(ratios, alpha)
+        if n < fewest:
+            reason = f"{basis}, of {fewest} that a claim needs"
+        elif interval is None:
+            reason = f"the speedup changed during the {basis}"
+    else:
+        reason = f"{basis}: no rounds"
+    ordered = np.sort(ratios)
+    low, high = interval or ((ordered[0], ordered[-1]) if in_runs else spread(ordered))
+    return Speedup(over, value, min(float(low), value), max(float(high), value), basis, reason)
+
+
+def paired(own: Mapping[str, Timed], other: Mapping[str, Timed]) -> tuple[float, float]:
+    """Return the times of two variants in one run: of the jobs that have both, if any.
+
+    What several jobs do to a baseline, such as other ranks beside it, is no part of a speedup.
+    """
+    jobs = [job for job in own if job in other]
+    found = (
+        median([timed.seconds for job, timed in each.items() if not jobs or job in jobs])
+        for each in (own, other)
+    )
+    first, second = found
+    return first, second
+
+
+def over_all_runs(jobs: Jobs) -> float:
+    return median([median([timed.seconds for timed in run.values()]) for run in jobs.values()])
+
+
+def share_a_sweep(variant: Variant, other: Variant) -> bool:
+    own, base = (
+        {run.partition("#")[0] for run in each.jobs} for each in (variant, other)
+    )
+    return not own.isdisjoint(base)
+
+
+# What is compared with what
+
+
+def all_variants(
+    table: pd.DataFrame, baseline: Baseline | None = None
+) -> Iterator[tuple[str, Variants]]:
+    """Yield each suite of a table and its variants.
+
+    Raises:
+        BaselineError: for a key that the table does not have or a value that it does not hold.
+    """
+    asked = questions()
+    if baseline:
+        require_held(table, baseline)
+    for suite, rows in table.groupby("suite", sort=False):
+        yield str(suite), variants_of(rows, asked.get(str(suite), Question()), baseline)
+
+
+def require_held(table: pd.DataFrame, baseline: Baseline) -> None:
+    """Raise BaselineError where no measured row has the values of a baseline."""
+    measured, columns = table[table["status"] == "ok"], identity_columns(table)
+    for name in baseline.values:
+        if name not in columns:
+            allowed = f"allowed are {', '.join(columns)}"
+            raise BaselineError(f"--baseline {baseline}: no column {name}; {allowed}")
+    if not marked(baseline.values, measured, pd.Series(0, measured.index)).any():
+        raise BaselineError(f"--baseline {baseline}: no measured row has it")
+
+
+def uncompared(table: pd.DataFrame, baseline: Baseline) -> str:
+    """Say why nothing compares with a baseline; "" where something does."""
+    found = list(all_variants(table, baseline))
+    if any(variant.speedup for _, each in found for variant in each.variants):
+        return ""
+    differing = dict.fromkeys(name for _, each in found for name in each.problem)
+    what = f"differs in {', '.join(differing)}, too" if differing else "is measured"
+    return f"--baseline {baseline}: nothing compares with it; every other case {what}"
+
+
+def time_of(question: Question) -> str:
+    column = question.metrics[0].column
+    return column if column.endswith("_s") else "median_s"
+
+
+def variants_of(
+    rows: pd.DataFrame, question: Question, baseline: Baseline | None = None
+) -> Variants:
+    """Compare the measured rows of one suite.
+
+    Args:
+        rows: of the combined table.
+        baseline: what to compare with in place of the question's baselines.
+    """
+    rows = rows[(rows["status"] == "ok") & ~rows["unslowed"].eq(True)]
+    is_shown = ~rows["is_component"].eq(True)
+    for cells in (*(each.bounds for each in question.comparisons), baseline and baseline.values):
+        is_shown |= marked(cells or {}, rows, rows["status"])
+    rows = rows[is_shown]
+    if rows.empty:
+        return Variants(question)
+    if not question.scale:
+        question = replace(question, scale=numbers_in(rows))
+    asked = asked_of(question, rows, baseline)
+    known = dict.fromkeys((*question.problem, "model", "world_size", *own_columns(rows)))
+    factors = list(asked.factors) if asked else []
+    problem = [n for n in known if n in rows and n not in (*factors, *question.replicates)]
+    conditions = ["backend", "device", *CONDITIONS]
+    if rows["slowed_by"].nunique() > 1:  # rows at full speed have no mechanism
+        conditions.append("slowed_by")
+    conditions = [name for name in conditions if name not in (*problem, *factors)]
+    replicates = (*question.replicates, *REPLICATES, *hosts_of_one_kind(rows))
+    varied = [n for n in conditions if num_of(rows, n) > 1 and n not in question.replicates]
+    varied.sort(key=[*PREFERRED, *varied].index)
+    if asked is None:
+        asked = comparison_of_conditions(rows, problem, varied, replicates)
+        factors = list(asked.factors) if asked else []
+    confounded, pooled = [], [n for n in question.replicates if n in rows and num_of(rows, n) > 1]
+    for name in varied:
+        apart = [*factors, *(each for each in problem if each in varied)]
+        if name in factors:
+            continue
+        if num_of(rows, *apart, name) == num_of(rows, *apart):
+            confounded.append(name)
+        elif name in replicates:
+            pooled.append(name)
+        else:
+            problem.append(name)
+    shared = [n for n in (*problem, *factors, *conditions) if num_of(rows, n) == 1]
+    problem = [name for name in problem if name not in shared]
+    values = {name: sorted({*map(str, rows[name])}) for name in pooled}
+    of_suite = Variants(question, [], asked, problem, shared, confounded, values)
+    return compared(of_suite, rows, [name for name in factors if name not in shared], baseline)
+
+
+def hosts_of_one_kind(rows: pd.DataFrame) -> tuple[str, ...]:
+    return () if num_of(rows, "device_name") > 1 else ("host",)
+
+
+def asked_of(
+    question: Question, rows: pd.DataFrame, baseline: Baseline | None
+) -> Comparison | None:
+    """Return the comparison that the user or the suite asks for; None without any.
+
+    A baseline of factors of one comparison of the suite takes the place of that one's baseline.
+    """
+    if baseline:
+        for comparison in question.comparisons:
+            if {*baseline.values} <= {*comparison.factors}:
+                factors = tuple(name for name in comparison.factors if name in rows)
+                return replace(comparison, factors=factors, baseline=baseline.values, focus={})
+        return Comparison(tuple(baseline.values), baseline.values)
+    for comparison in question.comparisons:
+        factors = tuple(name for name in comparison.factors if name in rows)
+        others = (name for each in question.comparisons for name in each.factors)
+        named = dict.fromkeys((*question.problem, *others))
+        problem = [name for name in named if name in rows and name not in factors]
+        if factors and num_of(rows, *problem, *factors) > num_of(rows, *problem):
+            return replace(comparison, factors=factors)
+    return None if question.comparisons else comparison_of_labels(rows)
+
+
+def comparison_of_labels(rows: pd.DataFrame) -> Comparison | None:
+    """Return what tells cases from the baseline that their job names, of a suite that says less."""
+    jobs = rows.groupby(["point_id", "started_at"], dropna=False, sort=False)
+    for _, job in jobs:
+        is_compared = job["paired_speedup"].notna()
+        bases = job[~is_compared & job["contest"].notna()]
+        if is_compared.any() and len(bases):
+            base = bases.iloc[0]
+            others = job[is_compared]
+            factors = [n for n in own_columns(rows) if (others[n].map(str) != str(base[n])).any()]
+            cells = {name: base[name] for name in factors if pd.notna(base[name])}
+            return Comparison(tuple(factors), cells)
+    return None
+
+
+def comparison_of_conditions(
+    rows: pd.DataFrame, problem: Sequence[str], varied: Sequence[str], replicates: Sequence[str]
+) -> Comparison | None:
+    """Return the comparison of two commits, hosts or backends, of a suite that compares nothing."""
+    for name in varied:
+        is_asked = name not in (*replicates, *MEASUREMENT)
+        if is_asked and num_of(rows, *problem, name) > num_of(rows, *problem):
+            return Comparison((name,), {name: FIRST})
+    return None
+
+
+def numbers_in(rows: pd.DataFrame) -> tuple[str, ...]:
+    """Return the settings that are numbers and differ, sizes first, then the number of ranks."""
+    own = sorted(own_columns(rows), key=lambda name: name != "data_size")
+    names = [*own[:1], "world_size", *own[1:]]
+    numbers = (name for name in names if pd.api.types.is_numeric_dtype(rows[name]))
+    return tuple(name for name in numbers if num_of(rows, name) > 1)
+
+
+def num_of(rows: pd.DataFrame, *columns: str) -> int:
+    """Return how many different sets of values some columns hold."""
+    return len(rows[list(columns)].drop_duplicates()) if columns else min(1, len(rows))
+
+
+def compared(
+    found: Variants, rows: pd.DataFrame, factors: Sequence[str], baseline: Baseline | None
+) -> Variants:
+    """Pool the runs of each variant, and compare it with the baseline of its problem."""
+    asked, problem = found.comparison, found.problem
+    columns = [*problem, *factors]
+    cells = over_runs(over_runs(rows, "suite", *columns, "run"), "suite", *columns)
+    number = cells.groupby(problem, dropna=False).ngroup() if problem else cells["num_runs"] * 0
+    wanted = asked or Comparison((), {})
+    is_baseline, is_focus, is_bound = (
+        marked(values, cells, number) for values in (wanted.baseline, wanted.focus, wanted.bounds)
+    )
+    is_stand_in = bool(asked) and not is_baseline.any()
+    if is_stand_in:
+        first = cells.sort_values("started_at", kind="stable").iloc[0]
+        is_baseline = marked({n: first[n] for n in factors if pd.notna(first[n])}, cells, number)
+        is_focus = is_focus & False
+    preferred = is_focus
+    if baseline:
+        for comparison in found.question.comparisons:
+            preferred = preferred | marked(comparison.baseline, cells, number)
+    ranked = cells.assign(of=number, other=~preferred)[is_baseline]
+    ranked = ranked.sort_values(["other", "started_at"], kind="stable")
+    chosen = {*ranked.index[~ranked["of"].duplicated()]}
+    jobs = jobs_of(rows, columns, found.time)
+    variants = [
+        Variant(
+            row, of, name=" ".join(words_of(found.question, row, factors)),
+            is_baseline=index in chosen, is_focus=focus, is_bound=bound and index not in chosen,
+            is_oversubscribed=oversubscribed(row), jobs=jobs[key_of(row[n] for n in columns)],
+        )
+        for index, row, of, focus, bound in zip(
+            cells.index, cells.to_dict("records"), number, is_focus, is_bound, strict=True
+        )
+    ]  # fmt: skip
+    order = in_order(cells, problem, number)
+    variants.sort(key=lambda variant: order[variant.problem])
+    found = replace(found, variants=variants, is_stand_in=is_stand_in)
+    with_speedups = (with_speedup(own) for own in found.by_problem.values())
+    return replace(found, variants=[variant for own in with_speedups for variant in own])
+
+
+def with_speedup(own: Sequence[Variant]) -> Iterator[Variant]:
+    """Yield the variants of a problem with their speedups over its baseline, if it has one."""
+    base = next((variant for variant in own if variant.is_baseline), None)
+    alpha = corrected_alpha(sum(not variant.is_bound for variant in own))
+    for variant in own:
+        found = speedup_over(variant, base, alpha) if base and variant is not base else None
+        yield replace(variant, speedup=found) if found else variant
+
+
+def jobs_of(
+    rows: pd.DataFrame, columns: Sequence[str], time: str
+) -> dict[tuple[str, ...], dict[str, dict[str, Timed]]]:
+    """Return the times of each variant by its cells. Only medians of all calls have rounds."""
+    found: dict[tuple[str, ...], dict[str, dict[str, Timed]]] = {}
+    of_rows = rows[["run", "path", time, ROUNDS, *columns]]
+    for run, job, seconds, rounds, *key in of_rows.itertuples(index=False, name=None):
+        medians = np.frombuffer(rounds if time == "median_s" else b"")
+        of_run = found.setdefault(key_of(key), {}).setdefault(str(run), {})
+        of_run[job] = Timed(float(seconds), medians)
+    return found
+
+
+def key_of(values: Iterable[Any]) -> tuple[str, ...]:
+    """Return what tells equal cells from others, whichever kind of missing value they hold."""
+    return tuple("" if pd.isna(value) else str(value) for value in values)
+
+
+def words_of(question: Question, row: Row, factors: Sequence[str]) -> Iterator[str]:
+    yield from filter(
+        None, (question.word(name, row[name]) for name in factors if not pd.isna(row[name]))
+    )
+
+
+def ranks_of(row: Row) -> int:
+    """Return how many ranks work in a case."""
+    own = row.get(RANKS[0])
+    return int(row["world_size"] if own is None or pd.isna(own) else own)
+
+
+def cores_of(row: Row) -> int:
+    """Return the cores of all ranks of a job."""
+    return round(float(row["cores_per_rank"] * row["world_size"]))
+
+
+def oversubscribed(row: Row) -> bool:
+    """Return whether the ranks of a row, or of a case of some of them, have too few cores."""
+    return bool(ranks_of(row) * row["threads_per_rank"] > row["cores_per_rank"] * row["world_size"])
+
+
+def in_order(cells: pd.DataFrame, problem: Sequence[str], number: pd.Series) -> dict[int, int]:
+    """Return the place of each problem in a table: by its columns, words as they were measured."""
+    keys = []
+    for name in problem:
+        numbers = pd.to_numeric(cells[name], errors="coerce")
+        keys.append(numbers if numbers.notna().all() else pd.Series(pd.factorize(cells[name])[0]))
+    if not keys:
+        return {0: 0}
+    order = np.lexsort([np.asarray(key, dtype=float) for key in reversed(keys)])
+    return {of: place for place, of in enumerate(dict.fromkeys(number.iloc[order]))}
+
+
+def marked(cells: Cells, rows: pd.DataFrame, problem: pd.Series) -> pd.Series:
+    """Return which rows have these values; as text, because a command line has texts."""
+    chosen = pd.Series(bool(cells), index=rows.index)
+    for name, value in cells.items():
+        held = rows[name] if name in rows else pd.Series(None, index=rows.index)
+        if value == LEAST:
+            numbers = pd.to_numeric(held)
+            chosen &= numbers.eq(numbers.groupby(problem).transform("min"))
+        elif value == FIRST:
+            chosen &= held.eq(rows.sort_values("started_at", kind="stable")[name].iloc[0])
+        else:
+            chosen &= held.map(lambda cell, value=value: is_same(cell, value)).astype(bool)
+    return chosen
+
+
+def is_same(cell: Any, value: Any) -> bool:
+    """Return whether a cell holds what the user typed; torch "2.13.0" includes 2.13.0+cpu."""
+    if str(cell) == str(value) or str(cell).partition("+")[0] == str(value):
+        return True
+    try:
+        return float(cell) == float(value)
+    except (TypeError, ValueError):
+        return False
