@@ -20,14 +20,27 @@ from benchkit.statistics.intervals import order_below
 
 FEWEST_RUNS = 6
 """Fewer medians have no interval of 95 % (benchkit.statistics.intervals.median_interval)."""
+
+
+def interval_columns(figure: str) -> tuple[str, str, str, str]:
+    """Return the columns with the low and the high end of a figure's interval, and of its range.
+
+    A table need not have them: "overlap_low", "overlap_high", "overlap_range_low", … of "overlap".
+    """
+    if figure == "median_s":
+        return "ci_low_s", "ci_high_s", "range_low_s", "range_high_s"
+    name, unit = (figure[:-2], "_s") if figure.endswith("_s") else (figure, "")
+    low, high, range_low, range_high = (
+        f"{name}_{end}{unit}" for end in ("low", "high", "range_low", "range_high")
+    )
+    return low, high, range_low, range_high
+
+
 INTERVALS = {
-    "median_s": ("ci_low_s", "ci_high_s", "range_low_s", "range_high_s"),
-    **{
-        name: (f"{name}_low", f"{name}_high", f"{name}_range_low", f"{name}_range_high")
-        for name in ("paired_speedup", "overlap", "speedup", "turns_ratio")
-    },
+    name: interval_columns(name)
+    for name in ("median_s", "warm_s", "paired_speedup", "overlap", "speedup", "turns_ratio")
 }
-"""Figures with the two ends of their interval, and the two ends of their range over runs."""
+"""Figures that have an interval, or a range, of their own."""
 RATES = tuple(metric.name for metric in METRICS if metric.is_rate)
 """Over several runs these are the rates at the median time."""
 SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))

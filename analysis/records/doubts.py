@@ -15,7 +15,7 @@ import numpy as np
 from analysis.records.metrics import CaseMetrics
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM
 from benchkit.record.record import CLOCK_REASONS, FIRST_CALLS, HOLDS_BACK, CaseRecord, Record
-from benchkit.statistics.intervals import find_modes, median, medians
+from benchkit.statistics.intervals import find_modes, median, medians, spread
 from benchkit.statistics.samples import Samples
 
 UTILISATIONS = ("mfu_full", "mfu_causal", "hfu_full")
@@ -202,17 +202,21 @@ def first_call_metrics(case: CaseRecord, mode: str) -> dict[str, float | int]:
     Returns:
         first_call_s: the time of the first call, in seconds.
         warm_s: the median of the later half of all calls, in seconds.
+        warm_range_low_s, warm_range_high_s: how much these differ, see `spread`.
         first_call_ratio: the time of the first call over that.
         warm_from_call: the first call, from 1, that takes at most NEAR times that median.
     """
     iterations = case.samples.times
     if mode != FIRST_CALLS or case.warmup_s or len(iterations) < FEWEST:
         return {}
-    warm_s = median(iterations[len(iterations) // 2 :])
+    later = np.sort(iterations[len(iterations) // 2 :])
+    warm_s, (low_s, high_s) = median(later), spread(later)
     is_warm = iterations <= NEAR * warm_s
     return {
         "first_call_s": float(iterations[0]),
-        "warm_s": float(warm_s),
+        "warm_s": warm_s,
+        "warm_range_low_s": low_s,
+        "warm_range_high_s": high_s,
         "first_call_ratio": float(iterations[0] / warm_s),
         "warm_from_call": int(is_warm.argmax()) + 1,
     }

@@ -91,6 +91,7 @@ ENDS = {
         name: tuple(f"{name}_{end}" for end in ("low", "high", "range_low", "range_high"))
         for name in ("paired_speedup", "overlap")
     },
+    "warm_s": ("warm_range_low_s", "warm_range_high_s"),
 }
 """By column: the ends of its interval, or of its range."""
 
