@@ -16,7 +16,7 @@ import pandas as pd
 
 from analysis.records.columns import METRICS
 from analysis.table import PROVENANCE, identity_columns
-from benchkit.statistics.intervals import order_below
+from benchkit.statistics.intervals import FEWEST_QUARTILES, order_below
 
 FEWEST_RUNS = 6
 """Fewer medians have no interval of 95 % (benchkit.statistics.intervals.median_interval)."""
@@ -239,7 +239,7 @@ def with_ranges(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def bars_of(rows: pd.DataFrame, low: str = "ci_low_s") -> str:
-    """Say what the error bars are: "95 % interval within the run", "range of 2 runs", …
+    """Say what the error bars are: "95 % interval within the run", "middle half of calls", …
 
     Args:
         low: the column with the lower ends of the bars.
@@ -248,14 +248,17 @@ def bars_of(rows: pd.DataFrame, low: str = "ci_low_s") -> str:
     [of_range] = [names[2] for names in INTERVALS.values() if names[0] == low]
     is_range = rows[low].eq(rows.get(of_range)) | rows[low].isna()  # see `with_ranges`
     known = rows[low].notna() | rows.get(of_range, rows[low]).notna()
+    parts, count = ("calls", "num_samples") if low == "ci_low_s" else ("rounds", "num_turns")
+    once = points == 1
+    ranges = once & is_range & known
+    halves = ranges & (rows.get(count, runs) >= FEWEST_QUARTILES)  # see `spread`
     again = (runs == 1) & (points > 1)
     few = (runs > 1) & (runs < FEWEST_RUNS)
     many = runs >= FEWEST_RUNS
     found = [
-        f"95 % interval {WITHIN}" if ((points == 1) & ~is_range).any() else "",
-        f"range of {'calls' if low == 'ci_low_s' else 'turns'}"
-        if ((points == 1) & is_range & known).any()
-        else "",
+        f"95 % interval {WITHIN}" if (once & ~is_range).any() else "",
+        f"middle half of {parts}" if halves.any() else "",
+        f"range of all {parts}" if (ranges & ~halves).any() else "",
         f"range of {counted(points[again])} points of one run" if again.any() else "",
         f"range of {counted(runs[few])} runs" if few.any() else "",
         f"95 % interval between {counted(runs[many])} runs" if many.any() else "",

@@ -140,7 +140,10 @@ TIMES = (
     seconds("median_s", "median time of a call, of the slowest rank", is_printed=True),
     seconds("ci_low_s", "lower end of the median's 95 % interval within the run"),
     seconds("ci_high_s", "its upper end"),
-    seconds("range_low_s", "without an interval, the range of calls (middle half) or of runs"),
+    seconds(
+        "range_low_s",
+        "without an interval: middle half of calls, range of fewer than 12 or of runs",
+    ),
     seconds("range_high_s", "its upper end"),
     seconds("min_s", "shortest call"),
     seconds("max_s", "longest call"),
@@ -170,7 +173,10 @@ COMPARISONS = (
     ),
     number("paired_speedup_low", "lower end of its 95 % interval"),
     number("paired_speedup_high", "upper end of its 95 % interval"),
-    number("paired_speedup_range_low", "without an interval, its range over turns or runs"),
+    number(
+        "paired_speedup_range_low",
+        "without an interval: middle half of rounds, range of fewer than 12 or of runs",
+    ),
     number("paired_speedup_range_high", "its upper end"),
     share(
         "overlap",
@@ -179,7 +185,10 @@ COMPARISONS = (
     ),
     share("overlap_low", "lower end of its 95 % interval"),
     share("overlap_high", "upper end of its 95 % interval"),
-    share("overlap_range_low", "without an interval, its range over turns or runs"),
+    share(
+        "overlap_range_low",
+        "without an interval: middle half of rounds, range of fewer than 12 or of runs",
+    ),
     share("overlap_range_high", "its upper end"),
     integer("num_turns", "turns that both cases of `paired_speedup` took, or all of `overlap`"),
     share("scaling_efficiency", "`paired_speedup` over one rank, per rank", is_printed=True),

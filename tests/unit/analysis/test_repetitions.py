@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.repetitions import alike, bars_of, over_repetitions, over_runs
+from analysis.repetitions import alike, bars_of, over_repetitions, over_runs, with_ranges
 from analysis.table import identity_columns
 from analysis.terminal import as_text
 
@@ -98,11 +98,13 @@ def test_records_without_version_have_own_line():
 
 
 def test_plot_says_what_its_bars_are(golden):
-    """Also where ranks, below, were measured in one run, in a few or in many."""
+    """Of one run, of few samples and of more, of a few runs and of many; and where rows differ in that."""
     often = [make_record(1, 16, 1.0, run="a"), make_record(1, 16, 2.0, run="a")]
     parts = {
         "once": runs_of([1.0]),
-        "few samples": runs_of([1.0], samples=2),
+        "all of few samples": runs_of([1.0], samples=11),
+        "the middle half": runs_of([1.0], samples=12),
+        "both": [*runs_of([1.0], samples=11), *runs_of([1.0], ranks=4, samples=12)],
         "few runs": runs_of([1.0, 2.0]),
         "often in one run": often,
         "all": [*runs_of([1.0]), *runs_of([1.0, 2.0], ranks=4), *runs_of(range(1, 8), ranks=8), *often],
@@ -112,6 +114,14 @@ def test_plot_says_what_its_bars_are(golden):
         chart = sizes.show(tabulate_records(records), None)["allreduce_time_vs_datasize"]
         notes[name] = " ".join(chart.small_print.split())
     golden("\n".join(f"{name}: {note}" for name, note in notes.items()))
+
+
+def test_bars_of_ratios_are_of_rounds(golden):
+    rows = pd.DataFrame({"num_runs": 1, "num_points": 1, "num_turns": [11, 12], "paired_speedup": 1.5})
+    ends = {f"paired_speedup_{end}": np.nan for end in ("low", "high")}
+    rows = with_ranges(rows.assign(**ends, paired_speedup_range_low=1.4, paired_speedup_range_high=1.6))
+    few, more = (bars_of(part, "paired_speedup_low") for part in (rows[:1], rows[1:]))
+    golden(f"11 rounds: {few}\n12 rounds: {more}\nboth: {bars_of(rows, 'paired_speedup_low')}")
 
 
 def test_bars_are_those_of_the_column_that_is_drawn():
