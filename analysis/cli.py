@@ -25,10 +25,10 @@ from analysis.records.paths import require_there
 from analysis.repetitions import over_repetitions
 from analysis.report.report import write_report
 from analysis.screen import screen_of
-from analysis.variants import require_held, uncompared
 from analysis.table import combine
 from analysis.terminal import NoRowError, view_of
 from analysis.text import command, complain
+from analysis.variants import require_held, uncompared
 from benchkit.errors import ConfigError
 from benchkit.record.naming import printable
 from benchkit.streams import protect_streams

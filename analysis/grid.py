@@ -147,9 +147,7 @@ def problems_across(variants: Variants) -> Iterator[Grid]:
         yield from means_along_scale(variants, names)
 
 
-def grid_of_problems(
-    variants: Variants, names: Sequence[str], metrics: Sequence[Metric]
-) -> Grid:
+def grid_of_problems(variants: Variants, names: Sequence[str], metrics: Sequence[Metric]) -> Grid:
     """Lay out time, speedup and other metrics of every variant of every problem."""
     time, *others = metrics
     heads, rows = [("", "")], [[name] for name in names]

@@ -9,8 +9,8 @@ from analysis.commands import accept, compare, export, import_results, log, plan
 from analysis.output import FILE_NAME as PARQUET
 from analysis.page.render import FILE_NAME
 from analysis.report import style
-from analysis.variants import Baseline
 from analysis.terminal import add_options, names_in
+from analysis.variants import Baseline
 from benchkit.version import __version__
 
 SUBCOMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {

@@ -171,7 +171,9 @@ def next_steps_of(variants: Variants) -> list[str]:
     """Return what to add to the command, and what else the suite suggests."""
     factors = variants.comparison.factors if variants.comparison else ()
     varied = {*variants.problem, *factors} - {*variants.shared}
-    asked = [text for key, text in variants.question.next_steps.items() if key not in varied and key]
+    asked = [
+        text for key, text in variants.question.next_steps.items() if key not in varied and key
+    ]
     is_one_run = all(int(variant.row.get("num_runs") or 1) == 1 for variant in variants.variants)
     added = [*(["repeat=6 (fresh runs)"] if is_one_run else []), *asked[:1]]
     next_one = [f"Next, add to the command: {' or '.join(added)}"] if added else []
@@ -445,7 +447,7 @@ def plain_answers(variants: Variants, within: Sequence[Variant]) -> Iterator[str
 
 
 def metric_ends(variants: Variants, own: Sequence[Variant]) -> Iterator[tuple[Any, list[Variant]]]:
-    """Yield each metric with the variants that have it at the end of the scale that it is read at."""
+    """Yield each metric, and the variants that have it at the end of the scale that is told."""
     scale = [name for name in variants.question.scale if name in variants.problem][:1]
     for metric in variants.question.metrics:
         having = [each for each in own if has(metric, each.row)]
@@ -542,13 +544,17 @@ def known_speedups(variants: Variants) -> Iterator[str]:
     for speedup in speedups:
         if speedup.basis:
             count, unit = speedup.basis.split(" ", 1)
-            kinds.setdefault((speedup.is_interval, f"{unit.removesuffix('s')}s"), []).append(int(count))
+            kinds.setdefault((speedup.is_interval, f"{unit.removesuffix('s')}s"), []).append(
+                int(count)
+            )
     texts = [
         f"{'[95 %]' if is_interval else 'range'} over {counted(pd.Series(counts))} {unit}"
         for (is_interval, unit), counts in sorted(kinds.items(), reverse=True)
     ]
     if texts:
-        sizes = [sum(each.speedup is not None for each in own) for own in variants.by_problem.values()]
+        sizes = [
+            sum(each.speedup is not None for each in own) for own in variants.by_problem.values()
+        ]
         at_once = f", {max(sizes)} compared at once" if max(sizes) > 1 else ""
         yield f"speedups {', else '.join(texts)}{at_once}"
     if apart := {speedup.reason for speedup in speedups if not speedup.basis}:

@@ -375,9 +375,7 @@ def over_all_runs(jobs: Jobs) -> float:
 
 
 def share_a_sweep(variant: Variant, other: Variant) -> bool:
-    own, base = (
-        {run.partition("#")[0] for run in each.jobs} for each in (variant, other)
-    )
+    own, base = ({run.partition("#")[0] for run in each.jobs} for each in (variant, other))
     return not own.isdisjoint(base)
 
 

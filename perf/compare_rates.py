@@ -23,9 +23,9 @@ from benchkit.statistics.compare import (
     auto_plan,
     equivalent_sd,
     fixed_plan,
-    verdicts_on,
     order_of_runs,
     smallest_effect,
+    verdicts_on,
 )
 
 Array = npt.NDArray[np.float64]
@@ -108,7 +108,9 @@ def simulated(process: Process, random: np.random.Generator, simulations: int) -
 def ended(plan: Plan, points: Sequence[Array], fail_on: float) -> tuple[list[str], int]:
     """The words at the end of a comparison of points [pair], and its pairs."""
     for look in plan.looks:
-        verdicts = verdicts_on([logs[:look] for logs in points], [None] * len(points), fail_on=fail_on, level=plan.level)
+        verdicts = verdicts_on(
+            [logs[:look] for logs in points], [None] * len(points), fail_on=fail_on, level=plan.level
+        )
         words = [verdict.word for verdict in verdicts]
         if not plan.goes_on(look, words):
             break

@@ -182,7 +182,7 @@ class Content:
         """What follows the headline: the rest of the answers, and what was not measured."""
         first, *others = self.screen.answers or [""]
         more = first.partition("; ")[2]
-        return [*filter(None, (more, *others)), *self.screen.ends]
+        return [*filter(None, (more, *others)), *self.screen.unmeasured]
 
     @property
     def num_failed(self) -> int:

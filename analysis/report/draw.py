@@ -40,8 +40,8 @@ from analysis.report.chart import (
     charts_of,
     thinned,
 )
-from analysis.variants import Baseline
 from analysis.text import complain
+from analysis.variants import Baseline
 from benchkit.record.naming import readable, readable_time
 
 ENDS = ("value", "low", "high")

@@ -18,9 +18,9 @@ from analysis.report.draw import draw_all
 from analysis.report.naming import Namer
 from analysis.report.speedups import as_table
 from analysis.screen import screen_of
-from analysis.variants import Baseline
 from analysis.table import ROUNDS, for_print, identity_columns, is_repeated
 from analysis.text import as_markdown, complain, figure
+from analysis.variants import Baseline
 from benchkit.statistics.compare import plus_minus
 
 

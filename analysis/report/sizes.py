@@ -25,8 +25,8 @@ from analysis.report.chart import (
     rates_of,
     told_apart,
 )
-from analysis.variants import Baseline
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
+from analysis.variants import Baseline
 from benchkit.record.naming import readable
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")

@@ -1,117 +1,164 @@
 """Speedups over what a suite's question, or the user, compares with: a table, and figures."""
 
+import textwrap
+
 import pandas as pd
 
 from analysis.discover import suites_with_comparisons
 from analysis.repetitions import counted
 from analysis.report.chart import (
     BYTES,
+    CELLS,
     DOTS,
     LINES,
     LOG,
-    MOST_SERIES,
     NAMES,
     Axis,
     Chart,
     Charts,
     points_of,
 )
-from analysis.variants import APART, Baseline, Ratio, Side, Sides, all_sides
+from analysis.screen import WORDS, listed
 from analysis.table import identity_columns
+from analysis.variants import (
+    Baseline,
+    Speedup,
+    Standing,
+    Variant,
+    Variants,
+    all_variants,
+)
+from benchkit.statistics.judgement import AHEAD
 
 SIZE = "data_size"
 SPEEDUP = ("speedup", "speedup_low", "speedup_high")
-MADE = ("baseline", "median_s_baseline", *SPEEDUP, "speedup_basis")
+MADE = ("baseline", "median_s_baseline", *SPEEDUP, "speedup_basis", "judgement")
+FEWEST_CHOICES = 3
+"""Fewer variants need no map of the fastest one."""
+CELL_WIDTH = 18
 
 
 def as_table(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | None:
-    """Return a row per side that is compared, with what it is compared with; None without any.
+    """Return a row per variant that is compared, with its baseline; None without any.
 
     The ends of `speedup` are those of an interval or of a range, as `speedup_basis` says.
     """
-    found = [rows_of(sides) for _, sides in all_sides(table, baseline) if compared(sides)]
+    found = [rows_of(each) for _, each in all_variants(table, baseline) if compared(each)]
     if not found:
         return None
     rows, columns = pd.concat(found), identity_columns(table)
     return rows[[*columns, *MADE, "median_s", "run"]]
 
 
-def compared(sides: Sides) -> list[tuple[Side, Ratio]]:
-    return [(side, side.ratio) for side in sides.sides if side.ratio]
+def compared(variants: Variants) -> list[tuple[Variant, Speedup]]:
+    return [(each, each.speedup) for each in variants.variants if each.speedup]
 
 
-def rows_of(sides: Sides) -> pd.DataFrame:
-    """Return the rows of the sides that are compared, with the columns MADE."""
+def rows_of(variants: Variants) -> pd.DataFrame:
+    """Return the rows of the variants that are compared, with the columns MADE."""
     rows = []
-    for side, ratio in compared(sides):
-        kind = ", 95 % interval" if ratio.is_interval else ", range"
-        basis = ratio.basis + (kind if ratio.basis != APART else "")
-        ends = (ratio.value, ratio.low, ratio.high)
-        made = (ratio.base.name, ratio.base.row["median_s"], *ends, basis)
-        rows.append({**side.row, **dict(zip(MADE, made, strict=True))})
+    for variant, speedup in compared(variants):
+        kind = ", 95 % interval" if speedup.is_interval else ", range"
+        basis = speedup.basis + kind if speedup.basis else speedup.reason
+        ends = (speedup.value, speedup.low, speedup.high)
+        over = speedup.over
+        made = (over.name, over.row["median_s"], *ends, basis, speedup.judgement)
+        rows.append({**variant.row, **dict(zip(MADE, made, strict=True))})
     return pd.DataFrame(rows)
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return one figure per suite that compares something and has no such figure of its own."""
-    own = suites_with_comparisons()
-    return {
-        f"{suite}_speedup": speedup(suite, sides)
-        for suite, sides in all_sides(table, baseline)
-        if (baseline or suite not in own) and compared(sides)
-    }
+    """Return the figures of each suite that compares something and has none of its own."""
+    own, charts = suites_with_comparisons(), Charts()
+    for suite, variants in all_variants(table, baseline):
+        if (baseline or suite not in own) and compared(variants):
+            charts[f"{suite}_speedup"] = speedups(suite, variants)
+            if len(variants.standings) > 1 and len(variants.names) >= FEWEST_CHOICES:
+                charts[f"{suite}_winner"] = winners(suite, variants)
+    return charts
 
 
-def speedup(suite: str, sides: Sides) -> Chart:
-    """Show the ratio of every side to the base, over the scale or else beside the work's names."""
-    rows, found = rows_of(sides), compared(sides)
-    scales = [name for name in sides.question.scale if name in sides.work]
-    scale = next((name for name in scales if is_numeric(rows[name])), "")
-    lines, works = [], []
-    for side, _ in found:
-        words = {name: sides.word(name, side.row[name]) for name in sides.work}
-        works.append(", ".join(words.values()))
-        lines.append(", ".join([side.name, *(words[name] for name in words if name != scale)]))
-    over_scale = bool(scale) and len(set(lines)) <= MOST_SERIES
-    bases = {base_words(sides, ratio.base) for _, ratio in found}
-    base = bases.pop() if len(bases) == 1 else "the base"
-    is_size = scale == SIZE
+def speedups(suite: str, variants: Variants) -> Chart:
+    """Show the speedup of every variant over the scale, a panel per rest of the problem."""
+    rows, found = rows_of(variants), compared(variants)
+    base = " or ".join(dict.fromkeys(speedup.over.name for _, speedup in found)) or "the baseline"
+    scale = next((name for name in variants.question.scale if name in variants.problem), "")
+    problem = [name for name in variants.problem if name != scale]
+    panels = [words_of(variants, each, problem) for each, _ in found]
+    names = [each.name for each, _ in found]
+    is_numeric = bool(scale) and bool(pd.to_numeric(rows[scale], errors="coerce").notna().all())
+    if is_numeric:
+        is_size = scale == SIZE
+        numbers = pd.to_numeric(rows[scale]) * (2**20 if is_size else 1)
+        x, axis, mark = numbers, Axis(scale, LOG, BYTES if is_size else ""), LINES
+    elif scale:
+        x, axis, mark = (
+            [words_of(variants, each, [scale]) for each, _ in found],
+            Axis("", NAMES),
+            DOTS,
+        )
+    else:
+        x, axis, mark = names, Axis("", NAMES), DOTS
     return Chart(
-        mark=LINES if over_scale else DOTS,
+        mark=mark,
         title=f"{suite}: times as fast as {base}",
-        note=note_on(found),
-        x=Axis(scale, LOG, BYTES if is_size else "") if over_scale else Axis("", NAMES),
+        note=note_on([speedup for _, speedup in found]),
+        x=axis,
         y=Axis(f"time of {base} / time", LOG),
-        points=points_of(
-            rows,
-            rows[scale] * (2**20 if is_size else 1) if over_scale else works,
-            SPEEDUP,
-            lines if over_scale else [side.name for side, _ in found],
-        ),
+        points=points_of(rows, x, SPEEDUP, names if scale else "", panels),
+        series=tuple(name for name in variants.names if name in names) if scale else (),
         reference=1,
     )
 
 
-def base_words(sides: Sides, base: Side) -> str:
-    """Return what makes a side the base: "1 rank", of "1 rank ddp" and "1 rank fsdp"."""
-    over = sides.contest.baseline if sides.contest else {}
-    return " ".join(sides.word(name, base.row[name]) for name in over) or base.name
+def words_of(variants: Variants, variant: Variant, columns: list[str]) -> str:
+    return ", ".join(variants.word(name, variant.row[name]) for name in columns)
 
 
-def is_numeric(values: pd.Series) -> bool:
-    return bool(pd.to_numeric(values, errors="coerce").notna().all())
+def winners(suite: str, variants: Variants) -> Chart:
+    """Map the fastest variant of each problem, its speedup, and what is judged of it."""
+    standings = list(variants.standings.values())
+    down, *across = variants.problem
+    gains = [each.first.speedup.value if each.first.speedup else 1.0 for each in standings]
+    rows = pd.DataFrame([each.first.row for each in standings]).assign(gain=gains)
+    texts = [cell_text(each, gain) for each, gain in zip(standings, gains, strict=True)]
+    base = " or ".join(variants.baselines)
+    return Chart(
+        mark=CELLS,
+        title=f"{suite}: the fastest",
+        note=f"ahead of all others, except where a cell says else; × as fast as {base}",
+        x=Axis(", ".join(across), NAMES),
+        y=Axis(f"speedup over {base}"),
+        points=points_of(
+            rows,
+            [words_of(variants, each.first, across) for each in standings],
+            ("gain",),
+            [words_of(variants, each.first, [down]) for each in standings],
+            text=texts,
+        ),
+    )
 
 
-def note_on(found: list[tuple[Side, Ratio]]) -> str:
+def cell_text(standing: Standing, gain: float) -> str:
+    lines = [standing.first.name, f"{gain:.2f}×"]
+    if standing.reason:
+        lines.append(f"not judged: {standing.reason}")
+    else:
+        words = dict.fromkeys(word for _, word in standing.judgements if word != AHEAD)
+        lines += [f"{WORDS.get(word, word)}: {listed(standing.named(word))}" for word in words]
+    return "\n".join(textwrap.fill(line, CELL_WIDTH) for line in lines)
+
+
+def note_on(found: list[Speedup]) -> str:
     """Say what the bars are."""
-    known = [ratio for _, ratio in found if ratio.basis != APART]
     kinds: dict[str, list[int]] = {}
-    for ratio in known:
-        count, unit = ratio.basis.split()
-        kind = "95 % interval" if ratio.is_interval else "range"
-        kinds.setdefault(f"{kind} of {{}} {unit}", []).append(int(count))
+    for speedup in found:
+        if speedup.basis:
+            count, unit = speedup.basis.split(" ", 1)
+            kind = "95 % interval" if speedup.is_interval else "range"
+            kinds.setdefault(f"{kind} of {{}} {unit.removesuffix('s')}s", []).append(int(count))
     bars = (kind.format(counted(pd.Series(counts))) for kind, counts in kinds.items())
     lines = [f"bars: {' or '.join(bars)}"] if kinds else []
-    if len(known) < len(found):
-        lines.append("no bar: the two took no turns")
+    apart = {speedup.reason for speedup in found if not speedup.basis}
+    lines += [f"no bar: {' or '.join(sorted(apart))}"] if apart else []
     return "\n".join(lines)

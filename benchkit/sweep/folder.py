@@ -85,7 +85,7 @@ def log_table(folder: Path) -> None:
         log.warning(problem)
     if found.rows:
         further = [f"Records: {folder}", f"Page: python -m analysis {folder} --html"]
-        log.info("\n%s", screen_of(combine(found.rows), further=further).text())
+        log.info("\n%s", screen_of(combine(found.rows), next_steps=further).text())
 
 
 def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -> None:

@@ -8,9 +8,9 @@ import pytest
 from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.derive import figures_of
 from analysis.screen import screen_of
-from analysis.variants import all_sides
 from analysis.suites.tensor_parallel import charts
 from analysis.suites.tensor_parallel.table import name_of
+from analysis.variants import all_sides
 
 from tests.support.records import (
     as_record,

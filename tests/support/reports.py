@@ -8,8 +8,8 @@ import pytest
 from analysis.cli import main
 from analysis.page import render
 from analysis.records.harvest import harvest as harvest
-from analysis.variants import Baseline
 from analysis.table import combine
+from analysis.variants import Baseline
 from matplotlib.figure import Figure
 
 from tests.support.entries.report import PAGE_ROW, charts_of, directly, draw_all, drawings_of_modules, report

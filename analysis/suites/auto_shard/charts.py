@@ -17,7 +17,6 @@ from analysis.report.chart import (
     phases_of_step,
     points_of,
 )
-from analysis.variants import Baseline
 from analysis.suites.auto_shard.rows import (
     SHARDINGS,
     SPEEDUP,
@@ -29,6 +28,7 @@ from analysis.suites.auto_shard.rows import (
     serial_share,
 )
 from analysis.suites.auto_shard.table import SCOPES, settings_of
+from analysis.variants import Baseline
 from benchkit.suites.auto_shard.suite import (
     END_TO_END,
     RANKS,

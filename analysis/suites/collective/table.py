@@ -22,10 +22,10 @@ from analysis.report.chart import (
     points_of,
 )
 from analysis.report.markdown import bullets, document, spread_of
-from analysis.variants import Baseline
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit, left_out
 from analysis.table import identity_columns
 from analysis.text import as_markdown, figure, half_width, measured
+from analysis.variants import Baseline
 from benchkit.record.naming import readable
 from benchkit.statistics import LATENCY
 from benchkit.suites.collective.suite import SEND_RECV, TIMING

@@ -12,9 +12,9 @@ from analysis.records.of_suite import cases_of
 from analysis.repetitions import alike
 from analysis.report.chart import LINES, LOG, SECONDS, Axis, Chart, Charts, points_of
 from analysis.report.markdown import document
-from analysis.variants import Baseline
 from analysis.table import identity_columns
 from analysis.text import as_csv, as_markdown, shortened
+from analysis.variants import Baseline
 from benchkit.record.record import FIRST_CALLS
 from benchkit.statistics.intervals import Array, median, medians, quantile
 from benchkit.suites.compile.suite import (

@@ -6,8 +6,8 @@ from analysis.records.of_suite import measured_of
 from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import bars_of, by_mechanism, counted, over_runs, with_ranges
 from analysis.report.chart import LINES, LOG, TIMES, Axis, Chart, Charts, of_groups, points_of
-from analysis.variants import Baseline
 from analysis.text import as_csv, comment
+from analysis.variants import Baseline
 from benchkit.api import lut
 from benchkit.api.lut import SIZE
 
@@ -60,10 +60,11 @@ def shaped(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_faster(points: pd.DataFrame) -> pd.Series:
-    """Find rows that are faster than one with a larger share, beyond the intervals of both.
+    """Find rows that are faster than one with a larger share, beyond the bars of both.
 
     Each type, streams and size has its shares in descending order.
     """
+    points = with_ranges(points)
     low = points["ci_low_s"].fillna(points["median_s"])
     high = points["ci_high_s"].fillna(points["median_s"])
     keys = [points[name] for name in (lut.DTYPE, lut.STREAMS, lut.SIZE)]

@@ -8,8 +8,8 @@ import pandas as pd
 from analysis.records.of_suite import by_layout, measured_of, records_of
 from analysis.records.places import Place
 from analysis.report.chart import CELLS, NAMES, PAGE_ROW, Axis, Chart, Charts, points_of
-from analysis.variants import Baseline
 from analysis.suites.pair_matrix.matrix import SUITE, Level, Matrix, levels, matrices
+from analysis.variants import Baseline
 from benchkit.record.naming import readable
 
 COMPARED = (SUITE,)

@@ -5,8 +5,8 @@ import pandas as pd
 
 from analysis.records.of_suite import by_layout, measured_of, records_of
 from analysis.report.chart import BARS, NAMES, Axis, Chart, Charts, points_of
-from analysis.variants import Baseline
 from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
+from analysis.variants import Baseline
 
 NOTE = (
     "100 %: the median of the ranks, all at the same time; bars: the first and the second half of "

@@ -1,16 +1,12 @@
-"""Shows strategies of splitting a sequence over slowdown and length, and which is the fastest."""
-
-import textwrap
+"""Shows strategies of splitting a sequence over slowdown and length."""
 
 import pandas as pd
 
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import (
-    CELLS,
     LINES,
     LOG,
     NAMES,
-    PAIRED_SPEEDUPS,
     STACKS,
     TIMES,
     Axis,
@@ -19,7 +15,6 @@ from analysis.report.chart import (
     of_groups,
     points_of,
 )
-from analysis.variants import Baseline
 from analysis.suites.ring_attention.table import (
     EFFICIENCY,
     RATIO,
@@ -28,7 +23,8 @@ from analysis.suites.ring_attention.table import (
     label_of,
     with_efficiencies,
 )
-from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKENS, TORCH
+from analysis.variants import Baseline
+from benchkit.suites.ring_attention.suite import REFERENCE, STRATEGY, TOKENS, TORCH
 
 OTHERS = (REFERENCE, TORCH)
 """Measured beside the strategies, but not meant for ranks of unequal speed."""
@@ -41,10 +37,6 @@ OF_REFERENCE = (
 """What an efficiency refers to: columns, label and note."""
 
 
-COMPARED = ("ring_attention", "ring_model")
-"""Suites whose comparisons are drawn here."""
-
-
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     return of_groups(SUITE, cells_of(table), charts_of)
 
@@ -53,9 +45,6 @@ def charts_of(cells: pd.DataFrame) -> Charts:
     rows = with_ranges(cells)
     compared = rows[rows[STRATEGY].isin(strategies_of(rows))]
     charts: Charts = {}
-    if compared["paired_speedup"].notna().any():
-        charts["speedup_over_even"] = speedup_over_even(compared)
-    charts["winner"] = winners(cells.loc[compared.index])
     charts["latency_scaling"] = latency_scaling(rows)
     compared = with_efficiencies(rows).loc[compared.index]
     if compared[RATIO[0]].notna().any():
@@ -70,19 +59,6 @@ def over_slowdown(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> 
     """Return points with a panel per length and a line per strategy."""
     lengths = rows["seq_len"].map("{:g} tokens".format)
     return points_of(rows, rows["slowdown"].map(str), values, rows[STRATEGY], lengths, scale)
-
-
-def speedup_over_even(rows: pd.DataFrame) -> Chart:
-    return Chart(
-        mark=LINES,
-        title="Ring attention: speedup over an even split",
-        note=f"median of paired blocks, {bars_of(rows, PAIRED_SPEEDUPS[1])}",
-        x=Axis(label_of(rows), NAMES),
-        y=Axis("time of even / time", LOG),
-        points=over_slowdown(rows[rows[STRATEGY] != EVEN], PAIRED_SPEEDUPS, 1.0),
-        series=tuple(strategies_of(rows)),
-        reference=1,
-    )
 
 
 def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, note: str) -> Chart:
@@ -112,23 +88,6 @@ def latency_scaling(rows: pd.DataFrame) -> Chart:
         y=Axis("time of one layer [ms]", LOG),
         points=along if several else over_slowdown(ordered, TIMES, 1e3),
         series=tuple(strategies_of(rows)),
-    )
-
-
-def winners(rows: pd.DataFrame) -> Chart:
-    """Map the fastest strategy of each cell, with its ties and its speedup over even."""
-    cells = [winner_of(cell) for _, cell in rows.groupby(["seq_len", "slowdown"])]
-    best = pd.DataFrame([row for row, _, _ in cells]).assign(gain=[gain for _, gain, _ in cells])
-    lengths = best["seq_len"].map("{:.0f} tokens".format)
-    texts = [text for _, _, text in cells]
-    points = points_of(best, best["slowdown"].map(str), ("gain",), lengths, text=texts)
-    return Chart(
-        mark=CELLS,
-        title="Ring attention: the fastest strategy",
-        note=f"≈: as fast, as far as is known: {bars_of(rows, PAIRED_SPEEDUPS[1])}",
-        x=Axis(label_of(rows), NAMES),
-        y=Axis("speedup over even"),
-        points=points,
     )
 
 
@@ -166,23 +125,3 @@ def shares_of(text: object) -> list[float]:
     """Compute each rank's share of the tokens in percent, from "[4096, 2048]"."""
     counts = [float(count) for count in str(text).strip("[]").split(",")]
     return [100 * count / sum(counts) for count in counts]
-
-
-def winner_of(cell: pd.DataFrame) -> tuple[pd.Series, float, str]:
-    """Find the fastest strategy of a cell, by paired speedups if all have one, else by times.
-
-    Returns:
-        Its row, its speedup over even, and a text: its name, the speedup, and the strategies whose
-        intervals reach its own.
-    """
-    gains = cell[list(PAIRED_SPEEDUPS)].astype(float)
-    gains[cell[STRATEGY] == EVEN] = 1.0
-    paired = gains["paired_speedup"]
-    best = cell.loc[cell["median_s"].idxmin() if paired.isna().any() else paired.idxmax()]
-    # Without an interval, nothing tells a strategy from others.
-    unknown = {"paired_speedup": 1.0, "paired_speedup_low": 0.0}
-    gain, low, _ = gains.loc[best.name].fillna(unknown)
-    highs = gains["paired_speedup_high"].fillna(float("inf"))
-    tied = cell.loc[(highs >= low) & (cell.index != best.name), STRATEGY]
-    text = textwrap.fill("≈ " + ", ".join(tied), 18) if len(tied) else ""
-    return best, gain, f"{best[STRATEGY]}\n{gain:.2f}×\n{text}".strip()

@@ -143,7 +143,6 @@ def summary_of(name: str, cells: Sequence[Cell]) -> str:
     over_best = geometric_mean([best_rival(cell) / cell[name]["median_s"] for cell in cells])
     measured = set().union(*cells)
     rivals = ", ".join(rival for rival in RIVALS if rival in measured)
-    highs = [row["paired_speedup_high"] for row in ours if pd.notna(row["paired_speedup_high"])]
     facts = [
         f"{over_even:.2f} × even",
         f"{over_best:.2f} × the best of {rivals}",
@@ -153,9 +152,6 @@ def summary_of(name: str, cells: Sequence[Cell]) -> str:
     if predicted:
         shares = (row["predicted_s"] / row["median_s"] for row in predicted)
         facts.append(f"within {NEAR:.0%} of the prediction in {count_near(shares)}")
-    if highs:
-        slower = sum(high < 1 for high in highs)
-        facts.append(f"told to be slower than even in {slower} of {len(highs)}")
     means = f" (geometric means of {len(cells)} cells)" if len(cells) > 1 else ""
     return f"{name}{means}: {'; '.join(facts)}."
 

@@ -7,7 +7,6 @@ from analysis.report.chart import (
     BARS,
     CELLS,
     NAMES,
-    PAIRED_SPEEDUPS,
     TIMES,
     Axis,
     Chart,
@@ -15,30 +14,24 @@ from analysis.report.chart import (
     of_groups,
     points_of,
 )
-from analysis.variants import Baseline
 from analysis.suites.tensor_parallel.table import (
     SHAPE,
     SUITES,
-    baselines_of,
     groups_of,
     shape_of,
     title_of,
 )
+from analysis.variants import Baseline
 from benchkit.suites.tensor_parallel.suite import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6  # more shapes than this are shown in the maps alone
 LIMIT = "share of the limit [%]"
-BEST_NOTE = "without auto, which is one of the others"
 LIMIT_NOTE = (
     "of the fastest without auto; the limit is the longer of its computation and its communication "
     "alone"
 )
 TIME = "time of one product [ms]"
 WHOLE, PART = "whole product", "a part alone"
-
-
-COMPARED = SUITES
-"""Suites whose comparisons are drawn here."""
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
@@ -52,23 +45,12 @@ def charts_of(rows: pd.DataFrame) -> Charts:
     rows, title = with_ranges(rows), title_of(rows)
     charts: Charts = {}
     rivals = rows[~rows[IMPLEMENTATION].isin(BOUNDS)]
-    compared = rivals[rivals["paired_speedup"].notna()]
-    base = baselines_of(rivals)
     if rows.groupby(SHAPE).ngroups <= MOST_PANELS:
         is_part = rows[IMPLEMENTATION].isin(BOUNDS)
         typical = rows.groupby("name")["median_s"].transform("median")
         in_order = rows.assign(is_part=is_part, typical=typical)
         in_order = in_order.sort_values([*SHAPE, "is_part", "typical"])
         charts["time"] = bars(in_order, f"{title}: time", TIMES, TIME, 1e3)
-        if not compared.empty:
-            head, label = f"{title}: speedup over {base}", f"time of {base} / time"
-            ranked = compared.sort_values(
-                [*SHAPE, "paired_speedup"], ascending=[True] * len(SHAPE) + [False]
-            )
-            charts["speedup"] = bars(ranked, head, PAIRED_SPEEDUPS, label, 1.0, reference=1)
-    if not compared.empty:
-        label, head = f"speedup over {base}", f"{title}: the fastest"
-        charts["best"] = shape_map(best_cells(rivals), head, label, BEST_NOTE)
     fixed = rivals[rivals[IMPLEMENTATION] != AUTO]
     if fixed["limit_share"].notna().any():
         head = f"{title}: how near the limit"
@@ -113,20 +95,6 @@ def shape_map(cells: pd.DataFrame, title: str, label: str, note: str) -> Chart:
         y=Axis(label),
         points=points_of(cells, across, ("value",), down, text=cells["text"]),
     )
-
-
-def best_cells(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the fastest row of each shape with its speedup as `value`, and both as `text`."""
-    fixed = rows[rows[IMPLEMENTATION] != AUTO]
-    shapes = fixed.groupby(SHAPE)
-    best = fixed.loc[shapes["median_s"].idxmin()]
-    # Where others of a shape have a speedup, a row without one is the baseline.
-    known = shapes["paired_speedup"].transform(lambda part: part.notna().any())
-    gain = best["paired_speedup"].fillna(1.0).where(known)
-    texts = []
-    for name, speedup in zip(best["name"], gain, strict=True):
-        texts.append(f"{name}\n{speedup:.2f}×".replace(" ", "\n", 1))
-    return best.assign(value=gain, text=texts)
 
 
 def limit_cells(rows: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.records.figures import Row
 from analysis.records.of_suite import measured_of, with_numbers
-from analysis.repetitions import WITHIN, alike, over_runs, titled
+from analysis.repetitions import alike, over_runs, titled
 from analysis.report.chart import PAIRED_SPEEDUPS, TIMES
 from analysis.report.markdown import bullets, document, spread_of, with_interval
 from analysis.text import as_markdown
@@ -40,16 +40,6 @@ def title_of(rows: pd.DataFrame) -> str:
     """Format "tp_rowwise: 4 ranks, float32"."""
     first = rows.iloc[0]
     return f"{first['suite']}: {first['world_size']} ranks, {first['dtype']}"
-
-
-def baselines_of(rivals: pd.DataFrame) -> str:
-    """Name what the speedups compare with: "pytorch AG_before"; each backend may have its own.
-
-    Where others of a shape have a speedup, a row without one is a baseline.
-    """
-    lacks = rivals["paired_speedup"].isna()
-    compared = (~lacks).groupby([rivals[name] for name in SHAPE]).transform("any")
-    return " or ".join(rivals.loc[lacks & compared, "name"].unique()) or "the baseline"
 
 
 def name_of(row: Any) -> str:
@@ -91,7 +81,6 @@ def text_of(rows: pd.DataFrame) -> str:
     remarks: list[str] = []
     for name in rivals.loc[rivals[IMPLEMENTATION] == AUTO, "name"].unique():
         remarks += auto_remarks(shapes, name)
-    remarks += overlap_remarks(shapes)
     if remarks:
         parts += ["## All shapes", bullets(remarks)]
     return document(*parts)
@@ -149,20 +138,3 @@ def auto_remarks(shapes: Shapes, auto: str) -> Iterator[str]:
             f"Of the choices made once for all shapes {name} is best; "
             f"{auto} took {over[name]:.3f} times as long."
         )
-
-
-def overlap_remarks(shapes: Shapes) -> Iterator[str]:
-    """Name the shapes where an overlap beats every plain order beyond their intervals."""
-    for shape, named in shapes.items():
-        plain = [row for row in named.values() if row[IMPLEMENTATION] == PYTORCH]
-        others = [row for row in fixed_of(named) if row[IMPLEMENTATION] != PYTORCH]
-        if not plain or not others:
-            continue
-        best = fastest(others)
-        lows = [row["ci_low_s"] for row in plain]
-        if all(pd.notna(low) and best["ci_high_s"] < low for low in lows):
-            kind = WITHIN if best["num_runs"] == 1 else "between runs"
-            yield (
-                f"{shape_of(shape)}: {best['name']} beats all plain orders "
-                f"beyond their intervals {kind}."
-            )

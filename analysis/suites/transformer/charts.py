@@ -24,9 +24,9 @@ from analysis.report.chart import (
     rates_of,
     told_apart,
 )
-from analysis.variants import Baseline
 from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
 from analysis.text import format_settings
+from analysis.variants import Baseline
 from benchkit.api.case import PEAK_FROM
 from benchkit.suites.transformer.suite import FORWARD, PASS, PASSES, PEAK_BYTES, PHASES, RANKS
 

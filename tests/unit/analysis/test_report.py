@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis.cli import main
-from analysis.variants import Baseline
 from analysis.text import render_table
+from analysis.variants import Baseline
 
 from tests.support.cli import ROOT
 from tests.support.entries.report import MOST_LINES, describe

@@ -18,8 +18,8 @@ from benchkit.statistics.compare import (
     exit_code,
     geometric_mean,
     holm,
-    verdicts_on,
     noise_floor,
+    verdicts_on,
     word_of_ends,
 )
 
