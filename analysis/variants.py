@@ -595,7 +595,8 @@ def jobs_of(
 ) -> dict[tuple[str, ...], dict[str, dict[str, Timed]]]:
     """Return the times of each variant by its cells. Only medians of all calls have rounds."""
     found: dict[tuple[str, ...], dict[str, dict[str, Timed]]] = {}
-    of_rows = rows[["run", "path", time, ROUNDS, *columns]]
+    rounds_of = {} if ROUNDS in rows else {ROUNDS: b""}  # a loaded table has none
+    of_rows = rows.assign(**rounds_of)[["run", "path", time, ROUNDS, *columns]]
     for run, job, seconds, rounds, *key in of_rows.itertuples(index=False, name=None):
         medians = np.frombuffer(rounds if time == "median_s" else b"")
         of_run = found.setdefault(key_of(key), {}).setdefault(str(run), {})

@@ -10,7 +10,7 @@ from analysis.records.derive import figures_of
 from analysis.screen import screen_of
 from analysis.suites.tensor_parallel import charts
 from analysis.suites.tensor_parallel.table import name_of
-from analysis.variants import all_sides
+from analysis.variants import all_variants
 
 from tests.support.records import (
     as_record,
@@ -288,8 +288,8 @@ def test_unmeasured_values_are_blank():
     assert not [name for name in names if "best" in name or "limit" in name or "speedup" in name]
 
 
-def test_typed_table_compares_the_same_sides():
+def test_typed_table_compares_the_same_variants():
     table = tabulate_records([product_record()])
-    [(_, plain)], [(_, typed)] = (list(all_sides(each)) for each in (table, table.convert_dtypes()))
-    assert [side.name for side in typed.sides] == [side.name for side in plain.sides]
-    assert any(side.ratio for side in typed.sides)
+    [(_, plain)], [(_, typed)] = (list(all_variants(each)) for each in (table, table.convert_dtypes()))
+    assert [side.name for side in typed.variants] == [side.name for side in plain.variants]
+    assert any(side.speedup for side in typed.variants)

@@ -58,7 +58,7 @@ def test_arms_of_a_comparison_are_no_repetitions(measured, monkeypatch, tmp_path
         told = {"id": "c", "arm": arm, "pair": 1, "position": number}
         monkeypatch.setenv("BENCHKIT_COMPARISON", json.dumps(told))
         both.points += measured([ON_CPU], Plant(call_s=call_s, spread=0.0), folder=f"runs/{number}").points
-    assert sorted(median_of_sides(both)) == pytest.approx([1e-3, 2e-3])
+    assert sorted(median_of_variants(both)) == pytest.approx([1e-3, 2e-3])
 
 
 def test_arrivals_of_several_calls_are_those_of_their_sample(measured):
@@ -82,12 +82,12 @@ UNLIKE = [
 def test_points_of_unlike_identity_are_no_repetitions(own, first, second, measured):
     sweep = measured([[*own, first], [*own, second]], Plant(spread=0.0), Plant(call_s=2e-3, spread=0.0))
     assert len({point.record.point_id for point in sweep.points}) == 2
-    assert sorted(median_of_sides(sweep)) == pytest.approx([1e-3, 2e-3])
+    assert sorted(median_of_variants(sweep)) == pytest.approx([1e-3, 2e-3])
 
 
-def median_of_sides(sweep):
-    [(_, sides)] = compare.all_sides(sweep.combined)
-    return [side.row["median_s"] for side in sides.sides]
+def median_of_variants(sweep):
+    [(_, found)] = compare.all_variants(sweep.combined)
+    return [each.row["median_s"] for each in found.variants]
 
 
 def test_ratio_is_to_the_base_of_its_own_job(measured):

@@ -1,4 +1,4 @@
-"""Holds what benchkit shows of planted points against what was planted: the table, the sides, the first screen."""
+"""Holds what benchkit shows of planted points against what was planted: the table, the variants, the first screen."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pandas as pd
 from analysis import screen
 from analysis.screen import Screen
-from analysis.variants import Side, Sides, all_sides
+from analysis.variants import Variant, Variants, all_variants
 
 from tests.support.planted.oracle import Figures, labels_key, over_runs
 from tests.support.planted.runs import PlantedPoint, Sweep
@@ -64,7 +64,7 @@ def compare(sweep: Sweep) -> Comparison:
     """Hold all that is shown of a sweep against the truth."""
     found = Comparison()
     compare_table(sweep, sweep.combined, found)
-    compare_sides(sweep, found)
+    compare_variants(sweep, found)
     for point in sweep.points:
         compare_speeds(point, found)
         compare_phases(point, found)
@@ -134,12 +134,12 @@ def compare_phases(point: PlantedPoint, found: Comparison) -> None:
     found.hold(point.record.suite, "phases_s", total_s, sum(phases.values()), 1e-4)
 
 
-# Sides
+# Variants
 
 
 @dataclass
-class PlantedSide:
-    """What was planted of the cases that become one side: the figures of each, by its run and its job."""
+class PlantedVariant:
+    """What was planted of the cases that become one variant: the figures of each, by its run and its job."""
 
     figures: dict[tuple[int, Path], Figures] = field(default_factory=dict)
     useful_flops: float = 1.0
@@ -150,87 +150,88 @@ class PlantedSide:
     def in_run(self, column: str, number: int) -> dict[Path, float]:
         return {job: figures[column] for (run, job), figures in self.figures.items() if run == number}
 
-    def ratio_to(self, base: "PlantedSide", column: str) -> float:
-        """How many times as fast as a base, by useful work: the median over the runs that both have.
+    def ratio_to(self, base: "PlantedVariant", column: str) -> float:
+        """How many times as fast as a base, by useful work: the quotient of the medians over the runs that both have.
 
         In a run those jobs count that have both, if there are any.
         """
-        ratios = []
+        own_s, base_s = [], []
         for run in sorted({run for run, _ in self.figures} & {run for run, _ in base.figures}):
             own, other = self.in_run(column, run), base.in_run(column, run)
-            in_jobs = [other[job] / own[job] for job in own.keys() & other.keys()]
-            ratios.append(median(in_jobs) if in_jobs else median(other.values()) / median(own.values()))
-        return median(ratios) * self.useful_flops / base.useful_flops
+            shared = own.keys() & other.keys()
+            for times, of_run in ((own_s, own), (base_s, other)):
+                times.append(median(value for job, value in of_run.items() if not shared or job in shared))
+        return median(base_s) / median(own_s) * self.useful_flops / base.useful_flops
 
 
-def planted_sides(sweep: Sweep) -> dict[tuple[str, str], PlantedSide]:
+def planted_variants(sweep: Sweep) -> dict[tuple[str, str], PlantedVariant]:
     """By kind of point and labels: what was planted."""
-    found: dict[tuple[str, str], PlantedSide] = {}
+    found: dict[tuple[str, str], PlantedVariant] = {}
     for point in sweep.points:
         for figures, case in zip(point.truth.figures, point.record.cases, strict=True):
             if figures:
-                side = found.setdefault((point.kind, labels_key(case.labels)), PlantedSide())
-                side.figures[point.record.repetition, point.folder] = figures
-                side.useful_flops = case.useful_flops or 1.0
+                variant = found.setdefault((point.kind, labels_key(case.labels)), PlantedVariant())
+                variant.figures[point.record.repetition, point.folder] = figures
+                variant.useful_flops = case.useful_flops or 1.0
     return found
 
 
-def compare_sides(sweep: Sweep, found: Comparison) -> None:
-    """Hold the times and ratios of sides against the truth, and what the first screen says of ratios."""
-    planted, ratios = planted_sides(sweep), []
+def compare_variants(sweep: Sweep, found: Comparison) -> None:
+    """Hold the times and speedups of variants against the truth, and what the first screen says of ratios."""
+    planted, ratios = planted_variants(sweep), []
     by_group: dict[tuple[str, ...], list[float]] = {}
-    of_suites = list(all_sides(sweep.combined))
-    for _, sides in of_suites:
-        for side in sides.sides:
-            own = planted[key_of(side, sweep)]
-            if any(figures.get(sides.time) is None for figures in own.figures.values()):
+    of_suites = list(all_variants(sweep.combined))
+    for _, variants in of_suites:
+        for variant in variants.variants:
+            own = planted[key_of(variant, sweep)]
+            if any(figures.get(variants.time) is None for figures in own.figures.values()):
                 continue  # too few first calls
-            time = own.median(sides.time)
-            found.hold(f"side {side.name}", sides.time, time, side.row[sides.time], 1e-5 * time)
-            if side.ratio:
-                ratio = own.ratio_to(base_of(side, sweep, planted), sides.time)
+            time = own.median(variants.time)
+            found.hold(f"variant {variant.name}", variants.time, time, variant.row[variants.time], 1e-5 * time)
+            if variant.speedup:
+                ratio = own.ratio_to(base_of(variant, sweep, planted), variants.time)
                 ratios.append(ratio)
-                for group in groups_of(side, sides):
+                for group in groups_of(variant, variants):
                     by_group.setdefault(group, []).append(ratio)
-                compare_ratio(side, ratio, found)
+                compare_ratio(variant, ratio, found)
     if ratios:
         known = [*ratios, median(ratios), *map(median, by_group.values())]
         compare_screen(screen_with(of_suites, sweep), known, found)
 
 
-def base_of(side: Side, sweep: Sweep, planted: dict[tuple[str, str], PlantedSide]) -> PlantedSide:
+def base_of(variant: Variant, sweep: Sweep, planted: dict[tuple[str, str], PlantedVariant]) -> PlantedVariant:
     """What a ratio is to: the base in the same job where there is one, for both shared its conditions."""
-    assert side.ratio
-    kind, own = key_of(side, sweep)
-    kind_of_base, labels = key_of(side.ratio.base, sweep)
+    assert variant.speedup
+    kind, own = key_of(variant, sweep)
+    kind_of_base, labels = key_of(variant.speedup.over, sweep)
     in_same_job = planted.get((kind, labels)) if labels != own else None
     return in_same_job or planted[kind_of_base, labels]
 
 
-def screen_with(of_suites: list[tuple[str, Sides]], sweep: Sweep) -> Screen:
-    """The first screen, given the sides that are known already and take most of its time."""
+def screen_with(of_suites: list[tuple[str, Variants]], sweep: Sweep) -> Screen:
+    """The first screen, given the variants that are known already and take most of its time."""
 
-    def again(table: pd.DataFrame, baseline: object = None) -> Iterator[tuple[str, Sides]]:
+    def again(table: pd.DataFrame, baseline: object = None) -> Iterator[tuple[str, Variants]]:
         return (each for each in of_suites if each[0] in set(table["suite"]))
 
-    with patch.object(screen, "all_sides", again):
+    with patch.object(screen, "all_variants", again):
         return screen.screen_of(sweep.combined)
 
 
-def groups_of(side: Side, sides: Sides) -> Iterator[tuple[str, ...]]:
+def groups_of(variant: Variant, variants: Variants) -> Iterator[tuple[str, ...]]:
     """Yield of which settings an answer may give the median: of a name, with any one setting of the work."""
-    yield (side.name,)
-    for name in sides.work:
-        yield name, str(side.row[name]), side.name
+    yield (variant.name,)
+    for name in variants.problem:
+        yield name, str(variant.row[name]), variant.name
 
 
-def compare_ratio(side: Side, planted: float, found: Comparison) -> None:
-    assert side.ratio
-    found.hold(f"side {side.name}", "ratio", planted, side.ratio.value, OF_RATIOS * planted)
-    if side.ratio.ends:
-        low, high = side.ratio.ends
-        nearest = min(max(side.ratio.value, low), high)
-        found.hold(f"side {side.name}", "ratio within its ends", side.ratio.value, nearest, 1e-9)
+def compare_ratio(variant: Variant, planted: float, found: Comparison) -> None:
+    assert variant.speedup
+    found.hold(f"variant {variant.name}", "ratio", planted, variant.speedup.value, OF_RATIOS * planted)
+    if variant.speedup.ends:
+        low, high = variant.speedup.ends
+        nearest = min(max(variant.speedup.value, low), high)
+        found.hold(f"variant {variant.name}", "ratio within its ends", variant.speedup.value, nearest, 1e-9)
 
 
 def compare_screen(shown_first: Screen, ratios: list[float], found: Comparison) -> None:
@@ -242,18 +243,18 @@ def compare_screen(shown_first: Screen, ratios: list[float], found: Comparison) 
         found.hold("first screen", "× as fast as", nearest, shown, half_a_digit + PRINTED * nearest)
 
 
-def key_of(side: Side, sweep: Sweep) -> tuple[str, str]:
-    """The kind of point and the labels that a side has, by its cells."""
-    point = sweep.point_at(side.row["path"])
+def key_of(variant: Variant, sweep: Sweep) -> tuple[str, str]:
+    """The kind of point and the labels that a variant has, by its cells."""
+    point = sweep.point_at(variant.row["path"])
     labels = [case.labels for case in point.record.cases]
     names = set().union(*labels)
-    cells = {name: cell_of(side, point.record.suite, name) for name in names}
+    cells = {name: cell_of(variant, point.record.suite, name) for name in names}
     [own] = [each for each in labels if all(is_cell(cells[name], each.get(name)) for name in names)]
     return point.kind, labels_key(own)
 
 
-def cell_of(side: Side, suite: str, name: str) -> Any:
-    row: dict[str, Any] = dict(side.row)
+def cell_of(variant: Variant, suite: str, name: str) -> Any:
+    row: dict[str, Any] = dict(variant.row)
     return row.get(f"{suite}.{name}", row.get(name))
 
 

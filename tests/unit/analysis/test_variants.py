@@ -8,18 +8,19 @@ from analysis.discover import questions
 from analysis.report import speedups
 from analysis.screen import screen_of
 from analysis.variants import (
-    APART,
     Baseline,
     BaselineError,
-    Ratio,
-    Side,
-    all_sides,
+    Timed,
+    Variant,
+    all_variants,
     require_held,
-    sides_of,
-    stars,
+    standing_of,
     uncompared,
+    variants_of,
+    with_speedup,
 )
 from benchkit.api.question import FIRST, LEAST, Comparison, Question
+from benchkit.statistics.judgement import AHEAD, NOT_JUDGED, TIED
 
 from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
 from tests.support.reports import charts
@@ -36,25 +37,24 @@ def runs(*times):
 
 def compared(records, baseline=None):
     """The ratios of all suites."""
-    found = all_sides(tabulate_records(records), baseline)
-    return [side.ratio for _, sides in found for side in sides.sides if side.ratio]
+    found = all_variants(tabulate_records(records), baseline)
+    return [each.speedup for _, variants in found for each in variants.variants if each.speedup]
 
 
 def test_ratio_is_quotient_of_times_and_of_equal_work_only():
     found = compared(grid(), OVER_TWO)
     assert [ratio.value for ratio in found] == pytest.approx([0.5] * 3)
-    assert {ratio.basis for ratio in found} == {APART}
-    assert not any(ratio.is_told_apart for ratio in found)
+    assert {(ratio.basis, ratio.judgement) for ratio in found} == {("", NOT_JUDGED)}
 
 
 @pytest.mark.parametrize(("turns", "has_interval"), [(5, False), (6, True), (19, True), (100, True)])
 def test_few_turns_have_an_interval_of_their_ratio(turns, has_interval):
     [ratio] = compared([job_in_turns(2.0, turns, 0.02)])
-    assert ratio.basis == f"{turns} turns"
+    assert ratio.basis == f"{turns} rounds"
     assert ratio.is_interval == has_interval
     assert ratio.low <= ratio.value <= ratio.high
     assert ratio.low > 1.8
-    assert ratio.is_told_apart == has_interval
+    assert ratio.judgement == (AHEAD if has_interval else NOT_JUDGED)
 
 
 def test_ratio_that_changes_during_the_run_has_no_interval():
@@ -69,7 +69,8 @@ def test_ratio_that_changes_during_the_run_has_no_interval():
 def test_runs_are_paired_and_have_an_interval_from_six_on():
     ratios = sorted(run[2] / run[4] for run in (MONDAY, TUESDAY))
     [ratio] = compared(runs(MONDAY, TUESDAY), OVER_TWO)
-    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((np.median(ratios), *ratios))
+    quotient = np.median([MONDAY[2], TUESDAY[2]]) / np.median([MONDAY[4], TUESDAY[4]])
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((quotient, *ratios))
     assert (ratio.is_interval, ratio.basis) == (False, "2 runs")
     times = [{ranks: 1 + n * ranks / 10 for ranks in (2, 4)} for n in range(6)]
     [ratio] = compared(runs(*times), OVER_TWO)
@@ -82,8 +83,8 @@ def test_conditions_go_with_sides_or_make_sides():
     found = compared([*grid(), *gpu], Baseline({"backend": "gloo"}))
     assert len(found) == 6
     assert len(compared([*grid(), *gpu])) == 6  # a backend never changes the work
-    [(_, sides)] = all_sides(tabulate_records([*grid(), *gpu]))
-    assert sides.companions == ["device", "host"]
+    [(_, sides)] = all_variants(tabulate_records([*grid(), *gpu]))
+    assert sides.confounded == ["device", "host"]
     versions = [having(make_record(run=v), torch=v) for v in ("2.12.0", "2.13.0")]
     assert len(compared(versions, Baseline.parse("torch=2.12.0"))) == 1
 
@@ -92,18 +93,18 @@ def test_seeds_and_hosts_of_one_kind_are_repetitions():
     for runs in (("a", "a"), ("a", "b")):
         cells = zip(("n1", "n2"), (1e-3, 3e-3), runs, strict=True)
         records = [having(make_record(seconds=s, run=run), host=host, cpu="a") for host, s, run in cells]
-        [(_, sides)] = all_sides(tabulate_records(records))
-        [side] = sides.sides
+        [(_, sides)] = all_variants(tabulate_records(records))
+        [side] = sides.variants
         assert side.row["median_s"] == pytest.approx(2e-3)
-        assert sides.merged == (["host"] if len(set(runs)) > 1 else [])
+        assert [*sides.pooled] == (["host"] if len(set(runs)) > 1 else [])
 
 
 def test_base_is_that_of_each_work():
     question = Question(comparisons=(Comparison(("world_size",), {"world_size": LEAST}),))
-    sides = sides_of(
+    sides = variants_of(
         tabulate_records([make_record(1, 2), make_record(1, 4), make_record(5, 4), make_record(5, 8)]), question
     )
-    assert [(side.row["world_size"], side.is_base) for side in sides.sides] == [
+    assert [(side.row["world_size"], side.is_baseline) for side in sides.variants] == [
         (2, True),
         (4, False),
         (4, True),
@@ -115,11 +116,11 @@ def test_missing_base_is_replaced_by_the_first_side_and_said():
     question = Question(comparisons=(Comparison(("dtype",), {"dtype": "float64"}),))
     records = [make_record(), make_record(started_at="2026-01-02")]
     records[1]["config"] = records[1]["config"] | {"dtype": "bfloat16"}
-    sides = sides_of(tabulate_records(records), question)
-    assert sides.is_first
-    assert [side.name for side in sides.sides if side.is_base] == ["float32"]
+    sides = variants_of(tabulate_records(records), question)
+    assert sides.is_stand_in
+    assert [side.name for side in sides.variants if side.is_baseline] == ["float32"]
     first = Question(comparisons=(Comparison(("dtype",), {"dtype": FIRST}),))
-    assert not sides_of(tabulate_records(records), first).is_first
+    assert not variants_of(tabulate_records(records), first).is_stand_in
 
 
 def test_more_work_counts():
@@ -128,7 +129,7 @@ def test_more_work_counts():
         record["config"]["dtype"] = f"{number}"
         record["cases"] = [record["cases"][1] | {"useful_flops": 1e9 * (number + 1)}]
     question = Question(comparisons=(Comparison(("dtype",), {"dtype": "0"}),))
-    [ratio] = [side.ratio for side in sides_of(tabulate_records(records), question).sides if side.ratio]
+    [ratio] = [each.speedup for each in variants_of(tabulate_records(records), question).variants if each.speedup]
     assert ratio.value == pytest.approx(2)
 
 
@@ -178,19 +179,35 @@ def test_figure_joins_sizes_in_order():
 def test_scaling_beyond_the_cores_is_left_out_of_the_answer():
     records = [make_record(1, ranks, 1e-3 / ranks) for ranks in (2, 4, 8)]  # four cores
     table = tabulate_records(records)
-    [(_, sides)] = all_sides(table, OVER_TWO)
-    assert [sides.is_beyond_cores(side) for side in sides.sides] == [False, False, True]
+    [(_, sides)] = all_variants(table, OVER_TWO)
+    assert [sides.is_beyond_cores(side) for side in sides.variants] == [False, False, True]
     answers = screen_of(table, OVER_TWO).answers
     assert ["8 ranks" in line for line in answers] == [False, True]
     assert answers[0].startswith("4 ranks")
-    [(_, sides)] = all_sides(tabulate_records([make_record(1, 8), make_record(1, 8, backend="mpi")]))
-    assert not any(map(sides.is_beyond_cores, sides.sides))  # equal ranks compare
+    [(_, sides)] = all_variants(tabulate_records([make_record(1, 8), make_record(1, 8, backend="mpi")]))
+    assert not any(map(sides.is_beyond_cores, sides.variants))  # equal ranks compare
 
 
-@pytest.mark.parametrize(("low", "starred"), [(0.9, set()), (1.1, {"b", "c"})])
-def test_sides_that_nothing_tells_apart_have_no_star(low, starred):
-    """Of three sides that tie; where two are faster than their base for certain, these have one."""
-    base = Side({}, 0, "a", is_base=True, is_main=False, is_bound=False)
-    ratio = Ratio(base, 1.2, low, 1.3, is_interval=True, basis="10 turns")
-    others = [Side({}, 0, name, is_base=False, is_main=False, is_bound=False, ratio=ratio) for name in "bc"]
-    assert stars([base, *others]) == starred
+def timed(name, seconds, *, is_baseline=False, rounds=12, spread=0.0):
+    """A variant that was timed in the rounds of one job."""
+    wave = 1 + spread * np.sin(np.arange(rounds) * 2.4 + seconds)
+    row = {"median_s": seconds, "useful_tflop_per_s": 0.0, "identical_runs": None}
+    jobs = {"run": {"job": Timed(seconds, seconds * wave)}}
+    return Variant(row, 0, name, is_baseline=is_baseline, jobs=jobs)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "words", "starred"),
+    [
+        ((1.0, 0.5, 0.5), 12, [AHEAD, TIED], {"b", "c"}),
+        ((1.0, 0.5, 0.3), 12, [AHEAD, AHEAD], {"c"}),
+        ((1.0, 1.0, 1.0), 12, [TIED, TIED], set()),
+        ((1.0, 0.5, 0.3), 6, [NOT_JUDGED, NOT_JUDGED], set()),
+    ],
+)
+def test_leaders_are_those_that_none_is_ahead_of(seconds, rounds, words, starred):
+    """Three variants need seven rounds."""
+    own = [timed(name, s, is_baseline=name == "a", rounds=rounds) for name, s in zip("abc", seconds, strict=True)]
+    standing = standing_of(list(with_speedup(own)))
+    assert [word for _, word in standing.judgements] == words
+    assert standing.starred == starred
