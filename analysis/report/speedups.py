@@ -1,6 +1,8 @@
 """Speedups over what a suite's question, or the user, compares with: a table, and figures."""
 
 import textwrap
+from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 
@@ -43,7 +45,7 @@ def as_table(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | N
 
     The ends of `speedup` are those of an interval or of a range, as `speedup_basis` says.
     """
-    found = [rows_of(each) for _, each in all_variants(table, baseline) if compared(each)]
+    found = [rows_of(own) for _, each in all_variants(table, baseline) if (own := compared(each))]
     if not found:
         return None
     rows, columns = pd.concat(found), identity_columns(table)
@@ -54,10 +56,10 @@ def compared(variants: Variants) -> list[tuple[Variant, Speedup]]:
     return [(each, each.speedup) for each in variants.variants if each.speedup]
 
 
-def rows_of(variants: Variants) -> pd.DataFrame:
-    """Return the rows of the variants that are compared, with the columns MADE."""
+def rows_of(found: Iterable[tuple[Variant, Speedup]]) -> pd.DataFrame:
+    """Return the rows of variants that are compared, with the columns MADE."""
     rows = []
-    for variant, speedup in compared(variants):
+    for variant, speedup in found:
         kind = ", 95 % interval" if speedup.is_interval else ", range"
         basis = speedup.basis + kind if speedup.basis else speedup.reason
         ends = (speedup.value, speedup.low, speedup.high)
@@ -79,34 +81,31 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def speedups(suite: str, variants: Variants) -> Chart:
-    """Show the speedup of every variant over the scale, a panel per rest of the problem."""
-    rows, found = rows_of(variants), compared(variants)
+    """Show the speedup of every variant: over the scale, beside each problem, or by its name."""
+    found = sorted(compared(variants), key=lambda each: each[0].cost if not variants.problem else 0)
+    rows = rows_of(found)
     base = " or ".join(dict.fromkeys(speedup.over.name for _, speedup in found)) or "the baseline"
     scale = next((name for name in variants.question.scale if name in variants.problem), "")
     problem = [name for name in variants.problem if name != scale]
-    panels = [words_of(variants, each, problem) for each, _ in found]
+    rest = [words_of(variants, each, problem) for each, _ in found]
     names = [each.name for each, _ in found]
     is_numeric = bool(scale) and bool(pd.to_numeric(rows[scale], errors="coerce").notna().all())
+    x: Any = [words_of(variants, each, [scale]) for each, _ in found] if scale else rest
+    axis, mark = Axis("", NAMES), DOTS
     if is_numeric:
         is_size = scale == SIZE
-        numbers = pd.to_numeric(rows[scale]) * (2**20 if is_size else 1)
-        x, axis, mark = numbers, Axis(scale, LOG, BYTES if is_size else ""), LINES
-    elif scale:
-        x, axis, mark = (
-            [words_of(variants, each, [scale]) for each, _ in found],
-            Axis("", NAMES),
-            DOTS,
-        )
-    else:
-        x, axis, mark = names, Axis("", NAMES), DOTS
+        x = pd.to_numeric(rows[scale]) * (2**20 if is_size else 1)
+        axis, mark = Axis(scale, LOG, BYTES if is_size else ""), LINES
+    elif not any(x):
+        x = names
     return Chart(
         mark=mark,
         title=f"{suite}: times as fast as {base}",
         note=note_on([speedup for _, speedup in found]),
         x=axis,
         y=Axis(f"time of {base} / time", LOG),
-        points=points_of(rows, x, SPEEDUP, names if scale else "", panels),
-        series=tuple(name for name in variants.names if name in names) if scale else (),
+        points=points_of(rows, x, SPEEDUP, names, rest if scale else ""),
+        series=tuple(variants.names),
         reference=1,
     )
 
@@ -118,7 +117,9 @@ def words_of(variants: Variants, variant: Variant, columns: list[str]) -> str:
 def winners(suite: str, variants: Variants) -> Chart:
     """Map the fastest variant of each problem, its speedup, and what is judged of it."""
     standings = list(variants.standings.values())
-    down, *across = variants.problem
+    scale = [name for name in variants.question.scale if name in variants.problem]
+    across = (scale or variants.problem)[:1]
+    down = [name for name in variants.problem if name not in across]
     gains = [each.first.speedup.value if each.first.speedup else 1.0 for each in standings]
     rows = pd.DataFrame([each.first.row for each in standings]).assign(gain=gains)
     texts = [cell_text(each, gain) for each, gain in zip(standings, gains, strict=True)]
@@ -133,7 +134,7 @@ def winners(suite: str, variants: Variants) -> Chart:
             rows,
             [words_of(variants, each.first, across) for each in standings],
             ("gain",),
-            [words_of(variants, each.first, [down]) for each in standings],
+            [words_of(variants, each.first, down) for each in standings],
             text=texts,
         ),
     )

@@ -25,7 +25,7 @@ TIMES = {
     "compute_only sharded": 6e-3, "comm_only AG_after default": 4e-3, "pytorch AG_before": 14e-3,
     "pytorch AG_after": 10e-3, "pipeline AG_after": 7e-3, "auto": 7.7e-3,
 }  # fmt: skip
-BEST, LIMIT = "tp_columnwise_best.png", "tp_columnwise_limit.png"
+WINNER, LIMIT = "tp_columnwise_winner.png", "tp_columnwise_limit.png"
 COMPUTATION, COMMUNICATION, BASELINE, *_, AUTO = range(len(TIMES))
 """Positions of its cases."""
 COMPONENTS = {"computation": COMPUTATION, "communication": COMMUNICATION}
@@ -169,26 +169,25 @@ def labels(axis, which):
 
 
 def test_few_shapes_get_bars_many_get_maps(table):
-    bars = {f"tp_columnwise_{name}.png" for name in ("time", "speedup")}
-    assert bars <= figure_names(table)
-    assert not {BEST, LIMIT} & figure_names(table)  # maps of one shape
-    [axis] = drawn(table, "tp_columnwise_time.png")[1]["tp_columnwise_time.png"].axes
+    bars = "tp_columnwise_time.png"
+    assert {bars, "tp_columnwise_speedup.png"} <= figure_names(table)
+    assert not {WINNER, LIMIT} & figure_names(table)  # maps of one shape
+    [axis] = drawn(table, bars)[1][bars].axes
     names, lengths = labels(axis, "y"), [bar.get_width() for bar in sorted(axis.patches, key=lambda bar: bar.get_y())]
     assert set(names[-2:]) == {"compute_only sharded", "comm_only AG_after"}  # parts come last
     assert lengths[:4] == sorted(lengths[:4])
     many = [product_record(m, n, k) for m in (512, 1024) for n in (512, 1024) for k in (512, 1024)]
     table = tabulate_records(many)
-    assert not bars & figure_names(table)
-    [axis, _] = drawn(table, BEST)[1][BEST].axes  # and the colours
-    assert [text.get_text() for text in axis.texts] == ["pipeline\nAG_after 4 chunks\n2.00×"] * 8
+    assert bars not in figure_names(table)
+    [axis, _] = drawn(table, WINNER)[1][WINNER].axes  # and the colours
+    assert [text.get_text() for text in axis.texts] == ["pipeline AG_after\n4 chunks\n2.00×"] * 8
 
 
-def test_maps_of_page_leave_auto_out(table):
+def test_map_of_limits_leaves_auto_out(table):
     table = table.copy()
     fastest = table["median_s"].where(table["implementation"].isin(["pipeline", "auto"])).idxmin()
     table.loc[table["implementation"] == "auto", "median_s"] = table["median_s"].min() / 2
     shown = charts.show(table, None)
-    assert "without auto" in shown["tp_columnwise_best"].note
     assert shown["tp_columnwise_limit"].points["value"].tolist() == [100 * table["limit_share"][fastest]]
 
 
@@ -202,9 +201,7 @@ def test_speedup_plot_omits_baseline(table):
     [axis] = figure.axes
     names = labels(axis, "y")
     assert "pytorch AG_before" not in names
-    lengths = [bar.get_width() for bar in axis.patches]
-    assert len(lengths) == len(names) > 2
-    assert lengths == sorted(lengths, reverse=True)
+    assert len(names) > 2
     assert "pytorch AG_before" in axis.get_xlabel()
 
 
@@ -283,9 +280,8 @@ def test_unmeasured_values_are_blank():
     cells = [cell.strip() for cell in next(line for line in text.splitlines() if line.startswith("| m ")).split("|")]
     assert cells[2:] == ["10", "pipeline AG_after 4 chunks gloo", "7", "", "", "8", "pipeline AG_after 4 chunks", ""]
     assert " 1.143 times" in text
-    assert not any(name in text for name in ("beats", "overlap of"))
     names = figure_names(tabulate_records([record]))
-    assert not [name for name in names if "best" in name or "limit" in name or "speedup" in name]
+    assert not [name for name in names if "limit" in name]
 
 
 def test_typed_table_compares_the_same_variants():
