@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.records.columns import METRICS
-from analysis.table import PROVENANCE, identity_columns
+from analysis.table import HARDWARE_AND_SOFTWARE, PROVENANCE, identity_columns
 from benchkit.statistics.intervals import FEWEST_QUARTILES, order_below
 
 FEWEST_RUNS = 6
@@ -45,6 +45,7 @@ RATES = tuple(metric.name for metric in METRICS if metric.is_rate)
 """Over several runs these are the rates at the median time."""
 SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))
 """Columns that over several runs are computed from all of them, or are empty."""
+PLACE, MACHINE = ("backend", "device"), ("host", *HARDWARE_AND_SOFTWARE)
 TURNS_CHANGE = "turns with other cases changed its time, see turns_ratio"
 REPETITION = r"#\d+$"
 """Ends the names of later repetitions of a sweep (`analysis.records.harvest.run_of`)."""
@@ -325,13 +326,32 @@ def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
     ]
     if not apart:
         return [("", rows)]
+    named = telling(rows, apart)
     found = []
-    for values, group in rows.groupby(apart, dropna=False):
+    for _, group in rows.groupby(apart, dropna=False):
+        values = group[named].iloc[0]
         texts = ["unknown" if pd.isna(value) else str(value) for value in values]
         words = [re.sub("[^0-9A-Za-z.]+", "-", text) for text in texts]
-        pairs = "_".join(f"{name}-{word}" for name, word in zip(apart, words, strict=True))
+        pairs = "_".join(f"{name}-{word}" for name, word in zip(named, words, strict=True))
         found.append((f"_{pairs}", group))
     return found
+
+
+def telling(rows: pd.DataFrame, columns: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
+    """Drop what follows from the backend, the device and the machine that columns before it tell.
+
+    A laptop and a GPU machine differ in a dozen columns, of which the first says it all.
+
+    Args:
+        beside: further columns that are told.
+    """
+    kept: list[str] = []
+    for name in columns:
+        known = [*beside, *(each for each in kept if each in (*PLACE, *MACHINE))]
+        follows = known and rows.groupby(known, dropna=False)[name].nunique(dropna=False).max() < 2
+        if not (follows and name in MACHINE):
+            kept.append(name)
+    return kept
 
 
 def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.discover import suites_with_comparisons
-from analysis.repetitions import bars_of, over_runs, with_ranges
+from analysis.repetitions import MACHINE, bars_of, over_runs, telling, with_ranges
 from analysis.report.chart import (
     BYTES,
     DOTS,
@@ -31,6 +31,7 @@ from benchkit.record.naming import readable
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
+VERSIONS = frozenset(HARDWARE_AND_SOFTWARE) - {"device_name"}
 BUS_BANDWIDTH = "busbw_gb_per_s"
 SIZE = Axis("data_size", LOG, BYTES)
 FEW_BANDS = 2
@@ -88,24 +89,28 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]
         # Numbered here, so that a series has the same colour in every figure.
         rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
         ranks = rows["world_size"].map(partial(named, "world_size"))
-        rows["label"] = [
-            f"{ranks}, {variant}" if variant else ranks
-            for ranks, variant in zip(ranks, rows["variant"], strict=True)
-        ]
+        rows["label"] = joined(ranks, rows["variant"])
         yield str(title), rows, bars
 
 
 def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Add each row's variant, and merge variants that make too many series.
 
+    A setting that goes with the backend and the device is written into their name. Hardware and
+    software that go with them are not: no reader asks for a GPU's driver beside one without GPU.
+
     Returns:
         The rows, and what their bars are.
     """
-    settings = [
+    differing = [
         name
         for name in identity_columns(rows)
         if name not in AXES and rows[name].nunique(dropna=False) > 1
     ]
+    within = rows.groupby("place")[differing].nunique(dropna=False).gt(1).any()
+    settings = telling(rows, [name for name in differing if within[name]], ["place"])
+    of_place = [name for name in differing if name not in MACHINE and not within[name]]
+    rows["place"] = joined(rows["place"], variants(rows, of_place))
     kept = told_apart(rows, ["world_size"], settings)
     bars = bars_of(rows)
     if len(kept) < len(settings):
@@ -116,9 +121,14 @@ def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return rows.assign(variant=variants(rows, [name for name in settings if name in kept])), bars
 
 
-def variants(rows: pd.DataFrame, settings: list[str]) -> Any:
+def variants(rows: pd.DataFrame, settings: list[str]) -> pd.Series:
     labels = {name: rows[name].map(partial(label_of, name)) for name in settings}
-    return pd.DataFrame(labels).agg(", ".join, axis=1) if labels else ""
+    empty = pd.Series("", rows.index)
+    return pd.DataFrame(labels).agg(", ".join, axis=1) if labels else empty
+
+
+def joined(names: pd.Series, more: pd.Series) -> pd.Series:
+    return names + (", " + more).where(more != "", "")
 
 
 def label_of(column: str, value: Any) -> str:
@@ -128,7 +138,7 @@ def label_of(column: str, value: Any) -> str:
     """
     if pd.isna(value):
         return f"{column} -"
-    return f"{column} {value}" if column in HARDWARE_AND_SOFTWARE else named(column, value)
+    return f"{column} {value}" if column in VERSIONS else named(column, value)
 
 
 def comparison_size(rows: pd.DataFrame) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analysis.repetitions import alike, bars_of, with_ranges
+from analysis.repetitions import alike, bars_of, telling, with_ranges
 from analysis.report.chart import (
     BARS,
     LINES,
@@ -74,7 +74,7 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
     if rows.empty:
         return []
     apart = told_apart(rows, ["model"], settings)
-    rows = with_lines(rows, apart)
+    rows = with_lines(rows, telling(rows, apart))
     together = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in apart]
     shown = [name for name in together if name in rows and rows[name].notna().all()]
     groups = []

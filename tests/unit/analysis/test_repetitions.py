@@ -188,6 +188,14 @@ def test_each_repeated_sweep_has_a_row_and_counts_failures(tmp_path):
     assert "crash" in rows["warning"]["tuesday"]
 
 
+def test_groups_are_named_by_what_tells_them_apart():
+    box = {"host": "box", "torch": "2.13.0+cu130", "cuda": "13.0", "driver": "580.1"}
+    records = [make_record(), having(make_record(backend="nccl", device="cuda"), **box), having(make_record(), **box)]
+    assert {suffix for suffix, _ in alike(tabulate_records(records))} == {
+        "_backend-gloo_device-cpu_host-here", "_backend-gloo_device-cpu_host-box", "_backend-nccl_device-cuda_host-box",
+    }  # fmt: skip
+
+
 def test_groups_whose_machine_is_unknown_are_named_so():
     lost = make_record(status="unavailable", world_size=4) | {"agents": [{"host": "here"}]}
     names = [

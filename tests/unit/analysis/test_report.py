@@ -12,7 +12,7 @@ from analysis.variants import Baseline
 
 from tests.support.cli import ROOT
 from tests.support.entries.report import MOST_LINES, describe
-from tests.support.records import grid, make_record, tabulate_records, write_all
+from tests.support.records import grid, having, make_record, tabulate_records, write_all
 from tests.support.reports import leave_out_plots, names_in, plots, written
 
 TEXTS = {
@@ -169,6 +169,46 @@ def test_plots_have_names_units_and_panels(two_backends):
     assert [axis.get_title() for axis in figure.axes] == ["gloo on cpu", "nccl on cuda"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["2 ranks", "4 ranks"]
     assert figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
+
+
+def on_two_machines(**of_gpus):
+    """All-reduce on a laptop and on a GPU machine, which differ in all that a record tells of machines."""
+    laptop = {"host": "vm", "cpu": "a processor", "torch": "2.13.0+cpu", "kernel": "6.1"}
+    box = {"host": "box", "cpu": "another", "gpus": [{"name": "a GPU"}], "torch": "2.13.0+cu130", "kernel": "5.15"}
+    box |= {"cuda": "13.0", "nccl": "2.28.3", "driver": "580.1"}
+    gpu = [having(record, **box) for record in grid(backend="nccl", device="cuda")]
+    for record in gpu:
+        record["config"] |= of_gpus
+    return [*(having(record, **laptop) for record in grid()), *gpu]
+
+
+def legend_of(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_settings_look_alike_on_two_machines():
+    drawn = plots(tabulate_records(on_two_machines()))
+    over_size, comparison = (
+        drawn[f"allreduce_{name}.png"]() for name in ("time_vs_datasize", "backend_comparison_100mib")
+    )
+    assert legend_of(over_size) == ["2 ranks", "4 ranks"]
+    assert [axis.get_title() for axis in over_size.axes] == ["gloo on cpu", "nccl on cuda"]
+    colours = [[line.get_color() for line in axis.get_lines() if len(line.get_xdata()) == 3] for axis in over_size.axes]
+    assert list(dict.fromkeys(colours[0])) == list(dict.fromkeys(colours[1]))
+    assert [label.get_text() for label in comparison.axes[0].get_yticklabels()] == ["2 ranks", "4 ranks"]
+    assert set(legend_of(comparison)) == {"gloo on cpu", "nccl on cuda"}
+
+
+def test_setting_of_one_backend_is_in_its_name():
+    figure = plots(tabulate_records(on_two_machines(dtype="bfloat16")))["allreduce_time_vs_datasize.png"]()
+    assert [axis.get_title() for axis in figure.axes] == ["gloo on cpu, float32", "nccl on cuda, bfloat16"]
+    assert legend_of(figure) == ["2 ranks", "4 ranks"]
+
+
+def test_machines_with_one_backend_are_told_by_their_host():
+    other = [having(record, host="other", torch="2.14.0+cpu", kernel="6.8") for record in grid()]
+    figure = plots(tabulate_records([*on_two_machines(), *other]))["allreduce_time_vs_datasize.png"]()
+    assert set(legend_of(figure)) == {f"{ranks} ranks, {host}" for ranks in (2, 4) for host in ("box", "other", "vm")}
 
 
 def test_unknown_suite_gets_plots():
