@@ -16,7 +16,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP, MarkerStyle
 from matplotlib.ticker import FuncFormatter
 
 from analysis.discover import Attempt, Drawings, directly, modules_with
@@ -61,6 +63,11 @@ LEAST_RANGE = 2.0
 """Least factor between the ends of a logarithmic axis: small differences must look small."""
 BEYOND = 2.0
 """On a logarithmic axis, intervals may leave the range of the values by up to this factor."""
+HEADS = tuple(
+    tuple(map(MarkerStyle, heads)) for heads in ((CARETLEFT, CARETRIGHT), (CARETDOWN, CARETUP))
+)
+"""Of arrows along x, then along y."""
+CUT = "arrow: the bar goes on beyond the axis"
 APART = 0.25
 """Distance between the first and the last series at a name, over that between names."""
 MARGIN = 0.06
@@ -86,7 +93,8 @@ def figure_of(chart: Chart) -> Figure:
         if chart.mark != CELLS:
             own = points if chart.is_shared else points[points["panel"] == panel]
             scale(axis, chart, own, beside, width)
-    note = "; ".join((chart.small_print, *left_out))
+    num_cut = sum(map(mark_cut_bars, axes))
+    note = "; ".join((chart.small_print, *[CUT][:num_cut], *left_out))
     style.lay_out(figure, chart.title, note, axes if chart.has_legend else [])
     return figure
 
@@ -200,6 +208,26 @@ def scale_values(axis: Axes, chart: Chart, points: pd.DataFrame, along: str) -> 
     limit(low / rest, high * rest)
     style.log_values(axis, shown, along)
     limit(low / rest, high * rest)
+
+
+def mark_cut_bars(axis: Axes) -> int:
+    """Put an arrow head where an error bar goes on beyond the axis; return how many do."""
+    num_cut = 0
+    for bars in axis.containers:
+        if not isinstance(bars, ErrorbarContainer):
+            continue
+        along = 0 if bars.has_xerr else 1
+        low, high = sorted(axis.get_xlim() if bars.has_xerr else axis.get_ylim())
+        for lines in bars.lines[2]:
+            ends = np.array([path.vertices for path in lines.get_paths()])  # [bar, end, x and y]
+            beyond = (ends[:, 0, along] < low, ends[:, 1, along] > high)
+            for end, (limit, head) in enumerate(zip((low, high), HEADS[along], strict=True)):
+                places = ends[beyond[end], end]
+                places[:, along] = limit
+                if len(places):
+                    axis.scatter(*places.T, marker=head, color=lines.get_color(), clip_on=False)
+                num_cut += len(places)
+    return num_cut
 
 
 def highest(chart: Chart, points: pd.DataFrame) -> float:
