@@ -119,6 +119,7 @@ CONDITIONS = (
     integer("ranks_per_device", "ranks that shared a GPU"),
     text("full_share", "percent of a GPU that MPS gives a rank at full speed, or auto"),
     text("backend_env", "variables that were set for the backend"),
+    text("variables", "of the environment, read by libraries: NCCL_ALGO=Ring OMP_NUM_THREADS=2"),
     text("slowdown", "factor of the last rank, or a list with one per rank"),
     integer("seed", "of inputs and of the order of cases"),
     text("mode", "how calls were timed: the key `measure.mode`"),

@@ -10,7 +10,7 @@ from benchkit.record.record import Record
 
 ENVIRONMENT = (
     "torch", "cuda", "nccl", "driver", "commit", "kernel", "device_name", "host", "launched_by",
-    "backend_env",
+    "backend_env", "variables",
 )  # fmt: skip
 """Columns of the combined table that are the environment of a point, not a setting of it."""
 TOLERANCE = 0.05
@@ -39,7 +39,7 @@ def environment_of(record: Record) -> Facts:
     held, here, agents = conditions(record), record.environment, record.agents
     frequencies = [max(case.disturbance.get("highest_ghz") or [0.0]) for case in record.cases]
     return {
-        **{name: held[name] or None for name in ENVIRONMENT},
+        **{name: held[name] or None for name in ENVIRONMENT if name != "variables"},
         "nccl": distinct(device.nccl for device in record.rank_devices) or held["nccl"],
         "driver": distinct(map(driver_of, agents)),
         "hip": distinct(agent.hip for agent in agents),

@@ -2,7 +2,9 @@
 
 import contextlib
 import datetime
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from analysis.records import doubts, metrics
@@ -20,6 +22,13 @@ DIMENSIONS = tuple(
 )
 """The sizes of a model, which its name shows where models of one name differ. They keep their keys'
 prefix because a suite may have keys by the same names, such as num_heads of ring_attention."""
+OF_PLACE = re.compile(
+    r"(?!TORCH_DISTRIBUTED_DEBUG$)\w*_("
+    r"DEVICES|DEVICE_ORDER|HCA|IFNAME|ADDR|COMM_ID|HOST|HOSTID|PORT"
+    r"|DIR|DIRECTORY|FILE|HOME|PATH|ROOT|VERSION|DEBUG(_\w+)?|LOG\w*|TRACE\w*|VERBOSE)"
+)
+"""Variables that choose one of several like devices, interfaces or ports, or say where files and
+messages go. They differ between machines and runs, and times do not differ by them."""
 
 
 def conditions(record: Record) -> dict[str, Any]:
@@ -45,6 +54,7 @@ def conditions(record: Record) -> dict[str, Any]:
         "full_share": str(hardware.full_share),
         "slowdown": hardware.slowdown,
         "backend_env": " ".join(f"{name}={value}" for name, value in variables),
+        "variables": variables_of(agents),
         "seed": settings.seed,
         **vars(measure),
         "profile": str(settings.profile) if settings.profile else None,
@@ -96,6 +106,16 @@ def noise_text(record: Record) -> str | None:
 def distinct(values: Iterable[Any]) -> str | None:
     """Join the values of all agents, equal ones once: "2.13.0 / 2.12.0"; None without any."""
     return " / ".join(dict.fromkeys(str(value) for value in values if value)) or None
+
+
+def variables_of(agents: Sequence[AgentReport]) -> str | None:
+    """Join the variables of all agents that may change times: "NCCL_ALGO=Ring OMP_NUM_THREADS=2".
+
+    Those that agents share stand once.
+    """
+    of_agents = chain.from_iterable(agent.variables.items() for agent in agents)
+    known = sorted({pair for pair in of_agents if not OF_PLACE.fullmatch(pair[0])})
+    return " ".join(map("=".join, known))
 
 
 def gpu_names(record: Record) -> str | None:

@@ -14,7 +14,13 @@ from benchkit.record.naming import named
 
 LEAST, FIRST = "least", "first"
 Cells = Mapping[str, str | int | float | bool]  # values by column
-WORDS = {"world_size": "{} ranks", "world_size=1": "1 rank"}  # what values are called in any suite
+WORDS = {
+    "world_size": "{} ranks",
+    "world_size=1": "1 rank",
+    "backend_env=": "no backend.env",
+    "variables=": "no variables",
+}
+"""What values are called in any suite."""
 
 
 @dataclass(frozen=True)

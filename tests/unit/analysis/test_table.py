@@ -5,7 +5,8 @@ import pytest
 from analysis.records import rows as columns
 from analysis.records.doubts import UTILISATIONS
 from analysis.records.rows import DIMENSIONS, MODEL
-from analysis.repetitions import over_runs
+from analysis.repetitions import alike, over_repetitions, over_runs
+from analysis.sides import all_sides
 from analysis.table import for_print, identity_columns, own_columns
 from analysis.terminal import as_text
 from benchkit.api.case import MEASURED_PEAK
@@ -158,6 +159,49 @@ def test_identity_separates_versions_and_devices():
     table = tabulate_records([record, record, *(having(record, **change) for change in changes.values())])
     assert table.duplicated(identity_columns(table)).tolist() == [False, True, *[False] * len(changes)]
     assert set(changes) <= set(as_text(table, width=400).splitlines()[3].split())
+
+
+OF_PLACE = {
+    "CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "UCX_NET_DEVICES": "mlx5_0:1", "NCCL_IB_HCA": "mlx",
+    "GLOO_SOCKET_IFNAME": "eth0", "NCCL_COMM_ID": "n0:1", "CUDA_SERVICE_HOST": "n0", "CUDA_SERVICE_PORT": "1",
+    "CUDA_HOME": "/a", "CUDA_MPS_PIPE_DIRECTORY": "/b", "NCCL_TOPO_FILE": "/c", "CUDA_VERSION": "13.0.1",
+    "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "ALL", "UCX_LOG_LEVEL": "warn", "TORCH_LOGS": "+dynamo",
+}  # fmt: skip
+"""Of variables that libraries read: those that no time depends on."""
+
+
+def test_variables_of_the_environment_keep_points_apart():
+    first = {"OMP_NUM_THREADS": "2", "NCCL_ALGO": "Ring"}
+    values = [{}, OF_PLACE, first, first | OF_PLACE, {"NCCL_ALGO": "Tree"}, {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}]
+    table = tabulate_records([having(make_record(), variables=each) for each in values])
+    ring = "NCCL_ALGO=Ring OMP_NUM_THREADS=2"
+    assert table["variables"].tolist() == ["", "", ring, ring, "NCCL_ALGO=Tree", "TORCH_DISTRIBUTED_DEBUG=DETAIL"]
+    assert table.duplicated(identity_columns(table)).tolist() == [False, True, False, True, False, False]
+    assert len(over_runs(table, *identity_columns(table))) == 4
+
+
+def test_sides_without_variables_have_a_name():
+    records = [
+        having(make_record(seconds=s), variables=each) for s, each in ((1e-3, {}), (3e-3, {"NCCL_ALGO": "Tree"}))
+    ]
+    [(_, sides)] = all_sides(tabulate_records(records))
+    assert [side.name for side in sides.sides] == ["no variables", "NCCL_ALGO=Tree"]
+    assert [side.ratio and side.ratio.value for side in sides.sides] == [None, pytest.approx(1 / 3)]
+
+
+def test_variables_that_agents_share_stand_once():
+    agents = [{"host": f"n{n}", "variables": {"NCCL_P2P_DISABLE": "1", "NCCL_NTHREADS": str(n)}} for n in (1, 0)]
+    [row] = tabulate_records([make_record(agents=agents)]).to_dict("records")
+    assert row["variables"] == "NCCL_NTHREADS=0 NCCL_NTHREADS=1 NCCL_P2P_DISABLE=1"
+
+
+def test_arms_are_no_repetitions():
+    told = {"id": "c", "pair": 1, "position": 0}
+    records = [make_record(run=str(n), comparison=told | {"arm": arm}) for n, arm in enumerate("aabb")]
+    table = tabulate_records(records)
+    assert over_runs(table, *identity_columns(table))["num_runs"].tolist() == [2, 2]
+    assert [len(rows) for _, rows in alike(table)] == [2, 2]
+    assert len(over_repetitions(table.assign(run=["a", "a#2", "a#3", "a#4"]))) == 2
 
 
 def test_row_joins_differences_between_agents():
