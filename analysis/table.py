@@ -12,7 +12,7 @@ from pandas.api.types import is_numeric_dtype
 
 from analysis.records import columns
 from analysis.records.columns import FIGURES, INTEGER, METRICS, NUMBER, SPREADS, names_of
-from analysis.records.doubts import UTILISATIONS
+from analysis.records.doubts import UTILISATIONS, beyond_whole
 from analysis.records.figures import DETAILS, CaseRow
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.text import (
@@ -115,9 +115,10 @@ def with_best_peaks(table: pd.DataFrame) -> pd.DataFrame:
     rates = {name: table[name] * share for name in UTILISATIONS}
     doubts = table["doubt"].astype(object).where(table["doubt"].notna(), None)
     for index in table.index[(share < 1) & doubts.notna()]:
-        lines = (
-            line for line in str(doubts[index]).split("; ") if not line.startswith(UTILISATIONS)
-        )
+        above = beyond_whole({name: rates[name][index] for name in rates}, UTILISATIONS)
+        lines = [f"{above}: the best peak is of a busy machine, too"] if above else []
+        others = str(doubts[index]).split("; ")
+        lines += [line for line in others if not line.startswith(UTILISATIONS)]
         doubts[index] = "; ".join(lines) or None
     for index in table.index[share < 1 / SPREAD_OF_PEAKS]:
         line = (

@@ -248,3 +248,19 @@ def test_rates_are_shares_of_the_best_peak_of_the_host():
         assert table[name].nunique() == 1
     assert set(table["peak_tflop_per_s"].dropna()) == {400.0}
     assert table["doubt"].str.contains("100 TFLOP/s").eq(True).tolist() == [True] * 4 + [False] * 5
+
+
+@pytest.mark.parametrize(
+    ("best", "told"),
+    [(0.8, "mfu_full 125 %, mfu_causal 125 %, hfu_full 250 %"), (1.0, "hfu_full 200 %"), (2.0, "")],
+)
+def test_share_above_the_best_peak_keeps_its_doubt(best, told):
+    records = [make_rich_record("transformer", point_id=f"{number}") for number in range(2)]
+    for record, peak in zip(records, (0.76, best), strict=True):
+        for case in record["cases"]:
+            case["details"] |= {"peak_tflop_per_s": peak, "peak_from": MEASURED_PEAK}
+    of_own_peak, of_best = (
+        [line.partition(": ")[0] for line in str(doubt).split("; ") if line.startswith(UTILISATIONS)]
+        for doubt in tabulate_records(records)["doubt"].iloc[[0, -1]]
+    )
+    assert of_own_peak == of_best == ([told] if told else [])
