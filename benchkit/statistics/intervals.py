@@ -40,9 +40,10 @@ def t_quantile(p_value: float, df: Array | float) -> Array:
     Algorithm 396: Student's t-quantiles, Communications of the ACM, 1970).
 
     Args:
-        df: degrees of freedom; below 1 nothing is known, and the quantile is infinite.
+        df: degrees of freedom. Below 1 nothing is known, and the quantile is infinite; with
+            infinitely many it is that of the normal distribution.
     """
-    n = np.maximum(df, 1.0)
+    n = np.clip(df, 1.0, 1e12)  # where t is normal to all digits
     x = NormalDist().inv_cdf(p_value)
     a = 1 / (n - 0.5)
     b = 48 / a**2

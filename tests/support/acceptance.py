@@ -30,11 +30,11 @@ def case(labels, details, times):
     }  # fmt: skip
 
 
-def noisy(rng, base):
-    return base[:, None] * np.exp(0.02 * rng.standard_normal((len(base), SAMPLES)))
+def noisy(rng, base, noise):
+    return base[:, None] * np.exp(noise * rng.standard_normal((len(base), SAMPLES)))
 
 
-def pairs(slow=lambda i, j: 1.0, hosts=HOSTS, seed=0, devices=True, at_once=None, **changes):
+def pairs(slow=lambda i, j: 1.0, hosts=HOSTS, seed=0, devices=True, at_once=None, noise=0.02, **changes):
     """A record of pair_matrix: 1 ms on a node, 3 ms across, times `slow(sender, receiver)`.
 
     `at_once` has messages both ways at once, too, which take as much as it says.
@@ -49,16 +49,15 @@ def pairs(slow=lambda i, j: 1.0, hosts=HOSTS, seed=0, devices=True, at_once=None
                 if j != IDLE:
                     base[i] = (1e-3 if hosts[i] == hosts[j] else 3e-3) * slower(i, j)
             labels = {"round": number, "direction": direction, "data_size": 4.0}
-            cases.append(case(labels, {"sends_to": target.tolist()}, noisy(rng, base)))
+            cases.append(case(labels, {"sends_to": target.tolist()}, noisy(rng, base, noise)))
     groups = [rank // 4 for rank in range(len(hosts))]
-    cases.append(
-        case({"group": "halves", "data_size": 4.0}, {"group_of": groups}, noisy(rng, np.full(len(hosts), 1e-3)))
-    )
+    of_groups = noisy(rng, np.full(len(hosts), 1e-3), noise)
+    cases.append(case({"group": "halves", "data_size": 4.0}, {"group_of": groups}, of_groups))
     return record("pair_matrix", cases, hosts, devices, **changes)
 
 
-def speeds(slow=lambda rank: 1.0, hosts=HOSTS, seed=1, devices=True, share=0.9, **changes):
+def speeds(slow=lambda rank: 1.0, hosts=HOSTS, seed=1, devices=True, share=0.9, noise=0.02, **changes):
     """A record of rank_speed whose copy reaches a share of the memory bandwidth of an H200."""
     base = np.array([slow(rank) * 1e9 / (share * 4.8e12) for rank in range(len(hosts))])
-    cases = [case({"test": "copy"}, {"moved_bytes": 10**9}, noisy(np.random.default_rng(seed), base))]
+    cases = [case({"test": "copy"}, {"moved_bytes": 10**9}, noisy(np.random.default_rng(seed), base, noise))]
     return record("rank_speed", cases, hosts, devices, **changes)

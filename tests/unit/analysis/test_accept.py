@@ -36,6 +36,11 @@ def slow_where(slow):
     return pairs(lambda i, j: 3.0 if slow(i, j) else 1.0)
 
 
+def without_noise(slow=1.0):
+    """Times that are all alike, but for one rank."""
+    return [pairs(lambda i, j: slow if 2 in (i, j) else 1.0, noise=0.0), speeds(noise=0.0)]
+
+
 def invalid(record):
     record["cases"][0] |= {"status": "invalid", "reason": "from rank 1: element 3", "samples_s": []}
     return record
@@ -56,6 +61,8 @@ def of_amount(record, factor):
 
 VERDICTS = {
     "alike": (lambda: [pairs(), speeds()], 0, "ALL ALIKE"),
+    "alike without noise": (without_noise, 0, "ALL ALIKE"),
+    "rank without noise": (lambda: without_noise(1.5), 1, "OUT OF LINE"),
     "rank": (lambda: [slow_where(lambda i, j: 2 in (i, j)), speeds()], 1, "OUT OF LINE"),
     "rank sends": (lambda: [slow_where(lambda i, j: i == 2), speeds()], 1, "OUT OF LINE"),
     "rank receives": (lambda: [slow_where(lambda i, j: j == 2), speeds()], 1, "OUT OF LINE"),

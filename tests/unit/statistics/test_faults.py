@@ -53,10 +53,11 @@ FAULTS = {
 }
 
 
+@pytest.mark.parametrize("noise", [0.03, 0.0])
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_is_named(name):
+def test_fault_is_named(name, noise):
     node, slow, expected = FAULTS[name]
-    assert [found(len(node), node, slow, seed=seed) for seed in range(2)] == [[expected]] * 2
+    assert [found(len(node), node, slow, noise, seed) for seed in range(2)] == [[expected]] * 2
 
 
 def test_two_faults_are_both_named():

@@ -36,7 +36,8 @@ def test_percentile_of_many_values_is_that_of_numpy(percent):
     [
         (0.025, 1, 12.706), (0.025, 2, 4.303), (0.025, 3, 3.182), (0.025, 5, 2.571), (0.025, 30, 2.042),
         (0.05, 1, 6.314), (0.05, 5, 2.015), (0.001, 2, 22.33), (0.001, 4, 7.173), (0.001, 10, 4.144),
-        (1e-6, 1e6, -NormalDist().inv_cdf(1e-6)),
+        (1e-6, 1e6, -NormalDist().inv_cdf(1e-6)), (0.025, np.inf, 1.95996), (1e-9, np.inf, 5.99781),
+        (0.025, 1e300, 1.95996),
     ],
 )  # fmt: skip
 def test_t_quantile_is_that_of_tables(p_value, df, quantile):
@@ -44,6 +45,6 @@ def test_t_quantile_is_that_of_tables(p_value, df, quantile):
 
 
 def test_t_quantile_falls_with_degrees_of_freedom():
-    quantiles = t_quantile(0.01, np.array([0.0, *np.arange(1, 4, 0.1), 100.0]))
+    quantiles = t_quantile(0.01, np.array([0.0, *np.arange(1, 4, 0.1), 100.0, np.inf]))
     assert quantiles[0] == np.inf
     assert (np.diff(quantiles[1:]) < 0).all()
