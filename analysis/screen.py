@@ -68,8 +68,11 @@ LEAST_ROWS = 4
 BEYOND_IDEAL = "beyond ideal"
 WORDS = {TIED: f"tied (± {percent(MARGIN)})"}
 """What judgements are called, where not by themselves."""
+JOINTS = {TIED: "with", UNCLEAR: "against", BEHIND: "", NOT_JUDGED: "against"}
 IN_ORDER = (AHEAD, BEYOND_IDEAL, TIED, BEHIND, UNCLEAR, NOT_JUDGED)
 SPIKY_SHARE = 0.01
+ROUNDING = 0.01
+"""What a reader sees of two times with three digits, as a share."""
 
 
 @dataclass
@@ -310,13 +313,15 @@ def duel(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
     for variant, speedup in found:
         judged.setdefault(judgement(variants, variant, speedup), []).append(speedup.value)
     if [*judged] == [NOT_JUDGED]:
-        return f"{text} ({between(values)}); not judged: {found[0][1].reason}"
+        reason = reasons([speedup for _, speedup in found])
+        return f"{text} ({between(values)}), not judged{reason}"
     counts = [
         f"{WORDS.get(word, word)} in {len(judged[word])} ({between(judged[word])})"
         for word in IN_ORDER
         if word in judged
     ]
-    return f"{text}: {', '.join(counts)} {scope(found[0][1])}"
+    scopes = dict.fromkeys(scope(speedup) for _, speedup in found if speedup.is_interval)
+    return f"{text}: {', '.join(counts)} {' or '.join(scopes)}"
 
 
 def judgement(variants: Variants, variant: Variant, speedup: Speedup) -> str:
@@ -338,11 +343,17 @@ def between(values: Sequence[float]) -> str:
 def known_of(speedup: Speedup) -> str:
     """Format what is known of a speedup: " [1.1, 1.3]", or a range and why nothing is judged."""
     if not speedup.ends:
-        return f" ({speedup.reason})"
+        return " (not judged)"
     low, high = (figure(end, half_of(speedup)) for end in speedup.ends)
     if speedup.is_interval:
         return f" [{low}, {high}]"
     return f" ({low} to {high}; {speedup.reason})"
+
+
+def reasons(found: Sequence[Speedup]) -> str:
+    """Say why speedups are not judged, but for those without ends: `how_sure` tells of these."""
+    texts = dict.fromkeys(speedup.reason for speedup in found if speedup.ends and speedup.reason)
+    return f": {' or '.join(texts)}" if texts else ""
 
 
 def claim(variants: Variants, variant: Variant, speedup: Speedup) -> str:
@@ -379,8 +390,9 @@ def best(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
     of = first.speedup
     over = f"{times(of)}{known_of(of)}" if of else "the baseline, the fastest"
     found = ", ".join((f"{first.name}: {time}", f"{over}{where}{place}", *more))
-    found += f"; {standing_text(standing)}"
-    if len(numbers) > 1:
+    if text := standing_text(standing):
+        found += f"; {text}"
+    if len(numbers) > 1 and not standing.reason:
         standings = [variants.standings[number] for number in numbers]
         leads = Counter(each.first.name for each in standings if each.is_ahead_of_all)
         name, count = leads.most_common(1)[0] if leads else (first.name, 0)
@@ -391,13 +403,13 @@ def best(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
 def standing_text(standing: Standing) -> str:
     """Say how the fastest variant stands to the others: "ahead of 6, tied (± 5 %) with lut"."""
     if standing.reason:
-        return f"not judged: {standing.reason}"
+        return ""  # as the speedups say
     if standing.is_ahead_of_all:
         text = f"ahead of all {len(standing.judgements)} others"
     else:
         ahead = len(standing.named(AHEAD))
         parts = [f"ahead of {ahead}"] if ahead else []
-        for word, joint in ((TIED, "with"), (UNCLEAR, "against"), (BEHIND, "")):
+        for word, joint in JOINTS.items():
             if names := standing.named(word):
                 parts.append(" ".join(filter(None, (WORDS.get(word, word), joint, listed(names)))))
         text = ", ".join(parts)
@@ -426,7 +438,8 @@ def at_end(variants: Variants, own: Sequence[Variant]) -> list[Variant]:
 
 def plain_answers(variants: Variants, within: Sequence[Variant]) -> Iterator[str]:
     """Yield what was measured where nothing is compared: each metric at its end of the scale."""
-    question, scale = variants.question, variants.question.scale
+    question = variants.question
+    scale = [name for name in question.scale if name in variants.problem]
     across = question.across if question.across in variants.problem else ""
     of_metrics = {name for metric in question.metrics for name in metric.only}
     is_beside = bool(across) and not of_metrics
@@ -548,7 +561,8 @@ def known_speedups(variants: Variants) -> Iterator[str]:
                 int(count)
             )
     texts = [
-        f"{'[95 %]' if is_interval else 'range'} over {counted(pd.Series(counts))} {unit}"
+        f"{'[95 %]' if is_interval else 'range'} over {counted(pd.Series(counts))} "
+        + (unit if max(counts) > 1 else unit.replace("s", "", 1))
         for (is_interval, unit), counts in sorted(kinds.items(), reverse=True)
     ]
     if texts:
@@ -559,6 +573,20 @@ def known_speedups(variants: Variants) -> Iterator[str]:
         yield f"speedups {', else '.join(texts)}{at_once}"
     if apart := {speedup.reason for speedup in speedups if not speedup.basis}:
         yield f"speedups not judged: {' or '.join(sorted(apart))}"
+    if any(is_of_other_times(variants.time, each) for each in variants.variants):
+        yield "some speedups are of the runs that have both, and not of the times beside them"
+
+
+def is_of_other_times(time: str, variant: Variant) -> bool:
+    """Return whether a speedup is not the quotient of the times that stand beside it."""
+    speedup = variant.speedup
+    if not speedup:
+        return False
+    rows = variant.row, speedup.over.row
+    work = [row["useful_tflop_per_s"] * row["median_s"] for row in rows]
+    more = work[0] / work[1] if all(each > 0 for each in work) else 1.0
+    quotient = more * rows[1][time] / rows[0][time]
+    return bool(abs(speedup.value / quotient - 1) > ROUNDING)
 
 
 def pooled_words(variants: Variants) -> Iterator[str]:

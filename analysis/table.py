@@ -69,6 +69,7 @@ def combine(rows: Sequence[CaseRow], split_hosts: bool = False) -> pd.DataFrame:
     return with_best_peaks(table if split_hosts else with_machines(table))
 
 
+ALIKE = " alike"
 OF_MACHINE = ("device_name", "torch", "cuda", "nccl", "driver", "kernel")
 
 
@@ -90,7 +91,7 @@ def with_machines(table: pd.DataFrame) -> pd.DataFrame:
     ]
     hosts = table["host"].groupby(kind, dropna=False, sort=False)
     others = hosts.transform("nunique") - 1
-    name = hosts.transform("first") + " and " + others.astype(str) + " alike"
+    name = hosts.transform("first") + " and " + others.astype(str) + ALIKE
     is_one = (others > 0) & table["run"].notna()
     return table.assign(host=table["host"].mask(is_one, name))
 

@@ -25,7 +25,7 @@ import pandas as pd
 from analysis.discover import questions
 from analysis.records.figures import Row
 from analysis.repetitions import over_runs
-from analysis.table import CONDITIONS, ROUNDS, identity_columns, own_columns
+from analysis.table import ALIKE, CONDITIONS, ROUNDS, identity_columns, own_columns
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.question import FIRST, LEAST, Cells, Comparison, Question
 from benchkit.errors import ConfigError
@@ -41,6 +41,8 @@ from benchkit.statistics.intervals import (
 from benchkit.statistics.judgement import (
     AHEAD,
     NOT_JUDGED,
+    TIED,
+    UNCLEAR,
     corrected_alpha,
     judge_speedup,
 )
@@ -168,7 +170,7 @@ class Standing:
 
     Attributes:
         judgements: of the first variant over each of the others, in the order of these.
-        reason: why one of them is not judged, "" where all are.
+        reason: why none of them is judged; "" where some are.
     """
 
     first: Variant
@@ -184,11 +186,10 @@ class Standing:
 
     @property
     def starred(self) -> set[str]:
-        """The variants that none is ahead of, where all are judged and some are not of them."""
-        behind = self.named(AHEAD)
-        if self.reason or not behind or len(self.judgements) < 2:
+        """The first variant, and those that it is tied or unclear with, if it is ahead of some."""
+        if len(self.judgements) < 2 or not self.named(AHEAD):
             return set()
-        return {self.first.name, *(each.name for each, _ in self.judgements)} - {*behind}
+        return {self.first.name, *self.named(TIED), *self.named(UNCLEAR)}
 
 
 def standing_of(own: Sequence[Variant]) -> Standing | None:
@@ -203,7 +204,7 @@ def standing_of(own: Sequence[Variant]) -> Standing | None:
             found = speedup_over(first, other, corrected_alpha(len(competing)))
             judgements.append((other, found.judgement if found else NOT_JUDGED))
             reasons.append(found.reason if found else NO_SHARED_RUN)
-    return Standing(first, judgements, next(filter(None, reasons), ""))
+    return Standing(first, judgements, reasons[0] if all(reasons) and reasons else "")
 
 
 @dataclass(frozen=True)
@@ -469,6 +470,8 @@ def variants_of(
     shared = [n for n in (*problem, *factors, *conditions) if num_of(rows, n) == 1]
     problem = [name for name in problem if name not in shared]
     values = {name: sorted({*map(str, rows[name])}) for name in pooled}
+    if rows["host"].str.endswith(ALIKE).any():  # see `analysis.table.with_machines`
+        values["host"] = sorted({*map(str, rows["node"])})
     of_suite = Variants(question, [], asked, problem, shared, confounded, values)
     return compared(of_suite, rows, [name for name in factors if name not in shared], baseline)
 

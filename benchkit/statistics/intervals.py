@@ -105,7 +105,7 @@ def rounds_interval(ratios: Array, alpha: float = ALPHA) -> tuple[float, float] 
     """
     if len(ratios) >= FEWEST_ROUNDS:
         return series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS, alpha)
-    if len(ratios) < FEWEST_STEADY or is_steady(ratios):
+    if len(ratios) < FEWEST_STEADY or is_steady(ratios, alpha):
         return median_interval(ratios, alpha)
     return None
 
@@ -115,11 +115,15 @@ def fewest_values(alpha: float = ALPHA) -> int:
     return math.ceil(1 - math.log2(alpha))
 
 
-def is_steady(values: Array) -> bool:
-    """Return whether neighbours correlate no more than in 95 % of independent series, by rank."""
+def is_steady(values: Array, alpha: float = ALPHA) -> bool:
+    """Return whether neighbours correlate no more than in all but `alpha` of independent series.
+
+    Values count by rank.
+    """
     n = len(values)
     correlations = autocorrelation(np.unique(values, return_inverse=True)[1])
-    return bool(correlations[1] <= 1.645 / math.sqrt(n) - 1 / n)
+    most = NormalDist().inv_cdf(1 - alpha) / math.sqrt(n) - 1 / n
+    return bool(correlations[1] <= most)
 
 
 def spread(ordered: Array) -> tuple[float, float]:

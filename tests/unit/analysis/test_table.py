@@ -6,9 +6,9 @@ from analysis.records import rows as columns
 from analysis.records.doubts import UTILISATIONS
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.repetitions import alike, over_repetitions, over_runs
-from analysis.sides import all_sides
 from analysis.table import for_print, identity_columns, own_columns
 from analysis.terminal import as_text
+from analysis.variants import all_sides
 from benchkit.api.case import MEASURED_PEAK
 from benchkit.api.keys import ModelConfig, RunConfig
 from benchkit.api.regions import QUEUEING
