@@ -17,6 +17,7 @@ import pandas as pd
 from analysis.records.columns import METRICS
 from analysis.table import HARDWARE_AND_SOFTWARE, PROVENANCE, identity_columns
 from benchkit.statistics.intervals import FEWEST_QUARTILES, order_below
+from benchkit.statistics.judgement import AHEAD, BEHIND, judge_speedup
 
 FEWEST_RUNS = 6
 """Fewer medians have no interval of 95 % (benchkit.statistics.intervals.median_interval)."""
@@ -108,7 +109,11 @@ def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     found = rows.assign(run=rows["sweep"], between_share=between, sweep=sweep, place=place)
     found = found.sort_values(["sweep", "place"]).drop(columns=["sweep", "place", "point"])
     low, high = (pd.to_numeric(found[f"turns_ratio_{end}"]) for end in ("low", "high"))
-    return found.assign(doubt=found["doubt"].mask((low > 1) | (high < 1), TURNS_CHANGE))
+    doubts = [
+        TURNS_CHANGE if ends[0] > 0 and judge_speedup(*ends) in (AHEAD, BEHIND) else doubt
+        for doubt, *ends in zip(found["doubt"], low, high, strict=True)
+    ]
+    return found.assign(doubt=doubts)
 
 
 def range_columns(rows: pd.DataFrame) -> list[str]:

@@ -1,5 +1,6 @@
 """Write all files of a report: tables, plots and sentences."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from analysis.table import ROUNDS, for_print, identity_columns, is_repeated
 from analysis.text import as_markdown, complain, figure
 from analysis.variants import Baseline
 from benchkit.statistics.compare import plus_minus
+from benchkit.statistics.judgement import AHEAD, BEHIND, judge
 
 
 def ranks_for_print(rows: pd.DataFrame) -> pd.DataFrame:
@@ -124,13 +126,14 @@ def verdict(row: Any) -> str:
 def is_changed(row: Any) -> bool:
     """Return whether `turns_ratio` of a row of `over_runs` is more than chance.
 
-    Its interval between runs leaves out 1 or, where there are too few runs for one, it is beyond
-    what two identical runs differ by. Without a noise floor nothing is more than chance.
+    It is judged by its interval between runs or, where there are too few runs for one, by what two
+    identical runs differ by. Without a noise floor nothing is more than chance.
     """
-    ratio = row["turns_ratio"]
-    if pd.notna(row["turns_ratio_low"]):
-        return not row["turns_ratio_low"] <= 1 <= row["turns_ratio_high"]
-    return bool(max(ratio, 1 / ratio) - 1 > row["identical_runs"])
+    names, floor = ("turns_ratio_low", "turns_ratio_high"), 0.0
+    if pd.isna(row["turns_ratio_low"]):
+        names, floor = ("turns_ratio", "turns_ratio"), math.log1p(row["identical_runs"])
+    low, high = (math.log(row[name]) for name in names)
+    return judge((low, high), floor=floor) in (AHEAD, BEHIND)
 
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]

@@ -20,6 +20,7 @@ from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.statistics.compare import SignedRank
 from benchkit.statistics.intervals import fewest_values
+from benchkit.statistics.judgement import AHEAD, BEHIND, judge
 
 FILE_NAME = "noise.md"
 NOISY_REL_CI = 0.05
@@ -149,14 +150,16 @@ def effect(rows: pd.DataFrame) -> str:
     if ratios.empty:
         return ", none of them by fresh ranks, too"
     test = SignedRank(ratios.to_numpy(dtype=float))
-    low, high = np.exp(test.interval(ALPHA))
+    interval = test.interval(ALPHA)
     ratio = f"{math.exp(test.estimate):.3f}"
     if len(ratios) < fewest_values(ALPHA):
         basis = f"{len(ratios)} pairs, too few for an interval"
         return f"; they take {ratio} times as long as fresh ranks ({basis})"
-    meaning = "no change that shows" if low <= 1 <= high else "measure with ranks=fresh"
-    interval = f"[{low:.3f}, {high:.3f}], {len(ratios)} pairs"
-    return f"; they take {ratio} times as long as fresh ranks ({interval}): {meaning}"
+    is_changed = judge(interval) in (AHEAD, BEHIND)
+    meaning = "measure with ranks=fresh" if is_changed else "no change that shows"
+    low, high = np.exp(interval)
+    known = f"[{low:.3f}, {high:.3f}], {len(ratios)} pairs"
+    return f"; they take {ratio} times as long as fresh ranks ({known}): {meaning}"
 
 
 def leaks(measured: pd.DataFrame) -> Iterator[str]:

@@ -8,7 +8,7 @@ from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.repetitions import alike, over_repetitions, over_runs
 from analysis.table import for_print, identity_columns, own_columns
 from analysis.terminal import as_text
-from analysis.variants import all_sides
+from analysis.variants import all_variants
 from benchkit.api.case import MEASURED_PEAK
 from benchkit.api.keys import ModelConfig, RunConfig
 from benchkit.api.regions import QUEUEING
@@ -180,13 +180,13 @@ def test_variables_of_the_environment_keep_points_apart():
     assert len(over_runs(table, *identity_columns(table))) == 4
 
 
-def test_sides_without_variables_have_a_name():
+def test_variants_without_variables_have_a_name():
     records = [
         having(make_record(seconds=s), variables=each) for s, each in ((1e-3, {}), (3e-3, {"NCCL_ALGO": "Tree"}))
     ]
-    [(_, sides)] = all_sides(tabulate_records(records))
-    assert [side.name for side in sides.sides] == ["no variables", "NCCL_ALGO=Tree"]
-    assert [side.ratio and side.ratio.value for side in sides.sides] == [None, pytest.approx(1 / 3)]
+    [(_, found)] = all_variants(tabulate_records(records))
+    assert [side.name for side in found.variants] == ["no variables", "NCCL_ALGO=Tree"]
+    assert [side.speedup and side.speedup.value for side in found.variants] == [None, pytest.approx(1 / 3)]
 
 
 def test_variables_that_agents_share_stand_once():
