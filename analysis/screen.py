@@ -71,6 +71,8 @@ WORDS = {TIED: f"tied (± {percent(MARGIN)})"}
 JOINTS = {TIED: "with", UNCLEAR: "against", BEHIND: "", NOT_JUDGED: "against"}
 IN_ORDER = (AHEAD, BEYOND_IDEAL, TIED, BEHIND, UNCLEAR, NOT_JUDGED)
 SPIKY_SHARE = 0.01
+APART = 1.25
+"""A mean over its median from which on spikes are told."""
 ROUNDING = 0.01
 """What a reader sees of two times with three digits, as a share."""
 
@@ -321,7 +323,7 @@ def duel(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
         if word in judged
     ]
     scopes = dict.fromkeys(scope(speedup) for _, speedup in found if speedup.is_interval)
-    return f"{text}: {', '.join(counts)} {' or '.join(scopes)}"
+    return f"{text}: {' or '.join(scopes)} {', '.join(counts)}"
 
 
 def judgement(variants: Variants, variant: Variant, speedup: Speedup) -> str:
@@ -395,7 +397,7 @@ def best(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
     if len(numbers) > 1 and not standing.reason:
         standings = [variants.standings[number] for number in numbers]
         leads = Counter(each.first.name for each in standings if each.is_ahead_of_all)
-        name, count = leads.most_common(1)[0] if leads else (first.name, 0)
+        name, count = leads.most_common(1)[0] if leads else ("none", "any")
         found += f"; {name} is ahead of all in {count} of {len(numbers)} settings"
     return found
 
@@ -452,7 +454,7 @@ def plain_answers(variants: Variants, within: Sequence[Variant]) -> Iterator[str
             head += setting_of(variants, at_end(variants, own)[-1].row, [*words, ""])
             parts = beside(variants, own, across)
         elif rest:
-            counts = (f"{num_of_groups(own, [name])} values of {name}" for name in rest)
+            counts = (f"{num_of_groups(own, [name])} {name.replace('_', ' ')}s" for name in rest)
             head, parts = [title_of(own), *words, *counts], ranges(variants, own)
         else:
             parts = along(variants, own)
@@ -644,9 +646,10 @@ def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[Variants]) ->
             [(line, _)] = Counter(map(shortened, having[name])).most_common(1)
             where = f" ({alike})" if (alike := shared_by(having, measured, asked)) else ""
             found.append(f"{len(having)} of {len(measured)} cases{where} {what}: {line}")
-    spiky = measured["spikes_all_share"] + measured["spikes_some_share"]
-    if (spiky > SPIKY_SHARE).any():
-        num, most = (spiky > SPIKY_SHARE).sum(), percent(spiky.max())
+    shares = measured["spikes_all_share"] + measured["spikes_some_share"]
+    spiky = shares[(shares > SPIKY_SHARE) & (measured["mean_s"] > APART * measured["median_s"])]
+    if len(spiky):
+        num, most = len(spiky), percent(spiky.max())
         found.append(
             f"{num} of {len(measured)} cases have spikes: up to {most} of the calls take over "
             f"{SPIKE:g} times the median, which does not show them"

@@ -138,7 +138,7 @@ class Variant:
         name: what tells it apart from the other variants, in words.
         is_baseline: whether the others of its problem are compared with it.
         is_focus: whether the answer is about it, where the question says so.
-        is_bound: whether it shows what can be reached, and does not compete.
+        is_bound: whether it shows what can be reached, and does not compete, also as a baseline.
         is_oversubscribed: whether its ranks have more threads than cores.
         jobs: its times.
         speedup: over the baseline; None for the baseline, and where there is none.
@@ -570,7 +570,7 @@ def compared(
     variants = [
         Variant(
             row, of, name=" ".join(words_of(found.question, row, factors)),
-            is_baseline=index in chosen, is_focus=focus, is_bound=bound and index not in chosen,
+            is_baseline=index in chosen, is_focus=focus, is_bound=bound,
             is_oversubscribed=oversubscribed(row), jobs=jobs[key_of(row[n] for n in columns)],
         )
         for index, row, of, focus, bound in zip(

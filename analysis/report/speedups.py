@@ -128,7 +128,7 @@ def winners(suite: str, variants: Variants) -> Chart:
         mark=CELLS,
         title=f"{suite}: the fastest",
         note=f"ahead of all others, except where a cell says else; × as fast as {base}",
-        x=Axis(", ".join(across), NAMES),
+        x=Axis("", NAMES),
         y=Axis(f"speedup over {base}"),
         points=points_of(
             rows,

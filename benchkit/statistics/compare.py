@@ -241,7 +241,9 @@ def percent(share: float) -> str:
 
 def plus_minus(share: float) -> str:
     """Format what two runs differ by: "± 12 %", or "a factor of 9.7" of more than 2."""
-    return f"± {percent(share)}" if share <= 1 else f"a factor of {1 + share:.2g}"
+    if share <= 1:
+        return f"± {percent(share)}"
+    return f"a factor of {1 + share:.{0 if share >= 9.5 else 1}f}"
 
 
 def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: float = POWER) -> float:
