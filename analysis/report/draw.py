@@ -5,7 +5,7 @@ beyond MOST_PANELS. More than MOST_POINTS points beside names are drawn in order
 names.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -52,8 +52,8 @@ BESIDE = (BARS, DOTS, STACKS)
 MOST_PANELS = 12
 INCHES_OF_LINE, INCHES_OF_MARK = 0.17, 0.12
 """Height of a line of a name, and of each of several marks beside it."""
-NAME_INCHES, PANEL_INCHES = 3.2, 1.9
-"""The widest name beside a panel, and the narrowest panel."""
+NAME_INCHES, PANEL_INCHES, NAME_BELOW = 3.2, 1.9, 1.0
+"""The widest name beside a panel, the narrowest panel, and the widest name below it."""
 CELL_LETTER, CELL_LINE = 0.062, 0.14
 """Inches of the words in a cell."""
 WIDEST_CELL = 1.6
@@ -126,9 +126,11 @@ def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
 def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
     names = [name_beside(name) for name in dict.fromkeys(chart.points["x"])]
     if chart.mark == CELLS:
+        texts, is_upright = texts_below(list(dict.fromkeys(chart.points["x"])), room_of_cell(chart))
+        below = style.LETTER * letters_of(texts) if is_upright else INCHES_OF_LINE
         lines = chart.points["text"].str.count("\n").max() + 1
-        height = 0.9 + chart.points["series"].nunique() * (CELL_LINE * lines + 0.1)
-        width = min(style.WIDTH, 3.0 + WIDEST_CELL * len(names))
+        height = 0.7 + below + chart.points["series"].nunique() * (CELL_LINE * lines + 0.1)
+        width = width_of_cells(chart)
         return style.panels(len(chart.panels), width, height, share=False, width=width)
     if chart.mark in BESIDE and not is_crowd(chart):
         several = chart.mark != STACKS and chart.points.duplicated(["panel", "x"]).any()
@@ -136,11 +138,29 @@ def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
         marks = len(chart.all_series) if several else 0
         room = max(0.1 + INCHES_OF_LINE * lines, INCHES_OF_MARK * marks)
         alike = chart.points.groupby("panel")["x"].nunique().eq(len(names)).all()
-        letters = max(len(line) for name in names for line in name.split("\n"))
-        beside = style.LETTER * letters / (style.MOST_COLUMNS if alike else 1)
-        height = 0.8 + room * len(names)
-        return style.panels(len(chart.panels), PANEL_INCHES + beside, height, share=bool(alike))
-    return style.panels(len(chart.panels), share=chart.is_shared)
+        beside = style.LETTER * letters_of(names) / (style.MOST_COLUMNS if alike else 1)
+        least_width = PANEL_INCHES + beside
+        height = 0.8 + inches_of_texts(chart, chart.y.label, least_width) + room * len(names)
+        return style.panels(len(chart.panels), least_width, height, share=bool(alike))
+    height = style.PANEL_HEIGHT + inches_of_texts(chart, chart.x.label)
+    return style.panels(len(chart.panels), height=height, share=chart.is_shared)
+
+
+def inches_of_texts(chart: Chart, below: str, least_width: float = style.LEAST_WIDTH) -> float:
+    """Return the height that names of panels, and the text below them, need beyond a line each."""
+    width = 0.8 * style.WIDTH / style.columns_of(len(chart.panels), least_width)
+    breaks = max(style.wrapped(str(panel), width).count("\n") for panel in chart.panels)
+    return INCHES_OF_LINE * (breaks + style.wrapped(below, width).count("\n"))
+
+
+def width_of_cells(chart: Chart) -> float:
+    return min(style.WIDTH, 3.0 + WIDEST_CELL * len(set(chart.points["x"])))
+
+
+def room_of_cell(chart: Chart) -> float:
+    """Return the inches that a cell of a map is wide, beside its names and the bar of shades."""
+    beside = style.LETTER * max(map(len, chart.all_series)) + 1.2
+    return (width_of_cells(chart) - beside) / len(set(chart.points["x"]))
 
 
 def name_beside(name: object) -> str:
@@ -270,8 +290,27 @@ def draw_over(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
                 own["at"], own["band_low"], own["band_high"], alpha=0.15, color=look["color"]
             )
     if names:
-        axis.set_xticks(range(len(names)), [style.wrapped(name, 1.0) for name in names])
+        name_below(axis, names, axis.bbox.width / axis.figure.dpi / len(names))
         axis.grid(axis="x", visible=False)
+
+
+def name_below(axis: Axes, names: Sequence[str], room: float, first: float = 0.0) -> None:
+    """Write names below a panel, upright where they are wider than their room in inches."""
+    texts, is_upright = texts_below(names, room)
+    style.name_ticks(axis.xaxis, texts, first)
+    axis.tick_params(axis="x", rotation=90 if is_upright else 0)
+
+
+def texts_below(names: Sequence[str], room: float) -> tuple[list[str], bool]:
+    """Break names for their room in inches; return them, and whether they must stand upright."""
+    texts = [style.wrapped(name, min(NAME_BELOW, room)) for name in names]
+    if letters_of(texts) * style.LETTER <= room:
+        return texts, False
+    return [style.wrapped(name, NAME_BELOW) for name in names], True
+
+
+def letters_of(texts: Iterable[str]) -> int:
+    return max(len(line) for text in texts for line in text.split("\n"))
 
 
 def draw_beside(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
@@ -322,7 +361,7 @@ def place_names(axis: Axes, points: pd.DataFrame, chart: Chart) -> dict[str, int
     here = set(points["x"])
     names = [name for name in dict.fromkeys(chart.points["x"]) if name in here]
     places = {name: place for place, name in enumerate(names)}
-    axis.set_yticks(range(len(places)), list(map(name_beside, places)))
+    style.name_ticks(axis.yaxis, list(map(name_beside, places)))
     axis.set_ylim(len(places) - 0.5, -0.5)
     axis.grid(axis="y", visible=False)
     return places
@@ -334,13 +373,11 @@ def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     values = points.pivot_table(index="series", columns="x", values="value")
     values = values.reindex(index=chart.all_series, columns=across)
     texts = points.pivot(index="series", columns="x", values="text")
-    letters = max(len(line) for text in points["text"] for line in text.split("\n"))
-    beside = style.LETTER * max(map(len, chart.all_series)) + 1.2
     shade: dict[str, Any] = {"cmap": "crest"}
     if chart.reference is not None:
         ends = (chart.reference / WIDEST, chart.reference * WIDEST)
         shade = {"cmap": "RdBu_r", "norm": LogNorm(*ends)}
-    fits = letters * CELL_LETTER * len(across) < style.WIDTH - beside
+    fits = letters_of(points["text"]) * CELL_LETTER < room_of_cell(chart)
     sns.heatmap(
         values,
         annot=texts.reindex_like(values).fillna("") if fits else None,
@@ -349,8 +386,10 @@ def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
         cbar=values.size > 1,
         cbar_kws={"label": style.wrapped(chart.y.label, axis.bbox.height / axis.figure.dpi)},
         ax=axis,
+        yticklabels=True,
         **shade,
     )
+    name_below(axis, across, room_of_cell(chart), first=0.5)
     if chart.reference is not None and values.size > 1:
         ticks = [chart.reference * factor for factor in (1 / WIDEST, 0.5, 1, 2, WIDEST)]
         bar: Any = axis.collections[0].colorbar
@@ -358,7 +397,7 @@ def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
         bar.minorticks_off()
     axis.grid(visible=False)
     axis.set(xlabel=chart.x.label, ylabel="")
-    axis.tick_params(axis="both", rotation=0)
+    axis.tick_params(axis="y", rotation=0)
 
 
 def draw_curves(axis: Axes, curves: pd.DataFrame, chart: Chart) -> None:

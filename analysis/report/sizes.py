@@ -89,7 +89,10 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]
         # Numbered here, so that a series has the same colour in every figure.
         rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
         ranks = rows["world_size"].map(partial(named, "world_size"))
-        rows["label"] = joined(ranks, rows["variant"])
+        rows["label"] = [
+            f"{ranks}, {variant}" if variant else ranks
+            for ranks, variant in zip(ranks, rows["variant"], strict=True)
+        ]
         yield str(title), rows, bars
 
 
@@ -110,7 +113,9 @@ def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     within = rows.groupby("place")[differing].nunique(dropna=False).gt(1).any()
     settings = telling(rows, [name for name in differing if within[name]], ["place"])
     of_place = [name for name in differing if name not in MACHINE and not within[name]]
-    rows["place"] = joined(rows["place"], variants(rows, of_place))
+    for name in of_place:
+        words = rows[name].map(partial(named, name), na_action="ignore")
+        rows["place"] += (", " + words).fillna("")
     kept = told_apart(rows, ["world_size"], settings)
     bars = bars_of(rows)
     if len(kept) < len(settings):
@@ -121,14 +126,9 @@ def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return rows.assign(variant=variants(rows, [name for name in settings if name in kept])), bars
 
 
-def variants(rows: pd.DataFrame, settings: list[str]) -> pd.Series:
+def variants(rows: pd.DataFrame, settings: list[str]) -> Any:
     labels = {name: rows[name].map(partial(label_of, name)) for name in settings}
-    empty = pd.Series("", rows.index)
-    return pd.DataFrame(labels).agg(", ".join, axis=1) if labels else empty
-
-
-def joined(names: pd.Series, more: pd.Series) -> pd.Series:
-    return names + (", " + more).where(more != "", "")
+    return pd.DataFrame(labels).agg(", ".join, axis=1) if labels else ""
 
 
 def label_of(column: str, value: Any) -> str:

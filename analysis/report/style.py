@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import Bbox
 
 from analysis.output import write
@@ -34,7 +34,7 @@ COLOURS = (
 MARKERS = "osD^vP*X"  # They tell series apart in black and white.
 DOTS_PER_INCH = 200
 FORMATS = ("png", "pdf", "svg")
-WIDTH, PANEL_HEIGHT = 8.0, 3.0
+WIDTH, PANEL_HEIGHT, LEAST_WIDTH = 8.0, 3.0, 2.2
 MOST_COLUMNS = 3
 GAP = 0.08
 LETTER, TITLE_LETTER, SMALL_LETTER = 0.08, 0.1, 0.058
@@ -65,7 +65,7 @@ def apply() -> None:
 
 def panels(
     count: int,
-    least_width: float = 2.2,
+    least_width: float = LEAST_WIDTH,
     height: float = PANEL_HEIGHT,
     share: bool = True,
     width: float = WIDTH,
@@ -80,9 +80,8 @@ def panels(
     Raises:
         ValueError: for a figure that is higher than MOST_INCHES.
     """
-    columns = max(1, min(count, MOST_COLUMNS, int(WIDTH / least_width)))
+    columns = columns_of(count, least_width)
     rows = -(-count // columns)
-    columns = -(-count // rows)
     if height * rows > MOST_INCHES:
         size = f"{height * rows:.0f} inches"
         raise ValueError(f"{count} panels are {size} high; at most {MOST_INCHES} are drawn")
@@ -94,6 +93,12 @@ def panels(
     for unused in axes[count:]:
         unused.remove()
     return figure, axes[:count]
+
+
+def columns_of(count: int, least_width: float) -> int:
+    """Return how many panels stand beside each other, so that no row of them is nearly empty."""
+    columns = max(1, min(count, MOST_COLUMNS, int(WIDTH / least_width)))
+    return -(-count // -(-count // columns))
 
 
 def look(number: int) -> dict[str, Any]:
@@ -111,9 +116,13 @@ def lay_out(figure: Figure, title: str, note: str, named: Sequence[Axes] = ()) -
     """Put title and legend above the panels and the small print below; the figure grows by them.
 
     Args:
-        note: the small print.
+        note: the small print. It counts the names on axes that find no room, too.
         named: panels whose series the legend names.
     """
+    figure.draw_without_rendering()
+    counts = [thin_labels(axis) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    shown, known = (sum(count) for count in zip(*counts, strict=True))
+    note += f"; {shown} of {known} names" if shown < known else ""
     room = WIDTH - 2 * GAP
     width, panels_inches = figure.get_size_inches()
     at = {"x": GAP / WIDTH, "ha": "left", "va": "top"}
@@ -137,10 +146,6 @@ def lay_out(figure: Figure, title: str, note: str, named: Sequence[Axes] = ()) -
         legend.set_bbox_to_anchor((GAP / WIDTH, 1 - above / height))
     engine: Any = figure.get_layout_engine()
     engine.set(rect=(0, below / height, width / WIDTH, panels_inches / height))
-    figure.draw_without_rendering()
-    for axes in figure.axes:
-        thin_labels(axes.xaxis)
-        thin_labels(axes.yaxis)
 
 
 def legend_of(figure: Figure, panels: Sequence[Axes]) -> Legend | None:
@@ -166,8 +171,13 @@ def legend_of(figure: Figure, panels: Sequence[Axes]) -> Legend | None:
     )
 
 
-def thin_labels(axis: Axis) -> None:
-    """Hide the labels of ticks that touch one before them; the ticks stay."""
+def thin_labels(axis: Axis) -> tuple[int, int]:
+    """Hide the labels of ticks that touch one before them; the ticks stay.
+
+    Returns:
+        How many labels are shown, and how many there are, of names; of numbers nothing is lost.
+    """
+    shown = known = 0
     low, high = sorted(axis.get_view_interval())
     before: Bbox | None = None
     for tick in axis.get_major_ticks():
@@ -175,10 +185,19 @@ def thin_labels(axis: Axis) -> None:
         if not (low <= tick.get_loc() <= high and label.get_visible() and label.get_text()):
             continue
         box = label.get_window_extent().padded(LABELS_APART / 2)
+        known += 1
         if before is not None and before.overlaps(box):
             label.set_visible(False)
         else:
             before = box
+            shown += 1
+    return (shown, known) if isinstance(axis.get_major_formatter(), FixedFormatter) else (0, 0)
+
+
+def name_ticks(axis: Axis, names: Sequence[str], first: float = 0.0) -> None:
+    """Write names at places one apart; `thin_labels` counts these."""
+    axis.set_ticks([first + place for place in range(len(names))])
+    axis.set_major_formatter(FixedFormatter(names))
 
 
 def log_ticks(axis: Axis, places: Sequence[float], shown: Callable[[float], str]) -> None:

@@ -32,3 +32,33 @@ def test_bar_beyond_the_axis_ends_in_an_arrow(mark):
     along = int(mark == chart.LINES)
     assert [place[along] for place in heads_of(cut.axes[0])] == pytest.approx([low, high])
     assert whole.get_supxlabel() != cut.get_supxlabel()
+
+
+def names_shown(axis, along="yaxis"):
+    return [tick.label1.get_text() for tick in getattr(axis, along).get_major_ticks() if tick.label1.get_visible()]
+
+
+def test_each_bar_has_a_name_below_a_long_title_and_above_a_long_label():
+    names = ["pytorch AG_after", "pytorch AG_after gloo"]
+    points = [(f"a panel whose name is long {n}", "one", name, 1.0, 0.9, 1.1) for n in range(3) for name in names]
+    label = chart.Axis("time of pytorch AG_before or pytorch AG_before gloo or pytorch AG_before ucc / time")
+    figure = draw.figure_of(chart_of(chart.BARS, points, y=label))
+    assert names_shown(figure.axes[0]) == names
+
+
+@pytest.mark.parametrize("count", [4, 12])
+@pytest.mark.parametrize("mark", [chart.LINES, chart.CELLS])
+def test_names_below_a_panel_are_all_there(mark, count):
+    names = [f"setting number {number}" for number in range(count)]
+    rows = chart_of(mark, [("", "one", name, 1.0, 0.9, 1.1) for name in names], y=chart.Axis("value"))
+    rows.points["text"] = "1"
+    figure = draw.figure_of(rows)
+    assert [" ".join(name.split()) for name in names_shown(figure.axes[0], "xaxis")] == names
+
+
+def test_names_that_find_no_room_are_counted():
+    names = [f"name {number}" for number in range(100)]
+    points = [(panel, "one", name, 1.0, 0.9, 1.1) for panel in "abc" for name in names]
+    figure = draw.figure_of(chart_of(chart.LINES, points))
+    count = len(names_shown(figure.axes[0], "xaxis"))
+    assert f"{3 * count} of {3 * len(names)} names" in figure.get_supxlabel()
