@@ -138,15 +138,11 @@ def tooltip_of(chart: Chart) -> list[alt.Tooltip]:
     return [*shown, x, alt.Tooltip("value_text:N", title=chart.y.label)]
 
 
-def names_of(chart: Chart) -> list[str]:
-    return list(dict.fromkeys(chart.points["x"]))
-
-
 def over_x(chart: Chart) -> list[alt.Chart]:
     """Draw points over numbers or names, joined for LINES, with intervals and curves."""
     if chart.x.scale == NAMES:
         across = alt.Axis(labelAngle=0)
-        x = alt.X("x:N", title=chart.x.label, sort=names_of(chart), axis=across)
+        x = alt.X("x:N", title=chart.x.label, sort=chart.names, axis=across)
     else:
         across = axis_of(chart.x, "x_ticks")
         x = alt.X("x:Q", title=chart.x.label, scale=scale_of(chart.x), axis=across)
@@ -176,7 +172,7 @@ def over_x(chart: Chart) -> list[alt.Chart]:
 
 def names_down(chart: Chart) -> alt.Y:
     axis = alt.Axis(grid=False, ticks=False, domain=False)
-    return alt.Y("x:N", title=None, sort=names_of(chart), axis=axis)
+    return alt.Y("x:N", title=None, sort=chart.names, axis=axis)
 
 
 def beside_names(chart: Chart) -> list[alt.Chart]:
@@ -223,7 +219,7 @@ def stacks(chart: Chart) -> list[alt.Chart]:
 def cells(chart: Chart) -> list[alt.Chart]:
     """Draw a map whose shade is the value, with words in each cell."""
     across, down = alt.Axis(labelAngle=0, ticks=False), alt.Axis(ticks=False)
-    x = alt.X("x:N", title=chart.x.label, sort=names_of(chart), axis=across)
+    x = alt.X("x:N", title=chart.x.label, sort=chart.names, axis=across)
     y = alt.Y("series:N", title=None, sort=chart.all_series, axis=down)
     places = rows_of(POINT).encode(x=x, y=y)
     shade = alt.Opacity("value:Q", legend=None, scale=alt.Scale(range=[0.08, 0.45], zero=False))

@@ -93,6 +93,25 @@ class Chart:
         return list(dict.fromkeys(self.points["panel"]))
 
     @property
+    def names(self) -> list[str]:
+        """The settings of an axis of names, in an order that holds in every panel, if there is one.
+
+        A panel of an interrupted or ragged sweep lacks some. Rows of a map lack cells likewise.
+        """
+        part = "series" if self.mark == CELLS else "panel"
+        found: list[str] = []
+        known: set[str] = set()
+        for _, names in self.points.groupby(part, sort=False)["x"]:
+            place = len(found)
+            for name in reversed(names.unique()):
+                if name in known:
+                    place = found.index(name)
+                else:
+                    found.insert(place, name)
+            known.update(found)
+        return found
+
+    @property
     def all_series(self) -> list[str]:
         return list(dict.fromkeys((*self.series, *self.points["series"])))
 

@@ -37,7 +37,6 @@ from analysis.report.chart import (
     SCATTER,
     SECONDS,
     STACKS,
-    Axis,
     Chart,
     charts_of,
     thinned,
@@ -71,7 +70,9 @@ CUT = "arrow: the bar goes on beyond the axis"
 APART = 0.25
 """Distance between the first and the last series at a name, over that between names."""
 MARGIN = 0.06
-"""Share of a logarithmic axis beyond what is outermost, at each end."""
+"""Share of an axis beyond what is outermost, at each end."""
+MOST_LACKING = 1.5
+"""Panels have an axis of names in common that has at most so many times as many as one of them."""
 
 
 def figure_of(chart: Chart) -> Figure:
@@ -109,7 +110,7 @@ def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
     if len(panels) > MOST_PANELS:
         left_out.append(f"{MOST_PANELS} of {len(panels)} panels")
         points = points[points["panel"].isin(panels[:MOST_PANELS])]
-    names = list(dict.fromkeys(points["x"]))
+    names = chart.names
     if chart.mark == STACKS and len(names) > MOST_POINTS:
         left_out.append(f"{MOST_POINTS} of {len(names)} names")
         points = points[points["x"].isin(names[:MOST_POINTS])]
@@ -124,9 +125,9 @@ def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
 
 
 def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
-    names = [name_beside(name) for name in dict.fromkeys(chart.points["x"])]
+    names = list(map(name_beside, chart.names))
     if chart.mark == CELLS:
-        texts, is_upright = texts_below(list(dict.fromkeys(chart.points["x"])), room_of_cell(chart))
+        texts, is_upright = texts_below(chart.names, room_of_cell(chart))
         below = style.LETTER * letters_of(texts) if is_upright else INCHES_OF_LINE
         lines = chart.points["text"].str.count("\n").max() + 1
         height = 0.7 + below + chart.points["series"].nunique() * (CELL_LINE * lines + 0.1)
@@ -137,11 +138,11 @@ def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
         lines = max(name.count("\n") for name in names) + 1
         marks = len(chart.all_series) if several else 0
         room = max(0.1 + INCHES_OF_LINE * lines, INCHES_OF_MARK * marks)
-        alike = chart.points.groupby("panel")["x"].nunique().eq(len(names)).all()
+        alike = has_equal_names(chart)
         beside = style.LETTER * letters_of(names) / (style.MOST_COLUMNS if alike else 1)
         least_width = PANEL_INCHES + beside
         height = 0.8 + inches_of_texts(chart, chart.y.label, least_width) + room * len(names)
-        return style.panels(len(chart.panels), least_width, height, share=bool(alike))
+        return style.panels(len(chart.panels), least_width, height, share=alike)
     height = style.PANEL_HEIGHT + inches_of_texts(chart, chart.x.label)
     return style.panels(len(chart.panels), height=height, share=chart.is_shared)
 
@@ -151,6 +152,12 @@ def inches_of_texts(chart: Chart, below: str, least_width: float = style.LEAST_W
     width = 0.8 * style.WIDTH / style.columns_of(len(chart.panels), least_width)
     breaks = max(style.wrapped(str(panel), width).count("\n") for panel in chart.panels)
     return INCHES_OF_LINE * (breaks + style.wrapped(below, width).count("\n"))
+
+
+def has_equal_names(chart: Chart) -> bool:
+    """Return whether all panels have all names, since few panels lack any."""
+    most = chart.points.groupby("panel")["x"].nunique().max()
+    return bool(len(chart.names) <= MOST_LACKING * most)
 
 
 def width_of_cells(chart: Chart) -> float:
@@ -186,18 +193,26 @@ def scale(axis: Axes, chart: Chart, points: pd.DataFrame, beside: bool, width: f
         axis.set_xlabel(f"{chart.x.label} from the lowest value to the highest [%]".strip())
     else:
         axis.set_xlabel(across)
-        scale_settings(axis, chart.x, sorted(set(points["x"])))
+        scale_settings(axis, chart)
 
 
-def scale_settings(axis: Axes, of: Axis, settings: Sequence[Any]) -> None:
-    """Put the ticks at the settings that were measured."""
-    if of.scale == NAMES:
+def scale_settings(axis: Axes, chart: Chart) -> None:
+    """Put the ticks at the settings that were measured, at equal places in all panels."""
+    if chart.x.scale == NAMES:
         return
-    if of.scale == LOG:
+    settings = sorted(set(chart.points["x"]))
+    known = [*settings, *curves_of(chart, chart.points)["x"]]
+    low, high = min(known), max(known)
+    if chart.x.scale == LOG:
         axis.set_xscale("log")
-        style.log_ticks(axis.xaxis, settings, readable if of.unit == BYTES else "{:g}".format)
+        shown = readable if chart.x.unit == BYTES else "{:g}".format
+        style.log_ticks(axis.xaxis, settings, shown)
+        rest = max(1.05, (high / low) ** MARGIN)
+        axis.set_xlim(low / rest, high * rest)
     else:
         axis.set_xticks(settings)
+        rest = MARGIN * (high - low) or 1.0
+        axis.set_xlim(low - rest, high + rest)
 
 
 def scale_values(axis: Axes, chart: Chart, points: pd.DataFrame, along: str) -> None:
@@ -276,7 +291,7 @@ def by_series(points: pd.DataFrame, chart: Chart) -> Iterator[tuple[str, float, 
 
 def draw_over(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     """Draw series over numbers or names, joined for LINES, with intervals and bands."""
-    names = list(dict.fromkeys(chart.points["x"])) if chart.x.scale == NAMES else []
+    names = chart.names if chart.x.scale == NAMES else []
     for name, apart, own in by_series(points, chart):
         at = own["x"].map(names.index) + APART * apart if names else own["x"]
         own = own.assign(at=at.astype(float)).sort_values("at")
@@ -291,6 +306,7 @@ def draw_over(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
             )
     if names:
         name_below(axis, names, axis.bbox.width / axis.figure.dpi / len(names))
+        axis.set_xlim(-0.5, len(names) - 0.5)
         axis.grid(axis="x", visible=False)
 
 
@@ -358,8 +374,8 @@ def draw_stacks(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
 
 def place_names(axis: Axes, points: pd.DataFrame, chart: Chart) -> dict[str, int]:
     """Give each name of a panel a place on the vertical axis, in the order of the chart."""
-    here = set(points["x"])
-    names = [name for name in dict.fromkeys(chart.points["x"]) if name in here]
+    here = set(chart.names if has_equal_names(chart) else points["x"])
+    names = [name for name in chart.names if name in here]
     places = {name: place for place, name in enumerate(names)}
     style.name_ticks(axis.yaxis, list(map(name_beside, places)))
     axis.set_ylim(len(places) - 0.5, -0.5)
@@ -369,7 +385,7 @@ def place_names(axis: Axes, points: pd.DataFrame, chart: Chart) -> dict[str, int
 
 def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     """Draw a map whose shade is the value, with words in the cells that are wide enough."""
-    across = list(dict.fromkeys(points["x"]))
+    across = chart.names
     values = points.pivot_table(index="series", columns="x", values="value")
     values = values.reindex(index=chart.all_series, columns=across)
     texts = points.pivot(index="series", columns="x", values="text")

@@ -62,3 +62,51 @@ def test_names_that_find_no_room_are_counted():
     figure = draw.figure_of(chart_of(chart.LINES, points))
     count = len(names_shown(figure.axes[0], "xaxis"))
     assert f"{3 * count} of {3 * len(names)} names" in figure.get_supxlabel()
+
+
+RAGGED = {"first": ("a", "c"), "second": ("a", "b", "c"), "third": ("c",)}
+"""Settings by panel, as an interrupted sweep leaves them."""
+
+
+def ragged(mark, places, **more):
+    points = [
+        (panel, series, places[name], 1.0, 0.9, 1.1)
+        for panel, names in RAGGED.items()
+        for name in names
+        for series in ("one", "two")
+    ]
+    return draw.figure_of(chart_of(mark, points, **more)).axes
+
+
+@pytest.mark.parametrize("scale", [chart.LOG, chart.LINEAR])
+def test_equal_numbers_have_equal_places_and_room_for_a_marker(scale):
+    axes = ragged(chart.LINES, {"a": 1, "b": 10, "c": 100}, x=chart.Axis("size", scale))
+    [(low, high)] = {axis.get_xlim() for axis in axes}
+    assert low < 1 < 100 < high
+    pixels = axes[0].transData.transform([(low, 1), (1, 1), (100, 1), (high, 1)])[:, 0]
+    assert pixels[1] - pixels[0] == pytest.approx(pixels[3] - pixels[2])
+    assert pixels[1] - pixels[0] > 5
+
+
+@pytest.mark.parametrize("mark", [chart.LINES, chart.DOTS, chart.BARS, chart.STACKS])
+def test_equal_names_have_equal_places_in_their_order(mark):
+    axes = ragged(mark, dict(zip("abc", "abc", strict=True)))
+    along = "x" if mark == chart.LINES else "y"
+    assert len({tuple(getattr(axis, f"get_{along}lim")()) for axis in axes}) == 1
+    for axis in axes:
+        assert names_shown(axis, f"{along}axis") in (["a", "b", "c"], [])
+    assert names_shown(axes[0], f"{along}axis") == ["a", "b", "c"]
+
+
+def test_panels_of_other_names_have_these_alone():
+    points = [(panel, "", f"{name} of {panel}", 1.0, 0.9, 1.1) for panel in ("first", "second") for name in "ab"]
+    axes = draw.figure_of(chart_of(chart.BARS, points)).axes
+    assert [names_shown(axis) for axis in axes] == [["a of first", "b of first"], ["a of second", "b of second"]]
+
+
+def test_map_has_its_columns_in_their_order():
+    rows = chart_of(
+        chart.CELLS, [("", s, x, 1.0, 1.0, 1.0) for s, x in (("1", "a"), ("1", "c"), ("2", "b"), ("2", "c"))]
+    )
+    rows.points["text"] = ""
+    assert names_shown(draw.figure_of(rows).axes[0], "xaxis") == ["a", "b", "c"]
