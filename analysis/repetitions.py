@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.records.columns import METRICS
@@ -42,6 +43,8 @@ INTERVALS = {
     for name in ("median_s", "warm_s", "paired_speedup", "overlap", "speedup", "turns_ratio")
 }
 """Figures that have an interval, or a range, of their own."""
+SPEEDUP = "paired_speedup"
+"""Over several runs: the quotient of the medians of baseline and case, which stand beside it."""
 RATES = tuple(metric.name for metric in METRICS if metric.is_rate)
 """Over several runs these are the rates at the median time."""
 SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))
@@ -182,6 +185,9 @@ def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.
     medians = per_run.groupby(level=0, sort=False).median()
     centre = medians["median_s"]
     medians[rates] = medians[rates].div(centre, axis="index")
+    if SPEEDUP in figures:
+        baselines = (numeric[SPEEDUP] * numeric["median_s"]).groupby([point, runs], sort=False)
+        medians[SPEEDUP] = baselines.median().groupby(level=0, sort=False).median() / centre
     of_points = numeric.groupby(point, sort=False)
     differing = of_points.max() > of_points.min()
     differing[rates] = True
@@ -190,7 +196,13 @@ def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.
         if value in figures:
             ends = of_points[value].agg(["min", "max", "count"])
             ends = ends.where(ends["count"] > 1)
-            limits = (*intervals(per_run[value]), ends["min"], ends["max"])
+            limits = [*intervals(per_run[value]), ends["min"], ends["max"]]
+            if value == SPEEDUP:  # the quotient of medians may be none of the quotients
+                edges = (np.minimum, np.maximum, np.minimum, np.maximum)
+                pairs = zip(edges, limits, strict=True)
+                limits = [
+                    limit.where(limit.isna(), edge(limit, medians[value])) for edge, limit in pairs
+                ]
             found = found.assign(**dict(zip(names, limits, strict=True)))
     return found.assign(
         rel_ci=(found["ci_high_s"] - found["ci_low_s"]) / 2 / centre,

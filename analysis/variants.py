@@ -316,9 +316,9 @@ def speedup_over(variant: Variant, other: Variant, alpha: float = ALPHA) -> Spee
         (over_all_runs(variant.jobs), over_all_runs(other.jobs))
     ]
     own_s, other_s = np.array(pairs).T
-    value = more * median(other_s) / median(own_s)
-    if np.isnan(value):
+    if not (median(own_s) > 0 and median(other_s) > 0):
         return None
+    value = more * median(other_s) / median(own_s)
     if not runs:
         return Speedup(other, value, reason=NO_SHARED_RUN)
     if len(runs) > 1:
@@ -342,6 +342,8 @@ def found_by(over: Variant, value: float, ratios: Array, unit: str, alpha: float
     """
     n, fewest = len(ratios), fewest_values(alpha)
     in_runs = unit == "runs"
+    if not (np.isfinite(ratios).all() and (ratios > 0).all()):
+        return Speedup(over, value, reason="a time is zero")
     basis = f"{n} {unit.removesuffix('s') if n == 1 else unit}"
     interval, reason = None, ""
     if unit in ("runs", "rounds"):

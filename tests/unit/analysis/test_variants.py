@@ -20,7 +20,7 @@ from analysis.variants import (
     with_speedup,
 )
 from benchkit.api.question import FIRST, LEAST, Comparison, Question
-from benchkit.statistics.judgement import AHEAD, NOT_JUDGED, TIED
+from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED, TIED
 
 from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
 from tests.support.reports import charts
@@ -96,7 +96,7 @@ def test_seeds_and_hosts_of_one_kind_are_repetitions():
         [(_, sides)] = all_variants(tabulate_records(records))
         [side] = sides.variants
         assert side.row["median_s"] == pytest.approx(2e-3)
-        assert [*sides.pooled] == (["host"] if len(set(runs)) > 1 else [])
+        assert sides.pooled == {"host": ["n1", "n2"]}
 
 
 def test_base_is_that_of_each_work():
@@ -211,3 +211,63 @@ def test_leaders_are_those_that_none_is_ahead_of(seconds, rounds, words, starred
     standing = standing_of(list(with_speedup(own)))
     assert [word for _, word in standing.judgements] == words
     assert standing.starred == starred
+
+
+def job_of(**seconds):
+    """A job whose cases, in ways that its first one is the baseline of, are interleaved in 12 rounds."""
+    job = job_in_turns(2.0, 12, 0.02)
+    base, fast = job["cases"]
+    cases = []
+    for number, (way, time) in enumerate(seconds.items()):
+        rows = [[each * time / 1e-3 for each in rank] for rank in base["samples_s"]]
+        cases.append((fast if number else base) | {"labels": {"way": way}, "samples_s": rows})
+    return job | {"cases": cases}
+
+
+def test_any_case_of_a_job_can_be_the_baseline():
+    table = tabulate_records([job_of(even=4e-3, uneven=2e-3, lut=1e-3)])
+    [(_, found)] = all_variants(table, Baseline({"way": "uneven"}))
+    speedups_found = {each.name: each.speedup for each in found.variants if each.speedup}
+    assert {name: each.value for name, each in speedups_found.items()} == pytest.approx({"even": 0.5, "lut": 2.0})
+    assert {(each.over.name, each.basis) for each in speedups_found.values()} == {("uneven", "12 rounds")}
+    assert [speedups_found[name].judgement for name in ("even", "lut")] == [BEHIND, AHEAD]
+
+
+def test_bound_can_be_the_baseline_and_does_not_win():
+    question = Question(
+        comparisons=(Comparison(("way", "size"), {"way": "plain"}, bounds={"way": "limit"}),),
+    )
+    table = tabulate_records([job_of(plain=4e-3, fast=2e-3, limit=1e-3)])
+    found = variants_of(table, question, Baseline({"way": "limit"}))
+    assert {each.name: each.speedup.value for each in found.variants if each.speedup} == pytest.approx(
+        {"plain": 0.25, "fast": 0.5}
+    )
+    [standing] = found.standings.values()
+    assert (standing.first.name, standing.is_ahead_of_all) == ("fast", True)
+
+
+def test_curve_has_speedups_and_no_winner():
+    question = Question(comparisons=(Comparison(("way",), {"way": "slow 1"}, is_curve=True),))
+    found = variants_of(tabulate_records([job_of(**{"slow 1": 1e-3, "slow 2": 2e-3, "slow 4": 4e-3})]), question)
+    assert found.standings == {}
+    assert sorted(each.speedup.value for each in found.variants if each.speedup) == pytest.approx([0.25, 0.5])
+
+
+def test_speedup_over_runs_is_the_quotient_of_the_times_beside_it():
+    jobs = [job_of(plain=1e-3, fast=0.65e-3), job_of(plain=3e-3, fast=5e-3)]
+    table = tabulate_records([job | {"run": str(run)} for run, job in enumerate(jobs)])
+    [(_, found)] = all_variants(table)
+    base, fast = found.variants
+    assert fast.speedup.value == pytest.approx(base.row["median_s"] / fast.row["median_s"])
+    assert fast.row["paired_speedup"] == pytest.approx(fast.speedup.value)
+    assert fast.speedup.judgement == NOT_JUDGED
+
+
+def test_variants_of_one_sweep_without_a_shared_run_have_no_speedup():
+    """What kept the baseline from being measured may have slowed the other one down."""
+    slow, plain = make_record(run="s"), make_record(run="s#2")
+    slow["config"] = slow["config"] | {"dtype": "bfloat16"}
+    question = Question(comparisons=(Comparison(("dtype",), {"dtype": "float32"}),))
+    assert not any(each.speedup for each in variants_of(tabulate_records([slow, plain]), question).variants)
+    apart = variants_of(tabulate_records([slow, plain | {"run": "other"}]), question)
+    assert [each.speedup.judgement for each in apart.variants if each.speedup] == [NOT_JUDGED]
