@@ -146,7 +146,8 @@ def screen_of(
             lines = or_left_out(f"conclusion of {module.__name__}", conclude)
             found.answers += lines or []
             concluded |= set(module.CONCLUDED)
-    suites = list(all_variants(table[~table["suite"].isin(concluded)], baseline))
+    compared = all_variants(table, baseline).items()
+    suites = [(suite, variants) for suite, variants in compared if suite not in concluded]
     for suite, variants in suites:
         if variants.variants:
             most = MOST_ANSWERS if len(suites) == 1 else 2

@@ -14,6 +14,7 @@ nothing is.
 """
 
 import argparse
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -385,19 +386,29 @@ def share_a_sweep(variant: Variant, other: Variant) -> bool:
 # What is compared with what
 
 
-def all_variants(
-    table: pd.DataFrame, baseline: Baseline | None = None
-) -> Iterator[tuple[str, Variants]]:
-    """Yield each suite of a table and its variants.
+OfTable = tuple["weakref.ref[pd.DataFrame]", Baseline | None, dict[str, Variants]]
+_latest: list[OfTable] = []
+"""What was compared last: screen, table, figures and page of a report all ask for it."""
+
+
+def all_variants(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Variants]:
+    """Return the variants of a table by suite.
 
     Raises:
         BaselineError: for a key that the table does not have or a value that it does not hold.
     """
+    for known, over, found in _latest:
+        if known() is table and over == baseline:
+            return found
     asked = questions()
     if baseline:
         require_held(table, baseline)
-    for suite, rows in table.groupby("suite", sort=False):
-        yield str(suite), variants_of(rows, asked.get(str(suite), Question()), baseline)
+    found = {
+        str(suite): variants_of(rows, asked.get(str(suite), Question()), baseline)
+        for suite, rows in table.groupby("suite", sort=False)
+    }
+    _latest[:] = [(weakref.ref(table), baseline, found)]
+    return found
 
 
 def require_held(table: pd.DataFrame, baseline: Baseline) -> None:
@@ -413,10 +424,10 @@ def require_held(table: pd.DataFrame, baseline: Baseline) -> None:
 
 def uncompared(table: pd.DataFrame, baseline: Baseline) -> str:
     """Say why nothing compares with a baseline; "" where something does."""
-    found = list(all_variants(table, baseline))
-    if any(variant.speedup for _, each in found for variant in each.variants):
+    found = all_variants(table, baseline).values()
+    if any(variant.speedup for each in found for variant in each.variants):
         return ""
-    differing = dict.fromkeys(name for _, each in found for name in each.problem)
+    differing = dict.fromkeys(name for each in found for name in each.problem)
     what = f"differs in {', '.join(differing)}, too" if differing else "is measured"
     return f"--baseline {baseline}: nothing compares with it; every other case {what}"
 

@@ -45,7 +45,9 @@ def as_table(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | N
 
     The ends of `speedup` are those of an interval or of a range, as `speedup_basis` says.
     """
-    found = [rows_of(own) for _, each in all_variants(table, baseline) if (own := compared(each))]
+    found = [
+        rows_of(own) for each in all_variants(table, baseline).values() if (own := compared(each))
+    ]
     if not found:
         return None
     rows, columns = pd.concat(found), identity_columns(table)
@@ -72,7 +74,7 @@ def rows_of(found: Iterable[tuple[Variant, Speedup]]) -> pd.DataFrame:
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return the figures of each suite that compares something and has none of its own."""
     own, charts = suites_with_comparisons(), Charts()
-    for suite, variants in all_variants(table, baseline):
+    for suite, variants in all_variants(table, baseline).items():
         if (baseline or suite not in own) and compared(variants):
             charts[f"{suite}_speedup"] = speedups(suite, variants)
             if len(variants.standings) > 1 and len(variants.names) >= FEWEST_CHOICES:

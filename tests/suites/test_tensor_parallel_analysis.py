@@ -286,6 +286,6 @@ def test_unmeasured_values_are_blank():
 
 def test_typed_table_compares_the_same_variants():
     table = tabulate_records([product_record()])
-    [(_, plain)], [(_, typed)] = (list(all_variants(each)) for each in (table, table.convert_dtypes()))
+    [(_, plain)], [(_, typed)] = (list(all_variants(each).items()) for each in (table, table.convert_dtypes()))
     assert [side.name for side in typed.variants] == [side.name for side in plain.variants]
     assert any(side.speedup for side in typed.variants)

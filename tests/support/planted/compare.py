@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
-from unittest.mock import patch
 
 import pandas as pd
 from analysis import screen
@@ -180,8 +179,7 @@ def compare_variants(sweep: Sweep, found: Comparison) -> None:
     """Hold the times and speedups of variants against the truth, and what the first screen says of ratios."""
     planted, ratios = planted_variants(sweep), []
     by_group: dict[tuple[str, ...], list[float]] = {}
-    of_suites = list(all_variants(sweep.combined))
-    for _, variants in of_suites:
+    for variants in all_variants(sweep.combined).values():
         for variant in variants.variants:
             own = planted[key_of(variant, sweep)]
             if any(figures.get(variants.time) is None for figures in own.figures.values()):
@@ -196,7 +194,7 @@ def compare_variants(sweep: Sweep, found: Comparison) -> None:
                 compare_ratio(variant, ratio, found)
     if ratios:
         known = [*ratios, median(ratios), *map(median, by_group.values())]
-        compare_screen(screen_with(of_suites, sweep), known, found)
+        compare_screen(screen.screen_of(sweep.combined), known, found)
 
 
 def base_of(variant: Variant, sweep: Sweep, planted: dict[tuple[str, str], PlantedVariant]) -> PlantedVariant:
@@ -206,16 +204,6 @@ def base_of(variant: Variant, sweep: Sweep, planted: dict[tuple[str, str], Plant
     kind_of_base, labels = key_of(variant.speedup.over, sweep)
     in_same_job = planted.get((kind, labels)) if labels != own else None
     return in_same_job or planted[kind_of_base, labels]
-
-
-def screen_with(of_suites: list[tuple[str, Variants]], sweep: Sweep) -> Screen:
-    """The first screen, given the variants that are known already and take most of its time."""
-
-    def again(table: pd.DataFrame, baseline: object = None) -> Iterator[tuple[str, Variants]]:
-        return (each for each in of_suites if each[0] in set(table["suite"]))
-
-    with patch.object(screen, "all_variants", again):
-        return screen.screen_of(sweep.combined)
 
 
 def groups_of(variant: Variant, variants: Variants) -> Iterator[tuple[str, ...]]:

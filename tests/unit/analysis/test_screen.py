@@ -26,7 +26,7 @@ def test_screen_fits_and_agrees_with_table_and_figure(suite):
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
     assert not re.search(r"chance|\[\?\]|e[+-]\d\d|nan", screen.text())
-    [(_, sides)] = all_variants(table)
+    [(_, sides)] = all_variants(table).items()
     ratios = {side.name: side.speedup.value for side in sides.variants if side.speedup}
     csv = as_table(table, None)
     told = [] if csv is None else csv["speedup"].tolist()
@@ -75,7 +75,7 @@ def test_cells_agree_on_terminal_in_markdown_and_on_page(suite):
 def test_cells_are_figures_of_the_table(suite):
     table = tabulate_records(list(several(suite)))
     shown = screen_of(table).grid
-    [(_, sides)] = all_variants(table)
+    [(_, sides)] = all_variants(table).items()
     known = [value for side in sides.variants for value in figures(sides, side)]
     for cells in shown.rows:
         for cell in re.findall(r"\d[\d,.]*", " ".join(cells[shown.num_words :])):

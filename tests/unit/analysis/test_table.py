@@ -184,7 +184,7 @@ def test_variants_without_variables_have_a_name():
     records = [
         having(make_record(seconds=s), variables=each) for s, each in ((1e-3, {}), (3e-3, {"NCCL_ALGO": "Tree"}))
     ]
-    [(_, found)] = all_variants(tabulate_records(records))
+    [(_, found)] = all_variants(tabulate_records(records)).items()
     assert [side.name for side in found.variants] == ["no variables", "NCCL_ALGO=Tree"]
     assert [side.speedup and side.speedup.value for side in found.variants] == [None, pytest.approx(1 / 3)]
 

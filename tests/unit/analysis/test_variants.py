@@ -37,7 +37,7 @@ def runs(*times):
 
 def compared(records, baseline=None):
     """The ratios of all suites."""
-    found = all_variants(tabulate_records(records), baseline)
+    found = all_variants(tabulate_records(records), baseline).items()
     return [each.speedup for _, variants in found for each in variants.variants if each.speedup]
 
 
@@ -83,7 +83,7 @@ def test_conditions_go_with_sides_or_make_sides():
     found = compared([*grid(), *gpu], Baseline({"backend": "gloo"}))
     assert len(found) == 6
     assert len(compared([*grid(), *gpu])) == 6  # a backend never changes the work
-    [(_, sides)] = all_variants(tabulate_records([*grid(), *gpu]))
+    [(_, sides)] = all_variants(tabulate_records([*grid(), *gpu])).items()
     assert sides.confounded == ["device", "host"]
     versions = [having(make_record(run=v), torch=v) for v in ("2.12.0", "2.13.0")]
     assert len(compared(versions, Baseline.parse("torch=2.12.0"))) == 1
@@ -93,7 +93,7 @@ def test_seeds_and_hosts_of_one_kind_are_repetitions():
     for runs in (("a", "a"), ("a", "b")):
         cells = zip(("n1", "n2"), (1e-3, 3e-3), runs, strict=True)
         records = [having(make_record(seconds=s, run=run), host=host, cpu="a") for host, s, run in cells]
-        [(_, sides)] = all_variants(tabulate_records(records))
+        [(_, sides)] = all_variants(tabulate_records(records)).items()
         [side] = sides.variants
         assert side.row["median_s"] == pytest.approx(2e-3)
         assert sides.pooled == {"host": ["n1", "n2"]}
@@ -179,12 +179,12 @@ def test_figure_joins_sizes_in_order():
 def test_scaling_beyond_the_cores_is_left_out_of_the_answer():
     records = [make_record(1, ranks, 1e-3 / ranks) for ranks in (2, 4, 8)]  # four cores
     table = tabulate_records(records)
-    [(_, sides)] = all_variants(table, OVER_TWO)
+    [(_, sides)] = all_variants(table, OVER_TWO).items()
     assert [sides.is_beyond_cores(side) for side in sides.variants] == [False, False, True]
     answers = screen_of(table, OVER_TWO).answers
     assert ["8 ranks" in line for line in answers] == [False, True]
     assert answers[0].startswith("4 ranks")
-    [(_, sides)] = all_variants(tabulate_records([make_record(1, 8), make_record(1, 8, backend="mpi")]))
+    [(_, sides)] = all_variants(tabulate_records([make_record(1, 8), make_record(1, 8, backend="mpi")])).items()
     assert not any(map(sides.is_beyond_cores, sides.variants))  # equal ranks compare
 
 
@@ -226,7 +226,7 @@ def job_of(**seconds):
 
 def test_any_case_of_a_job_can_be_the_baseline():
     table = tabulate_records([job_of(even=4e-3, uneven=2e-3, lut=1e-3)])
-    [(_, found)] = all_variants(table, Baseline({"way": "uneven"}))
+    [(_, found)] = all_variants(table, Baseline({"way": "uneven"})).items()
     speedups_found = {each.name: each.speedup for each in found.variants if each.speedup}
     assert {name: each.value for name, each in speedups_found.items()} == pytest.approx({"even": 0.5, "lut": 2.0})
     assert {(each.over.name, each.basis) for each in speedups_found.values()} == {("uneven", "12 rounds")}
@@ -256,7 +256,7 @@ def test_curve_has_speedups_and_no_winner():
 def test_speedup_over_runs_is_the_quotient_of_the_times_beside_it():
     jobs = [job_of(plain=1e-3, fast=0.65e-3), job_of(plain=3e-3, fast=5e-3)]
     table = tabulate_records([job | {"run": str(run)} for run, job in enumerate(jobs)])
-    [(_, found)] = all_variants(table)
+    [(_, found)] = all_variants(table).items()
     base, fast = found.variants
     assert fast.speedup.value == pytest.approx(base.row["median_s"] / fast.row["median_s"])
     assert fast.row["paired_speedup"] == pytest.approx(fast.speedup.value)
