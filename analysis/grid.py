@@ -122,8 +122,10 @@ def grid_of_variants(variants: Variants, metrics: Sequence[Metric]) -> Grid:
         for name in variants.names:
             more = metrics if name == shown_last else []
             if variant := by_name.get(name):
-                cells.append(number_of(time, variant.row))
-                cells += speedup_cells(variant, starred) if name in compared else []
+                has_speedup = name in compared
+                is_starred = name in starred and not has_speedup
+                cells.append(number_of(time, variant.row) + " *" * is_starred)
+                cells += speedup_cells(variant, starred) if has_speedup else []
                 cells += [number_of(metric, variant.row) for metric in more]
             else:
                 cells += [""] * (1 + 2 * (name in compared) + len(more))

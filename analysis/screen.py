@@ -392,6 +392,8 @@ def best(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
     place = f" at {', '.join(at)}" if at else ""
     of = first.speedup
     over = f"{times(of)}{known_of(of)}" if of else "the baseline, the fastest"
+    if not of and standing.reason:
+        over += f" (not judged: {standing.reason})"
     found = ", ".join((f"{first.name}: {time}", f"{over}{where}{place}", *more))
     if text := standing_text(standing):
         found += f"; {text}"

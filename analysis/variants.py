@@ -41,10 +41,11 @@ from benchkit.statistics.intervals import (
 )
 from benchkit.statistics.judgement import (
     AHEAD,
+    BEHIND,
     NOT_JUDGED,
     TIED,
     UNCLEAR,
-    corrected_alpha,
+    alpha_of,
     judge_speedup,
 )
 
@@ -193,18 +194,31 @@ class Standing:
         return {self.first.name, *self.named(TIED), *self.named(UNCLEAR)}
 
 
+OPPOSITE = {AHEAD: BEHIND, BEHIND: AHEAD}
+
+
 def standing_of(own: Sequence[Variant]) -> Standing | None:
-    """Judge the fastest of the variants that compete against the others; None without any."""
+    """Judge the fastest of the variants that compete against the others; None without any.
+
+    The baseline is judged as its speedups are. Any other pair might have been that of the fastest
+    variant and another one.
+    """
     competing = [variant for variant in own if variant.competes]
     if not competing:
         return None
     first = min(competing, key=lambda variant: variant.cost)
+    alpha = alpha_of(len(competing) * (len(competing) - 1) // 2)
     judgements, reasons = [], []
     for other in competing:
-        if other is not first:
-            found = speedup_over(first, other, corrected_alpha(len(competing)))
-            judgements.append((other, found.judgement if found else NOT_JUDGED))
-            reasons.append(found.reason if found else NO_SHARED_RUN)
+        if other is first:
+            continue
+        if first.is_baseline:
+            found = other.speedup
+        else:
+            found = first.speedup if other.is_baseline else speedup_over(first, other, alpha)
+        word = found.judgement if found else NOT_JUDGED
+        judgements.append((other, OPPOSITE.get(word, word) if first.is_baseline else word))
+        reasons.append(found.reason if found else NO_SHARED_RUN)
     return Standing(first, judgements, reasons[0] if all(reasons) and reasons else "")
 
 
@@ -217,7 +231,7 @@ class Variants:
         comparison: that is made; None where nothing is compared.
         problem: columns of the problem that differ.
         shared: columns of problem, factors and conditions that all rows share.
-        confounded: conditions that differ, but only as the factors do.
+        confounded: conditions that differ within a problem, but only as the factors do.
         pooled: values of the conditions that differ within a variant, whose rows are replicates.
         is_stand_in: whether the baseline that the question names is missing: the variant that was
             measured first stands in.
@@ -480,6 +494,8 @@ def variants_of(
             pooled.append(name)
         else:
             problem.append(name)
+    within = num_of(rows, *problem)
+    confounded = [name for name in confounded if num_of(rows, *problem, name) > within]
     shared = [n for n in (*problem, *factors, *conditions) if num_of(rows, n) == 1]
     problem = [name for name in problem if name not in shared]
     values = {name: sorted({*map(str, rows[name])}) for name in pooled}
@@ -600,7 +616,7 @@ def compared(
 def with_speedup(own: Sequence[Variant]) -> Iterator[Variant]:
     """Yield the variants of a problem with their speedups over its baseline, if it has one."""
     base = next((variant for variant in own if variant.is_baseline), None)
-    alpha = corrected_alpha(sum(not variant.is_bound for variant in own))
+    alpha = alpha_of(sum(not variant.is_bound for variant in own) - 1)
     for variant in own:
         found = speedup_over(variant, base, alpha) if base and variant is not base else None
         yield replace(variant, speedup=found) if found else variant

@@ -47,9 +47,10 @@ def judge_speedup(low: float, high: float) -> str:
     return judge((math.log(low), math.log(high)))
 
 
-def corrected_alpha(num_variants: int) -> float:
-    """Return the error rate of each comparison among variants that share a baseline.
+def alpha_of(num_comparisons: int) -> float:
+    """Return the error rate of each comparison, so that any is wrong at most with ALPHA.
 
-    The chance that any of them is wrong is then at most ALPHA (Bonferroni).
+    This is Bonferroni's correction. Among k variants there are k - 1 comparisons with a baseline,
+    and k (k - 1) / 2 with whichever variant turns out to be the fastest.
     """
-    return ALPHA / max(1, num_variants - 1)
+    return ALPHA / max(1, num_comparisons)

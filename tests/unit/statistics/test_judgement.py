@@ -9,7 +9,7 @@ from benchkit.statistics.judgement import (
     BEHIND,
     TIED,
     UNCLEAR,
-    corrected_alpha,
+    alpha_of,
     judge,
     judge_speedup,
 )
@@ -43,7 +43,7 @@ def test_noise_floor_is_no_difference():
 
 @pytest.mark.parametrize(("variants", "rounds"), [(2, 6), (3, 7), (5, 8), (8, 9)])
 def test_more_variants_need_more_rounds(variants, rounds):
-    alpha = corrected_alpha(variants)
+    alpha = alpha_of(variants - 1)
     assert fewest_values(alpha) == rounds
     assert median_interval(list(range(rounds)), alpha) is not None
     assert median_interval(list(range(rounds - 1)), alpha) is None
