@@ -68,7 +68,7 @@ LEAST_ROWS = 4
 BEYOND_IDEAL = "beyond ideal"
 WORDS = {TIED: f"tied (± {percent(MARGIN)})"}
 """What judgements are called, where not by themselves."""
-JOINTS = {TIED: "with", UNCLEAR: "against", BEHIND: "", NOT_JUDGED: "against"}
+JOINTS = {TIED: "with", UNCLEAR: "against", NOT_JUDGED: "against", BEHIND: "of"}
 IN_ORDER = (AHEAD, BEYOND_IDEAL, TIED, BEHIND, UNCLEAR, NOT_JUDGED)
 SPIKY_SHARE = 0.01
 APART = 1.25
@@ -382,46 +382,39 @@ def best(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
     """Say which variant is the fastest at the end of the scale, and how often one leads."""
     where = "".join(f", {word}" for word in words)
     numbers = dict.fromkeys(each.problem for each in own)
-    last = at_end(variants, own)[-1].problem
-    standing = variants.standings[last]
-    first = standing.first
+    standing = variants.standings[at_end(variants, own)[-1].problem]
+    first, of = standing.first, standing.first.speedup
     rows = [each.row for each in own]
     metrics = [m for m in metrics_of(variants) if not any(is_beyond_ideal(m, r) for r in rows)]
     time, *more = filter(None, (shown(metric, first.row) for metric in metrics))
     at = setting_of(variants, first.row, words)
     place = f" at {', '.join(at)}" if at else ""
-    of = first.speedup
-    over = f"{times(of)}{known_of(of)}" if of else "the baseline, the fastest"
-    if not of and standing.reason:
-        over += f" (not judged: {standing.reason})"
-    found = ", ".join((f"{first.name}: {time}", f"{over}{where}{place}", *more))
-    if text := standing_text(standing):
-        found += f"; {text}"
+    over = f"{times(of)}{known_of(of) if of.ends else ''}" if of else "the baseline"
+    rivals = rivals_of(standing)
+    name = f"{first.name} ({rivals})" if rivals else first.name
+    found = [", ".join((f"{name}: {time}", f"{over}{where}{place}", *more))]
+    if ahead := len(standing.named(AHEAD)):
+        others = f"all {ahead} others" if standing.is_ahead_of_all else str(ahead)
+        judged = of or next(each.speedup for each, _ in standing.judgements if each.speedup)
+        found.append(f"ahead of {others} {scope(judged)}")
     if len(numbers) > 1 and not standing.reason:
         standings = [variants.standings[number] for number in numbers]
         leads = Counter(each.first.name for each in standings if each.is_ahead_of_all)
-        name, count = leads.most_common(1)[0] if leads else ("none", "any")
-        found += f"; {name} is ahead of all in {count} of {len(numbers)} settings"
-    return found
+        leader, count = leads.most_common(1)[0] if leads else ("none", "any")
+        found.append(f"{leader} is ahead of all in {count} of {len(numbers)} settings")
+    return "; ".join(found)
 
 
-def standing_text(standing: Standing) -> str:
-    """Say how the fastest variant stands to the others: "ahead of 6, tied (± 5 %) with lut"."""
+def rivals_of(standing: Standing) -> str:
+    """Say which variants the fastest one is not ahead of: "tied (± 5 %) with lut"."""
     if standing.reason:
-        return ""  # as the speedups say
-    if standing.is_ahead_of_all:
-        text = f"ahead of all {len(standing.judgements)} others"
-    else:
-        ahead = len(standing.named(AHEAD))
-        parts = [f"ahead of {ahead}"] if ahead else []
-        for word, joint in JOINTS.items():
-            if names := standing.named(word):
-                parts.append(" ".join(filter(None, (WORDS.get(word, word), joint, listed(names)))))
-        text = ", ".join(parts)
-    first = standing.first.speedup or next(
-        (other.speedup for other, _ in standing.judgements if other.speedup), None
+        of = standing.first.speedup
+        return "not judged" if of and of.ends else f"not judged: {standing.reason}"
+    named = ((word, standing.named(word)) for word in JOINTS)
+    parts = (
+        f"{WORDS.get(word, word)} {JOINTS[word]} {listed(names)}" for word, names in named if names
     )
-    return f"{text} {scope(first)}" if first else text
+    return ", ".join(parts)
 
 
 def listed(names: Sequence[str]) -> str:
