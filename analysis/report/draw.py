@@ -5,7 +5,7 @@ beyond MOST_PANELS. More than MOST_POINTS points beside names are drawn in order
 names.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -51,8 +51,12 @@ BESIDE = (BARS, DOTS, STACKS)
 MOST_PANELS = 12
 INCHES_OF_LINE, INCHES_OF_MARK = 0.17, 0.12
 """Height of a line of a name, and of each of several marks beside it."""
-NAME_INCHES, PANEL_INCHES, NAME_BELOW = 3.2, 1.9, 1.0
-"""The widest name beside a panel, the narrowest panel, and the widest name below it."""
+NAME_INCHES, PANEL_INCHES = 3.2, 1.9
+"""The widest name beside a panel, and the narrowest panel."""
+NAME_BELOW, NAME_UPRIGHT = 1.0, 1.6
+"""The widest name below a panel, and the highest one where names stand upright."""
+NUMBERS_BESIDE = 0.8
+"""Inches of the numbers and the label of a vertical axis."""
 CELL_LETTER, CELL_LINE = 0.062, 0.14
 """Inches of the words in a cell."""
 WIDEST_CELL = 1.6
@@ -127,10 +131,9 @@ def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
 def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
     names = list(map(name_beside, chart.names))
     if chart.mark == CELLS:
-        texts, is_upright = texts_below(chart.names, room_of_cell(chart))
-        below = style.LETTER * letters_of(texts) if is_upright else INCHES_OF_LINE
         lines = chart.points["text"].str.count("\n").max() + 1
-        height = 0.7 + below + chart.points["series"].nunique() * (CELL_LINE * lines + 0.1)
+        cells = chart.points["series"].nunique() * (CELL_LINE * lines + 0.1)
+        height = 0.9 + inches_below(chart) + cells
         width = width_of_cells(chart)
         return style.panels(len(chart.panels), width, height, share=False, width=width)
     if chart.mark in BESIDE and not is_crowd(chart):
@@ -144,6 +147,7 @@ def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
         height = 0.8 + inches_of_texts(chart, chart.y.label, least_width) + room * len(names)
         return style.panels(len(chart.panels), least_width, height, share=alike)
     height = style.PANEL_HEIGHT + inches_of_texts(chart, chart.x.label)
+    height += inches_below(chart) if chart.x.scale == NAMES and not is_crowd(chart) else 0
     return style.panels(len(chart.panels), height=height, share=chart.is_shared)
 
 
@@ -161,13 +165,7 @@ def has_equal_names(chart: Chart) -> bool:
 
 
 def width_of_cells(chart: Chart) -> float:
-    return min(style.WIDTH, 3.0 + WIDEST_CELL * len(set(chart.points["x"])))
-
-
-def room_of_cell(chart: Chart) -> float:
-    """Return the inches that a cell of a map is wide, beside its names and the bar of shades."""
-    beside = style.LETTER * max(map(len, chart.all_series)) + 1.2
-    return (width_of_cells(chart) - beside) / len(set(chart.points["x"]))
+    return min(style.WIDTH, 3.0 + WIDEST_CELL * len(chart.names))
 
 
 def name_beside(name: object) -> str:
@@ -305,24 +303,42 @@ def draw_over(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
                 own["at"], own["band_low"], own["band_high"], alpha=0.15, color=look["color"]
             )
     if names:
-        name_below(axis, names, axis.bbox.width / axis.figure.dpi / len(names))
+        name_below(axis, chart)
         axis.set_xlim(-0.5, len(names) - 0.5)
         axis.grid(axis="x", visible=False)
 
 
-def name_below(axis: Axes, names: Sequence[str], room: float, first: float = 0.0) -> None:
-    """Write names below a panel, upright where they are wider than their room in inches."""
-    texts, is_upright = texts_below(names, room)
+def name_below(axis: Axes, chart: Chart, first: float = 0.0) -> None:
+    """Write the names of a chart below a panel, upright where they are wider than their room."""
+    texts, is_upright = texts_below(chart)
     style.name_ticks(axis.xaxis, texts, first)
     axis.tick_params(axis="x", rotation=90 if is_upright else 0)
 
 
-def texts_below(names: Sequence[str], room: float) -> tuple[list[str], bool]:
-    """Break names for their room in inches; return them, and whether they must stand upright."""
-    texts = [style.wrapped(name, min(NAME_BELOW, room)) for name in names]
+def texts_below(chart: Chart) -> tuple[list[str], bool]:
+    """Break the names below a panel; return them, and whether they must stand upright."""
+    room = width_of_panel(chart) / len(chart.names)
+    longest = max(len(word) for name in chart.names for word in name.split()) * style.LETTER
+    texts = [style.wrapped(name, max(longest, min(NAME_BELOW, room))) for name in chart.names]
     if letters_of(texts) * style.LETTER <= room:
         return texts, False
-    return [style.wrapped(name, NAME_BELOW) for name in names], True
+    return [style.wrapped(name, NAME_UPRIGHT) for name in chart.names], True
+
+
+def inches_below(chart: Chart) -> float:
+    """Return the height of the names below a panel, beyond a line."""
+    texts, is_upright = texts_below(chart)
+    if is_upright:
+        return style.LETTER * letters_of(texts) - INCHES_OF_LINE
+    return INCHES_OF_LINE * max(text.count("\n") for text in texts)
+
+
+def width_of_panel(chart: Chart) -> float:
+    """Return about how many inches are between the ends of a panel's horizontal axis."""
+    if chart.mark == CELLS:
+        return width_of_cells(chart) - style.LETTER * max(map(len, chart.all_series)) - 1.2
+    columns = style.columns_of(len(chart.panels), style.LEAST_WIDTH)
+    return (style.WIDTH - NUMBERS_BESIDE * (1 if chart.is_shared else columns)) / columns
 
 
 def letters_of(texts: Iterable[str]) -> int:
@@ -393,7 +409,7 @@ def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     if chart.reference is not None:
         ends = (chart.reference / WIDEST, chart.reference * WIDEST)
         shade = {"cmap": "RdBu_r", "norm": LogNorm(*ends)}
-    fits = letters_of(points["text"]) * CELL_LETTER < room_of_cell(chart)
+    fits = letters_of(points["text"]) * CELL_LETTER < width_of_panel(chart) / len(across)
     sns.heatmap(
         values,
         annot=texts.reindex_like(values).fillna("") if fits else None,
@@ -405,7 +421,7 @@ def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
         yticklabels=True,
         **shade,
     )
-    name_below(axis, across, room_of_cell(chart), first=0.5)
+    name_below(axis, chart, first=0.5)
     if chart.reference is not None and values.size > 1:
         ticks = [chart.reference * factor for factor in (1 / WIDEST, 0.5, 1, 2, WIDEST)]
         bar: Any = axis.collections[0].colorbar
