@@ -67,10 +67,7 @@ def export_matmuls(table: pd.DataFrame) -> dict[str, str]:
 
     The report writes the same tables with comments that say where the numbers are from.
     """
-    rows = matmul_lut.of_single_ranks(table)
-    if rows.empty:
-        return {}
-    groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)
+    groups = matmul_lut.groups_of(table, lut.DTYPE, lut.STREAMS)
     columns = matmul_lut.COLUMNS
     return {
         f"matmul_mps_sweep{suffix}.csv": as_csv(matmul_lut.shaped(group)[columns], "%.6g")

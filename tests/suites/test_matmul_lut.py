@@ -249,6 +249,18 @@ def test_table_takes_median_over_runs():
     assert any("not slowed enough" in line for line in comments)
 
 
+def test_share_that_differs_from_the_asked_one_is_told():
+    full, half, tenth = lut_records()
+    half["slowdown"]["measured"] = [1.1]
+    comments, rows = tables(full, half, tenth)["matmul_lut.csv"]
+    assert {share for share, _ in shares(rows)} == {"100", "50", "10"}
+    told = "50 % (measured 91 %)"
+    assert any(line.endswith(told) for line in comments)
+    _, figures = drawn(tabulate_records([full, half, tenth]), "matmul_lut_share.png", "matmul_lut_time.png")
+    assert figures["matmul_lut_time.png"].axes[0].get_legend_handles_labels()[1] == ["100 %", told, "10 %"]
+    assert told in figures["matmul_lut_share.png"].get_supxlabel()
+
+
 def test_size_labels_are_integers():
     table = tabulate_records([*lut_records(), make_record(status="crash")])
     _, figures = drawn(table, "matmul_lut_share.png", "matmul_lut_time.png")

@@ -1,9 +1,11 @@
 """The look-up table of matmul_lut, where strategies of splitting look up speeds; its figures."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from analysis.records.of_suite import measured_of
-from analysis.records.slowdowns import slowdowns
+from analysis.records.slowdowns import Slowdown, slowdowns, words_of
 from analysis.repetitions import bars_of, by_mechanism, counted, over_runs, with_ranges
 from analysis.report.chart import LINES, LOG, TIMES, Axis, Chart, Charts, of_groups, points_of
 from analysis.text import as_csv, comment
@@ -19,6 +21,7 @@ SOURCE = {
     "threads_per_rank": lut.THREADS,
 }
 """Columns that say where figures are from, and how a comment calls them."""
+NAME = "share"  # of the device, in words
 DOUBT = "doubt"  # why a row of the table cannot be right; empty else
 FASTER = "faster than a larger share"
 COLUMNS = [lut.SHARE, lut.SIZE, lut.DTYPE, lut.STREAMS, "avg_ms", lut.RATE]
@@ -27,29 +30,40 @@ COLUMNS = [lut.SHARE, lut.SIZE, lut.DTYPE, lut.STREAMS, "avg_ms", lut.RATE]
 
 def write(table: pd.DataFrame) -> dict[str, str]:
     """Write a table per machine and way to run; comments say what was measured, how and when."""
-    rows = of_single_ranks(table)
-    if rows.empty:
-        return {}
-    groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)
+    groups = groups_of(table, lut.DTYPE, lut.STREAMS)
     return {f"{SUITE}{suffix}.csv": text_of(group) for suffix, group in groups}
 
 
-def of_single_ranks(table: pd.DataFrame) -> pd.DataFrame:
-    """Select the measured rows of single ranks, each with its one factor as `slowdown`."""
+def groups_of(table: pd.DataFrame, *further: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Group measured rows of single ranks that differ in size, share and further columns alone.
+
+    They have the share of the device that was asked for in percent, and NAME.
+    """
     rows = measured_of(table, SUITE)
     rows = rows[rows["world_size"] == 1]
-    return rows.assign(slowdown=[slowdown.factors[-1] for slowdown in slowdowns(rows)])
+    if rows.empty:
+        return
+    for suffix, group in by_mechanism(rows, lut.SIZE, "slowdown", *further):
+        whole = 100 / group["ranks_per_device"].where(group["device"] == "cuda", 1)
+        found = list(zip(whole, slowdowns(group), strict=True))
+        shares = {lut.SHARE: [share_of(*each) for each in found]}
+        yield suffix, group.assign(**shares, **{NAME: [name_of(*each) for each in found]})
 
 
-def shares(rows: pd.DataFrame) -> pd.Series:
-    """Compute the percentage of the device that each row had."""
-    sharers = rows["ranks_per_device"].where(rows["device"] == "cuda", 1)
-    return (100 / sharers / rows["slowdown"]).round(3)
+def share_of(whole: float, slowdown: Slowdown) -> float:
+    return round(whole / slowdown.factors[-1], 3)
+
+
+def name_of(whole: float, slowdown: Slowdown) -> str:
+    """Format a share: "50 %", or "50 % (measured 83 to 91 %)" where the device had another one."""
+    measured = [whole / factor for ends in slowdown.measured for factor in reversed(ends)]
+    beside = f" (measured {words_of(*measured)} %)" if measured else ""
+    return f"{share_of(whole, slowdown):g} %{beside}"
 
 
 def shaped(rows: pd.DataFrame) -> pd.DataFrame:
     """Add COLUMNS and DOUBT and sort; a repeated point has medians over the runs."""
-    rows = over_runs(rows.assign(**{lut.SHARE: shares(rows)}), *COLUMNS[:4])
+    rows = over_runs(rows, *COLUMNS[:4])
     # Of all streams; records from before they were counted have the rate of one.
     done = rows["executed_tflop_per_s"].fillna(rows["useful_tflop_per_s"])
     rate = done * rows["median_s"] / rows["mean_s"]
@@ -86,8 +100,15 @@ def provenance(rows: pd.DataFrame) -> str:
         values = ", ".join(map(str, rows[name].dropna().unique()))
         lines.append(f"{words}: {values or 'none'}")
     lines.append(f"measured: {rows['started_at'].min()} to {rows['started_at'].max()}")
+    lines += [f"share: {name}" for name in measured_otherwise(rows)]
     lines += [f"warning: {text}" for text in rows["warning"].dropna().unique()]
     return "".join(map(comment, lines))
+
+
+def measured_otherwise(rows: pd.DataFrame) -> list[str]:
+    """List the names of shares that the device did not have, from the largest asked for."""
+    names = rows.sort_values(lut.SHARE, ascending=False)[NAME].unique()
+    return [name for name in names if "measured" in name]
 
 
 COMPARED = (SUITE,)
@@ -96,36 +117,33 @@ COMPARED = (SUITE,)
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Show time over size, and performance over share where there are several shares."""
-    rows = of_single_ranks(table)
-    if rows.empty:
-        return {}
-    return of_groups(SUITE, by_mechanism(rows, SIZE, "slowdown"), charts_of)
+    return of_groups(SUITE, groups_of(table), charts_of)
 
 
 def charts_of(rows: pd.DataFrame) -> Charts:
-    points = with_ranges(over_runs(rows.assign(share=shares(rows)), "share", SIZE))
+    points = with_ranges(over_runs(rows, lut.SHARE, SIZE))
     charts = {"time": time_over_size(points)}
-    if points["share"].nunique() > 1:
+    if points[lut.SHARE].nunique() > 1:
         charts["share"] = performance_over_share(points)
     return charts
 
 
 def time_over_size(rows: pd.DataFrame) -> Chart:
-    rows = rows.sort_values(["share", SIZE], ascending=[False, True])
+    rows = rows.sort_values([lut.SHARE, SIZE], ascending=[False, True])
     return Chart(
         mark=LINES,
         title=f"matmul time by share of the device, {rows['dtype'].iloc[0]}",
         note=f"median, {bars_of(rows)}",
         x=Axis("size n of an n × n matmul", LOG),
         y=Axis("time of one matmul [ms]", LOG),
-        points=points_of(rows, rows[SIZE], TIMES, rows["share"].map("{:g} %".format), scale=1e3),
+        points=points_of(rows, rows[SIZE], TIMES, rows[NAME], scale=1e3),
     )
 
 
 def performance_over_share(rows: pd.DataFrame) -> Chart:
     """Show the time at the largest share over that at each, so that the ideal is the share."""
-    rows = with_performance(rows).sort_values([SIZE, "share"])
-    whole = rows["share"].max()
+    rows = with_performance(rows).sort_values([SIZE, lut.SHARE])
+    whole = rows[lut.SHARE].max()
     ideal = pd.DataFrame({"panel": "", "series": "ideal", "x": [0, whole], "value": [0, 1]})
     sizes = rows[SIZE].map("n = {:.0f}".format)
     return Chart(
@@ -134,17 +152,17 @@ def performance_over_share(rows: pd.DataFrame) -> Chart:
         note=note_on(rows),
         x=Axis("share of the device asked for [%]"),
         y=Axis(f"performance, of that at {whole:g} %"),
-        points=points_of(rows, rows["share"], ("performance",), sizes),
+        points=points_of(rows, rows[lut.SHARE], ("performance",), sizes),
         curves=ideal,
     )
 
 
 def with_performance(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the time of each size at the largest share over its time; NaN where it has none."""
-    full = rows[rows["share"] == rows["share"].max()].drop_duplicates(SIZE).set_index(SIZE)
+    full = rows[rows[lut.SHARE] == rows[lut.SHARE].max()].drop_duplicates(SIZE).set_index(SIZE)
     return rows.assign(performance=rows[SIZE].map(full["median_s"]) / rows["median_s"])
 
 
 def note_on(rows: pd.DataFrame) -> str:
-    several = "; of medians over runs" if rows["run"].nunique() > 1 else ""
-    return f"dashed: performance = share{several}"
+    several = ["of medians over runs"] if rows["run"].nunique() > 1 else []
+    return "; ".join(["dashed: performance = share", *several, *measured_otherwise(rows)])

@@ -92,9 +92,11 @@ def latency_scaling(rows: pd.DataFrame) -> Chart:
 
 
 def tokens(rows: pd.DataFrame) -> Chart:
-    """Show how each strategy splits the longest sequence, a panel per slowdown."""
-    length = rows["seq_len"].max()
-    longest = rows[(rows["seq_len"] == length) & rows[TOKENS].notna()]
+    """Show how strategies split the longest sequence of most slowdowns, a panel per slowdown."""
+    rows = rows[rows[TOKENS].notna()]
+    counts = rows.groupby("seq_len")["slowdown"].nunique()
+    length = counts[counts == counts.max()].index.max()
+    longest = rows[rows["seq_len"] == length]
     shares = longest[TOKENS].map(shares_of)
     each = longest.assign(share=shares, rank=shares.map(lambda share: range(len(share))))
     each = each.explode(["share", "rank"]).sort_values(["slowdown", "rank"], kind="stable")

@@ -38,10 +38,14 @@ def cells_of(
     rows = measured_of(table, suite)
     if rows.empty:
         return []
-    rows = with_numbers(rows.assign(slowdown=slowdowns(rows)), names_of(COMPARISONS))
+    rows = with_numbers(rows, names_of(COMPARISONS))
+    groups = (
+        (suffix, group.assign(slowdown=slowdowns(group)))
+        for suffix, group in by_mechanism(rows, *case, *CELL)
+    )
     return [
         (suffix, over_runs(group, *CELL, *case).sort_values(CELL, kind="stable"))
-        for suffix, group in by_mechanism(rows, *case, *CELL)
+        for suffix, group in groups
     ]
 
 
