@@ -1,12 +1,13 @@
 """Speedups over what a suite's question, or the user, compares with: a table, and figures."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
 from analysis.discover import suites_with_comparisons
+from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import counted
 from analysis.report.chart import (
     BYTES,
@@ -32,7 +33,7 @@ from analysis.variants import (
 )
 from benchkit.statistics.judgement import AHEAD
 
-SIZE = "data_size"
+SIZE, SLOWDOWN = "data_size", "slowdown"
 SPEEDUP = ("speedup", "speedup_low", "speedup_high")
 MADE = ("baseline", "median_s_baseline", *SPEEDUP, "speedup_basis", "judgement")
 FEWEST_CHOICES = 3
@@ -89,12 +90,11 @@ def speedups(suite: str, variants: Variants) -> Chart:
     base = " or ".join(dict.fromkeys(speedup.over.name for _, speedup in found)) or "the baseline"
     scale = next((name for name in variants.question.scale if name in variants.problem), "")
     problem = [name for name in variants.problem if name != scale]
-    rest = [words_of(variants, each, problem) for each, _ in found]
+    rest = words_of(variants, rows, problem)
     names = [each.name for each, _ in found]
-    is_numeric = bool(scale) and bool(pd.to_numeric(rows[scale], errors="coerce").notna().all())
-    x: Any = [words_of(variants, each, [scale]) for each, _ in found] if scale else rest
-    axis, mark = Axis("", NAMES), DOTS
-    if is_numeric:
+    x: Any = words_of(variants, rows, [scale]) if scale else rest
+    axis, mark = Axis("", NAMES), LINES if scale == SLOWDOWN else DOTS
+    if scale not in ("", SLOWDOWN) and pd.to_numeric(rows[scale], errors="coerce").notna().all():
         is_size = scale == SIZE
         x = pd.to_numeric(rows[scale]) * (2**20 if is_size else 1)
         axis, mark = Axis(scale, LOG, BYTES if is_size else ""), LINES
@@ -112,8 +112,14 @@ def speedups(suite: str, variants: Variants) -> Chart:
     )
 
 
-def words_of(variants: Variants, variant: Variant, columns: list[str]) -> str:
-    return ", ".join(variants.word(name, variant.row[name]) for name in columns)
+def words_of(variants: Variants, rows: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Return what some columns of the problem say of each row; a slowdown as it was measured."""
+    texts = {
+        name: list(map(str, slowdowns(rows))) if name == SLOWDOWN else rows[name]
+        for name in columns
+    }
+    words = ([variants.word(name, value) for value in of] for name, of in texts.items())
+    return [", ".join(each) for each in zip(*words, strict=True)] or [""] * len(rows)
 
 
 def winners(suite: str, variants: Variants) -> Chart:
@@ -134,9 +140,9 @@ def winners(suite: str, variants: Variants) -> Chart:
         y=Axis(f"speedup over {base}"),
         points=points_of(
             rows,
-            [words_of(variants, each.first, across) for each in standings],
+            words_of(variants, rows, across),
             ("gain",),
-            [words_of(variants, each.first, down) for each in standings],
+            words_of(variants, rows, down),
             text=texts,
         ),
     )
