@@ -40,8 +40,6 @@ from analysis.text import figure, half_width, interval_head, measured, shortened
 from benchkit.errors import ConfigError
 from benchkit.record.naming import named
 
-FROM_TIME = ("ci_low_s", "ci_high_s", *RATES)
-"""Figures that are known as precisely as the median."""
 LONG = 40
 """Letters beyond which a text is wrapped."""
 SHORTEST = 24
@@ -91,18 +89,18 @@ def column_of(table: pd.DataFrame, name: str) -> Shown:
 
 
 def half_widths(table: pd.DataFrame, name: str) -> pd.Series:
-    """Return half the interval of each value of a figure, NaN where it has none.
+    """Return half the interval of each value of a figure, or of its ends; NaN where it has none.
 
-    Figures FROM_TIME have those of the median in proportion.
+    Rates have those of the median in proportion.
     """
-    of = "median_s" if name in FROM_TIME else name
-    if of not in INTERVALS or of not in table:
-        return pd.Series(math.nan, index=table.index)
+    holds = (of for of, columns in INTERVALS.items() if name in (of, *columns))
+    of = "median_s" if name in RATES else next(holds, "")
     unknown = pd.Series(math.nan, index=table.index)
-    low, high, *_ = (table.get(end, unknown) for end in INTERVALS[of])
-    ends = zip(low, high, strict=True)
-    halves = pd.Series([half_width(*pair) for pair in ends], index=table.index)
-    return halves if of == name else halves * (table[name] / table[of]).abs()
+    if of not in table:
+        return unknown
+    low, high, *_ = (pd.to_numeric(table.get(end, unknown)) for end in INTERVALS[of])
+    halves = half_width(low, high)
+    return halves * (table[name] / table[of]).abs() if name in RATES else halves
 
 
 def texts(values: Iterable[Any]) -> list[str]:

@@ -145,8 +145,8 @@ def command(program: str) -> Callable[[Command], Command]:
 
 INTERVAL, RANGE = "95 % interval", "range"
 """What stands beside a median: in square brackets, and in round ones."""
-MOST_PRECISE = 1e4
-"""A value over half the width of its interval, from which on four digits say enough."""
+FEWEST_DIGITS, MOST_DIGITS = 2, 4
+"""Of a number that has an interval. Fewer could turn the order of two numbers round."""
 OF_INTERVAL = (
     "median_s", "ci_low_s", "ci_high_s", "range_low_s", "range_high_s",
 )  # fmt: skip
@@ -178,9 +178,10 @@ def ends_text(median_s: float, low_s: float, high_s: float, least_s: float, most
     """Format the interval or the range of one median; "" where neither is known."""
     if math.isnan(median_s) or (math.isnan(low_s) and math.isnan(least_s)):
         return ""
-    if math.isnan(low_s):
-        return "({} to {})".format(*in_ms(least_s, most_s))
-    return "[{}, {}]".format(*in_ms(low_s, high_s))
+    words = "({} to {})" if math.isnan(low_s) else "[{}, {}]"
+    low, high = (least_s, most_s) if math.isnan(low_s) else (low_s, high_s)
+    half = half_width(low, high)
+    return words.format(*ends(1e3 * low, 1e3 * high, 1e3 * half, 1e3 * median_s))
 
 
 def joined_settings(table: pd.DataFrame, columns: list[str]) -> pd.Series:
@@ -210,29 +211,61 @@ def time_text(median_s: float, *ends_s: float) -> str:
     return f"{text} {ends_text(median_s, *ends_s)}".rstrip()
 
 
-def in_ms(low_s: float, high_s: float) -> list[str]:
-    """Format the ends of an interval in ms, with the digits that its width leaves."""
-    half = 1e3 * half_width(low_s, high_s)
-    return [figure(1e3 * end, half) for end in (low_s, high_s)]
+def with_interval(value: float, low: float, high: float) -> str:
+    """Format "1.11 [1.06, 1.19]"; the value alone where an end is NaN, "" where the value is."""
+    if pd.isna([value, low, high]).any():
+        return measured(value)
+    half = half_width(low, high)
+    return "{} [{}, {}]".format(figure(value, half), *ends(low, high, half, value))
+
+
+def ends(low: float, high: float, half_width: float, value: float) -> tuple[str, str]:
+    """Format the ends of a value's interval, with the digits that a half width leaves.
+
+    One has more where the value would lie beyond it.
+    """
+    return (
+        text_that(low, half_width, lambda least: least <= value),
+        text_that(high, half_width, lambda most: most >= value),
+    )
+
+
+def text_that(value: float, half_width: float, holds: Callable[[float], bool]) -> str:
+    """Format a number with the digits that a half width leaves, with more until what it says holds.
+
+    At last it has all digits.
+    """
+    half = min(half_width, abs(value) / 10)  # which leaves two digits
+    for finer in (half, half / 10, half / 100, math.nan):
+        text = figure(value, finer)
+        if holds(float(text)):
+            break
+    return text
 
 
 def half_width(low: float, high: float) -> float:
-    """Return half the width of an interval, but not more than its lower end, which has a digit."""
-    return min((high - low) / 2, abs(low))
+    return (high - low) / 2
 
 
 def figure(value: Any, half_width: float = math.nan) -> str:
-    """Format a number with the digits that its interval leaves, one to four; "" for none.
+    """Format a number with the digits that its interval leaves, two to four; "" for none.
 
-    Without an interval there are four.
+    They are counted after rounding. Without an interval there are four; large numbers are whole.
     """
     if pd.isna(value):
         return ""
-    if not abs(value) / MOST_PRECISE < half_width < math.inf:
-        return f"{value:.0f}" if LARGE <= abs(value) < TOO_LARGE else f"{value:.4g}"
-    kept = min(half_width, abs(value) or half_width)  # the first digit stays
-    places = -math.floor(math.log10(kept))
-    return f"{round(value, places):.{max(0, places)}f}"
+    size = abs(value)
+    if 0 < size < math.inf and 0 < half_width < math.inf:
+        fewest, most = (n - 1 - exponent(size, n) for n in (FEWEST_DIGITS, MOST_DIGITS))
+        places = max(fewest, -exponent(half_width, 3))  # rounded as a value of which it is 1 %
+        if places <= (most if size >= TOO_LARGE else max(0, most)):
+            return f"{round(float(value), places):.{max(0, places)}f}"
+    return f"{value:.0f}" if LARGE <= size < TOO_LARGE else f"{value:.{MOST_DIGITS}g}"
+
+
+def exponent(size: float, digits: int) -> int:
+    """Return the power of ten of a number that is rounded to some digits."""
+    return int(f"{size:.{digits - 1}e}".partition("e")[2])
 
 
 def measured(value: Any, half_width: float = math.nan) -> str:

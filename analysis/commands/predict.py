@@ -15,7 +15,7 @@ from analysis.records.paths import require_there
 from analysis.suites.collective.algorithms import Message, Times, messages
 from analysis.suites.collective.table import Series, groups_of
 from analysis.table import combine
-from analysis.text import command, complain, render_table
+from analysis.text import command, complain, render_table, with_interval
 from benchkit.errors import ConfigError
 from benchkit.record.naming import readable
 
@@ -85,8 +85,8 @@ def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]
 def in_ms(model: Model, message: Message, world_size: int, size: float) -> str:
     """Format the prediction and its interval: "4.5 [4.1, 4.9]"."""
     value = message.seconds(model.collective, world_size, size)
-    low, high = message.interval(model.collective, world_size, size) or (0.0, math.inf)
-    return f"{1e3 * value:.4g} [{1e3 * low:.3g}, {1e3 * high:.3g}]"
+    ends = message.interval(model.collective, world_size, size) or (0.0, math.inf)
+    return with_interval(*(1e3 * seconds for seconds in (value, *ends)))
 
 
 def span(model: Model, world_size: int, size: float) -> str:

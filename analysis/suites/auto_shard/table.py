@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.records.figures import Row
 from analysis.repetitions import titled
-from analysis.report.markdown import document, spread_of, with_interval
+from analysis.report.markdown import document, spread_of
 from analysis.suites.auto_shard.rows import (
     SHARDINGS,
     SPEEDUP,
@@ -23,7 +23,7 @@ from analysis.suites.auto_shard.rows import (
     reason,
     serial_share,
 )
-from analysis.text import as_markdown, figure, format_settings
+from analysis.text import as_markdown, figure, format_settings, with_interval
 from benchkit.suites.auto_shard.suite import (
     END_TO_END,
     INDEPENDENT,
@@ -92,7 +92,7 @@ def speedup_of(row: Row) -> str:
     if pd.isna(row.get("speedup")):
         return "-"
     value, low, high = (row[name] for name in SPEEDUP)
-    return with_interval(value, low, high, ".2f")
+    return with_interval(value, low, high)
 
 
 def summary(rows: pd.DataFrame) -> Lines:

@@ -24,7 +24,7 @@ from analysis.report.chart import (
 from analysis.report.markdown import bullets, document, spread_of
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit, left_out
 from analysis.table import identity_columns
-from analysis.text import as_markdown, figure, half_width, measured
+from analysis.text import as_markdown, measured, with_interval
 from analysis.variants import Baseline
 from benchkit.record.naming import readable
 from benchkit.statistics import LATENCY
@@ -143,17 +143,15 @@ def latency_us(line: Line) -> str:
     low, high = line.interval(1, 0) or UNKNOWN
     if not low:
         return f"< {measured(1e6 * high)}"
-    half = half_width(1e6 * low, 1e6 * high)
-    latency, *ends = (figure(1e6 * seconds, half) for seconds in (line.latency_s, low, high))
-    return f"{latency} [{', '.join(ends)}]"
+    return with_interval(1e6 * line.latency_s, 1e6 * low, 1e6 * high)
 
 
 def bandwidth(line: Line) -> str:
     """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second; "> 3" where only a bound is known."""
     low, high = line.interval(0, 1) or UNKNOWN
     if not low:
-        return f"> {1e-9 / high:.3g}" if high else ""
-    return f"{1e-9 / line.byte_s:.4g} [{1e-9 / high:.3g}, {1e-9 / low:.3g}]"
+        return f"> {measured(1e-9 / high)}" if high else ""
+    return with_interval(1e-9 / line.byte_s, 1e-9 / high, 1e-9 / low)
 
 
 def half_bandwidth(line: Line) -> str:

@@ -1,13 +1,16 @@
 """The table on a terminal: it fits, its digits are those that intervals leave, and nothing is lost."""
 
 import math
+import re
 
 import pytest
 from analysis.cli import main
 from analysis.repetitions import over_repetitions
 from analysis.table import for_print
 from analysis.terminal import View, ViewError, as_text
-from analysis.text import figure, measured, time_text
+from analysis.text import ends, figure, half_width, measured, time_text, with_interval
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.records import grid, make_record, make_rich_record, tabulate_records, write_all
 
@@ -24,7 +27,10 @@ def of_grid():
     [
         (2.178, 0.45, "2.2"), (2.178, 0.012, "2.18"), (12345, 300, "12300"), (0.00123, 0.00005, "0.00123"),
         (2.178, NONE, "2.178"), (123456.7, NONE, "123457"), (5.0, 0.0, "5"), (NONE, 1, ""), (7.0, math.inf, "7"),
-        (39.99999999999997, 1e-14, "40"), (0.488, 1.5, "0.5"), (-0.02, 3.0, "-0.02"), (0.0, 3.0, "0"),
+        (39.99999999999997, 1e-14, "40"), (0.488, 1.5, "0.49"), (-0.02, 3.0, "-0.020"), (0.0, 3.0, "0"),
+        (99.98, 0.9998, "100"), (9.998, 0.09998, "10.0"), (0.09996, 0.0009996, "0.100"), (1.84, 1.2, "1.8"),
+        (12345, 30000, "12000"), (2.0, 0.001, "2.000"), (2.0, 0.0001, "2"), (3e12, 1e12, "3000000000000"),
+        (1.23456e10, NONE, "1.235e+10"),
     ],
 )  # fmt: skip
 def test_digits_follow_interval(value, half_width, text):
@@ -46,15 +52,79 @@ def test_measured_figures_without_interval_have_three_digits(value, half_width, 
     ("cells", "text"),
     [
         ((2.178e-3, 1.9e-3, 2.8e-3, NONE, NONE), "2.2 [1.9, 2.8]"),
-        ((0.66e-3, 0.29e-3, 3.7e-3, NONE, NONE), "0.7 [0.3, 3.7]"),
+        ((0.66e-3, 0.29e-3, 3.7e-3, NONE, NONE), "0.66 [0.29, 3.7]"),
         ((0.0, 0.0, 0.0, NONE, NONE), "0 [0, 0]"),
         ((2.178e-3, NONE, NONE, 1.9e-3, 2.8e-3), "2.2 (1.9 to 2.8)"),
+        ((1.72e-3, NONE, NONE, 1.54e-3, 4.72e-3), "1.7 (1.5 to 4.7)"),
+        ((1.97e-3, 1.96e-3, 3e-3, NONE, NONE), "2.0 [1.96, 3.0]"),
         ((1.642, NONE, NONE, 1.642, 1.642), "1642 (1642 to 1642)"),
         ((NONE,) * 5, ""),
     ],
 )
 def test_time_has_its_interval(cells, text):
     assert time_text(*cells) == text
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        ((1.11, 1.06, 1.19), "1.11 [1.06, 1.19]"), ((4.5, 0.0, math.inf), "4.5 [0, inf]"), ((NONE, 1.0, 2.0), ""),
+        ((1.114, NONE, 1.2), "1.11"), ((1.2345, 1.2344, 1.2346), "1.234 [1.234, 1.235]"),
+    ],
+)  # fmt: skip
+def test_value_has_its_interval(cells, text):
+    assert with_interval(*cells) == text
+
+
+SIZES = st.floats(1e-6, 1e9)
+SHARES = st.floats(-5, 2).map(lambda power: 1 + 10**power)
+"""Numbers above 1, many of them close to it."""
+
+
+def ends_in(text):
+    """What stands in brackets."""
+    return [float(each) for each in re.split(", | to ", text.strip("[()]"))]
+
+
+@given(SIZES, SHARES, SHARES, st.booleans())
+def test_median_is_within_its_ends_as_printed_and_differs_where_they_do(low, up, further, is_interval):
+    median, high = low * up, low * up * further
+    known, unknown = (low / 1e3, high / 1e3), (NONE, NONE)
+    cells = (median / 1e3, *(known + unknown if is_interval else unknown + known))
+    value, _, beside = time_text(*cells).partition(" ")
+    least, most = ends_in(beside)
+    assert least <= float(value) <= most
+    assert least <= float(figure(median)) <= most  # the median has four digits in full_results.md
+    assert least < float(value) or up < 1.1
+    assert float(value) < most or further < 1.1
+
+
+@given(SIZES, SHARES, SHARES)
+def test_value_of_three_digits_is_within_its_ends_as_printed(low, up, further):
+    value, high = low * up, low * up * further
+    half = max(half_width(low, high), value / 100)
+    least, most = map(float, ends(low, high, half, value))
+    assert least <= float(figure(value, value / 100)) <= most
+    assert least <= float(figure(value, half)) <= most
+
+
+def test_ends_have_the_digits_of_their_median(of_grid):
+    """Half a width of 0.1001 times an end of 0.995 would have a digit more."""
+    table = of_grid.iloc[:1].assign(median_s=2.044e-3, ci_low_s=2.035e-3, ci_high_s=2.2352e-3)
+    names = ["ci_low_s", "median_s", "ci_high_s"]
+    assert as_text(table, names).splitlines()[-1].split() == ["2.0", "2.0", "2.2"]
+
+
+@given(SIZES, st.floats(1.1001, 1e3), SIZES, SIZES)
+def test_digits_never_turn_an_order_round(less, factor, one, other):
+    assert float(figure(less, one)) < float(figure(less * factor, other))
+
+
+@given(SIZES | st.integers(-6, 8).map(lambda power: 10.0**power))
+def test_three_digits_are_three_after_rounding(value):
+    text = figure(value, value / 100)
+    assert len(text.replace(".", "").lstrip("0")) == max(3, len(text.partition(".")[0]))
+    assert float(text) == pytest.approx(value, rel=0.0051)
 
 
 @pytest.mark.parametrize("suite", ["tp_columnwise", "transformer", "auto_shard"])
