@@ -15,8 +15,9 @@ import pandas as pd
 
 from analysis.records.figures import Row
 from analysis.repetitions import INTERVALS
+from analysis.speedup import Speedup, Variant
 from analysis.text import figure, half_width, render_table
-from analysis.variants import Speedup, Variant, Variants
+from analysis.variants import Variants
 from benchkit.api.question import Metric
 
 WIDTH = 80

@@ -7,10 +7,7 @@ tell its variants apart. Everything else that differs between rows is a conditio
 - seeds, kernels and hosts of one kind are replicates, whose rows are pooled;
 - any other condition belongs to the problem, so that variants share it.
 
-A problem has one baseline. The speedup is the quotient of the two medians, so that it can be
-checked by the times beside it. What is claimed of it follows from how both were measured
-(`Speedup.judgement`): interleaved in the rounds of one job, in several runs, or apart, where
-nothing is.
+A problem has one baseline, and each other variant a speedup over it (analysis/speedup.py).
 """
 
 import argparse
@@ -26,28 +23,11 @@ import pandas as pd
 from analysis.discover import questions
 from analysis.records.figures import Row
 from analysis.repetitions import over_runs
+from analysis.speedup import Standing, Timed, Variant, standing_of, with_speedup
 from analysis.table import ALIKE, CONDITIONS, ROUNDS, identity_columns, own_columns
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.question import FIRST, LEAST, Cells, Comparison, Question
 from benchkit.errors import ConfigError
-from benchkit.statistics.intervals import (
-    ALPHA,
-    Array,
-    fewest_values,
-    median,
-    median_interval,
-    rounds_interval,
-    spread,
-)
-from benchkit.statistics.judgement import (
-    AHEAD,
-    BEHIND,
-    NOT_JUDGED,
-    TIED,
-    UNCLEAR,
-    alpha_of,
-    judge_speedup,
-)
 
 REPLICATES = ("seed", "kernel")
 """Conditions in which replicates may differ."""
@@ -80,146 +60,6 @@ class Baseline:
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.values.items())
-
-
-@dataclass(frozen=True)
-class Timed:
-    """A case in one job: its time in seconds, and the medians of its rounds: [round]."""
-
-    seconds: float
-    rounds: Array
-
-
-Jobs = Mapping[str, Mapping[str, Timed]]
-"""By run and, within it, by job, which is the path of its record."""
-
-
-@dataclass(frozen=True)
-class Speedup:
-    """How many times as fast a variant is as another one.
-
-    Attributes:
-        over: the other one.
-        value: the quotient of their medians, times that of their useful work.
-        low, high: the ends of its interval, or of its range; None where neither is known.
-        basis: what it is of: "11 rounds", "6 runs", or "".
-        reason: why nothing is judged by it; "" where low and high are those of an interval.
-    """
-
-    over: "Variant"
-    value: float
-    low: float | None = None
-    high: float | None = None
-    basis: str = ""
-    reason: str = ""
-
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        return None if self.low is None or self.high is None else (self.low, self.high)
-
-    @property
-    def is_interval(self) -> bool:
-        return not self.reason
-
-    @property
-    def is_of_one_run(self) -> bool:
-        return not self.basis.endswith("runs")
-
-    @property
-    def judgement(self) -> str:
-        return NOT_JUDGED if self.reason or not self.ends else judge_speedup(*self.ends)
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A variant of one problem.
-
-    Attributes:
-        row: its cells in the combined table, pooled over its runs.
-        problem: number of its problem; equal problems have equal numbers.
-        name: what tells it apart from the other variants, in words.
-        is_baseline: whether the others of its problem are compared with it.
-        is_focus: whether the answer is about it, where the question says so.
-        is_bound: whether it shows what can be reached, and does not compete, also as a baseline.
-        is_oversubscribed: whether its ranks have more threads than cores.
-        jobs: its times.
-        speedup: over the baseline; None for the baseline, and where there is none.
-    """
-
-    row: Row
-    problem: int
-    name: str
-    is_baseline: bool = False
-    is_focus: bool = False
-    is_bound: bool = False
-    is_oversubscribed: bool = False
-    jobs: Jobs = field(default_factory=dict)
-    speedup: Speedup | None = None
-
-    @property
-    def competes(self) -> bool:
-        return not self.is_bound and (self.is_baseline or self.speedup is not None)
-
-    @property
-    def cost(self) -> float:
-        """What variants of a problem are ranked by: the time per useful work."""
-        return 1 / self.speedup.value if self.speedup else 1.0
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The fastest variant of a problem, and what is judged of it against the others.
-
-    Attributes:
-        judgements: of the first variant over each of the others, in the order of these.
-        reason: why none of them is judged; "" where some are.
-    """
-
-    first: Variant
-    judgements: Sequence[tuple[Variant, str]]
-    reason: str = ""
-
-    @property
-    def is_ahead_of_all(self) -> bool:
-        return bool(self.judgements) and all(word == AHEAD for _, word in self.judgements)
-
-    def named(self, judgement: str) -> list[str]:
-        return [variant.name for variant, word in self.judgements if word == judgement]
-
-    @property
-    def starred(self) -> set[str]:
-        """The first variant, and those that it is tied or unclear with, if it is ahead of some."""
-        if len(self.judgements) < 2 or not self.named(AHEAD):
-            return set()
-        return {self.first.name, *self.named(TIED), *self.named(UNCLEAR)}
-
-
-OPPOSITE = {AHEAD: BEHIND, BEHIND: AHEAD}
-
-
-def standing_of(own: Sequence[Variant]) -> Standing | None:
-    """Judge the fastest of the variants that compete against the others; None without any.
-
-    The baseline is judged as its speedups are. Any other pair might have been that of the fastest
-    variant and another one.
-    """
-    competing = [variant for variant in own if variant.competes]
-    if not competing:
-        return None
-    first = min(competing, key=lambda variant: variant.cost)
-    alpha = alpha_of(len(competing) * (len(competing) - 1) // 2)
-    judgements, reasons = [], []
-    for other in competing:
-        if other is first:
-            continue
-        if first.is_baseline:
-            found = other.speedup
-        else:
-            found = first.speedup if other.is_baseline else speedup_over(first, other, alpha)
-        word = found.judgement if found else NOT_JUDGED
-        judgements.append((other, OPPOSITE.get(word, word) if first.is_baseline else word))
-        reasons.append(found.reason if found else NO_SHARED_RUN)
-    return Standing(first, judgements, reasons[0] if all(reasons) and reasons else "")
 
 
 @dataclass(frozen=True)
@@ -305,99 +145,6 @@ class Variants:
 
     def word(self, column: str, value: Any) -> str:
         return self.question.word(column, value)
-
-
-# The speedup of one variant over another
-
-
-NO_ROUNDS, NO_SHARED_RUN = "measured apart, not in rounds", "no run has both"
-
-
-def speedup_over(variant: Variant, other: Variant, alpha: float = ALPHA) -> Speedup | None:
-    """Return how many times as fast a variant is as another one, by the runs that have both.
-
-    Args:
-        alpha: error rate of the interval.
-
-    Returns:
-        None where a time is missing, and where the runs of one sweep have one or the other.
-    """
-    work = [each.row["useful_tflop_per_s"] * each.row["median_s"] for each in (variant, other)]
-    more = work[0] / work[1] if all(each > 0 for each in work) else 1.0
-    runs = [run for run in variant.jobs if run in other.jobs]
-    if not runs and share_a_sweep(variant, other):
-        return None  # what kept the other one from being measured may have changed this one
-    pairs = [paired(variant.jobs[run], other.jobs[run]) for run in runs] or [
-        (over_all_runs(variant.jobs), over_all_runs(other.jobs))
-    ]
-    own_s, other_s = np.array(pairs).T
-    if not (median(own_s) > 0 and median(other_s) > 0):
-        return None
-    value = more * median(other_s) / median(own_s)
-    if not runs:
-        return Speedup(other, value, reason=NO_SHARED_RUN)
-    if len(runs) > 1:
-        return found_by(other, value, more * other_s / own_s, "runs", alpha)
-    own, base = variant.jobs[runs[0]], other.jobs[runs[0]]
-    jobs = [job for job in own if job in base]
-    if len(jobs) > 1:
-        ratios = np.array([base[job].seconds / own[job].seconds for job in jobs])
-        return found_by(other, value, more * ratios, "jobs of one run", alpha)
-    num_rounds = min(len(own[jobs[0]].rounds), len(base[jobs[0]].rounds)) if jobs else 0
-    if not num_rounds:
-        return Speedup(other, value, reason=NO_ROUNDS)
-    ratios = base[jobs[0]].rounds[:num_rounds] / own[jobs[0]].rounds[:num_rounds]
-    return found_by(other, value, more * ratios, "rounds", alpha)
-
-
-def found_by(over: Variant, value: float, ratios: Array, unit: str, alpha: float) -> Speedup:
-    """Return a speedup with the interval of some ratios or, where nothing is judged, their range.
-
-    The ends are extended to the value, if need be.
-    """
-    n, fewest = len(ratios), fewest_values(alpha)
-    in_runs = unit == "runs"
-    if not (np.isfinite(ratios).all() and (ratios > 0).all()):
-        return Speedup(over, value, reason="a time is zero")
-    basis = f"{n} {unit.removesuffix('s') if n == 1 else unit}"
-    interval, reason = None, ""
-    if unit in ("runs", "rounds"):
-        interval = median_interval(ratios, alpha) if in_runs else rounds_interval(ratios, alpha)
-        if n < fewest:
-            reason = f"{basis}, of {fewest} that a claim needs"
-        elif interval is None:
-            reason = f"the speedup changed during the {basis}"
-    else:
-        reason = f"{basis}: no rounds"
-    ordered = np.sort(ratios)
-    low, high = interval or ((ordered[0], ordered[-1]) if in_runs else spread(ordered))
-    return Speedup(over, value, min(float(low), value), max(float(high), value), basis, reason)
-
-
-def paired(own: Mapping[str, Timed], other: Mapping[str, Timed]) -> tuple[float, float]:
-    """Return the times of two variants in one run: of the jobs that have both, if any.
-
-    What several jobs do to a baseline, such as other ranks beside it, is no part of a speedup.
-    """
-    jobs = [job for job in own if job in other]
-    found = (
-        median([timed.seconds for job, timed in each.items() if not jobs or job in jobs])
-        for each in (own, other)
-    )
-    first, second = found
-    return first, second
-
-
-def over_all_runs(jobs: Jobs) -> float:
-    return median([median([timed.seconds for timed in run.values()]) for run in jobs.values()])
-
-
-def share_a_sweep(variant: Variant, other: Variant) -> bool:
-    own, base = ({run.partition("#")[0] for run in each.jobs} for each in (variant, other))
-    return not own.isdisjoint(base)
-
-
-# What is compared with what
 
 
 OfTable = tuple["weakref.ref[pd.DataFrame]", Baseline | None, dict[str, Variants]]
@@ -611,15 +358,6 @@ def compared(
     found = replace(found, variants=variants, is_stand_in=is_stand_in)
     with_speedups = (with_speedup(own) for own in found.by_problem.values())
     return replace(found, variants=[variant for own in with_speedups for variant in own])
-
-
-def with_speedup(own: Sequence[Variant]) -> Iterator[Variant]:
-    """Yield the variants of a problem with their speedups over its baseline, if it has one."""
-    base = next((variant for variant in own if variant.is_baseline), None)
-    alpha = alpha_of(sum(not variant.is_bound for variant in own) - 1)
-    for variant in own:
-        found = speedup_over(variant, base, alpha) if base and variant is not base else None
-        yield replace(variant, speedup=found) if found else variant
 
 
 def jobs_of(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.answers import WORDS, listed
 from analysis.discover import suites_with_comparisons
 from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import counted
@@ -21,13 +22,10 @@ from analysis.report.chart import (
     Charts,
     points_of,
 )
-from analysis.screen import WORDS, listed
+from analysis.speedup import Speedup, Standing, Variant
 from analysis.table import identity_columns
 from analysis.variants import (
     Baseline,
-    Speedup,
-    Standing,
-    Variant,
     Variants,
     all_variants,
 )

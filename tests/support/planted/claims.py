@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
-from analysis.variants import Standing, Variant, all_variants
+from analysis.speedup import Standing, Variant
+from analysis.variants import all_variants
 from benchkit.statistics.judgement import AHEAD, BEHIND, TIED
 
 from tests.support.planted.conclusions import Planted, problem_of, table_of

@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 from analysis import screen
 from analysis.screen import Screen
-from analysis.variants import Variant, Variants, all_variants
+from analysis.speedup import Variant
+from analysis.variants import Variants, all_variants
 
 from tests.support.planted.oracle import Figures, labels_key, over_runs
 from tests.support.planted.runs import PlantedPoint, Sweep

@@ -7,17 +7,14 @@ import pytest
 from analysis.discover import questions
 from analysis.report import speedups
 from analysis.screen import screen_of
+from analysis.speedup import Timed, Variant, standing_of, with_speedup
 from analysis.variants import (
     Baseline,
     BaselineError,
-    Timed,
-    Variant,
     all_variants,
     require_held,
-    standing_of,
     uncompared,
     variants_of,
-    with_speedup,
 )
 from benchkit.api.question import FIRST, LEAST, Comparison, Question
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED, TIED

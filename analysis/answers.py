@@ -1,0 +1,336 @@
+"""The answer to a suite's question in one to four lines, each with what is judged of it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from analysis.grid import (
+    half_of,
+    has,
+    is_beyond_ideal,
+    metrics_of,
+    shown,
+    time_metric,
+    times,
+)
+from analysis.records.figures import Row
+from analysis.speedup import Speedup, Standing, Variant
+from analysis.text import figure
+from analysis.variants import Variants, cores_of, ranks_of
+from benchkit.api.question import LEAST
+from benchkit.statistics.compare import percent, plus_minus
+from benchkit.statistics.judgement import (
+    AHEAD,
+    BEHIND,
+    MARGIN,
+    NOT_JUDGED,
+    TIED,
+    UNCLEAR,
+    judge_speedup,
+)
+
+MOST_ANSWERS = 4
+MOST_NAMES = 3
+BEYOND_IDEAL = "beyond ideal"
+WORDS = {TIED: f"tied (± {percent(MARGIN)})"}
+"""What judgements are called, where not by themselves."""
+JOINTS = {TIED: "with", UNCLEAR: "against", NOT_JUDGED: "against", BEHIND: "of"}
+IN_ORDER = (AHEAD, BEYOND_IDEAL, TIED, BEHIND, UNCLEAR, NOT_JUDGED)
+
+
+def title_of(own: Sequence[Variant]) -> str:
+    """Return the title that some variants share; the suite's name where they differ."""
+    titles = {str(each.row["title"]) for each in own if not pd.isna(each.row["title"])}
+    return titles.pop() if len(titles) == 1 else str(own[0].row["suite"])
+
+
+def answers_of(variants: Variants) -> Iterator[str]:
+    """Yield the answer to a suite's question, one line per kind of problem."""
+    within = [each for each in variants.variants if not variants.is_beyond_cores(each)]
+    compared = [each for each in within if each.competes]
+    if not any(each.speedup for each in compared):
+        yield from plain_answers(variants, within)
+    elif variants.is_curve:
+        yield from curves(variants, compared)
+    else:
+        yield from comparison_answers(variants, compared)
+    if beyond := [each.row for each in variants.variants if variants.is_beyond_cores(each)]:
+        ranks = ", ".join(map(str, sorted({ranks_of(row) for row in beyond})))
+        yield f"Left out: {ranks} ranks (oversubscribed: {cores_of(beyond[0])} cores)"
+
+
+def grouped(
+    variants: Variants, own: Sequence[Variant], without: Sequence[str] = ()
+) -> Iterator[tuple[list[str], list[Variant]]]:
+    """Yield the variants that answer together, with the words of what tells them from others.
+
+    These are the columns of the problem, but for those of `without`, as long as their values make
+    MOST_ANSWERS groups at most.
+    """
+    columns: list[str] = []
+    for name in variants.problem:
+        more = [*columns, name]
+        if name not in without and num_of_groups(own, more) <= MOST_ANSWERS:
+            columns = more
+    found: dict[tuple[str, ...], list[Variant]] = {}
+    for each in own:
+        found.setdefault(tuple(words_at(variants, each.row, columns)), []).append(each)
+    for words, group in found.items():
+        yield list(filter(None, words)), group
+
+
+def num_of_groups(own: Sequence[Variant], columns: Sequence[str]) -> int:
+    return len({tuple(str(each.row[name]) for name in columns) for each in own})
+
+
+def words_at(variants: Variants, row: Row, columns: Sequence[str]) -> list[str]:
+    return ["" if pd.isna(row[name]) else variants.word(name, row[name]) for name in columns]
+
+
+def setting_of(variants: Variants, row: Row, said: Sequence[str]) -> list[str]:
+    """Return what tells a problem from the others of the table, but for what is said already."""
+    scale = [name for name in variants.question.scale if name in variants.problem]
+    columns = [*scale, *(name for name in variants.problem if name not in scale)]
+    return [word for word in words_at(variants, row, columns) if word and word not in said]
+
+
+def comparison_answers(variants: Variants, compared: Sequence[Variant]) -> Iterator[str]:
+    focus = [each for each in compared if each.is_focus and each.speedup]
+    focus = focus or [each for each in compared if each.speedup]
+    is_duel = len({each.name for each in focus}) == 1
+    scale = variants.question.scale
+    for words, own in grouped(variants, focus if is_duel else compared, scale):
+        yield duel(variants, own, words) if is_duel else best(variants, own, words)
+
+
+def curves(variants: Variants, compared: Sequence[Variant]) -> Iterator[str]:
+    """Yield how the speed changes along the factor, at the end of the scale."""
+    for words, own in grouped(variants, compared, variants.question.scale):
+        last = at_end(variants, own)
+        base = next((each for each in last if each.is_baseline), None)
+        parts = [
+            f"{figure(each.speedup.value, half_of(each.speedup))} × as fast at {each.name}"
+            for each in last
+            if each.speedup
+        ]
+        if base and parts:
+            head = ", ".join([title_of(own), *words, *setting_of(variants, base.row, words)])
+            time = shown(time_metric(variants), base.row)
+            yield f"{head}: {time} at {base.name}, {', '.join(parts)}"
+
+
+def duel(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> str:
+    """Say how one variant does, in its only setting or in the middle of several."""
+    where = "".join(f", {word}" for word in words)
+    name = own[0].name
+    found = [(each, each.speedup) for each in own if each.speedup]
+    if len(found) == 1:
+        [(variant, speedup)] = found
+        metrics = (shown(metric, variant.row) for metric in metrics_of(variants))
+        time, *more = filter(None, metrics)
+        text = f"{name}: {time}, {times(speedup)}{known_of(speedup)}{where}"
+        text += "".join(f", {each}" for each in more)
+        return f"{text}{claim(variants, variant, speedup)}"
+    values = [speedup.value for _, speedup in found]
+    over = " or ".join(dict.fromkeys(speedup.over.name for _, speedup in found))
+    text = f"{name}: {between([median(values)])} × as fast as {over}{where}"
+    text += f"; the median of {len(values)} settings"
+    judged: dict[str, list[float]] = {}
+    for variant, speedup in found:
+        judged.setdefault(judgement(variants, variant, speedup), []).append(speedup.value)
+    if [*judged] == [NOT_JUDGED]:
+        reason = reasons([speedup for _, speedup in found])
+        return f"{text} ({between(values)}), not judged{reason}"
+    counts = [
+        f"{WORDS.get(word, word)} in {len(judged[word])} ({between(judged[word])})"
+        for word in IN_ORDER
+        if word in judged
+    ]
+    scopes = dict.fromkeys(scope(speedup) for _, speedup in found if speedup.is_interval)
+    return f"{text}: {' or '.join(scopes)} {', '.join(counts)}"
+
+
+def judgement(variants: Variants, variant: Variant, speedup: Speedup) -> str:
+    """Return the judgement of a speedup; BEYOND_IDEAL where it is ahead of one per rank."""
+    if speedup.judgement == AHEAD and variants.is_scaling and speedup.ends:
+        ideal = ranks_of(variant.row) / ranks_of(speedup.over.row)
+        low, high = speedup.ends
+        if judge_speedup(low / ideal, high / ideal) == AHEAD:
+            return BEYOND_IDEAL
+    return speedup.judgement
+
+
+def between(values: Sequence[float]) -> str:
+    """Format "1.13 to 1.42", or the only value."""
+    ends = (figure(end, abs(end) / 100) for end in (min(values), max(values)))
+    return " to ".join(dict.fromkeys(ends))
+
+
+def known_of(speedup: Speedup) -> str:
+    """Format what is known of a speedup: " [1.1, 1.3]", or a range and why nothing is judged."""
+    if not speedup.ends:
+        return " (not judged)"
+    low, high = (figure(end, half_of(speedup)) for end in speedup.ends)
+    if speedup.is_interval:
+        return f" [{low}, {high}]"
+    return f" ({low} to {high}; {speedup.reason})"
+
+
+def reasons(found: Sequence[Speedup]) -> str:
+    """Say why speedups are not judged, but for those without ends: `how_sure` tells of these."""
+    texts = dict.fromkeys(speedup.reason for speedup in found if speedup.ends and speedup.reason)
+    return f": {' or '.join(texts)}" if texts else ""
+
+
+def claim(variants: Variants, variant: Variant, speedup: Speedup) -> str:
+    """Say what is judged of a speedup, and of what: "; ahead in this run"."""
+    word = judgement(variants, variant, speedup)
+    if word == NOT_JUDGED:
+        return ""
+    return f"; {WORDS.get(word, word)} {scope(speedup)}"
+
+
+def scope(speedup: Speedup) -> str:
+    """Say what a claim is of, and what runs differ by where that is more than the speedup."""
+    if not speedup.is_of_one_run:
+        return f"over {speedup.basis}"
+    floor = speedup.over.row.get("identical_runs")
+    differs = max(speedup.value, 1 / speedup.value) - 1
+    if floor is not None and not pd.isna(floor) and differs < floor:
+        return f"in this run; identical runs differ by {plus_minus(floor)}"
+    return "in this run"
+
+
+def best(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> str:
+    """Say which variant is the fastest at the end of the scale, and how often one leads."""
+    where = "".join(f", {word}" for word in words)
+    numbers = dict.fromkeys(each.problem for each in own)
+    standing = variants.standings[at_end(variants, own)[-1].problem]
+    first, of = standing.first, standing.first.speedup
+    rows = [each.row for each in own]
+    metrics = [m for m in metrics_of(variants) if not any(is_beyond_ideal(m, r) for r in rows)]
+    time, *more = filter(None, (shown(metric, first.row) for metric in metrics))
+    at = setting_of(variants, first.row, words)
+    place = f" at {', '.join(at)}" if at else ""
+    over = f"{times(of)}{known_of(of) if of.ends else ''}" if of else "the baseline"
+    rivals = rivals_of(standing)
+    name = f"{first.name} ({rivals})" if rivals else first.name
+    found = [", ".join((f"{name}: {time}", f"{over}{where}{place}", *more))]
+    if ahead := len(standing.named(AHEAD)):
+        others = f"all {ahead} others" if standing.is_ahead_of_all else str(ahead)
+        judged = of or next(each.speedup for each, _ in standing.judgements if each.speedup)
+        found.append(f"ahead of {others} {scope(judged)}")
+    if len(numbers) > 1 and not standing.reason:
+        standings = [variants.standings[number] for number in numbers]
+        leads = Counter(each.first.name for each in standings if each.is_ahead_of_all)
+        leader, count = leads.most_common(1)[0] if leads else ("none", "any")
+        found.append(f"{leader} is ahead of all in {count} of {len(numbers)} settings")
+    return "; ".join(found)
+
+
+def rivals_of(standing: Standing) -> str:
+    """Say which variants the fastest one is not ahead of: "tied (± 5 %) with lut"."""
+    if standing.reason:
+        of = standing.first.speedup
+        return "not judged" if of and of.ends else f"not judged: {standing.reason}"
+    named = ((word, standing.named(word)) for word in JOINTS)
+    parts = (
+        f"{WORDS.get(word, word)} {JOINTS[word]} {listed(names)}" for word, names in named if names
+    )
+    return ", ".join(parts)
+
+
+def listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - MOST_NAMES} more"] * (len(names) > MOST_NAMES)
+    return ", ".join([*names[:MOST_NAMES], *more])
+
+
+def at_end(variants: Variants, own: Sequence[Variant]) -> list[Variant]:
+    """Return the variants that are the furthest along the scale: by number, words the last one."""
+    found = list(own)
+    for name in variants.question.scale:
+        if name in variants.problem and found:
+            values = [each.row[name] for each in found]
+            is_numeric = all(isinstance(value, int | float) for value in values)
+            end = max(values) if is_numeric else values[-1]
+            found = [each for each in found if each.row[name] == end]
+    return found
+
+
+def plain_answers(variants: Variants, within: Sequence[Variant]) -> Iterator[str]:
+    """Yield what was measured where nothing is compared: each metric at its end of the scale."""
+    question = variants.question
+    scale = [name for name in question.scale if name in variants.problem]
+    across = question.across if question.across in variants.problem else ""
+    of_metrics = {name for metric in question.metrics for name in metric.only}
+    is_beside = bool(across) and not of_metrics
+    aside = [*(scale if is_beside else scale[:1]), across, *of_metrics]
+    for words, own in grouped(variants, within, aside):
+        others = [name for name in variants.problem if name not in aside]
+        rest = [name for name in others if num_of_groups(own, [name]) > 1]
+        head = [title_of(own), *words]
+        if is_beside:
+            head += setting_of(variants, at_end(variants, own)[-1].row, [*words, ""])
+            parts = beside(variants, own, across)
+        elif rest:
+            counts = (f"{num_of_groups(own, [name])} {name.replace('_', ' ')}s" for name in rest)
+            head, parts = [title_of(own), *words, *counts], ranges(variants, own)
+        else:
+            parts = along(variants, own)
+        yield f"{', '.join(dict.fromkeys(head))}: {', '.join(parts)}"
+
+
+def metric_ends(variants: Variants, own: Sequence[Variant]) -> Iterator[tuple[Any, list[Variant]]]:
+    """Yield each metric, and the variants that have it at the end of the scale that is told."""
+    scale = [name for name in variants.question.scale if name in variants.problem][:1]
+    for metric in variants.question.metrics:
+        having = [each for each in own if has(metric, each.row)]
+        if having and scale:
+            [name] = scale
+            values = [each.row[name] for each in having]
+            is_numeric = all(isinstance(value, int | float) for value in values)
+            if metric.at == LEAST:
+                end = min(values) if is_numeric else values[0]
+            else:
+                end = max(values) if is_numeric else values[-1]
+            having = [each for each in having if each.row[name] == end]
+        if having:
+            yield metric, having
+
+
+def along(variants: Variants, own: Sequence[Variant]) -> Iterator[str]:
+    """Yield each metric at its end of the scale: "1.1 ms alone at 1 MiB"."""
+    scale = [name for name in variants.question.scale if name in variants.problem][:1]
+    for metric, having in metric_ends(variants, own):
+        row = having[0].row
+        words = [variants.word(name, value) for name, value in metric.only.items()]
+        at = [f"at {variants.word(name, row[name])}" for name in scale]
+        yield " ".join([shown(metric, row), *words, *at])
+
+
+def ranges(variants: Variants, own: Sequence[Variant]) -> Iterator[str]:
+    """Yield the range of each metric over several problems: "1.1 to 2.3 ms alone at 1 MiB"."""
+    scale = [name for name in variants.question.scale if name in variants.problem][:1]
+    for metric, having in metric_ends(variants, own):
+        values = [metric.scale * float(each.row[metric.column]) for each in having]
+        words = [variants.word(name, value) for name, value in metric.only.items()]
+        at = [f"at {variants.word(name, having[0].row[name])}" for name in scale]
+        yield " ".join(filter(None, [metric.head, between(values), metric.unit, *words, *at]))
+
+
+def beside(variants: Variants, own: Sequence[Variant], across: str) -> Iterator[str]:
+    """Yield the time of each value of a column, at the end of the scale: "forward 25 ms".
+
+    The other metrics are of the last value.
+    """
+    time, *others = variants.question.metrics
+    last = [each for each in at_end(variants, own) if has(time, each.row)]
+    for each in last:
+        more = each.row[time.column] / last[0].row[time.column]
+        known = [f"{figure(more, 0.05 * more)} × as long"] if each is not last[0] else []
+        known += [shown(metric, each.row) for metric in others] if each is last[-1] else []
+        beside_it = f" ({', '.join(filter(None, known))})" if any(known) else ""
+        yield f"{variants.word(across, each.row[across])} {shown(time, each.row)}{beside_it}"
