@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from analysis.discover import Attempt, directly, modules_with
+from analysis.discover import Attempt, directly, modules_with, questions
 from analysis.repetitions import titled
-from analysis.variants import RANKS, Baseline
+from analysis.variants import Baseline
+from benchkit.api.question import Question
 from benchkit.record.naming import readable
 
 LINES, SCATTER, DOTS, BARS, STACKS, CELLS = "lines", "scatter", "dots", "bars", "stacks", "cells"
@@ -205,11 +206,12 @@ def points_of(
     return points[points["value"].notna()]
 
 
-def named(column: str, value: object) -> str:
-    """Format a setting for a legend: "float32", "2 ranks", "batch_size 4"."""
-    if column in RANKS and isinstance(value, int | float):
-        return f"{value:g} rank{'s' * (value != 1)}"
-    return f"{column} {value:g}" if isinstance(value, int | float) else str(value)
+def named(suite: str, column: str, value: object) -> str:
+    """Call a setting what the suite's question calls it: "float32", "2 ranks", "back to back".
+
+    What the question does not call anything, such as the default backend, keeps its value.
+    """
+    return questions().get(suite, Question()).word(column, value) or str(value)
 
 
 def rates_of(rows: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -88,7 +88,7 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]
         rows, bars = with_variants(rows)
         # Numbered here, so that a series has the same colour in every figure.
         rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
-        ranks = rows["world_size"].map(partial(named, "world_size"))
+        ranks = rows["world_size"].map(partial(named, suite_of(rows), "world_size"))
         rows["label"] = [
             f"{ranks}, {variant}" if variant else ranks
             for ranks, variant in zip(ranks, rows["variant"], strict=True)
@@ -114,7 +114,7 @@ def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     settings = telling(rows, [name for name in differing if within[name]], ["place"])
     of_place = [name for name in differing if name not in MACHINE and not within[name]]
     for name in of_place:
-        words = rows[name].map(partial(named, name), na_action="ignore")
+        words = rows[name].map(partial(named, suite_of(rows), name), na_action="ignore")
         rows["place"] += (", " + words).fillna("")
     kept = told_apart(rows, ["world_size"], settings)
     bars = bars_of(rows)
@@ -127,18 +127,23 @@ def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def variants(rows: pd.DataFrame, settings: list[str]) -> Any:
-    labels = {name: rows[name].map(partial(label_of, name)) for name in settings}
+    suite = suite_of(rows)
+    labels = {name: rows[name].map(partial(label_of, suite, name)) for name in settings}
     return pd.DataFrame(labels).agg(", ".join, axis=1) if labels else ""
 
 
-def label_of(column: str, value: Any) -> str:
+def suite_of(rows: pd.DataFrame) -> str:
+    return str(rows["suite"].iloc[0])
+
+
+def label_of(suite: str, column: str, value: Any) -> str:
     """Format a setting for a legend.
 
     Versions have their name, and so has a setting that old records lack.
     """
     if pd.isna(value):
         return f"{column} -"
-    return f"{column} {value}" if column in VERSIONS else named(column, value)
+    return f"{column} {value}" if column in VERSIONS else named(suite, column, value)
 
 
 def comparison_size(rows: pd.DataFrame) -> float:

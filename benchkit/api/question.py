@@ -87,7 +87,7 @@ class Question:
         across: the column of the problem whose values stand side by side where nothing is compared.
         replicates: settings in which the replicates of a variant may differ.
         words: what a column's values are called, or one of them: {"ranks": "{} devices",
-            "timing=latency": "alone"}.
+            "async_op=False": "blocking"}.
         terms: what words of a table mean.
         next_steps: what one may ask next, as it is typed, by the key that this varies. The first
             whose key was not varied is shown.
@@ -104,7 +104,7 @@ class Question:
     next_steps: Mapping[str, str] = field(default_factory=dict)
 
     def word(self, column: str, value: Any) -> str:
-        """Return what a value is called: "4 ranks", "alone", or "align 32"."""
+        """Return what a value is called: "4 ranks", "blocking", or "align 32"."""
         text = named(column, value)
         words = {**WORDS, **self.words}
         for key in (f"{column}={text}", column):

@@ -15,6 +15,7 @@ from tests.support.reports import NARROW, drawn, texts_of
 
 SIZES = [4.0**exponent for exponent in range(1, 13)]
 LATENCY_S, GB_PER_S = 100e-6, 1.25
+NAMED = "all_reduce_time_vs_datasize.png"
 ROUNDING = {r"\d\.\d+e-1\d": "0"}
 
 
@@ -382,3 +383,14 @@ def test_sizes_of_job_are_not_ranked():
     for name in ("contest", "regret", "paired_speedup", "alone_speedup"):
         assert table[name].isna().all(), name
     assert "fastest" not in report.describe(table)
+
+
+def test_figures_call_settings_what_the_screen_does():
+    records = [make_record(size, suite="collective", title="all_reduce") for size in (1, 4)]
+    for record in records:
+        record["config"] |= {"suite": "collective", "collective": "all_reduce", "async_op": True}
+        [case] = record["cases"]
+        record["cases"] = [case | {"labels": {"timing": name}} for name in ("latency", "back_to_back")]
+    _, figures = drawn(tabulate_records(records), NAMED)
+    [legend] = figures[NAMED].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["2 ranks, back to back", "2 ranks, latency"]

@@ -27,7 +27,7 @@ def case(base, name, seconds, ranks, parameters, **changes):
     scaled = lambda share: [[share * seconds / 1e-3 * each for each in row] for row in base["samples_s"]]  # noqa: E731
     details = {
         "tokens_per_call": 512, "parameters": parameters, "causal_flops": 1.08e9 * SHARES[name],
-        "peak_tflop_per_s": 3.0, "peak_from": "data sheet of X", "peak_bytes": 3 * 10**9,
+        "peak_tflop_per_s": 3.0, "peak_from": "data sheet of X", "peak_bytes": 300 * 2**20,
     }  # fmt: skip
     return base | {
         "labels": {"pass": name, "ranks": ranks, "part": "whole"}, "samples_s": scaled(SHARES[name]),
@@ -112,7 +112,7 @@ def test_summary_of_models(golden, table):
     ]
     shown = {
         "median [ms]": 5.12, "mean [ms]": 5.12, "forward [ms]": 1.28, "loss [ms]": 0.64, "backward [ms]": 1.92,
-        "optimizer [ms]": 1.28, "MFU full [%]": 31.25, "MFU causal [%]": 28.125, "peak memory [GB]": 3.0,
+        "optimizer [ms]": 1.28, "MFU full [%]": 31.25, "MFU causal [%]": 28.125, "peak memory [MiB]": 300,
         "tokens/s": 1e5, "TFLOP/s": 0.9375, "backward/forward": 1.5,
     }  # fmt: skip
     assert {name: float(rows[8][name]) for name in shown} == pytest.approx(shown, rel=1e-3)
@@ -123,7 +123,12 @@ def test_summary_of_models(golden, table):
 
 def test_csv_has_plain_numbers(table):
     rows = list(csv.DictReader(io.StringIO(texts_of(table)["transformer.csv"])))
-    numbers = {"median_s": 5.12e-3, "optimizer_s": 1.28e-3, "peak_bytes": 3e9, "mfu_full": 4.8e9 / 5.12e-3 / 3e12}
+    numbers = {
+        "median_s": 5.12e-3,
+        "optimizer_s": 1.28e-3,
+        "peak_bytes": 300 * 2**20,
+        "mfu_full": 4.8e9 / 5.12e-3 / 3e12,
+    }
     assert {name: float(rows[8][name]) for name in numbers} == pytest.approx(numbers)
     assert (len(rows), rows[8]["context_length"], rows[10]["median_s"]) == (12, "128", "")
 
@@ -193,12 +198,12 @@ def test_settings_with_few_values_are_lines():
     assert {name for name in names if name.startswith("transformer")} == FIGURES
     lines = {each.get_label(): each[0] for each in figures["transformer_step_time.png"].axes[0].containers}
     assert legend_of(figures["transformer_step_time.png"]) == [
-        "tiny, batch_size 4", "tiny, batch_size 8", "2.7B, batch_size 4"
+        "tiny, batch 4", "tiny, batch 8", "2.7B, batch 4"
     ]  # fmt: skip
-    assert list(lines["tiny, batch_size 4"].get_xdata()) == [32, 64, 128]
-    assert list(lines["tiny, batch_size 8"].get_ydata()) == pytest.approx([5, 5])
+    assert list(lines["tiny, batch 4"].get_xdata()) == [32, 64, 128]
+    assert list(lines["tiny, batch 8"].get_ydata()) == pytest.approx([5, 5])
     [tiny] = figures["transformer_phases.png"].axes  # of train_step, which the larger model has not
-    assert tiny.get_yticklabels()[0].get_text() == "batch_size 4, 32 tokens"
+    assert tiny.get_yticklabels()[0].get_text() == "batch 4, 32 tokens"
 
 
 def test_settings_with_many_values_split_figures():
@@ -224,17 +229,17 @@ def test_many_bars_keep_longest_contexts():
     ]  # fmt: skip
     figure = drawn(tabulate_records(some), "transformer_mfu.png")[1]["transformer_mfu.png"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
-        f"batch_size {size}, 2048 tokens" for size in range(1, 7)
+        f"batch {size}, 2048 tokens" for size in range(1, 7)
     ]
 
 
 def test_memory_of_gpu_has_columns():
     record = model_record(passes=("forward",))
-    record["cases"][0]["details"] |= {"reserved_bytes": 5 * 10**9, "outside_bytes": 10**9}
+    record["cases"][0]["details"] |= {"reserved_bytes": 500 * 2**20, "outside_bytes": 100 * 2**20}
     [row] = complete(summary([record]))
-    shown = [row[name] for name in ("peak memory [GB]", "reserved [GB]", "outside torch [GB]")]
-    assert shown == ["3", "5", "1"]
-    assert "reserved [GB]" not in complete(summary([model_record(passes=("forward",))]))[0]
+    shown = [row[name] for name in ("peak memory [MiB]", "reserved [MiB]", "outside torch [MiB]")]
+    assert shown == ["300", "500", "100"]
+    assert "reserved [MiB]" not in complete(summary([model_record(passes=("forward",))]))[0]
 
 
 def jsons(folder, *records):

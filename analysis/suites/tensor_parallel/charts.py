@@ -31,7 +31,7 @@ LIMIT_NOTE = (
     "alone"
 )
 TIME = "time of one product [ms]"
-WHOLE, PART = "whole product", "a part alone"
+WHOLE, PART = "implementation", "component"
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
@@ -69,14 +69,16 @@ def bars(
     """Show a bar with its interval per implementation, a panel per shape."""
     shapes = [shape_of(shape) for shape in rows[SHAPE].itertuples(index=False)]
     kinds = rows[IMPLEMENTATION].isin(BOUNDS).map({True: PART, False: WHOLE})
+    has_parts = (kinds == PART).any()
+    parts = f"; {PART}: its computation or its communication, alone" if has_parts else ""
     return Chart(
         mark=BARS,
         title=title,
-        note=f"median, {bars_of(rows, values[1])}",
+        note=f"median, {bars_of(rows, values[1])}{parts}",
         x=Axis("implementation", NAMES),
         y=Axis(label),
         points=points_of(rows, rows["name"], values, kinds, shapes, scale),
-        series=(WHOLE, PART) if (kinds == PART).any() else (WHOLE,),
+        series=(WHOLE, PART) if has_parts else (WHOLE,),
         reference=reference,
         is_shared=False,
     )

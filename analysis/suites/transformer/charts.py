@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pandas as pd
 
@@ -103,7 +104,8 @@ def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
     model = rows["model"].astype(str)
     if not apart:
         return rows.assign(variant="", line=model)
-    variant = rows[apart].apply(lambda row: ", ".join(map(named, apart, row)), axis="columns")
+    words = [rows[name].map(partial(named, SUITE, name)) for name in apart]
+    variant = pd.concat(words, axis="columns").agg(", ".join, axis="columns")
     line = model + ", " + variant if model.nunique() > 1 else variant
     places = rows.groupby(apart, dropna=False).ngroup().groupby(model, sort=False)
     order = pd.concat([part.sort_values(kind="stable") for _, part in places]).index
@@ -134,8 +136,8 @@ def throughput(group: Group) -> Chart:
 
 
 def memory(group: Group) -> Chart:
-    peaks = points(group.rows, (PEAK_BYTES,), 1e-9)
-    return over_context(group, "peak memory", "of one rank", Axis("peak memory [GB]", LOG), peaks)
+    peaks = points(group.rows, (PEAK_BYTES,), 2**-20)
+    return over_context(group, "peak memory", "of one rank", Axis("peak memory [MiB]", LOG), peaks)
 
 
 def points(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:

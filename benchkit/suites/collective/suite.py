@@ -237,13 +237,12 @@ QUESTION = Question(
     across=TIMING,
     words={
         "world_size": "{} ranks",
-        f"{TIMING}={LATENCY}": "alone",
         f"{TIMING}={BACK_TO_BACK}": "back to back",
         "async_op=True": "async",
         "async_op=False": "blocking",
     },
     terms={
-        "alone": "short calls after a barrier",
+        "latency": "short calls after a barrier",
         "back to back": "calls in a row (and busbw)",
     },
     next_steps={

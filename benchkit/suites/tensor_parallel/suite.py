@@ -326,7 +326,6 @@ def question(plain: Cells) -> Question:
         scale=("m", "n", "k"),
         words={
             "inputs=exact": "",
-            f"{SIZE}=unsharded": "whole",
             CHUNKS: "{} chunks",
             f"{CHUNKS}=1": "1 chunk",
             f"{COMM_BACKEND}={DEFAULT}": "",
@@ -334,7 +333,7 @@ def question(plain: Cells) -> Question:
         },
         terms={
             "compute_only": "the product without communication",
-            "whole": "of all of C on each rank, as AG_before needs it",
+            "unsharded": "all of C on each rank, as AG_before needs it",
             "of limit": "the longer of computing and communicating alone",
         },
         next_steps={
