@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from textwrap import fill, shorten
 from tokenize import TokenError
 from typing import Any
@@ -280,6 +281,7 @@ def rendered(columns: Sequence[Shown], width: int) -> str:
 
 DESCENDING = ":desc"
 EXAMPLE = 'e.g. "world_size == 2"'
+ONLY_FIGURES = "groups have medians of figures, such as mean_s"
 
 
 class ViewError(ConfigError):
@@ -320,22 +322,31 @@ class View:
             NoRowError: no row is left.
         """
         rows = rows_where(table, self.where) if self.where else table
-        if self.group_by:
-            rows = grouped(rows, [key_of(rows, name) for name in self.group_by])
+        keys = [key_of(rows, name) for name in self.group_by]
+        if keys:
+            rows = grouped(rows, keys)
         if self.sort:
-            names = [known(rows, each.removesuffix(DESCENDING), "--sort") for each in self.sort]
+            by = [each.removesuffix(DESCENDING) for each in self.sort]
+            names = [known(rows, name, "--sort", table) for name in by]
             ascending = [not each.endswith(DESCENDING) for each in self.sort]
             rows = rows.sort_values(names, ascending=ascending, kind="stable")
         rows = rows.iloc[: self.top or None]
-        columns = [known(rows, name, "--columns") for name in self.columns]
-        return as_text(rows, columns or (list(rows) if self.group_by else ()))
+        columns = [known(rows, name, "--columns", table) for name in self.columns]
+        if keys:
+            columns = list(dict.fromkeys([*keys, *(columns or of_groups(rows))]))
+        return as_text(rows, columns)
 
 
-def known(table: pd.DataFrame, name: str, option: str) -> str:
-    """Return the name of a column; raise ViewError where the table lacks it."""
+def known(table: pd.DataFrame, name: str, option: str, ungrouped: Iterable[str] = ()) -> str:
+    """Return the name of a column; raise ViewError where the table lacks it.
+
+    Args:
+        ungrouped: columns of the table that this one has groups of.
+    """
     if name in table:
         return name
-    raise ViewError(f"{option} {name}: {no_column(table, name)}")
+    why = ONLY_FIGURES if name in ungrouped else no_column(table, name)
+    raise ViewError(f"{option} {name}: {why}")
 
 
 def no_column(table: pd.DataFrame, name: str) -> str:
@@ -396,16 +407,22 @@ def reason_of(error: Exception, table: pd.DataFrame) -> str:
 
 
 def grouped(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Return a row per group: how many rows, and the median of their medians with its range.
+    """Return a row per group: how many rows, how many were measured, and medians of all figures.
 
-    Where rows of a group were not measured, `measured` says how many were.
+    Beside the median of the medians is the range of these. Ends of intervals have no median.
     """
-    times = table["median_s"].where(table["status"] == "ok")
-    groups = table.assign(median_s=times).groupby(names, dropna=False, sort=False)["median_s"]
-    found = groups.agg(rows="size", measured="count", median_s="median", min_s="min", max_s="max")
-    if found["measured"].equals(found["rows"]):
-        found = found.drop(columns="measured")
-    return found.reset_index()
+    ends = {*chain.from_iterable(INTERVALS.values()), "min_s", "max_s"}
+    figures = [name for name in FIGURES if name in table and name not in ends]
+    numbers = table[figures].apply(pd.to_numeric).where(table["status"] == "ok")
+    groups = table[names].join(numbers).groupby(names, dropna=False, sort=False)
+    counts = groups["median_s"].agg(rows="size", measured="count", min_s="min", max_s="max")
+    return counts.join(groups[figures].median()).reset_index()
+
+
+def of_groups(rows: pd.DataFrame) -> list[str]:
+    """Return the columns to show of groups: how many were measured only where some were not."""
+    counts = ["rows"] if rows["measured"].equals(rows["rows"]) else ["rows", "measured"]
+    return [*counts, "median_s", "min_s", "max_s"]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -233,6 +233,16 @@ def test_groups_have_median_range_and_count_what_was_not_measured(of_grid):
     assert [row[:3] for row in rows] == [["ok", "6", "6"], ["timeout", "1", "0"]]
 
 
+def test_groups_have_the_median_of_any_figure(of_grid):
+    view = View(("median_s", "mean_s"), ("mean_s:desc",), group_by=("world_size", "dtype"))
+    head, units, _, *rows = view.text_of(of_grid).splitlines()
+    assert [head.split(), units.split()] == [["median", "mean"], ["world_size", "dtype", "[ms]", "[ms]"]]
+    assert [row.split()[:2] for row in rows] == [["4", "float32"], ["2", "float32"]]
+    assert [[float(each) for each in row.split()[2:]] for row in rows] == [[20, 20], [10, 10]]
+    of_two = View(("world_size", "busbw_gb_per_s"), group_by=("world_size",)).text_of(of_grid.assign(status="oom"))
+    assert [row.split() for row in of_two.splitlines()[3:]] == [["2"], ["4"]]  # what failed has no figure
+
+
 def test_condition_of_truth_values_selects_rows(of_grid):
     table = of_grid.assign(converged=[True, None, False] * 2)
     assert len(View(("suite",), where="converged").text_of(table).splitlines()) == 2 + 2
@@ -242,7 +252,8 @@ def test_wrong_view_is_one_line(of_grid, golden):
     errors = []
     for view in (
         View(columns=("median",)), View(sort=("zzz:desc",)), View(group_by=("ranks",)), View(group_by=("median_s",)),
-        View(group_by=("min_s",)),
+        View(group_by=("min_s",)), View(("backend",), group_by=("dtype",)), View(("mean",), group_by=("dtype",)),
+        View(sort=("data_size:desc",), group_by=("dtype",)),
         *(View(where=each) for each in ("world == 2", "suite == gloo", "data_size", '"x"', "(data_size > 1", "[True]")),
     ):  # fmt: skip
         with pytest.raises(ViewError) as error:
