@@ -7,7 +7,8 @@ higher. `lay_out` puts the title and the legend above the panels and the small p
 import io
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,22 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
-from matplotlib.ticker import FixedFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 from matplotlib.transforms import Bbox
 
 from analysis.output import write
@@ -46,6 +56,9 @@ MOST_INCHES = 150
 SHORT = 10
 TICKS = 6
 """A y axis whose ends have a smaller ratio than SHORT has up to TICKS ticks at equal distances."""
+REACH = (-0.6, -0.4, 0.0, 0.2)
+"""Inches by which labels and title reach beyond a panel to the left, below, to the right and above,
+more or less: ticks depend on the size of the panel."""
 LABELS_APART = 3
 """Pixels between the labels of two ticks."""
 
@@ -58,6 +71,7 @@ def apply() -> None:
         "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "figure.titlesize": 11,
         "figure.labelsize": 8,
         "pdf.fonttype": 42, "svg.fonttype": "none",  # text stays text
+        "axes.titley": 1.0,  # else each drawing looks for ticks above a panel
         "text.parse_math": False,  # A label of a suite may contain a $.
         "figure.max_open_warning": 0,  # Each figure is closed when it is saved.
     })  # fmt: skip
@@ -87,7 +101,13 @@ def panels(
         raise ValueError(f"{count} panels are {size} high; at most {MOST_INCHES} are drawn")
     figsize = (width, height * rows)
     figure, grid = plt.subplots(
-        rows, columns, figsize=figsize, squeeze=False, sharey=share, layout="constrained"
+        rows,
+        columns,
+        figsize=figsize,
+        squeeze=False,
+        sharey=share,
+        layout="constrained",
+        dpi=DOTS_PER_INCH,
     )
     axes = list(grid.flat)
     for unused in axes[count:]:
@@ -119,7 +139,13 @@ def lay_out(figure: Figure, title: str, note: str, named: Sequence[Axes] = ()) -
         note: the small print. It counts the names on axes that find no room, too.
         named: panels whose series the legend names.
     """
-    figure.draw_without_rendering()
+    engine: Any = figure.get_layout_engine()
+    reach = {axes: [inches * figure.dpi for inches in REACH] for axes in figure.axes}
+    for axes in figure.axes:
+        axes.get_tightbbox = partial(box_of, axes, reach)  # type: ignore[method-assign]
+    engine.execute(figure)
+    reach |= {axes: reach_of(axes) for axes in figure.axes}
+    engine.execute(figure)
     counts = [thin_labels(axis) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
     shown, known = (sum(count) for count in zip(*counts, strict=True))
     note += f"; {shown} of {known} names" if shown < known else ""
@@ -144,8 +170,24 @@ def lay_out(figure: Figure, title: str, note: str, named: Sequence[Axes] = ()) -
     foot.set_y((below - GAP) / height)
     if legend:
         legend.set_bbox_to_anchor((GAP / WIDTH, 1 - above / height))
-    engine: Any = figure.get_layout_engine()
     engine.set(rect=(0, below / height, width / WIDTH, panels_inches / height))
+    engine.execute(figure)
+    figure.set_layout_engine(None)  # else each way of drawing it would do all of that again
+
+
+def box_of(axes: Axes, reach: Mapping[Axes, Sequence[float]], *how: Any, **more: Any) -> Bbox:
+    """Return the box of a panel with its labels and title, for a layout, by what is known of it."""
+    own = axes.get_window_extent().extents
+    return Bbox.from_extents(*(end + more for end, more in zip(own, reach[axes], strict=True)))
+
+
+def reach_of(axes: Axes) -> list[float]:
+    """Measure how far labels and title reach beyond a panel; its ticks stay as they are now."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(FixedLocator(list(axis.get_majorticklocs())))
+    own = axes.get_window_extent()
+    whole = type(axes).get_tightbbox(axes, for_layout_only=True) or own
+    return [end - inner for end, inner in zip(whole.extents, own.extents, strict=True)]
 
 
 def legend_of(figure: Figure, panels: Sequence[Axes]) -> Legend | None:
@@ -204,8 +246,7 @@ def log_ticks(axis: Axis, places: Sequence[float], shown: Callable[[float], str]
     """Put ticks at some places of a logarithmic axis, and none between them."""
     axis.set_ticks(list(places))
     axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
-    axis.set_minor_formatter(NullFormatter())
-    axis.minorticks_off()
+    axis.set_minor_locator(NullLocator())
 
 
 def log_values(axes: Axes, shown: Callable[[float], str] = "{:g}".format, along: str = "y") -> None:
@@ -217,6 +258,7 @@ def log_values(axes: Axes, shown: Callable[[float], str] = "{:g}".format, along:
     axes.set(**{f"{along}scale": "log"})
     axis = axes.xaxis if along == "x" else axes.yaxis
     low, high = sorted(axis.get_view_interval())
+    axis.set_minor_locator(NullLocator())
     if high / low < SHORT:
         axis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
     elif high / low < 100:
@@ -231,9 +273,9 @@ def interval_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> list[l
     Without an interval the lengths are NaN, which draws nothing. Where no row has an interval, the
     result is None, so that the legend shows no bar either.
     """
-    below = (rows[value] - rows[low]).clip(lower=0)
-    above = (rows[high] - rows[value]).clip(lower=0)
-    return [below.tolist(), above.tolist()] if (below.notna() & above.notna()).any() else None
+    middle, *ends = (rows[name].to_numpy(float, na_value=np.nan) for name in (value, low, high))
+    bars = [np.maximum(middle - ends[0], 0), np.maximum(ends[1] - middle, 0)]
+    return [bar.tolist() for bar in bars] if not np.isnan(bars[0] + bars[1]).all() else None
 
 
 def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS[:1]) -> list[Path]:
