@@ -9,15 +9,17 @@ Each group has a suffix for the name of its file. The suffix is "" where there i
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from analysis.groups import Groups, Numbers
 from analysis.records.columns import METRICS
 from analysis.table import HARDWARE_AND_SOFTWARE, PROVENANCE, identity_columns
-from benchkit.statistics.intervals import FEWEST_QUARTILES, order_below
+from benchkit.statistics.intervals import FEWEST_QUARTILES, Array
 from benchkit.statistics.judgement import AHEAD, BEHIND, judge_speedup
 
 FEWEST_RUNS = 6
@@ -74,22 +76,30 @@ def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
         only), and with the extremes over all points in the range columns of INTERVALS. The extremes
         are empty for a point that was measured once.
     """
-    rows = with_run_columns(rows).sort_values("started_at", kind="stable")
-    if not rows.duplicated(list(columns)).any():
-        return rows.copy()  # one piece of memory: pandas warns of columns added to many pieces
-    point = rows.groupby(list(columns), dropna=False, sort=False).ngroup()
-    measured = rows["status"] == "ok"
-    latest_failure = ~measured.groupby(point).transform("any") & ~point.duplicated(keep="last")
-    used = rows[measured | latest_failure]
-    used_point = point[used.index]
-    latest = used[~used_point.duplicated(keep="last")].assign(warning=notes(rows, point))
-    fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_FIGURES, *columns}
-    again = used_point.duplicated(keep=False)
-    figures = [name for name in rows if name not in fixed]
-    latest_point = point[latest.index]
-    merged = over_points(used[again], used_point[again], figures)
-    result = with_figures(latest, latest_point, merged)
-    return result.iloc[latest_point.argsort(kind="stable")].copy()
+    rows = with_run_columns(rows)
+    in_time = pd.Series(rows["started_at"].array).sort_values(kind="stable").index.to_numpy()
+    keys = rows[list(columns)].iloc[in_time]
+    point = keys.groupby(list(columns), dropna=False, sort=False).ngroup().to_numpy()
+    points = Groups(point)
+    if len(points) == len(rows):
+        return rows.iloc[in_time].copy()  # one piece of memory, to which columns are added fast
+    measured = (rows["status"] == "ok").to_numpy(bool)[in_time]
+    is_lost = points.sums(measured) == 0  # of these the latest failure counts
+    is_used = measured | (is_lost[point] & (np.arange(len(rows)) == points.last[point]))
+    used = in_time[is_used]
+    of_used = Groups(point[is_used])
+    warning = notes(rows.iloc[in_time][["status", "warning"]], points)
+    latest = rows.iloc[used[of_used.last]]
+    latest = latest.assign(warning=pd.Series(warning, latest.index, dtype=object))
+    several = np.flatnonzero(of_used.sizes > 1)
+    if len(several):
+        fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_FIGURES, *columns}
+        figures = [name for name in rows if name not in fixed]
+        is_again = of_used.sizes[of_used.number] > 1
+        again = rows[[*figures, "run", "num_points"]].iloc[used[is_again]]
+        merged = over_points(again, Groups(np.searchsorted(several, of_used.number[is_again])))
+        latest = with_figures(latest, several, merged)
+    return latest.copy()
 
 
 def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
@@ -132,29 +142,41 @@ def with_run_columns(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([rows, pd.DataFrame(new, index=rows.index)], axis="columns")
 
 
-def with_figures(rows: pd.DataFrame, point: pd.Series, merged: pd.DataFrame) -> pd.DataFrame:
+def with_figures(
+    rows: pd.DataFrame, places: Numbers, figures: Mapping[str, npt.NDArray[Any]]
+) -> pd.DataFrame:
     """Replace figures of points that were measured several times.
 
     Args:
         rows: one per point.
-        point: the number of each row's point.
-        merged: what `over_points` returned. NaN keeps the row's own figure, except in SPREADS.
+        places: of these points.
+        figures: that `over_points` returned. NaN keeps the row's own, except in SPREADS.
     """
-    values = merged.reindex(point).set_axis(rows.index)
-    is_kept = values.isna()
-    for name in SPREADS.intersection(merged):
-        is_kept[name] = ~point.isin(merged.index)
-    return rows.assign(**rows[list(merged)].where(is_kept, values))
+    changed: dict[str, Any] = {}
+    for name, values in figures.items():
+        is_new = np.ones(len(values), bool) if name in SPREADS else pd.notna(values)
+        if not is_new.any():
+            continue
+        own, there = rows[name], places[is_new]
+        if own.dtype == values.dtype == float:
+            changed[name] = own.to_numpy(copy=True)
+            changed[name][there] = values[is_new]
+        else:
+            found = pd.Series(np.nan, rows.index, values.dtype)
+            found.iloc[there] = values[is_new]
+            changed[name] = own.where(~np.isin(np.arange(len(rows)), there), found)
+    return rows.assign(**changed)
 
 
-def notes(rows: pd.DataFrame, point: pd.Series) -> pd.Series:
-    """Join the warnings of all rows of each point, and count failures where it also succeeded."""
-    few = rows[point.isin(point[rows["warning"].notna() | (rows["status"] != "ok")])]
-    of_point: dict[int, list[tuple[str, Any]]] = {}
-    for number, *cells in zip(point[few.index], few["status"], few["warning"], strict=True):
-        of_point.setdefault(number, []).append(tuple(cells))
-    texts = {number: note(found) for number, found in of_point.items()}
-    return pd.Series(list(map(texts.get, point)), index=rows.index, dtype=object)
+def notes(rows: pd.DataFrame, points: Groups) -> list[str | None]:
+    """Join the warnings of each point, and count failures where it also succeeded."""
+    is_told = (rows["warning"].notna() | (rows["status"] != "ok")).to_numpy(bool)
+    is_told = (points.sums(is_told) > 0)[points.number]
+    told, of_point = rows[is_told], dict[int, list[tuple[str, Any]]]()
+    cells = zip(told["status"], told["warning"], strict=True)
+    for point, each in zip(points.number[is_told].tolist(), cells, strict=True):
+        of_point.setdefault(point, []).append(each)
+    return [note(of_point[point]) if point in of_point else None for point in range(len(points))]
 
 
 def note(found: Sequence[tuple[str, Any]]) -> str | None:
@@ -167,71 +189,75 @@ def note(found: Sequence[tuple[str, Any]]) -> str | None:
     return "; ".join(dict.fromkeys(lines)) or None
 
 
-def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.DataFrame:
-    """Compute the columns that change where a point was measured several times.
+def over_points(rows: pd.DataFrame, points: Groups) -> dict[str, npt.NDArray[Any]]:
+    """Compute the columns that change where points were measured several times.
 
     Args:
-        rows: of the points that were measured several times.
-        point: the number of each row's point.
+        rows: their figures, `run` and `num_points`, in order of time.
 
     Returns:
-        One row per point, indexed by its number. NaN means that the column is as it was.
+        A value per point. NaN means that it is as it was.
     """
-    runs = rows["run"].fillna("")
-    numeric = rows[figures].apply(pd.to_numeric, errors="coerce").astype(float)
-    rates = [name for name in RATES if name in figures]
-    numeric[rates] = numeric[rates].mul(numeric["median_s"], axis="index")
-    per_run = numeric.groupby([point, runs], sort=False).median()
-    medians = per_run.groupby(level=0, sort=False).median()
-    centre = medians["median_s"]
-    medians[rates] = medians[rates].div(centre, axis="index")
-    if SPEEDUP in figures:
-        baselines = (numeric[SPEEDUP] * numeric["median_s"]).groupby([point, runs], sort=False)
-        medians[SPEEDUP] = baselines.median().groupby(level=0, sort=False).median() / centre
-    of_points = numeric.groupby(point, sort=False)
-    differing = of_points.max() > of_points.min()
-    differing[rates] = True
-    found = medians.where(differing).dropna(axis="columns", how="all")
-    for value, names in INTERVALS.items():
-        if value in figures:
-            ends = of_points[value].agg(["min", "max", "count"])
-            ends = ends.where(ends["count"] > 1)
-            limits = [*intervals(per_run[value]), ends["min"], ends["max"]]
+    names, values = numbers_in(rows.drop(columns=["run", "num_points"]))
+    at = {name: place for place, name in enumerate(names)}
+    time_s, is_rate = values[:, [at["median_s"]]], np.isin(names, RATES)
+    values[:, is_rate] *= time_s  # what was moved, in each of the times
+    low, high = points.ends(values)
+    is_changed = (high > low) | is_rate
+    names_of_runs = rows["run"].fillna("")
+    run, known_runs = pd.factorize(names_of_runs)
+    pairs, pair = np.unique(points.number * len(known_runs) + run, return_inverse=True)
+    of_runs, runs = Groups(pairs // len(known_runs)), Groups(pair)
+    per_run = runs.medians(values)
+    medians = of_runs.medians(per_run)
+    centre_s = medians[:, [at["median_s"]]]
+    medians[:, is_rate] /= centre_s
+    if SPEEDUP in at:
+        baselines_s = values[:, [at[SPEEDUP]]] * time_s
+        medians[:, [at[SPEEDUP]]] = of_runs.medians(runs.medians(baselines_s)) / centre_s
+    found = {
+        name: np.where(is_changed[:, place], medians[:, place], np.nan)
+        for name, place in at.items()
+    }
+    for value, ends in INTERVALS.items():
+        if value in at:
+            place = at[value]
+            is_again = points.sums(~np.isnan(values[:, place])) > 1
+            range_of = (np.where(is_again, end[:, place], np.nan) for end in (low, high))
+            limits = [*of_runs.intervals(per_run[:, place]), *range_of]
             if value == SPEEDUP:  # the quotient of medians may be none of the quotients
                 edges = (np.minimum, np.maximum, np.minimum, np.maximum)
-                pairs = zip(edges, limits, strict=True)
-                limits = [
-                    limit.where(limit.isna(), edge(limit, medians[value])) for edge, limit in pairs
-                ]
-            found = found.assign(**dict(zip(names, limits, strict=True)))
-    return found.assign(
-        rel_ci=(found["ci_high_s"] - found["ci_low_s"]) / 2 / centre,
-        num_runs=per_run.groupby(level=0, sort=False).size(),
-        num_points=rows["num_points"].groupby(point, sort=False).sum(),
-        run=joined_runs(point, runs),
-    ).copy()
+                middle = medians[:, place]
+                limits = [edge(limit, middle) for edge, limit in zip(edges, limits, strict=True)]
+            found |= dict(zip(ends, limits, strict=True))
+        elif value in rows:
+            found |= dict.fromkeys(ends, np.full(len(points), np.nan))
+    return found | {
+        "rel_ci": (found["ci_high_s"] - found["ci_low_s"]) / 2 / centre_s[:, 0],
+        "num_runs": of_runs.sizes,
+        "num_points": points.sums(rows["num_points"].to_numpy()),
+        "run": joined(names_of_runs, points),
+    }
 
 
-def joined_runs(point: pd.Series, runs: pd.Series) -> pd.Series:
-    """Join the names of the runs of each point, by its number: "monday, tuesday"."""
-    names: dict[int, dict[str, None]] = {}
-    for number, run in zip(point, runs, strict=True):
-        names.setdefault(number, {})[run] = None
-    return pd.Series({number: ", ".join(of) for number, of in names.items()}, dtype=object)
+def numbers_in(cells: pd.DataFrame) -> tuple[list[str], Array]:
+    """Return the numbers of those columns that hold any, and of the median, and their names."""
+    columns: dict[str, Array] = {}
+    for name, values in cells.items():
+        if values.dtype != float:
+            values = pd.to_numeric(values, errors="coerce")
+        numbers = values.to_numpy(float, na_value=math.nan)
+        if name == "median_s" or not np.isnan(numbers).all():
+            columns[str(name)] = numbers
+    return list(columns), np.column_stack(list(columns.values()))
 
 
-def intervals(medians: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """Compute the ends of each point's interval between runs, from its medians by point and run.
-
-    Returns:
-        The low and the high ends by point, NaN where the runs are too few.
-    """
-    ordered, points = medians.dropna().sort_values(), medians.index.unique(level=0)
-    groups = ordered.groupby(level=0)
-    place, counts = groups.cumcount(), groups.transform("size")
-    below = counts.map(order_below)
-    lows, highs = ordered[place == below - 1], ordered[place == counts - below]
-    return lows.droplevel(1).reindex(points), highs.droplevel(1).reindex(points)
+def joined(runs: pd.Series, points: Groups) -> npt.NDArray[Any]:
+    """Join the names of the runs of each point: "monday, tuesday"."""
+    names: list[dict[str, None]] = [{} for _ in range(len(points))]
+    for number, run in zip(points.number.tolist(), runs, strict=True):
+        names[number][run] = None
+    return np.array([", ".join(each) for each in names], object)
 
 
 WITHIN = "within the run"
