@@ -176,7 +176,7 @@ def known_of(speedup: Speedup) -> str:
     low, high = (figure(end, half_of(speedup)) for end in speedup.ends)
     if speedup.is_interval:
         return f" [{low}, {high}]"
-    return f" ({low} to {high}; {speedup.reason})"
+    return f" ({low} to {high}, {speedup.reason})"
 
 
 def reasons(found: Sequence[Speedup]) -> str:

@@ -169,7 +169,7 @@ def found_by(over: Variant, value: float, ratios: Array, unit: str, alpha: float
     if unit in ("runs", "rounds"):
         interval = median_interval(ratios, alpha) if in_runs else rounds_interval(ratios, alpha)
         if n < fewest:
-            reason = f"{basis}, of {fewest} that a claim needs"
+            reason = f"{n} of the {fewest} {unit} that a claim needs"
         elif interval is None:
             reason = f"the speedup changed during the {basis}"
     else:

@@ -203,4 +203,4 @@ def test_claims_need_rounds():
     assert "not judged" in apart
     few, enough = (screen_of(tabulate_records([job_in_turns(1.0001, rounds, 0.1)])).text() for rounds in (5, 9))
     assert "unclear in this run" in enough
-    assert "5 rounds, of 6 that a claim needs" in " ".join(few.split())
+    assert "5 of the 6 rounds that a claim needs" in " ".join(few.split())
