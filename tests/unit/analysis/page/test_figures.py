@@ -170,4 +170,4 @@ def test_transformer_settings_are_beside_each_other():
             case["labels"] |= {"pass": PASSES[0], "ranks": 2}
     second["config"] |= {"batch_size": 4}
     made = charts(with_page_rows(tabulate_records([first, second])))["transformer_step_time"]
-    assert made.all_series == ["batch_size 2", "batch_size 4"]
+    assert made.all_series == ["batch 2", "batch 4"]
