@@ -18,7 +18,7 @@ from analysis.grid import (
 )
 from analysis.records.figures import Row
 from analysis.speedup import Speedup, Standing, Variant
-from analysis.text import figure
+from analysis.text import ends, figure
 from analysis.variants import Variants, cores_of, ranks_of
 from benchkit.api.question import LEAST
 from benchkit.statistics.compare import percent, plus_minus
@@ -173,7 +173,7 @@ def known_of(speedup: Speedup) -> str:
     """Format what is known of a speedup: " [1.1, 1.3]", or a range and why nothing is judged."""
     if not speedup.ends:
         return " (not judged)"
-    low, high = (figure(end, half_of(speedup)) for end in speedup.ends)
+    low, high = ends(*speedup.ends, half_of(speedup), speedup.value)
     if speedup.is_interval:
         return f" [{low}, {high}]"
     return f" ({low} to {high}, {speedup.reason})"

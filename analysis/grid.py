@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.records.figures import Row
 from analysis.repetitions import INTERVALS
 from analysis.speedup import Speedup, Variant
-from analysis.text import figure, half_width, render_table
+from analysis.text import ends, figure, half_width, render_table
 from analysis.variants import Variants
 from benchkit.api.question import Metric
 
@@ -310,26 +310,22 @@ def range_cell(metric: Metric, row: Row) -> str:
     found = ends_of(metric.column, row)
     if not found or found[0] == found[1]:
         return ""
-    low, high = (metric.scale * end for end in found)
-    return ends_cell(low, high, half_width(low, high), has_interval(metric.column, row))
+    low, high, value = (metric.scale * number for number in (*found, float(row[metric.column])))
+    text = "–".join(ends(low, high, max(half_width(low, high), abs(value) / 100), value))
+    return f"[{text}]" if has_interval(metric.column, row) else text
 
 
 def speedup_cells(variant: Variant, starred: Container[str] = ()) -> list[str]:
     """Return a speedup, with a star where none is ahead of it, and its ends; a baseline has 1."""
     speedup = variant.speedup
     if not speedup:
-        text, ends = "1" if variant.is_baseline else "", ""
+        text, known = "1" if variant.is_baseline else "", ""
     else:
         half = half_of(speedup)
         text = figure(speedup.value, half)
-        ends = ends_cell(*speedup.ends, half, speedup.is_interval) if speedup.ends else ""
-    return [f"{text} *" if text and variant.name in starred else text, ends]
-
-
-def ends_cell(low: float, high: float, half: float, is_interval: bool) -> str:
-    """Write "1.1–1.3", an interval in brackets, with the digits that a half width leaves."""
-    ends = f"{figure(low, half)}–{figure(high, half)}"
-    return f"[{ends}]" if is_interval else ends
+        known = "–".join(ends(*speedup.ends, half, speedup.value)) if speedup.ends else ""
+        known = f"[{known}]" if speedup.is_interval else known
+    return [f"{text} *" if text and variant.name in starred else text, known]
 
 
 # Numbers, in the digits that are known

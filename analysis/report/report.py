@@ -23,7 +23,7 @@ from analysis.table import ROUNDS, for_print, identity_columns, is_repeated
 from analysis.text import as_markdown, complain, figure
 from analysis.variants import Baseline
 from benchkit.statistics.compare import plus_minus
-from benchkit.statistics.judgement import AHEAD, BEHIND, judge
+from benchkit.statistics.judgement import AHEAD, BEHIND, judge, judge_speedup
 
 
 def ranks_for_print(rows: pd.DataFrame) -> pd.DataFrame:
@@ -129,11 +129,10 @@ def is_changed(row: Any) -> bool:
     It is judged by its interval between runs or, where there are too few runs for one, by what two
     identical runs differ by. Without a noise floor nothing is more than chance.
     """
-    names, floor = ("turns_ratio_low", "turns_ratio_high"), 0.0
-    if pd.isna(row["turns_ratio_low"]):
-        names, floor = ("turns_ratio", "turns_ratio"), math.log1p(row["identical_runs"])
-    low, high = (math.log(row[name]) for name in names)
-    return judge((low, high), floor=floor) in (AHEAD, BEHIND)
+    if pd.notna(row["turns_ratio_low"]):
+        return judge_speedup(row["turns_ratio_low"], row["turns_ratio_high"]) in (AHEAD, BEHIND)
+    log, floor = math.log(row["turns_ratio"]), math.log1p(row["identical_runs"])
+    return judge((log, log), margin=floor, floor=floor) in (AHEAD, BEHIND)
 
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]

@@ -79,8 +79,7 @@ def is_faster(points: pd.DataFrame) -> pd.Series:
     Each type, streams and size has its shares in descending order.
     """
     points = with_ranges(points)
-    low = points["ci_low_s"].fillna(points["median_s"])
-    high = points["ci_high_s"].fillna(points["median_s"])
+    low, high = points["ci_low_s"], points["ci_high_s"]
     keys = [points[name] for name in (lut.DTYPE, lut.STREAMS, lut.SIZE)]
     larger = low.groupby(keys).transform(lambda times: times.cummax().shift())
     return high < larger
