@@ -59,7 +59,8 @@ NUMBERS_BESIDE = 0.8
 """Inches of the numbers and the label of a vertical axis."""
 CELL_LETTER, CELL_LINE = 0.062, 0.14
 """Inches of the words in a cell."""
-WIDEST_CELL = 1.6
+WIDEST_CELL, SHADES_BESIDE = 1.6, 1.2
+"""Inches of a cell, and of the bar of shades with its numbers and its label."""
 WIDEST = 4.0
 """Factor from the reference of a map at which its shades end."""
 LEAST_RANGE = 2.0
@@ -114,6 +115,8 @@ def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
     if len(panels) > MOST_PANELS:
         left_out.append(f"{MOST_PANELS} of {len(panels)} panels")
         points = points[points["panel"].isin(panels[:MOST_PANELS])]
+    if chart.mark == CELLS and not has_words(chart):
+        left_out.append("cells are too narrow for their words")
     names = chart.names
     if chart.mark == STACKS and len(names) > MOST_POINTS:
         left_out.append(f"{MOST_POINTS} of {len(names)} names")
@@ -131,9 +134,10 @@ def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
 def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
     names = list(map(name_beside, chart.names))
     if chart.mark == CELLS:
-        lines = chart.points["text"].str.count("\n").max() + 1
-        cells = chart.points["series"].nunique() * (CELL_LINE * lines + 0.1)
-        height = 0.9 + inches_below(chart) + cells
+        words = CELL_LINE * (chart.points["text"].str.count("\n").max() + 1)
+        rows = list(map(name_beside, chart.all_series))
+        heights = [max(words, INCHES_OF_LINE * (row.count("\n") + 1)) + 0.1 for row in rows]
+        height = 0.9 + inches_below(chart) + max(heights) * len(rows)
         width = width_of_cells(chart)
         return style.panels(len(chart.panels), width, height, share=False, width=width)
     if chart.mark in BESIDE and not is_crowd(chart):
@@ -165,7 +169,18 @@ def has_equal_names(chart: Chart) -> bool:
 
 
 def width_of_cells(chart: Chart) -> float:
-    return min(style.WIDTH, 3.0 + WIDEST_CELL * len(chart.names))
+    return min(style.WIDTH, beside_cells(chart) + WIDEST_CELL * len(chart.names))
+
+
+def beside_cells(chart: Chart) -> float:
+    """Return the inches of the names beside a map, and of the bar of its shades."""
+    return style.LETTER * letters_of(map(name_beside, chart.all_series)) + SHADES_BESIDE
+
+
+def has_words(chart: Chart) -> bool:
+    """Return whether the cells of a map are wide enough for their words."""
+    room = width_of_panel(chart) / len(chart.names)
+    return letters_of(chart.points["text"]) * CELL_LETTER < room
 
 
 def name_beside(name: object) -> str:
@@ -336,7 +351,7 @@ def inches_below(chart: Chart) -> float:
 def width_of_panel(chart: Chart) -> float:
     """Return about how many inches are between the ends of a panel's horizontal axis."""
     if chart.mark == CELLS:
-        return width_of_cells(chart) - style.LETTER * max(map(len, chart.all_series)) - 1.2
+        return width_of_cells(chart) - beside_cells(chart)
     columns = style.columns_of(len(chart.panels), style.LEAST_WIDTH)
     return (style.WIDTH - NUMBERS_BESIDE * (1 if chart.is_shared else columns)) / columns
 
@@ -409,19 +424,20 @@ def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     if chart.reference is not None:
         ends = (chart.reference / WIDEST, chart.reference * WIDEST)
         shade = {"cmap": "RdBu_r", "norm": LogNorm(*ends)}
-    fits = letters_of(points["text"]) * CELL_LETTER < width_of_panel(chart) / len(across)
     sns.heatmap(
         values,
-        annot=texts.reindex_like(values).fillna("") if fits else None,
+        annot=texts.reindex_like(values).fillna("") if has_words(chart) else None,
         fmt="",
         annot_kws={"size": 7.5},
         cbar=values.size > 1,
         cbar_kws={"label": style.wrapped(chart.y.label, axis.bbox.height / axis.figure.dpi)},
         ax=axis,
-        yticklabels=True,
+        xticklabels=False,  # seaborn draws the figure at once, where they find no room yet
+        yticklabels=False,
         **shade,
     )
     name_below(axis, chart, first=0.5)
+    style.name_ticks(axis.yaxis, list(map(name_beside, chart.all_series)), first=0.5)
     if chart.reference is not None and values.size > 1:
         ticks = [chart.reference * factor for factor in (1 / WIDEST, 0.5, 1, 2, WIDEST)]
         bar: Any = axis.collections[0].colorbar
@@ -429,7 +445,6 @@ def draw_cells(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
         bar.minorticks_off()
     axis.grid(visible=False)
     axis.set(xlabel=chart.x.label, ylabel="")
-    axis.tick_params(axis="y", rotation=0)
 
 
 def draw_curves(axis: Axes, curves: pd.DataFrame, chart: Chart) -> None:

@@ -104,6 +104,21 @@ def test_panels_of_other_names_have_these_alone():
     assert [names_shown(axis) for axis in axes] == [["a of first", "b of first"], ["a of second", "b of second"]]
 
 
+def test_map_with_long_names_keeps_its_cells_and_says_what_these_lack():
+    rows = chart_of(
+        chart.CELLS, [("", f"row {n} {'of many words ' * 6}", x, 1.0, 1.0, 1.0) for n in (1, 2) for x in "abc"]
+    )
+    rows.points["text"] = "some words"
+    figure = draw.figure_of(rows)
+    assert len(names_shown(figure.axes[0])) == 2
+    assert figure.axes[0].bbox.width / figure.dpi > 2
+    assert [text.get_text() for text in figure.axes[0].texts] == ["some words"] * 6
+    rows.points["text"] = "some words " * 6
+    without = draw.figure_of(rows)
+    assert len(without.axes[0].texts) == 0
+    assert without.get_supxlabel() != figure.get_supxlabel()
+
+
 def test_map_has_its_columns_in_their_order():
     rows = chart_of(
         chart.CELLS, [("", s, x, 1.0, 1.0, 1.0) for s, x in (("1", "a"), ("1", "c"), ("2", "b"), ("2", "c"))]
