@@ -104,7 +104,7 @@ def tally_of(planted: Planted, table: pd.DataFrame | None = None) -> Tally:
     Args:
         table: of the planted problems, however it was made.
     """
-    [(_, variants)] = all_variants(table_of(planted) if table is None else table)
+    [variants] = all_variants(table_of(planted) if table is None else table).values()
     found = Tally()
     for number, own in variants.by_problem.items():
         truth = truth_of(planted, own)

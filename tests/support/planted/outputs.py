@@ -21,7 +21,8 @@ from unittest.mock import patch
 import pandas as pd
 from analysis.output import write
 from analysis.page import render
-from analysis.variants import Standing, all_variants
+from analysis.speedup import Standing
+from analysis.variants import all_variants
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED, TIED, UNCLEAR
 
 from tests.support.entries.report import charts_of, report
@@ -33,8 +34,9 @@ MIRRORED = {AHEAD: BEHIND, BEHIND: AHEAD}
 TIE = "tied (± 5 %)"
 WORD = rf"ahead|behind|{re.escape(TIE)}|unclear|not judged"
 NUMBER = r"[\d.,]+"
-ENDS = rf" \[(?P<low>{NUMBER}), (?P<high>{NUMBER})\]| \((?P<least>{NUMBER}) to (?P<most>{NUMBER}); [^)]*\)"
-RATIO = re.compile(rf"(?P<value>{NUMBER}) × as fast as (?P<over>\w+)(?:{ENDS}|(?P<none> \(not judged\)))?")
+ENDS = rf" \[(?P<low>{NUMBER}), (?P<high>{NUMBER})\]| \((?P<least>{NUMBER}) to (?P<most>{NUMBER}), [^)]*\)"
+RATIO = re.compile(rf"(?P<value>{NUMBER}) × as fast as (?P<over>\w+)(?:{ENDS})?")
+ANSWER = re.compile(r"(?P<name>\w+)(?: \((?P<rivals>(?:[^()]|\([^()]*\))*)\))?: (?P<rest>.*)")
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Outputs:
             self.cells = list(csv.DictReader(lines))
         charts = charts_of(table, None).values()
         self.charts = {name: chart for found in charts for name, chart in found.items() if name.startswith(SUITE)}
-        [(_, self.variants)] = all_variants(table)
+        [self.variants] = all_variants(table).values()
         self.page = ""
         if has_page:
             with patch.object(render, "drawing_library", lambda: ""):
@@ -127,7 +129,7 @@ class Outputs:
     def answers(self) -> list[str]:
         """The lines of the first screen that are about a variant."""
         lines = re.sub(r"\n  (?=\S)", " ", self.text.split("\n\n")[0]).splitlines()
-        return [line for line in lines if re.match(r"\w+: ", line)]
+        return [line for line in lines if ANSWER.fullmatch(line)]
 
     def of_problem(self, problem: str) -> dict[str, Row]:
         return {name: row for (words, name), row in self.rows.items() if words == problem}
@@ -211,8 +213,8 @@ def of_answers(outputs: Outputs) -> Iterator[str]:
     if not outputs.answers:
         yield "first screen: no answer"
     for line in outputs.answers:
-        name, _, rest = line.partition(": ")
-        what, *parts = re.split(r"; (?![^(]*\))", rest)  # not within brackets
+        name, rivals, rest = match.groups("") if (match := ANSWER.fullmatch(line)) else ("", "", line)
+        what, *parts = rest.split("; ")
         ratio = RATIO.search(what)
         place = {*re.split(", | at ", what[ratio.end() if ratio else 0 :])} & {*chain(*outputs.problems.values())}
         problems = [each for each, words in outputs.problems.items() if place <= {*words}]
@@ -224,7 +226,7 @@ def of_answers(outputs: Outputs) -> Iterator[str]:
         elif len(outputs.of_problem(*problems)) == 1:
             found = of_single(outputs.of_problem(*problems).get(name), ratio, parts)
         else:
-            found = of_fastest(outputs, *problems, name, ratio, parts)
+            found = of_fastest(outputs, *problems, name, ratio, [rivals, *parts])
         yield from (f"first screen: {line!r}: {each}" for each in found)
 
 
@@ -264,8 +266,8 @@ def of_ratio(ratio: re.Match[str], row: Row) -> Iterator[str]:
         yield f"the file has {row}"
     elif row.ends and not (ratio[shown[0]] and are_printed([ratio[end] for end in shown], row.ends)):
         yield f"the ends are {row.ends} of {row.basis}"
-    elif not row.ends and not ratio["none"]:
-        yield "nothing is judged"
+    elif not row.ends and (ratio["low"] or ratio["least"]):
+        yield "it has no ends"
 
 
 def of_fastest(
@@ -279,12 +281,17 @@ def of_fastest(
         yield from of_ratio(ratio, row)
     elif row or ratio:
         yield f"in the file it is {row}"
-    text = re.sub(r" (in this run.*|over \d+ runs)$", "", next((each for each in parts if " settings" not in each), ""))
+    *words, settings = [part for part in parts if part] or [""]
+    if " settings" not in settings:
+        words, settings = [*words, settings], ""
+    text = re.sub(r" (in this run.*|over \d+ runs)$", "", ", ".join(filter(None, words)))
     pieces = re.split(rf"(?:^|, )({WORD})(?: of| with| against|) ", text)[1:]
     yield from of_judged(outputs.judged(problem), dict(zip(pieces[::2], pieces[1::2], strict=True)))
-    for leader, count, settings in re.findall(r"(\w+) is ahead of all in (\d+) of (\d+) settings", " ".join(parts)):
-        ahead = [each for each in outputs.standings.values() if each.is_ahead_of_all and each.first.name == leader]
-        if (len(ahead), len(outputs.standings)) != (int(count), int(settings)):
+    for leader, count, of in re.findall(r"(\w+) is ahead of all in (\w+) of (\d+) settings", settings):
+        ahead = [
+            each for each in outputs.standings.values() if each.is_ahead_of_all and leader in (each.first.name, "none")
+        ]
+        if (str(len(ahead) or "any"), str(len(outputs.standings))) != (count, of):
             yield f"{leader} is ahead of all in {len(ahead)} of {len(outputs.standings)}"
 
 
@@ -338,6 +345,8 @@ def shown_in(outputs: Outputs, heads: Sequence[str], rows: Sequence[Sequence[str
             head = heads[place]
             if head.endswith("[ms]"):
                 title = head.removesuffix("[ms]").strip()
+                if row[place].endswith(" *"):  # of a baseline without a cell for its speedup
+                    found[(of_row, title) if by_row else (title, of_row)] = Shown("1", True, "")
             elif head == "ratio" and row[place]:
                 number, star, _ = f"{row[place]} ".partition(" *")
                 ends = row[place + 1] if place + 1 < len(heads) and heads[place + 1] == "" else ""
