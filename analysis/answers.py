@@ -131,7 +131,9 @@ def duel(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
         [(variant, speedup)] = found
         metrics = (shown(metric, variant.row) for metric in metrics_of(variants))
         time, *more = filter(None, metrics)
-        text = f"{name}: {time}, {times(speedup)}{known_of(speedup)}{where}"
+        at = ", ".join(setting_of(variants, variant.row, words))
+        place = f" at {at}" if at else ""
+        text = f"{name}: {time}, {times(speedup)}{known_of(speedup)}{where}{place}"
         text += "".join(f", {each}" for each in more)
         return f"{text}{claim(variants, variant, speedup)}"
     values = [speedup.value for _, speedup in found]
@@ -273,12 +275,10 @@ def plain_answers(variants: Variants, within: Sequence[Variant]) -> Iterator[str
         rest = [name for name in others if num_of_groups(own, [name]) > 1]
         head = [title_of(own), *words]
         if is_beside:
-            head += setting_of(variants, at_end(variants, own)[-1].row, [*words, ""])
+            head += setting_of(variants, at_end(variants, own)[-1].row, words)
             parts = beside(variants, own, across)
-        elif rest:
-            counts = (f"{num_of_groups(own, [name])} {name.replace('_', ' ')}s" for name in rest)
-            head, parts = [title_of(own), *words, *counts], ranges(variants, own)
         else:
+            head += (f"{num_of_groups(own, [name])} {name.replace('_', ' ')}s" for name in rest)
             parts = along(variants, own)
         yield f"{', '.join(dict.fromkeys(head))}: {', '.join(parts)}"
 
@@ -302,23 +302,18 @@ def metric_ends(variants: Variants, own: Sequence[Variant]) -> Iterator[tuple[An
 
 
 def along(variants: Variants, own: Sequence[Variant]) -> Iterator[str]:
-    """Yield each metric at its end of the scale: "1.1 ms alone at 1 MiB"."""
+    """Yield each metric at its end of the scale, of several problems its range.
+
+    For example "1.1 ms latency at 1 MiB", or "1.1 to 2.3 ms latency at 1 MiB".
+    """
     scale = [name for name in variants.question.scale if name in variants.problem][:1]
     for metric, having in metric_ends(variants, own):
         row = having[0].row
+        values = [metric.scale * float(each.row[metric.column]) for each in having]
+        several = " ".join(filter(None, (metric.head, between(values), metric.unit)))
         words = [variants.word(name, value) for name, value in metric.only.items()]
         at = [f"at {variants.word(name, row[name])}" for name in scale]
-        yield " ".join([shown(metric, row), *words, *at])
-
-
-def ranges(variants: Variants, own: Sequence[Variant]) -> Iterator[str]:
-    """Yield the range of each metric over several problems: "1.1 to 2.3 ms alone at 1 MiB"."""
-    scale = [name for name in variants.question.scale if name in variants.problem][:1]
-    for metric, having in metric_ends(variants, own):
-        values = [metric.scale * float(each.row[metric.column]) for each in having]
-        words = [variants.word(name, value) for name, value in metric.only.items()]
-        at = [f"at {variants.word(name, having[0].row[name])}" for name in scale]
-        yield " ".join(filter(None, [metric.head, between(values), metric.unit, *words, *at]))
+        yield " ".join([shown(metric, row) if len(having) == 1 else several, *words, *at])
 
 
 def beside(variants: Variants, own: Sequence[Variant], across: str) -> Iterator[str]:

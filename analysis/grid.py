@@ -332,10 +332,10 @@ def speedup_cells(variant: Variant, starred: Container[str] = ()) -> list[str]:
 
 
 def half_of(speedup: Speedup) -> float:
-    """Return the half width that a speedup's digits follow, half a percent of it at least."""
+    """Return the half width that a speedup's digits follow, one percent of it at least."""
     if not speedup.ends:
         return 0.01 * speedup.value
-    return max(half_width(*speedup.ends), 0.005 * speedup.value)
+    return max(half_width(*speedup.ends), 0.01 * speedup.value)
 
 
 def times(speedup: Speedup) -> str:
