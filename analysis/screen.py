@@ -328,7 +328,7 @@ def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[Variants]) ->
         num, most = len(spiky), percent(spiky.max())
         found.append(
             f"{num} of {len(measured)} cases have spikes: up to {most} of the calls take over "
-            f"{SPIKE:g} times the median, which does not show them"
+            f"{SPIKE:g} times the median"
         )
     warned = Counter(
         map(shortened, measured.drop_duplicates(["point_id", "run"])["warning"].dropna())

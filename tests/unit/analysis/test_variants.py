@@ -19,7 +19,7 @@ from analysis.variants import (
 from benchkit.api.question import FIRST, LEAST, Comparison, Question
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED, TIED
 
-from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
+from tests.support.records import MEASURE, grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
 from tests.support.reports import charts
 
 OVER_TWO = Baseline({"world_size": "2"})
@@ -268,3 +268,28 @@ def test_variants_of_one_sweep_without_a_shared_run_have_no_speedup():
     assert not any(each.speedup for each in variants_of(tabulate_records([slow, plain]), question).variants)
     apart = variants_of(tabulate_records([slow, plain | {"run": "other"}]), question)
     assert [each.speedup.judgement for each in apart.variants if each.speedup] == [NOT_JUDGED]
+
+
+def test_how_cases_were_timed_is_no_comparison():
+    """A default sweep and one of measure=quick: two problems, of which none is faster than the other."""
+    records = [make_record(run=run, seconds=s) for run, s in (("default", 1e-3), ("quick", 3e-3))]
+    records[1]["config"] = records[1]["config"] | {"measure": MEASURE | {"warmup_iterations": 2, "max_iterations": 20}}
+    [(_, found)] = all_variants(tabulate_records(records)).items()
+    assert found.comparison is None
+    assert found.problem == ["warmup_iterations"]
+    assert len(found.by_problem) == 2
+    assert not any("×" in line for line in screen_of(tabulate_records(records)).answers)
+
+
+def test_condition_that_differs_beside_the_factors_is_of_the_problem():
+    """Two unlike hosts, each with two backends: each host has its baseline."""
+    records = [
+        having(make_record(backend=backend, seconds=seconds), host=host, cpu=host)
+        for host, backend, seconds in (
+            ("fast", "gloo", 10e-3), ("fast", "mpi", 5e-3), ("slow", "gloo", 1.0), ("slow", "mpi", 0.1),
+        )
+    ]  # fmt: skip
+    [(_, found)] = all_variants(tabulate_records(records), Baseline({"backend": "gloo"})).items()
+    assert found.problem == ["host"]
+    values = {each.row["host"]: each.speedup.value for each in found.variants if each.speedup}
+    assert values == pytest.approx({"fast": 2.0, "slow": 10.0})
