@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -100,17 +100,8 @@ class Chart:
         A panel of an interrupted or ragged sweep lacks some. Rows of a map lack cells likewise.
         """
         part = "series" if self.mark == CELLS else "panel"
-        found: list[str] = []
-        known: set[str] = set()
-        for _, names in self.points.groupby(part, sort=False)["x"]:
-            place = len(found)
-            for name in reversed(names.unique()):
-                if name in known:
-                    place = found.index(name)
-                else:
-                    found.insert(place, name)
-            known.update(found)
-        return found
+        parts = [names.unique() for _, names in self.points.groupby(part, sort=False)["x"]]
+        return in_common_order(parts)
 
     @property
     def all_series(self) -> list[str]:
@@ -142,6 +133,23 @@ class Chart:
     def of_group(self, suffix: str) -> "Chart":
         """Return the chart with a title that says what sets its rows apart."""
         return replace(self, title=titled(self.title, suffix))
+
+
+def in_common_order(parts: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names of all parts, each after those before it in any part.
+
+    Where parts contradict each other, the names that appear first come first.
+    """
+    before: dict[str, set[str]] = {name: set() for name in chain.from_iterable(parts)}
+    for one, other in chain.from_iterable(map(pairwise, parts)):
+        before[other].add(one)
+    found: dict[str, None] = {}
+    while before:
+        first = (name for name, others in before.items() if others <= found.keys())
+        name = next(first, next(iter(before)))
+        found[name] = None
+        del before[name]
+    return list(found)
 
 
 Charts = dict[str, Chart]

@@ -119,6 +119,23 @@ def test_map_with_long_names_keeps_its_cells_and_says_what_these_lack():
     assert without.get_supxlabel() != figure.get_supxlabel()
 
 
+@pytest.mark.parametrize(
+    ("parts", "order"),
+    [
+        (["ac", "bc"], "abc"),
+        (["ac", "abc", "c"], "abc"),
+        (["bcd", "acd", "abd", "abc"], "abcd"),  # each to all others
+        (["abyz", "acbyz", "abxyz"], "acbxyz"),
+        (["abc", "bac"], "abc"),  # in order of value, the first decides
+        (["abc", "cab"], "abc"),
+        (["ab", "cd"], "abcd"),
+    ],
+)
+def test_order_holds_in_all_panels_that_agree(parts, order):
+    points = [(panel, "", name, 1.0, 0.9, 1.1) for panel, names in enumerate(parts) for name in names]
+    assert "".join(chart_of(chart.LINES, points).names) == order
+
+
 def test_map_has_its_columns_in_their_order():
     rows = chart_of(
         chart.CELLS, [("", s, x, 1.0, 1.0, 1.0) for s, x in (("1", "a"), ("1", "c"), ("2", "b"), ("2", "c"))]
