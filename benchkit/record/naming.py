@@ -68,7 +68,7 @@ def depends_on_time(labels: Mapping[str, object]) -> bool:
 def readable_time(seconds: float) -> str:
     """Format seconds with a suitable unit: "45.5 ms"."""
     unit, factor = time_unit(seconds)
-    return f"{seconds * factor:.4g} {unit}"
+    return f"{float(f'{seconds * factor:.4g}'):g} {unit}"
 
 
 def duration(seconds: float) -> str:

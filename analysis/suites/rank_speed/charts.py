@@ -6,6 +6,7 @@ import pandas as pd
 from analysis.records.of_suite import by_layout, measured_of, records_of
 from analysis.report.chart import BARS, NAMES, Axis, Chart, Charts, points_of
 from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
+from analysis.text import measured
 from analysis.variants import Baseline
 
 NOTE = (
@@ -59,4 +60,4 @@ def panel(test: Speeds) -> str:
     typical = float(np.median(test.rates()))
     promised = [each.rate for each in test.promises() if each is not None]
     share = f", {100 * typical / max(promised):.0f} % of the data sheet" if promised else ""
-    return f"{test.name}: {scale * typical:.3g} {unit}{share}"
+    return f"{test.name}: {measured(scale * typical)} {unit}{share}"

@@ -70,6 +70,8 @@ def test_hardware_that_is_known_is_named():
     assert chart.hardware(rows.iloc[1:2]) == ""
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(2.5e-9, "2.5 ns"), (1e-4, "100 µs"), (0.001, "1 ms"), (30.0, "30 s")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(2.5e-9, "2.5 ns"), (1e-4, "100 µs"), (0.001, "1 ms"), (30.0, "30 s"), (12346.0, "12350 s")]
+)
 def test_readable_time_picks_unit(seconds, text):
     assert readable_time(seconds) == text
