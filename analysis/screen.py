@@ -260,11 +260,9 @@ def is_of_other_times(time: str, variant: Variant) -> bool:
     speedup = variant.speedup
     if not speedup:
         return False
-    rows = variant.row, speedup.over.row
-    work = [row["useful_tflop_per_s"] * row["median_s"] for row in rows]
-    more = work[0] / work[1] if all(each > 0 for each in work) else 1.0
-    quotient = more * rows[1][time] / rows[0][time]
-    return bool(abs(speedup.value / quotient - 1) > ROUNDING)
+    beside = variant.row[time], speedup.over.row[time]
+    pairs = zip(speedup.times_s, beside, strict=True)
+    return any(abs(of / shown - 1) > ROUNDING for of, shown in pairs)
 
 
 def pooled_words(variants: Variants) -> Iterator[str]:

@@ -50,6 +50,7 @@ class Speedup:
     Attributes:
         over: the other one.
         value: the quotient of their medians, times that of their useful work.
+        times_s: these medians: of the variant and of the other one, in the runs that have both.
         low, high: the ends of its interval, or of its range; None where neither is known.
         basis: what it is of: "11 rounds", "6 runs", or "".
         reason: why nothing is judged by it; "" where low and high are those of an interval.
@@ -57,6 +58,7 @@ class Speedup:
 
     over: "Variant"
     value: float
+    times_s: tuple[float, float]
     low: float | None = None
     high: float | None = None
     basis: str = ""
@@ -136,26 +138,28 @@ def speedup_over(variant: Variant, other: Variant, alpha: float = ALPHA) -> Spee
         (over_all_runs(variant.jobs), over_all_runs(other.jobs))
     ]
     own_s, other_s = np.array(pairs).T
-    if not (median(own_s) > 0 and median(other_s) > 0):
+    times_s = median(own_s), median(other_s)
+    if not min(times_s) > 0:
         return None
-    value = more * median(other_s) / median(own_s)
+    value = more * times_s[1] / times_s[0]
+    found = Speedup(other, value, times_s)
     if not runs:
-        return Speedup(other, value, reason=NO_SHARED_RUN)
+        return replace(found, reason=NO_SHARED_RUN)
     if len(runs) > 1:
-        return found_by(other, value, more * other_s / own_s, "runs", alpha)
+        return with_ends(found, more * other_s / own_s, "runs", alpha)
     own, base = variant.jobs[runs[0]], other.jobs[runs[0]]
     jobs = [job for job in own if job in base]
     if len(jobs) > 1:
         ratios = np.array([base[job].seconds / own[job].seconds for job in jobs])
-        return found_by(other, value, more * ratios, "jobs of one run", alpha)
+        return with_ends(found, more * ratios, "jobs of one run", alpha)
     num_rounds = min(len(own[jobs[0]].rounds), len(base[jobs[0]].rounds)) if jobs else 0
     if not num_rounds:
-        return Speedup(other, value, reason=NO_ROUNDS)
+        return replace(found, reason=NO_ROUNDS)
     ratios = base[jobs[0]].rounds[:num_rounds] / own[jobs[0]].rounds[:num_rounds]
-    return found_by(other, value, more * ratios, "rounds", alpha)
+    return with_ends(found, more * ratios, "rounds", alpha)
 
 
-def found_by(over: Variant, value: float, ratios: Array, unit: str, alpha: float) -> Speedup:
+def with_ends(found: Speedup, ratios: Array, unit: str, alpha: float) -> Speedup:
     """Return a speedup with the interval of some ratios or, where nothing is judged, their range.
 
     The ends are extended to the value, if need be.
@@ -163,7 +167,7 @@ def found_by(over: Variant, value: float, ratios: Array, unit: str, alpha: float
     n, fewest = len(ratios), fewest_values(alpha)
     in_runs = unit == "runs"
     if not (np.isfinite(ratios).all() and (ratios > 0).all()):
-        return Speedup(over, value, reason="a time is zero")
+        return replace(found, reason="a time is zero")
     basis = f"{n} {unit.removesuffix('s') if n == 1 else unit}"
     interval, reason = None, ""
     if unit in ("runs", "rounds"):
@@ -176,7 +180,8 @@ def found_by(over: Variant, value: float, ratios: Array, unit: str, alpha: float
         reason = f"{basis}: no rounds"
     ordered = np.sort(ratios)
     low, high = interval or ((ordered[0], ordered[-1]) if in_runs else spread(ordered))
-    return Speedup(over, value, min(float(low), value), max(float(high), value), basis, reason)
+    low, high = min(float(low), found.value), max(float(high), found.value)
+    return replace(found, low=low, high=high, basis=basis, reason=reason)
 
 
 def paired(own: Mapping[str, Timed], other: Mapping[str, Timed]) -> tuple[float, float]:

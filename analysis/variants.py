@@ -281,6 +281,8 @@ def asked_of(
 
 def comparison_of_labels(rows: pd.DataFrame) -> Comparison | None:
     """Return what tells cases from the baseline that their job names, of a suite that says less."""
+    if rows["paired_speedup"].isna().all():
+        return None
     jobs = rows.groupby(["point_id", "started_at"], dropna=False, sort=False)
     for _, job in jobs:
         is_compared = job["paired_speedup"].notna()

@@ -33,7 +33,7 @@ from benchkit.statistics.judgement import AHEAD
 
 SIZE, SLOWDOWN = "data_size", "slowdown"
 SPEEDUP = ("speedup", "speedup_low", "speedup_high")
-MADE = ("baseline", "median_s_baseline", *SPEEDUP, "speedup_basis", "judgement")
+MADE = ("baseline", "median_s_baseline", *SPEEDUP, "speedup_basis", "judgement", "median_s")
 FEWEST_CHOICES = 3
 """Fewer variants need no map of the fastest one."""
 CELL_WIDTH = 18
@@ -42,7 +42,8 @@ CELL_WIDTH = 18
 def as_table(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | None:
     """Return a row per variant that is compared, with its baseline; None without any.
 
-    The ends of `speedup` are those of an interval or of a range, as `speedup_basis` says.
+    The times are those that are compared, of the runs that have both. The ends of `speedup` are
+    those of an interval or of a range, as `speedup_basis` says.
     """
     found = [
         rows_of(own) for each in all_variants(table, baseline).values() if (own := compared(each))
@@ -50,7 +51,7 @@ def as_table(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | N
     if not found:
         return None
     rows, columns = pd.concat(found), identity_columns(table)
-    return rows[[*columns, *MADE, "median_s", "run"]]
+    return rows[[*columns, *MADE, "run"]]
 
 
 def compared(variants: Variants) -> list[tuple[Variant, Speedup]]:
@@ -64,8 +65,8 @@ def rows_of(found: Iterable[tuple[Variant, Speedup]]) -> pd.DataFrame:
         kind = ", 95 % interval" if speedup.is_interval else ", range"
         basis = speedup.basis + kind if speedup.basis else speedup.reason
         ends = (speedup.value, speedup.low, speedup.high)
-        over = speedup.over
-        made = (over.name, over.row["median_s"], *ends, basis, speedup.judgement)
+        own_s, over_s = speedup.times_s
+        made = (speedup.over.name, over_s, *ends, basis, speedup.judgement, own_s)
         rows.append({**variant.row, **dict(zip(MADE, made, strict=True))})
     return pd.DataFrame(rows)
 
