@@ -208,11 +208,15 @@ def share_a_sweep(variant: Variant, other: Variant) -> bool:
 
 
 def with_speedup(own: Sequence[Variant]) -> Iterator[Variant]:
-    """Yield the variants of a problem with their speedups over its baseline, if it has one."""
+    """Yield the variants of a problem with their speedups over its baseline, if it has one.
+
+    A component has none: it does a part of the work, so that its time says more.
+    """
     base = next((variant for variant in own if variant.is_baseline), None)
     alpha = alpha_of(sum(not variant.is_bound for variant in own) - 1)
     for variant in own:
-        found = speedup_over(variant, base, alpha) if base and variant is not base else None
+        is_compared = variant is not base and variant.row.get("is_component") is not True
+        found = speedup_over(variant, base, alpha) if base and is_compared else None
         yield replace(variant, speedup=found) if found else variant
 
 
