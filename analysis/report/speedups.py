@@ -37,6 +37,8 @@ MADE = ("baseline", "median_s_baseline", *SPEEDUP, "speedup_basis", "judgement",
 FEWEST_CHOICES = 3
 """Fewer variants need no map of the fastest one."""
 CELL_WIDTH = 18
+MOST_LINES, MOST_PANELS = 6, 6
+"""More lines over numbers hide each other; of up to MOST_PANELS problems each has a panel."""
 
 
 def as_table(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | None:
@@ -93,7 +95,10 @@ def speedups(suite: str, variants: Variants) -> Chart:
     names = [each.name for each, _ in found]
     x: Any = words_of(variants, rows, [scale]) if scale else rest
     axis, mark = Axis("", NAMES), LINES if scale == SLOWDOWN else DOTS
-    if scale not in ("", SLOWDOWN) and pd.to_numeric(rows[scale], errors="coerce").notna().all():
+    is_crowd = len({*names}) > MOST_LINES and len(variants.by_problem) <= MOST_PANELS
+    if is_crowd and scale != SLOWDOWN:
+        rest, x, mark = words_of(variants, rows, variants.problem), names, DOTS
+    elif scale not in ("", SLOWDOWN) and pd.to_numeric(rows[scale], errors="coerce").notna().all():
         is_size = scale == SIZE
         x = pd.to_numeric(rows[scale]) * (2**20 if is_size else 1)
         axis, mark = Axis(scale, LOG, BYTES if is_size else ""), LINES
@@ -105,7 +110,7 @@ def speedups(suite: str, variants: Variants) -> Chart:
         note=note_on([speedup for _, speedup in found]),
         x=axis,
         y=Axis(f"time of {base} / time", LOG),
-        points=points_of(rows, x, SPEEDUP, names, rest if scale else ""),
+        points=points_of(rows, x, SPEEDUP, names, rest if scale or is_crowd else ""),
         series=tuple(variants.names),
         reference=1,
     )
