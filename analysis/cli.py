@@ -20,11 +20,12 @@ from analysis.options import SUBCOMMANDS, meant, parser
 from analysis.output import folder_for
 from analysis.page import render
 from analysis.records.derive import usable_processes
+from analysis.records.environments import Facts
 from analysis.records.harvest import Harvest, harvest, without_collection
 from analysis.records.paths import require_there
 from analysis.repetitions import over_repetitions
+from analysis.report.parts import Parts, with_ids
 from analysis.report.report import write_report
-from analysis.screen import screen_of
 from analysis.table import combine
 from analysis.terminal import NoRowError, view_of
 from analysis.text import command, complain
@@ -33,7 +34,7 @@ from benchkit.errors import ConfigError
 from benchkit.record.naming import printable
 from benchkit.streams import protect_streams
 
-OF_REPORT = ("output_dir", "baseline", "format", "show", "parquet", "html")
+OF_REPORT = ("output_dir", "baseline", "format", "show", "parquet", "html", "figures")
 OF_VIEW = ("--columns", "--sort", "--top", "--where", "--group-by")
 """Options that exclude each other."""
 warn = partial(complain, "analysis")
@@ -111,20 +112,24 @@ def text_of(
     view = view_of(options)
     if not view.is_whole:
         return view.text_of(over_repetitions(table)), None
+    typed = typed_table(found.rows) if options.parquet else None
+    found.rows.clear()  # the table has them
+    shown = with_ids(table) if options.html else table
+    parts = Parts(shown, options.baseline, found.ranks, options.compare_at)
     if options.baseline:
-        require_held(table, options.baseline)  # before any file is written
-        if why := uncompared(table, options.baseline):
+        require_held(shown, options.baseline)  # before any file is written
+        if why := uncompared(shown, options.baseline):
             warn(why)
     written: list[Path] = []
     fault = None
     try:
-        written.extend(files_of(table, found, options))
+        written.extend(files_of(parts, typed, found.environments, options))
     except OSError as error:
         fault = error
     written = list(dict.fromkeys(written))
     text = "" if fault else texts_of(written, options.show)
     if not text:
-        text = or_left_out("screen", lambda: screen_of(table, options.baseline).text()) or ""
+        text = or_left_out("screen", lambda: parts.screen.text()) or ""
     return "\n".join([text, *told(written)]), fault
 
 
@@ -156,16 +161,18 @@ def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
     return "\n\n".join(path.read_text(encoding="utf-8").strip() for path in chosen)
 
 
-def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
+def files_of(
+    parts: Parts,
+    typed: pd.DataFrame | None,
+    environments: Sequence[Facts],
+    options: argparse.Namespace,
+) -> Iterator[Path]:
     """Yield each file as it is written: the report, and the page and Parquet where asked for."""
     folder = folder_for(options.places[0], options.output_dir)
-    typed = typed_table(found.rows) if options.parquet else None
-    found.rows.clear()
-    how = (options.baseline, found.ranks, options.format, options.compare_at)
-    yield from write_report(table, folder, *how)
+    yield from write_report(parts, folder, options.format, options.figures)
     if options.html:
-        of_page = (table, folder, options.baseline, found.ranks, found.environments)
-        page = or_left_out("page", partial(render.write_page, *of_page))
+        make = partial(render.write_page, parts, folder, environments, options.figures)
+        page = or_left_out("page", make)
         if page is not None:
             yield page
     if typed is not None:

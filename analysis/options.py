@@ -9,7 +9,8 @@ from analysis.commands import accept, compare, export, import_results, log, plan
 from analysis.output import FILE_NAME as PARQUET
 from analysis.page.render import FILE_NAME
 from analysis.report import style
-from analysis.terminal import add_options, names_in
+from analysis.report.choice import ALL, MOST_FIGURES
+from analysis.terminal import add_options, names_in, positive
 from analysis.variants import Baseline
 from benchkit.version import __version__
 
@@ -99,12 +100,24 @@ def add_figure_options(result: argparse.ArgumentParser) -> None:
         "all have)",
     )
     result.add_argument(
+        "--figures",
+        metavar=f"N|{ALL}",
+        type=most_in,
+        default=MOST_FIGURES,
+        help=f"how many are drawn at most, in turn of each suite (default: {MOST_FIGURES})",
+    )
+    result.add_argument(
         "--format",
         metavar="FORMAT[,FORMAT]",
         type=formats_in,
         default=style.FORMATS[:1],
         help=f"of the figures: {', '.join(style.FORMATS)} (default: {style.FORMATS[0]})",
     )
+
+
+def most_in(text: str) -> int | None:
+    """Return how many figures are asked for; None for all."""
+    return None if text == ALL else positive(text)
 
 
 def formats_in(text: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from analysis.records.figures import DETAILS, CaseRow
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.text import (
     INTERVAL,
+    has_ends,
     interval_head,
     intervals,
     joined_settings,
@@ -182,9 +183,13 @@ def is_repeated(table: pd.DataFrame) -> bool:
     return table["run"].nunique() > 1 and bool(table.duplicated(identity_columns(table)).any())
 
 
-def for_print(table: pd.DataFrame) -> pd.DataFrame:
-    """Select the columns that matter to a reader, under their heads in print."""
-    return printed(table).rename(columns=heads_of(table))
+def for_print(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
+    """Select the columns that matter to a reader, under their heads in print.
+
+    Args:
+        most: the first rows that are returned; by default all.
+    """
+    return printed(table, most).rename(columns=heads_of(table))
 
 
 def heads_of(table: pd.DataFrame) -> dict[str, str]:
@@ -193,11 +198,14 @@ def heads_of(table: pd.DataFrame) -> dict[str, str]:
     return heads | {INTERVAL: f"{interval_head(table)} [ms]"}
 
 
-def printed(table: pd.DataFrame) -> pd.DataFrame:
+def printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     """Select the columns that matter to a reader, scaled to the units in their heads.
 
     Columns without any value are left out. Settings that a suite lacks share one column, and what
     stands beside the median is in INTERVAL.
+
+    Args:
+        most: the first rows that are returned; by default all.
     """
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
     lacking = lacked_columns(table)
@@ -205,27 +213,28 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
     if lacking:
         table = table.assign(settings=joined_settings(table, lacking))
         own.append("settings")
-    shown = pd.DataFrame()
+    rows, shown = table.iloc[:most], {}
     for name in [*SETTINGS, *own, *differing, *printed_columns()]:
-        column = intervals(table) if name == INTERVAL else table.get(name)
-        if column is None or column.isna().all():
-            continue
-        if name in FIGURES:
-            column = pd.to_numeric(column) * FIGURES[name].scale
-        elif name == "data_size":
-            column = column.map(partial(named, name), na_action="ignore")
-        shown[name] = column
+        if name == INTERVAL:
+            if any(has_ends(table)):
+                shown[name] = intervals(rows)
+        elif name in table and table[name].notna().any():
+            shown[name] = rows[name]
+            if name in FIGURES:
+                shown[name] = pd.to_numeric(rows[name]) * FIGURES[name].scale
+            elif name == "data_size":
+                shown[name] = rows[name].map(partial(named, name), na_action="ignore")
     if is_repeated(table):
-        shown["run"] = table["run"]
+        shown["run"] = rows["run"]
     if crowded(table).any():
-        shown["cores_per_rank"] = table["cores_per_rank"]
+        shown["cores_per_rank"] = rows["cores_per_rank"]
     for name in ("warning", "doubt", "unchecked"):
         if table[name].notna().any():
-            shown[name] = table[name].map(shortened, na_action="ignore")
-    failed = table["status"] != "ok"
-    if failed.any():
-        shown["reason"] = table["reason"].where(failed).map(shortened, na_action="ignore")
-    return shown
+            shown[name] = rows[name].map(shortened, na_action="ignore")
+    if (table["status"] != "ok").any():
+        reasons = rows["reason"].where(rows["status"] != "ok")
+        shown["reason"] = reasons.map(shortened, na_action="ignore")
+    return pd.DataFrame(shown)
 
 
 def printed_columns() -> Iterator[str]:

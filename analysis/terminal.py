@@ -177,7 +177,7 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
         if left_out:
             more = f"Other columns: --columns {','.join(left_out)}"
             lines.append(shorten(more, width, placeholder=" …"))
-    return "\n".join([*lines, *text.beginning(table), *(() if columns else notes(rows))])
+    return "\n".join([*lines, *text.beginning(len(table)), *(() if columns else notes(rows))])
 
 
 def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]]:

@@ -94,22 +94,25 @@ def comment(text: str) -> str:
     return "# " + re.sub(rf"([,;\t]\s*)(?={FORMULA.pattern})", r"\1'", text) + "\n"
 
 
-def as_markdown(rows: pd.DataFrame | Sequence[Row], source: str = ALL_ROWS) -> str:
+def as_markdown(
+    rows: pd.DataFrame | Sequence[Row], source: str = ALL_ROWS, total: int | None = None
+) -> str:
     """Render the first MOST_ROWS rows in Markdown; where there are more, say so below them.
 
     Args:
         source: the file that has all rows.
+        total: how many rows there are; by default those given.
     """
     shown = pd.DataFrame(rows)
     text = render_table(shown.iloc[:MOST_ROWS], "github")
-    return "\n\n".join([text, *beginning(shown, source)])
+    return "\n\n".join([text, *beginning(len(shown) if total is None else total, source)])
 
 
-def beginning(shown: pd.DataFrame, source: str = ALL_ROWS) -> list[str]:
-    """Say, where a table has more than MOST_ROWS rows, that only these are shown."""
-    if len(shown) <= MOST_ROWS:
+def beginning(total: int, source: str = ALL_ROWS) -> list[str]:
+    """Say, where there are more than MOST_ROWS rows, that only these are shown."""
+    if total <= MOST_ROWS:
         return []
-    return [f"The first {MOST_ROWS:,} of {len(shown):,} rows; {source} has all."]
+    return [f"The first {MOST_ROWS:,} of {total:,} rows; {source} has all."]
 
 
 def format_settings(rows: pd.DataFrame, names: Iterable[str]) -> str:
@@ -159,6 +162,12 @@ def intervals(table: pd.DataFrame) -> pd.Series:
     return pd.Series(texts, index=table.index, dtype=object)
 
 
+def has_ends(table: pd.DataFrame) -> Iterator[bool]:
+    """Yield of each median whether anything stands beside it."""
+    for median_s, low_s, _, least_s, _ in cells_of_interval(table):
+        yield not math.isnan(median_s) and not (math.isnan(low_s) and math.isnan(least_s))
+
+
 def interval_head(table: pd.DataFrame) -> str:
     """Return what stands beside the medians of rows: intervals, ranges, or both."""
     is_known = table["ci_low_s"].notna()
@@ -177,7 +186,7 @@ def cells_of_interval(table: pd.DataFrame) -> Iterator[tuple[float, ...]]:
 def ends_text(median_s: float, low_s: float, high_s: float, least_s: float, most_s: float) -> str:
     """Format the interval or the range of one median; "" where neither is known."""
     if math.isnan(median_s) or (math.isnan(low_s) and math.isnan(least_s)):
-        return ""
+        return ""  # see `has_ends`
     words = "({} to {})" if math.isnan(low_s) else "[{}, {}]"
     low, high = (least_s, most_s) if math.isnan(low_s) else (low_s, high_s)
     half = half_width(low, high)

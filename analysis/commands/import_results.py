@@ -173,7 +173,9 @@ def text_of(rows: pd.DataFrame, style: str) -> str:
         for way in table.assign(number=number).drop_duplicates("number").itertuples()
     ]
     how = "How (1 GB = 10^9 bytes, S: payload):"
-    return "\n\n".join([render_table(shown, style), *beginning(rows, CSV), how, "\n".join(ways)])
+    return "\n\n".join(
+        [render_table(shown, style), *beginning(len(rows), CSV), how, "\n".join(ways)]
+    )
 
 
 def parser() -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ from analysis.records.columns import METRICS
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import require_there
+from analysis.report.parts import Parts
 from analysis.report.report import write_report
 from analysis.table import combine, identity_columns
 from analysis.text import command, complain
@@ -321,7 +322,7 @@ def log(folder: Path, found: Harvest, tracker: Tracker) -> str:
     has_report = (folder / FOLDER).is_dir()
     report = folder_for(folder, None)
     if not has_report:
-        list(write_report(table, report, None, found.ranks))
+        list(write_report(Parts(table, None, found.ranks), report))
     for path in report.rglob("*"):
         if not path.is_dir() or path.is_symlink():  # The tracker would be handed what it leads to.
             files.require_regular(path)

@@ -2,13 +2,15 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
+import numpy as np
 import pandas as pd
 
-from analysis.discover import or_left_out, write_all
+from analysis.discover import or_left_out
+from analysis.grid import Grid
 from analysis.page.failures import Failure, failures_of
 from analysis.page.figures import (
     FigureData,
@@ -24,9 +26,11 @@ from analysis.page.measurements import Measurements, measurements_of
 from analysis.page.pictures import Picture, pictures_of
 from analysis.records.environments import Facts, summary
 from analysis.report import report, sentences
-from analysis.report.chart import PAGE_ROW, Chart, charts_of
-from analysis.screen import Screen, screen_of
-from analysis.variants import Baseline
+from analysis.report.chart import Chart, Charts
+from analysis.report.choice import MOST_FIGURES, chosen, left_out
+from analysis.report.parts import Parts
+from analysis.screen import Screen
+from analysis.text import MOST_ROWS, beginning
 from benchkit.record.naming import without_settings
 from benchkit.record.record import HARMLESS
 
@@ -84,29 +88,30 @@ class Suite:
 def suite_of(
     number: int,
     table: pd.DataFrame,
-    baseline: Baseline | None,
+    parts: Parts,
     charts: Sequence[Chart],
+    not_drawn: list[str],
     samples: Packed,
 ) -> Suite:
     """Make the section of a suite.
 
     Args:
         table: rows of this suite in the combined table, with PAGE_ROW.
-        baseline: what speedups compare with; by default the suite has its own.
+        not_drawn: what to say of other figures.
         samples: by PAGE_ROW.
     """
-    shown = [chart for chart in charts if not too_large(chart)]
-    made = (figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(shown))
-    texts = [text for name, text in write_all(table, or_left_out) if name.endswith(".md")]
+    name = str(table["suite"].iloc[0])
+    made = (figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(charts))
+    texts = parts.texts_of(name)
     return Suite(
         id=f"suite-{number}",
-        name=str(table["suite"].iloc[0]),
+        name=name,
         title=title_of(table),
         measurements=measurements_of(table, samples),
         figures=[each for each in made if each],
-        pictures=list(pictures_of(table, baseline)),
-        left_out=[f"{chart.title}: {why}." for chart in charts if (why := too_large(chart))],
-        texts=[as_html(text, TEXT_LEVEL) for text in texts],
+        pictures=list(pictures_of(table, parts.baseline)),
+        left_out=not_drawn,
+        texts=[as_html(text, TEXT_LEVEL) for key, text in texts.items() if key.endswith(".md")],
     )
 
 
@@ -162,6 +167,7 @@ class Content:
         environment: names and values.
         failures: kinds of failures, the harmless ones last.
         samples: by the ids of rows.
+        unsampled: how many rows have samples; "" where all have.
     """
 
     screen: Screen
@@ -176,6 +182,7 @@ class Content:
     environment: list[tuple[str, str]]
     failures: list[Failure]
     samples: Packed
+    unsampled: str
 
     @property
     def rest(self) -> list[str]:
@@ -191,52 +198,104 @@ class Content:
 
 
 def content_of(
-    table: pd.DataFrame,
-    baseline: Baseline | None,
-    per_rank: pd.DataFrame,
-    environments: Sequence[Facts],
+    parts: Parts, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
 ) -> Content:
     """Collect the page of a report; a part that cannot be made is left out with a line on stderr.
 
     Args:
-        baseline: what speedups compare with; by default each suite has its own.
-        per_rank: one row per rank and case.
+        parts: of a report on rows `with_ids`.
         environments: one per record.
+        most_figures: that the page has; None for all.
     """
-    table = table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})
-    samples = or_left_out("samples", partial(samples_of, table)) or {}
-    found = {title: list(lines) for title, lines in sentences.findings(table).items()}
-    screen = screen_of(table, baseline)
-    charts = [
-        chart
-        for found_in in charts_of(table, baseline, or_left_out).values()
-        for chart in found_in.values()
-    ]
+    table, per_rank, screen = parts.table, parts.per_rank, parts.screen
+    sampled = table[table["path"].isin(paths_sampled(parts))]
+    samples = or_left_out("samples", partial(samples_of, sampled)) or {}
     names = list(dict.fromkeys(table["suite"]))
-    # A chart of a foreign suite may not know its suite.
-    of_suite: dict[str, list[Chart]] = {name: [] for name in names}
-    for chart in charts:
-        of_suite[chart.suite if chart.suite in of_suite else names[0]].append(chart)
+    charts, not_drawn = figures_of_suites(parts.charts, names, most_figures)
     pages = (
         report.turns_table(table),
         None if per_rank.empty else report.rank_devices_table(per_rank),
     )
     return Content(
         screen=screen,
-        answer_table=as_html(screen.grid.markdown(), TEXT_LEVEL) if screen.grid else "",
+        answer_table=answer_table(screen.grid) if screen.grid else "",
         tally=tally_of(table),
-        overview=found[sentences.OVERVIEW],
-        trust=found[sentences.RUNS],
+        overview=parts.findings[sentences.OVERVIEW],
+        trust=parts.findings[sentences.RUNS],
         commands=list(islice(commands_of(table), MOST_COMMANDS)),
         suites=[
-            suite_of(number, table[table["suite"] == name], baseline, of_suite[name], samples)
+            suite_of(
+                number, table[table["suite"] == name], parts, charts[name], not_drawn[name], samples
+            )
             for number, name in enumerate(names, 1)
         ],
-        findings=dict(further(found)),
+        findings=dict(further(parts.findings | {sentences.NOISE: parts.noise})),
         texts=[as_html(page, TEXT_LEVEL) for page in pages if page],
         environment=list(environment_of(environments)),
         failures=failures_of(table),
         samples=samples,
+        unsampled=unsampled(len(samples), len(parts.measured)),
+    )
+
+
+def figures_of_suites(
+    found: Mapping[str, Charts], suites: Sequence[str], most: int | None
+) -> tuple[dict[str, list[Chart]], dict[str, list[str]]]:
+    """Choose the figures of each suite's section.
+
+    Returns:
+        They, and what to say of those that are not drawn.
+    """
+    charts: dict[str, list[Chart]] = {name: [] for name in suites}
+    not_drawn: dict[str, list[str]] = {name: [] for name in suites}
+
+    def section(chart: Chart) -> str:
+        # A chart of a foreign suite may not know its suite.
+        return chart.suite if chart.suite in charts else suites[0]
+
+    fitting: dict[str, Charts] = {}
+    for module, own in found.items():
+        for name, chart in own.items():
+            if why := too_large(chart):
+                not_drawn[section(chart)].append(f"{chart.title}: {why}.")
+            else:
+                fitting.setdefault(module, {})[name] = chart
+    for own in chosen(fitting, most).values():
+        for chart in own.values():
+            charts[section(chart)].append(chart)
+    if line := left_out(sum(map(len, fitting.values())), most):
+        not_drawn[suites[-1]].append(f"{line}.")
+    return charts, not_drawn
+
+
+def answer_table(grid: Grid) -> str:
+    """Return the first rows of the table of the answer, as HTML."""
+    rows = replace(grid, rows=grid.rows[:MOST_ROWS]).markdown()
+    return as_html("\n\n".join([rows, *beginning(len(grid.rows))]), TEXT_LEVEL)
+
+
+MOST_SAMPLED = 1000
+"""Cases whose samples are on the page. Nobody looks at all of thousands, and to read their records
+again takes most of the time."""
+
+
+def paths_sampled(parts: Parts) -> list[str]:
+    """Choose records whose samples are on the page: of many points some, evenly apart."""
+    paths = list(dict.fromkeys(parts.measured["path"].dropna()))
+    if len(parts.measured) > MOST_SAMPLED:
+        paths = list(dict.fromkeys(parts.points["path"].dropna()))
+        count = min(len(paths), round(len(paths) * MOST_SAMPLED / len(parts.points)))
+        paths = [paths[round(place)] for place in np.linspace(0, len(paths) - 1, count)]
+    return paths
+
+
+def unsampled(count: int, total: int) -> str:
+    """Say how many cases have samples on the page, and how to see others; "" where all have."""
+    if count >= total:
+        return ""
+    return (
+        f"{count:,} of {total:,} cases have their samples on this page. The page of the folders of "
+        "some points has all of theirs: python -m analysis FOLDER ... --html"
     )
 
 

@@ -138,14 +138,18 @@ def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
         if name not in shared
     ]
     filters = filters_of(rows)
+    choices = {
+        each.column: [choice(each.column, value) for value in rows[each.column]] for each in filters
+    }
+    chosen = zip(*choices.values(), strict=True) if choices else ([()] * len(rows))
     return Measurements(
         shared={heads.get(name, name): str(shown[name].iloc[0]) for name in map(str, shared)},
         columns=columns,
         rows=list(rows_of(rows, shown, columns, samples)),
         filters=filters,
         chosen={
-            row[PAGE_ROW]: {each.column: choice(each.column, row[each.column]) for each in filters}
-            for _, row in rows.iterrows()
+            row: dict(zip(choices, values, strict=True))
+            for row, values in zip(rows[PAGE_ROW], chosen, strict=True)
         },
         members=members_of(table, rows),
     )
@@ -168,25 +172,27 @@ def rows_of(
 ) -> Iterator[Row]:
     """Yield the rows of the table; `shown` are the same, `printed`, and `samples` by PAGE_ROW."""
     name = Namer(rows)
-    texts = [
-        formatted(rows if column.name in FIGURES else shown, column.name).cells
-        for column in columns
-    ]
-    for (_, row), *cells in zip(rows.iterrows(), *texts, strict=True):
-        sample = samples.get(row[PAGE_ROW])
+    cells = [cells_of(column, rows, shown) for column in columns]
+    heads = zip(name.rows(rows), rows[PAGE_ROW], rows["status"], strict=True)
+    for (row, row_id, status), *own in zip(heads, *cells, strict=True):
+        sample = samples.get(row_id)
         yield Row(
-            id=row[PAGE_ROW],
+            id=row_id,
             name=name(row),
-            status=str(row["status"]),
-            cells=[cell_of(*pair, row) for pair in zip(columns, cells, strict=True)],
+            status=str(status),
+            cells=own,
             spark=sparkline(sample["counts"]) if sample else "",
         )
 
 
-def cell_of(column: Column, text: str, row: Any) -> Cell:
-    """Make a cell of what is printed, and of the row's own value, which it is sorted by."""
-    is_number = text and column.kind == "number"
-    return Cell(text, repr(float(row[column.name])) if is_number else "")
+def cells_of(column: Column, rows: pd.DataFrame, shown: pd.DataFrame) -> list[Cell]:
+    """Make the cells of what is printed, and of the rows' own values, which they are sorted by."""
+    texts = formatted(rows if column.name in FIGURES else shown, column.name).cells
+    if column.kind != "number":
+        return [Cell(text, "") for text in texts]
+    values = rows[column.name].tolist()
+    pairs = zip(texts, values, strict=True)
+    return [Cell(text, repr(float(value)) if text else "") for text, value in pairs]
 
 
 def members_of(table: pd.DataFrame, rows: pd.DataFrame) -> dict[str, list[str]]:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from analysis.output import write
 from analysis.records.environments import Facts
-from analysis.variants import Baseline
+from analysis.report.choice import MOST_FIGURES
+from analysis.report.parts import Parts
 from benchkit.errors import ConfigError
 
 FILE_NAME = "report.html"
@@ -29,31 +28,27 @@ def require_libraries() -> None:
 
 
 def write_page(
-    table: pd.DataFrame,
+    parts: Parts,
     folder: Path,
-    baseline: Baseline | None,
-    per_rank: pd.DataFrame,
     environments: Sequence[Facts],
+    most_figures: int | None = MOST_FIGURES,
 ) -> Path:
     """Write the page into a folder and return its path.
 
     Args:
-        baseline: what speedups compare with; by default each suite has its own.
-        per_rank: one row per rank and case.
+        parts: of a report on rows `with_ids`.
         environments: one per record.
+        most_figures: that the page has; None for all.
 
     Raises:
         OSError: where the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return write(folder, FILE_NAME, render(table, baseline, per_rank, environments))
+    return write(folder, FILE_NAME, render(parts, environments, most_figures))
 
 
 def render(
-    table: pd.DataFrame,
-    baseline: Baseline | None,
-    per_rank: pd.DataFrame,
-    environments: Sequence[Facts],
+    parts: Parts, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
 ) -> str:
     """Return the page; the arguments are those of `write_page`."""
     # The libraries are an extra, and other modules of analysis must work without them.
@@ -63,7 +58,7 @@ def render(
     from analysis.page.content import content_of
     from analysis.page.figures import NUM_BINS, SPARK_HEIGHT, sample_specs
 
-    content = content_of(table, baseline, per_rank, environments)
+    content = content_of(parts, environments, most_figures)
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,

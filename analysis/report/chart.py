@@ -268,8 +268,6 @@ MOST_SERIES = 16
 """As many as a legend beside a panel holds."""
 MOST_POINTS = 40
 """Names beside an axis."""
-MOST_PLOTS = 36
-"""Of one module's figures, which differ in the settings that their names tell."""
 Step = TypeVar("Step")
 
 

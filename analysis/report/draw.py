@@ -8,7 +8,6 @@ names.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from analysis.report.chart import (
     DOTS,
     LINES,
     LOG,
-    MOST_PLOTS,
     MOST_POINTS,
     MOST_SERIES,
     NAMES,
@@ -38,9 +36,11 @@ from analysis.report.chart import (
     SECONDS,
     STACKS,
     Chart,
+    Charts,
     charts_of,
     thinned,
 )
+from analysis.report.choice import chosen, left_out
 from analysis.text import complain
 from analysis.variants import Baseline
 from benchkit.record.naming import readable, readable_time
@@ -466,23 +466,25 @@ MARKS: Mapping[str, Callable[[Axes, pd.DataFrame, Chart], None]] = {
 }  # fmt: skip
 
 
-LEFT_OUT = (
-    f"{{count}} plots of {{name}} differ in settings; the first {MOST_PLOTS} are drawn (the tables "
-    "have all; give the folders of some sweeps alone for the other plots)"
-)
-
-
 def draw_all(
     table: pd.DataFrame,
     baseline: Baseline | None,
     attempt: Attempt = directly,
-    more: Mapping[str, Chart] | None = None,
+    charts: Mapping[str, Charts] | None = None,
+    most: int | None = None,
 ) -> Iterator[tuple[str, Figure]]:
-    """Yield the file names and figures of all plots; each plot is one attempt."""
-    for name, drawings in drawings_of_modules(table, baseline, attempt, more):
-        if len(drawings) > MOST_PLOTS:
-            complain("analysis", LEFT_OUT.format(count=len(drawings), name=name))
-        for file_name, draw in islice(drawings.items(), MOST_PLOTS):
+    """Yield the file names and figures of at most so many plots; each plot is one attempt.
+
+    Args:
+        charts: of the table, where they are known.
+    """
+    found: dict[str, Drawings] = {}
+    for name, drawings in drawings_of_modules(table, baseline, attempt, charts):
+        found.setdefault(name, {}).update(drawings)
+    if line := left_out(sum(map(len, found.values())), most):
+        complain("analysis", line)
+    for drawings in chosen(found, most).values():
+        for file_name, draw in drawings.items():
             figure = attempt(f"plot {file_name}", draw)
             if figure is not None:
                 yield file_name, figure
@@ -492,9 +494,10 @@ def drawings_of_modules(
     table: pd.DataFrame,
     baseline: Baseline | None,
     attempt: Attempt,
-    more: Mapping[str, Chart] | None = None,
+    charts: Mapping[str, Charts] | None = None,
 ) -> Iterator[tuple[str, Drawings]]:
-    for name, charts in charts_of(table, baseline, attempt, more).items():
-        yield name, {f"{key}.png": partial(figure_of, chart) for key, chart in charts.items()}
+    charts = charts_of(table, baseline, attempt) if charts is None else charts
+    for name, own in charts.items():
+        yield name, {f"{key}.png": partial(figure_of, chart) for key, chart in own.items()}
     for name, module in modules_with("draw"):
         yield name, attempt(f"plots of {name}", partial(module.draw, table, baseline)) or {}

@@ -8,32 +8,36 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.discover import or_left_out, write_all
+from analysis.discover import or_left_out
 from analysis.output import Content, file_name, write
 from analysis.records.columns import METRICS
 from analysis.records.environments import TOLERANCE
 from analysis.records.places import PLACE, STATE
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
-from analysis.report import sentences, sizes, style
+from analysis.report import sentences, style
+from analysis.report.chart import PAGE_ROW
+from analysis.report.choice import MOST_FIGURES
 from analysis.report.draw import draw_all
 from analysis.report.naming import Namer
+from analysis.report.parts import Parts
 from analysis.report.speedups import as_table
-from analysis.screen import screen_of
 from analysis.table import ROUNDS, for_print, identity_columns, is_repeated
-from analysis.text import as_markdown, complain, figure
-from analysis.variants import Baseline
+from analysis.text import MOST_ROWS, as_markdown, figure
 from benchkit.statistics.compare import plus_minus
 from benchkit.statistics.judgement import AHEAD, BEHIND, judge, judge_speedup
 
 
-def ranks_for_print(rows: pd.DataFrame) -> pd.DataFrame:
+def ranks_for_print(rows: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     """Return rows of ranks with times in ms, without the columns that are the same throughout.
 
     Where ranks ran is in `rank_devices_table`.
+
+    Args:
+        most: the first rows that are returned; by default all.
     """
-    table = rows.drop(columns=[*PLACE, *STATE], errors="ignore")
-    differing = [name for name in table if table[name].nunique(dropna=False) > 1 or name == "rank"]
-    shown = table[differing]
+    names = [name for name in rows if name not in (*PLACE, *STATE)]
+    differing = [name for name in names if rows[name].nunique(dropna=False) > 1 or name == "rank"]
+    shown = rows[differing].iloc[:most]
     in_ms = {name: f"{name.removesuffix('_s')} [ms]" for name in shown if str(name).endswith("_s")}
     return shown.assign(**{name: shown[name] * 1e3 for name in in_ms}).rename(columns=in_ms)
 
@@ -150,93 +154,95 @@ RANK_UNITS = (
 )
 
 
+SUMMARY_HEAD = "# Summary by configuration\n\n"
+
+
 def write_report(
-    table: pd.DataFrame,
+    parts: Parts,
     folder: Path,
-    baseline: Baseline | None = None,
-    per_rank: pd.DataFrame | None = None,
     formats: Sequence[str] = style.FORMATS[:1],
-    compare_at: float | None = None,
+    most_figures: int | None = MOST_FIGURES,
 ) -> Iterator[Path]:
     """Yield each file as it is written; one that cannot be made is left out with a line on stderr.
 
     Args:
-        baseline: what speedups compare with; by default each suite has its own.
-        per_rank: one row per rank and case, of the cases that report their ranks.
         formats: of the figures, of `style.FORMATS`.
-        compare_at: a size in MiB at which backends are compared, beside the largest that all have.
+        most_figures: that are drawn; None for all.
 
     Raises:
         OSError: the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, make in texts_of(table, baseline, per_rank):
+    for name, make in texts_of(parts):
         content = or_left_out(name, make)
         if content is not None:
             yield write(folder, name, content)
-    for name, text in write_all(table, or_left_out):
+    for name, text in parts.texts.items():
         yield write(folder, name, text)
-    if not (table["status"] == "ok").any():
+    if parts.measured.empty:
         return
     style.apply()
-    more = {} if compare_at is None else sizes.comparisons_at(table, compare_at)
-    if compare_at is not None and not more:
-        complain("analysis", f"--compare-at {compare_at:g}: no such data_size was measured")
-    for name, drawn in draw_all(table, baseline, or_left_out, more):
+    drawings = draw_all(parts.table, parts.baseline, or_left_out, parts.charts, most_figures)
+    for name, drawn in drawings:
         save = partial(style.save, drawn, folder / file_name(name), formats)
         yield from or_left_out(f"plot {name}", save) or ()
 
 
-def texts_of(
-    table: pd.DataFrame, baseline: Baseline | None, per_rank: pd.DataFrame | None
-) -> Iterator[tuple[str, Callable[[], Content | None]]]:
+def texts_of(parts: Parts) -> Iterator[tuple[str, Callable[[], Content | None]]]:
     """Yield each file that belongs to no single suite, and what makes its content or None."""
+    table, per_rank = parts.table, parts.per_rank
 
     def full_results() -> str:
-        return "# Full results\n\n" + UNITS + as_markdown(for_print(over_repetitions(table)))
+        rows = over_repetitions(table)
+        return (
+            "# Full results\n\n" + UNITS + as_markdown(for_print(rows, MOST_ROWS), total=len(rows))
+        )
 
-    def summary() -> str:
-        return "# Summary by configuration\n\n" + summary_by_config(table)
+    def analysis() -> str:
+        said = (parts.screen.text(), sentences.describe(table, parts.findings))
+        return "\n\n".join(filter(None, said))
 
     def rank_results() -> str:
-        rank_table = as_markdown(ranks_for_print(per_rank), "per_rank.csv")
+        shown = ranks_for_print(per_rank, MOST_ROWS)
+        rank_table = as_markdown(shown, "per_rank.csv", len(per_rank))
         return "# Per rank\n\n" + RANK_UNITS + rank_table
 
-    yield "combined.csv", lambda: table.drop(columns=ROUNDS)
+    yield "combined.csv", lambda: table.drop(columns=[ROUNDS, PAGE_ROW], errors="ignore")
     yield "full_results.md", full_results
-    yield "summary_by_config.md", summary
-    yield (
-        "analysis.txt",
-        lambda: "\n\n".join(
-            filter(None, (screen_of(table, baseline).text(), sentences.describe(table)))
-        ),
-    )
-    yield sentences.FILE_NAME, partial(sentences.as_markdown, table[table["status"] == "ok"])
-    if per_rank is not None and not per_rank.empty:
+    yield "summary_by_config.md", lambda: SUMMARY_HEAD + summary_by_config(table, parts.points)
+    yield "analysis.txt", analysis
+    yield sentences.FILE_NAME, lambda: sentences.as_markdown(parts.noise)
+    if not per_rank.empty:
         yield "per_rank.csv", lambda: per_rank
         yield "per_rank.md", rank_results
         yield "rank_devices.md", partial(rank_devices_table, per_rank)
     yield "turns.md", partial(turns_table, table)
-    yield "speedups.csv", partial(as_table, table, baseline)
+    yield "speedups.csv", partial(as_table, table, parts.baseline)
 
 
-def summary_by_config(table: pd.DataFrame) -> str:
+def summary_by_config(table: pd.DataFrame, points: pd.DataFrame) -> str:
     """Summarize each configuration: how many points it has, how they went, and their extremes.
 
     Unlike points are never averaged: mean and standard deviation are those of a point's samples.
+
+    Args:
+        points: the measured rows, one per point, over all runs.
     """
     rows = []
-    for values, group in table.groupby(CONFIGURATION, dropna=False):
-        ok = group[group["status"] == "ok"]
-        measured = over_runs(ok, *identity_columns(group))
-        row = dict(zip(CONFIGURATION, values, strict=True)) | {"points": len(group), "ok": len(ok)}
-        if is_repeated(table):
+    groups, is_of_runs = table.groupby(CONFIGURATION, dropna=False), is_repeated(table)
+    number = groups.ngroup()
+    of_points = number[points.index]
+    for values, group in groups:
+        measured = points[of_points == number[group.index[0]]]
+        ok = (group["status"] == "ok").sum()
+        row = dict(zip(CONFIGURATION, values, strict=True)) | {"points": len(group), "ok": ok}
+        if is_of_runs:
             row["runs"] = group["run"].nunique()
         if not measured.empty:
-            in_order = measured.sort_values("median_s")
-            for name, point in (("fastest", in_order.iloc[0]), ("slowest", in_order.iloc[-1])):
-                row[f"{name} [ms]"] = point["median_s"] * 1e3
-                row[f"{name}: mean ± std [ms]"] = mean_and_deviation(point)
+            times = measured["median_s"]
+            for name, point in (("fastest", times.idxmin()), ("slowest", times.idxmax())):
+                row[f"{name} [ms]"] = times[point] * 1e3
+                row[f"{name}: mean ± std [ms]"] = mean_and_deviation(measured.loc[point])
             row["widest rel_ci [%]"] = pd.to_numeric(measured["rel_ci"]).max() * 100
             for metric in METRICS:
                 rates = measured[metric.name]

@@ -1,7 +1,7 @@
 """analysis.txt: the table in plain sentences, with ratios formed within each run."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -54,10 +54,9 @@ def summary(measured: pd.DataFrame) -> Iterator[str]:
         yield f"Of {len(measured)} medians {', '.join(parts)}: {FILE_NAME} names them."
 
 
-def as_markdown(measured: pd.DataFrame) -> str | None:
-    """Return the page of all that `describe` says; None without any noise."""
-    lines = [f"- {line}" for line in noise_sentences(measured)]
-    return "\n".join(["# Noise", "", *lines]) if lines else None
+def as_markdown(lines: Sequence[str]) -> str | None:
+    """Return the page of all sentences on noise; None without any."""
+    return "\n".join(["# Noise", "", *(f"- {line}" for line in lines)]) if lines else None
 
 
 def noise_sentences(measured: pd.DataFrame) -> Iterator[str]:
@@ -200,16 +199,26 @@ MOST_LINES = 20
 """The longest paragraph. Of a report of thousands of points the table is read instead."""
 
 
-def describe(table: pd.DataFrame) -> str:
-    """Describe what else is known, with one paragraph per question; noise takes one line."""
-    found = findings(table) | {NOISE: summary(table[table["status"] == "ok"])}
-    return "\n\n".join(filter(None, (as_paragraph(*each) for each in found.items())))
+def describe(table: pd.DataFrame, found: Mapping[str, Iterable[str]] | None = None) -> str:
+    """Describe what else is known, with one paragraph per question; noise takes one line.
+
+    Args:
+        found: what `findings` returns of the table, where it is known.
+    """
+    noise = {NOISE: summary(table[table["status"] == "ok"])}
+    paragraphs = {**(found or findings(table)), **noise}
+    return "\n\n".join(filter(None, (as_paragraph(*each) for each in paragraphs.items())))
 
 
-def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
-    """Return the sentences of each paragraph, by its title and in order."""
+def findings(table: pd.DataFrame, points: pd.DataFrame | None = None) -> dict[str, Iterator[str]]:
+    """Return the sentences of each paragraph, by its title and in order.
+
+    Args:
+        points: the measured rows, merged over all runs, where that is known.
+    """
     measured = table[table["status"] == "ok"]
-    points = over_runs(measured, *identity_columns(measured))
+    if points is None:
+        points = over_runs(measured, *identity_columns(measured))
     return {
         FIRST_CALLS: first_call_sentences(measured),
         FAILURES: ends(table, ~table["status"].isin(("ok", *NO_FAILURES))),

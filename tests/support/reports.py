@@ -12,7 +12,7 @@ from analysis.table import combine
 from analysis.variants import Baseline
 from matplotlib.figure import Figure
 
-from tests.support.entries.report import PAGE_ROW, charts_of, directly, draw_all, drawings_of_modules, report
+from tests.support.entries.report import charts_of, directly, draw_all, drawings_of_modules, report
 from tests.support.entries.report import write_all as write_tables
 from tests.support.records import write_all
 
@@ -59,11 +59,6 @@ def runs_in(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def table_in(folder: Path) -> pd.DataFrame:
     return runs_in(folder)[0]
-
-
-def with_page_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with an id for each row, as the page has it."""
-    return table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})
 
 
 def texts_of(table: pd.DataFrame) -> dict[str, str]:

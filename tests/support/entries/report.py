@@ -5,6 +5,7 @@ from analysis.discover import directly as directly
 from analysis.discover import modules_with as modules_with
 from analysis.discover import write_all as write_all
 from analysis.report import chart as chart
+from analysis.report import choice as choice
 from analysis.report import draw as draw
 from analysis.report import report as report
 from analysis.report import sentences as sentences
@@ -14,6 +15,8 @@ from analysis.report.chart import PAGE_ROW as PAGE_ROW
 from analysis.report.chart import charts_of as charts_of
 from analysis.report.draw import draw_all as draw_all
 from analysis.report.draw import drawings_of_modules as drawings_of_modules
+from analysis.report.parts import Parts as Parts
+from analysis.report.parts import with_ids as with_ids
 from analysis.report.report import ranks_for_print as ranks_for_print
 from analysis.report.sentences import MOST_LINES as MOST_LINES
 from analysis.report.sentences import describe as describe

@@ -86,12 +86,16 @@ def test_many_speedups_are_drawn_in_order():
     assert figure.get_figwidth() < 10
 
 
-def test_first_plots_of_many_are_drawn(monkeypatch, capsys):
-    module = type("module", (), {"draw": lambda table, baseline: dict.fromkeys(map(str, range(99)), Figure)})
-    monkeypatch.setattr(draw, "modules_with", lambda function: [("suite.plot", module)] if function == "draw" else [])
-    drawn = [name for name, _ in draw.draw_all(pd.DataFrame({"status": []}), None)]
-    assert drawn == [str(number) for number in range(chart.MOST_PLOTS)]
-    assert capsys.readouterr().err.count("99") == 1
+@pytest.mark.parametrize(("most", "shown"), [(None, 5), (5, 5), (4, 4), (3, 3)])
+def test_figures_are_drawn_in_turn_of_modules_up_to_the_most(most, shown, monkeypatch, capsys):
+    def module(name, count):
+        return type("module", (), {"draw": lambda *_: {f"{name}{number}": Figure for number in range(count)}})
+
+    modules = [("one.plot", module("a", 4)), ("other.plot", module("b", 1))]
+    monkeypatch.setattr(draw, "modules_with", lambda function: modules if function == "draw" else [])
+    drawn = [name for name, _ in draw.draw_all(pd.DataFrame({"status": []}), None, most=most)]
+    assert drawn == [*(f"a{number}" for number in range(shown - 1)), "b0"]
+    assert ("--figures all" in capsys.readouterr().err) == (shown < 5)
 
 
 def test_long_tables_are_cut(monkeypatch, tmp_path, undrawn):

@@ -126,7 +126,7 @@ def test_parts_that_fail_are_left_out(tmp_path, capsys, monkeypatch, golden):
     monkeypatch.setattr(style, "save", failing)
     monkeypatch.setattr(sizes, "time_over_size", lambda *given: 1 / 0)
     monkeypatch.setattr(link, "write", lambda table: {}["none"])
-    monkeypatch.setattr(report.sentences, "describe", lambda table: [].pop())
+    monkeypatch.setattr(report.sentences, "describe", lambda *given: [].pop())
     assert main([str(tmp_path), "--baseline", "world_size=2"]) == 0
     golden(capsys.readouterr().err)
     written = {path.name for path in (tmp_path / "analysis").iterdir()}

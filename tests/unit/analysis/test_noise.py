@@ -66,7 +66,7 @@ def disturbed_record():
 
 def test_text_reports_spikes_and_modes(golden):
     table = tabulate_records([disturbed_record()])
-    golden(sentences.as_markdown(table))
+    golden(sentences.as_markdown(list(sentences.noise_sentences(table))))
     assert "noise.md" in describe(table)
 
 

@@ -12,6 +12,7 @@ from analysis.report.speedups import as_table
 from analysis.screen import LINES, screen_of
 from analysis.variants import Baseline, all_variants
 
+from tests.support.entries.report import Parts, with_ids
 from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
 from tests.support.reports import charts
 
@@ -66,7 +67,7 @@ def test_cells_agree_on_terminal_in_markdown_and_on_page(suite):
         assert line.split() == " ".join(cells).split()
     written = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.markdown().splitlines()]
     assert written[2:] == shown.rows
-    page = content_of(table, None, pd.DataFrame(), []).answer_table
+    page = content_of(Parts(with_ids(table)), []).answer_table
     rows = re.findall("<tr>(.*?)</tr>", page, flags=re.DOTALL)
     assert [[unescape(cell) for cell in re.findall("<td.*?>(.*?)</td>", row)] for row in rows[1:]] == shown.rows
 

@@ -12,9 +12,9 @@ from analysis.page import figures
 from analysis.page.figures import sample_specs
 from benchkit.suites.transformer.suite import PASSES
 
-from tests.support.entries.report import PAGE_ROW, chart, draw, modules_with
+from tests.support.entries.report import PAGE_ROW, chart, draw, modules_with, with_ids
 from tests.support.records import grid, make_rich_record, tabulate_records
-from tests.support.reports import charts, with_page_rows
+from tests.support.reports import charts
 
 SUITES = ("collective", "ring_attention", "tp_columnwise", "transformer", "auto_shard")
 
@@ -49,7 +49,7 @@ def kind_of(each):
 @pytest.fixture(scope="module")
 def charts_of_suites():
     """The charts of each suite."""
-    tables = {suite: with_page_rows(tabulate_records([make_rich_record(suite)])) for suite in SUITES}
+    tables = {suite: with_ids(tabulate_records([make_rich_record(suite)])) for suite in SUITES}
     modules = [module for _, module in modules_with("show")]
     return {
         suite: (table, [each for module in modules for each in module.show(table, None).values()])
@@ -77,7 +77,7 @@ def test_notes_name_hardware(charts_of_suites):
 
 
 def test_points_have_values_of_table():
-    table = with_page_rows(tabulate_records(grid()))
+    table = with_ids(tabulate_records(grid()))
     points = charts(table)["allreduce_time_vs_datasize"].points
     measured = table.set_index(["world_size", "data_size"])["median_s"]
     for _, point in points.iterrows():
@@ -169,5 +169,5 @@ def test_transformer_settings_are_beside_each_other():
         for case in record["cases"]:
             case["labels"] |= {"pass": PASSES[0], "ranks": 2}
     second["config"] |= {"batch_size": 4}
-    made = charts(with_page_rows(tabulate_records([first, second])))["transformer_step_time"]
+    made = charts(with_ids(tabulate_records([first, second])))["transformer_step_time"]
     assert made.all_series == ["batch 2", "batch 4"]

@@ -3,12 +3,12 @@
 import pandas as pd
 from analysis.page.measurements import filters_of, measurements_of
 
+from tests.support.entries.report import with_ids
 from tests.support.records import grid, make_record, tabulate_records
-from tests.support.reports import with_page_rows
 
 
 def shown_of(records):
-    return measurements_of(with_page_rows(tabulate_records(records)), {})
+    return measurements_of(with_ids(tabulate_records(records)), {})
 
 
 def test_columns_have_kinds():

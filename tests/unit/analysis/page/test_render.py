@@ -9,14 +9,13 @@ import shlex
 from html.parser import HTMLParser
 from itertools import pairwise
 
-import pandas as pd
 import pytest
 from analysis.cli import main
 from analysis.page import render
 from analysis.page.content import content_of
 from analysis.variants import Baseline
 
-from tests.support.entries.report import sizes
+from tests.support.entries.report import Parts, sizes, with_ids
 from tests.support.records import grid, make_record, make_rich_record, write_all
 from tests.support.reports import harvest, harvested, leave_out_drawing_library, leave_out_plots, table_in
 
@@ -72,7 +71,8 @@ def _quick():
 
 def page_in(place, baseline=None):
     found = harvest([place])
-    return Page(render.render(table_in(place), baseline, found.ranks, found.environments))
+    parts = Parts(with_ids(table_in(place)), baseline, found.ranks)
+    return Page(render.render(parts, found.environments))
 
 
 def page_of(folder, records, baseline=None):
@@ -229,6 +229,6 @@ def test_page_says_the_command_as_one_types_it_again(tmp_path):
     record = make_record()
     typed = ["benchkit", "+suite=allreduce", "passes=[forward]", "hydra.sweep.dir='/a'", "hydra.sweeper.resume='/a'"]
     record["environment"] |= {"command": typed}
-    [command] = content_of(harvested(tmp_path, record), None, pd.DataFrame(), []).commands
+    [command] = content_of(Parts(with_ids(harvested(tmp_path, record))), []).commands
     assert shlex.split(command) == typed[:3]
     assert command != " ".join(typed[:3])  # brackets are quoted

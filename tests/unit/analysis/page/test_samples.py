@@ -8,9 +8,9 @@ import pytest
 from analysis.page import figures
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
-from tests.support.entries.report import PAGE_ROW
+from tests.support.entries.report import PAGE_ROW, with_ids
 from tests.support.records import as_record, make_record, write_all
-from tests.support.reports import table_in, with_page_rows
+from tests.support.reports import table_in
 
 
 def numbers(text):
@@ -86,7 +86,7 @@ def test_rows_find_their_samples(tmp_path):
         case | {"labels": {"way": "a"}}, case | {"labels": {"way": "b"}, "status": "invalid"},
         case | {"labels": {"way": "c"}, "samples_s": slower},
     ]  # fmt: skip
-    table = with_page_rows(table_in(write_all(tmp_path, [sound, failed, two])))
+    table = with_ids(table_in(write_all(tmp_path, [sound, failed, two])))
     found = figures.samples_of(table)
     measured = table[table["status"] == "ok"]
     assert list(found) == list(measured[PAGE_ROW])
@@ -98,7 +98,7 @@ def test_rows_find_their_samples(tmp_path):
 
 def test_record_that_changed_or_went_has_no_samples(tmp_path):
     folder = write_all(tmp_path, [make_record(1.0), make_record(2.0), make_record(3.0)])
-    table = with_page_rows(table_in(folder))
+    table = with_ids(table_in(folder))
     (folder / "0" / "record.json").unlink()
     other = make_record(2.0)
     other["cases"] *= 2
