@@ -21,11 +21,12 @@ from unittest.mock import patch
 import pandas as pd
 from analysis.output import write
 from analysis.page import render
+from analysis.report.parts import Parts, with_ids
 from analysis.speedup import Standing
 from analysis.variants import all_variants
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED, TIED, UNCLEAR
 
-from tests.support.entries.report import charts_of, report
+from tests.support.entries.report import report
 from tests.support.planted.conclusions import SUITE
 
 Key = tuple[str, str]
@@ -74,7 +75,8 @@ class Outputs:
     """All outputs of a table of the suite SUITE, written into a folder or read from memory."""
 
     def __init__(self, table: pd.DataFrame, folder: Path, has_page: bool = True) -> None:
-        made = dict(report.texts_of(table, None, None))
+        parts = Parts(with_ids(table))
+        made = dict(report.texts_of(parts))
         for name in ("speedups.csv", "analysis.txt"):
             content = made[name]()
             assert content is not None
@@ -82,13 +84,13 @@ class Outputs:
         self.text = (folder / "analysis.txt").read_text()
         with (folder / "speedups.csv").open() as lines:
             self.cells = list(csv.DictReader(lines))
-        charts = charts_of(table, None).values()
+        charts = parts.charts.values()
         self.charts = {name: chart for found in charts for name, chart in found.items() if name.startswith(SUITE)}
-        [self.variants] = all_variants(table).values()
+        [self.variants] = all_variants(parts.table).values()
         self.page = ""
         if has_page:
             with patch.object(render, "drawing_library", lambda: ""):
-                self.page = render.render(table, None, pd.DataFrame(), [])
+                self.page = render.render(parts, [])
 
     @cached_property
     def columns(self) -> list[str]:
