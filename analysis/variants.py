@@ -35,6 +35,8 @@ PREFERRED = ("backend", "device", "host", "device_name", "commit", "torch")
 """Of conditions that vary together the first of these is named."""
 MEASUREMENT = ("profile", *(each.name for each in fields(MeasureConfig)))
 """Conditions that say how a case was timed: nobody asks which of them is faster."""
+MODE = "mode"
+"""Of the measurement: a first call and a loop of many are never compared."""
 RANKS = ("ranks", "world_size")
 """Columns with the number of ranks that work."""
 
@@ -217,8 +219,8 @@ def variants_of(
     if not question.scale:
         question = replace(question, scale=numbers_in(rows))
     asked = asked_of(question, rows, baseline)
-    known = dict.fromkeys((*question.problem, "model", "world_size", *own_columns(rows)))
     factors = list(asked.factors) if asked else []
+    known = dict.fromkeys((*question.problem, "model", "world_size", *own_columns(rows), MODE))
     problem = [n for n in known if n in rows and n not in (*factors, *question.replicates)]
     conditions = ["backend", "device", *CONDITIONS]
     if rows["slowed_by"].nunique() > 1:  # rows at full speed have no mechanism
@@ -272,7 +274,7 @@ def asked_of(
     for comparison in question.comparisons:
         factors = tuple(name for name in comparison.factors if name in rows)
         others = (name for each in question.comparisons for name in each.factors)
-        named = dict.fromkeys((*question.problem, *others))
+        named = dict.fromkeys((*question.problem, *others, MODE))
         problem = [name for name in named if name in rows and name not in factors]
         if factors and num_of(rows, *problem, *factors) > num_of(rows, *problem):
             return replace(comparison, factors=factors)
