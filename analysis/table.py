@@ -1,11 +1,12 @@
 """The combined table: one row per case of every record, in columns of a fixed order."""
 
 import math
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, wraps
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
@@ -249,3 +250,26 @@ def lacked_columns(table: pd.DataFrame) -> list[str]:
     """Return the suites' own columns that at least one suite of the table does not have."""
     known = table[own_columns(table)].notna().groupby(table["suite"]).any()
     return [str(name) for name in known.columns[~known.all()]]
+
+
+Of = ParamSpec("Of")
+Made = TypeVar("Made")
+
+
+def of_latest(
+    make: Callable[Concatenate[pd.DataFrame, Of], Made],
+) -> Callable[Concatenate[pd.DataFrame, Of], Made]:
+    """Keep what a function made of a table last, as long as that table is there.
+
+    The texts of a suite and its figures rest on the same; none of them changes it.
+    """
+    kept: dict[Any, tuple[weakref.ref[pd.DataFrame], Made]] = {}
+
+    @wraps(make)
+    def kept_or_made(table: pd.DataFrame, /, *more: Of.args, **named: Of.kwargs) -> Made:
+        key = repr((more, named))
+        if key not in kept or kept[key][0]() is not table:
+            kept[key] = weakref.ref(table), make(table, *more, **named)
+        return kept[key][1]
+
+    return kept_or_made

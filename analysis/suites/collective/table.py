@@ -23,7 +23,7 @@ from analysis.report.chart import (
 )
 from analysis.report.markdown import bullets, document, spread_of
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit, left_out
-from analysis.table import identity_columns
+from analysis.table import identity_columns, of_latest
 from analysis.text import as_markdown, measured, with_interval
 from analysis.variants import Baseline
 from benchkit.record.naming import readable
@@ -75,6 +75,7 @@ class Series:
         return left_out(self.sizes, self.times_s)
 
 
+@of_latest
 def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
     """Group series with enough sizes that differ in collective, ranks and size alone."""
     rows = measured_of(table, SUITE)
@@ -188,9 +189,12 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def times(series: list[Series]) -> Chart:
-    points = pd.concat([points_of_series(one) for one in series])
     counts = sorted({one.world_size for one in series})
     measured = pd.concat([one.rows for one in series])
+    sizes = [size for one in series for size in one.sizes]
+    names = [label(one.world_size) for one in series for _ in one.sizes]
+    panels = [one.collective for one in series for _ in one.sizes]
+    points = points_of(with_ranges(measured), sizes, TIMES, names, panels)
     return Chart(
         mark=SCATTER,
         title="Collectives: time over payload",
@@ -210,11 +214,6 @@ def label(count: int) -> str:
     return f"{count} ranks"
 
 
-def points_of_series(series: Series) -> pd.DataFrame:
-    rows = with_ranges(series.rows)
-    return points_of(rows, series.sizes, TIMES, label(series.world_size), series.collective)
-
-
 def curves(series: Series) -> pd.DataFrame:
     """Return the lines of the fit, each as a part of its own, with their intervals.
 
@@ -222,13 +221,13 @@ def curves(series: Series) -> pd.DataFrame:
     """
     starts = [line.low_bytes or min(series.sizes) for line in series.fit.lines]
     stops = [*starts[1:], max(series.sizes)]
-    found = []
+    found: dict[str, list[float]] = {name: [] for name in ("x", "value", "part", "low", "high")}
     for part, (line, start, stop) in enumerate(zip(series.fit.lines, starts, stops, strict=True)):
         sizes = np.geomspace(start, stop, 50).tolist()
         ends = np.array([line.interval(1, size) or (np.nan, np.nan) for size in sizes])
         ends[ends[:, 0] <= 0] = np.nan
-        curve = {"x": sizes, "value": [line.seconds(size) for size in sizes], "part": part}
-        found.append(pd.DataFrame(curve).assign(low=ends[:, 0], high=ends[:, 1]))
-    return pd.concat(found, ignore_index=True).assign(
-        panel=series.collective, series=label(series.world_size)
-    )
+        values = [line.seconds(size) for size in sizes]
+        columns = (sizes, values, [part] * len(sizes), *ends.T.tolist())
+        for name, column in zip(found, columns, strict=True):
+            found[name] += column
+    return pd.DataFrame(found).assign(panel=series.collective, series=label(series.world_size))

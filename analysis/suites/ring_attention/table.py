@@ -11,6 +11,7 @@ from analysis.records.of_suite import measured_of, with_numbers
 from analysis.records.slowdowns import Slowdown, slowdowns
 from analysis.repetitions import by_mechanism, over_runs, titled
 from analysis.report.markdown import bullets, document, spread_of
+from analysis.table import of_latest
 from analysis.text import as_markdown
 from benchkit.suites.ring_attention import suite as names
 from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKENS
@@ -27,6 +28,7 @@ Cell = Mapping[str, Mapping[str, float]]  # the rows of one length and slowdown,
 NEAR = 0.1  # a time within this share of the ideal, or of the prediction, counts as near
 
 
+@of_latest
 def cells_of(
     table: pd.DataFrame, suite: str = SUITE, case: Sequence[str] = (STRATEGY,)
 ) -> list[tuple[str, pd.DataFrame]]:
@@ -73,7 +75,8 @@ def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
     """Make a row per strategy: time, speedup over even and efficiency at each length."""
     found: dict[str, dict[str, float | str]] = {}
     rows = with_efficiencies(rows)
-    for _, row in rows[rows["slowdown"] == factor].iterrows():
+    shown = [STRATEGY, "seq_len", "median_s", "paired_speedup", "efficiency", RATIO[0], "doubt"]
+    for row in rows.loc[rows["slowdown"] == factor, shown].to_dict("records"):
         strategy = row[STRATEGY]
         line = found.setdefault(strategy, {"strategy": strategy})
         tokens = f"{row['seq_len']:g} tokens"
@@ -104,11 +107,12 @@ def reference_times(rows: pd.DataFrame) -> list[float]:
     """
     found: dict[tuple[Any, Any], float] = {}
     alone: dict[Any, float] = {}
-    for _, row in rows.iterrows():
-        if row[STRATEGY] == REFERENCE:
-            found[row["seq_len"], row["slowdown"]] = float(row["median_s"])
-        if row[STRATEGY] == EVEN and row["slowdown"].lost_speed == 0:
-            alone[row["seq_len"]] = float(row["median_s"])
+    columns = (rows[name] for name in (STRATEGY, "seq_len", "slowdown", "median_s"))
+    for strategy, length, slowdown, time_s in zip(*columns, strict=True):
+        if strategy == REFERENCE:
+            found[length, slowdown] = float(time_s)
+        if strategy == EVEN and slowdown.lost_speed == 0:
+            alone[length] = float(time_s)
     cells = zip(rows["seq_len"], rows["slowdown"], strict=True)
     return [found.get(cell, alone.get(cell[0], float("nan"))) for cell in cells]
 
@@ -131,9 +135,10 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
 
 def summary(rows: pd.DataFrame) -> Iterator[str]:
     """Yield what each of our strategies gains over all cells in which it and even were measured."""
+    figures = rows[["median_s", "paired_speedup", "efficiency", "predicted_s"]]
     cells = [
-        dict(zip(cell[STRATEGY], cell.to_dict("records"), strict=True))
-        for _, cell in rows.groupby(CELL)
+        dict(zip(cell[STRATEGY], figures.loc[cell.index].to_dict("records"), strict=True))
+        for _, cell in rows[[STRATEGY, *CELL]].groupby(CELL)
     ]
     for name in OURS:
         compared = [cell for cell in cells if name in cell and EVEN in cell]
