@@ -228,8 +228,8 @@ def best(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
     if len(numbers) > 1 and not standing.reason:
         standings = [variants.standings[number] for number in numbers]
         leads = Counter(each.first.name for each in standings if each.is_ahead_of_all)
-        leader, count = leads.most_common(1)[0] if leads else ("none", "any")
-        found.append(f"{leader} is ahead of all in {count} of {len(numbers)} settings")
+        for leader, count in leads.most_common(1):
+            found.append(f"{leader} is ahead of all in {count} of {len(numbers)} settings")
     return "; ".join(found)
 
 

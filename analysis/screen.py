@@ -88,7 +88,8 @@ class Screen:
         head = folded([*self.subject, *self.answers], width)
         foot = folded([*self.confidence, *self.caveats, *self.next_steps], width)
         rows = self.grid.rows if self.grid else []
-        room = LINES - len(head) - len(foot) - 3  # two empty lines, and one to spare
+        has_variants = bool(self.grid and self.grid.is_ranked)  # of which none may be missing
+        room = LINES - len(head) - len(foot) - 3 + has_variants  # two empty lines, one to spare
         terms = folded(self.terms, width)
         if len(folded(self.unmeasured, width)) + len(rows) + 2 + len(terms) <= room:
             foot, room = [*terms, *foot], room - len(terms)

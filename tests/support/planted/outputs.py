@@ -289,12 +289,10 @@ def of_fastest(
     text = re.sub(r" (in this run.*|over \d+ runs)$", "", ", ".join(filter(None, words)))
     pieces = re.split(rf"(?:^|, )({WORD})(?: of| with| against|) ", text)[1:]
     yield from of_judged(outputs.judged(problem), dict(zip(pieces[::2], pieces[1::2], strict=True)))
-    for leader, count, of in re.findall(r"(\w+) is ahead of all in (\w+) of (\d+) settings", settings):
-        ahead = [
-            each for each in outputs.standings.values() if each.is_ahead_of_all and leader in (each.first.name, "none")
-        ]
-        if (str(len(ahead) or "any"), str(len(outputs.standings))) != (count, of):
-            yield f"{leader} is ahead of all in {len(ahead)} of {len(outputs.standings)}"
+    for leader, count, of in re.findall(r"(\w+) is ahead of all in (\d+) of (\d+) settings", settings):
+        leads = [each.first.name for each in outputs.standings.values() if each.is_ahead_of_all]
+        if (str(leads.count(leader)), str(len(outputs.standings))) != (count, of):
+            yield f"{leader} is ahead of all in {leads.count(leader)} of {len(outputs.standings)}"
 
 
 def of_judged(judged: Mapping[str, str], told: Mapping[str, str]) -> Iterator[str]:
