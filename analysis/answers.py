@@ -59,7 +59,7 @@ def answers_of(variants: Variants) -> Iterator[str]:
         yield from comparison_answers(variants, compared)
     if beyond := [each.row for each in variants.variants if variants.is_beyond_cores(each)]:
         ranks = ", ".join(map(str, sorted({ranks_of(row) for row in beyond})))
-        yield f"Left out: {ranks} ranks (oversubscribed: {cores_of(beyond[0])} cores)"
+        yield f"Not in these lines: {ranks} ranks (oversubscribed: {cores_of(beyond[0])} cores)"
 
 
 def grouped(

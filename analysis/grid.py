@@ -8,7 +8,7 @@ import math
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from statistics import geometric_mean
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -86,7 +86,7 @@ def grid_of(variants: Variants) -> Grid:
 
 
 def layouts(variants: Variants) -> Iterator[Grid]:
-    """Yield variants across, problems across, means, or one row per problem, the widest first."""
+    """Yield variants across, problems across, medians, or one row per problem, the widest first."""
     if not any(variant.speedup for variant in variants.variants):
         yield from plain_grids(variants)
     elif len(variants.names) <= MOST_ACROSS and len(variants.by_problem) > 1:
@@ -114,7 +114,7 @@ def grid_of_variants(variants: Variants, metrics: Sequence[Metric]) -> Grid:
     for name in variants.names:
         heads.append((name, f"[{time.unit}]"))
         heads += [("", "ratio"), ("", "")] if name in compared else []
-        heads += heads_of(metrics) if name == shown_last else []
+        heads += heads_of(metrics, name) if name == shown_last else []
     rows = []
     for number, own in variants.by_problem.items():
         by_name = {variant.name: variant for variant in own}
@@ -127,7 +127,7 @@ def grid_of_variants(variants: Variants, metrics: Sequence[Metric]) -> Grid:
                 is_starred = name in starred and not has_speedup
                 cells.append(number_of(time, variant.row) + " *" * is_starred)
                 cells += speedup_cells(variant, starred) if has_speedup else []
-                cells += [number_of(metric, variant.row) for metric in more]
+                cells += other_cells(more, variant)
             else:
                 cells += [""] * (1 + 2 * (name in compared) + len(more))
         rows.append(cells)
@@ -147,7 +147,7 @@ def problems_across(variants: Variants) -> Iterator[Grid]:
         if len(bases) == 1:
             yield speedups_of_problems(variants, names)
     if len(bases) == 1:
-        yield from means_along_scale(variants, names)
+        yield from medians_along_scale(variants, names)
 
 
 def grid_of_problems(variants: Variants, names: Sequence[str], metrics: Sequence[Metric]) -> Grid:
@@ -163,7 +163,7 @@ def grid_of_problems(variants: Variants, names: Sequence[str], metrics: Sequence
             if variant := by_name.get(name):
                 cells += [number_of(time, variant.row), range_cell(time, variant.row)]
                 cells += speedup_cells(variant, starred)
-                cells += [number_of(metric, variant.row) for metric in others]
+                cells += other_cells(others, variant)
             else:
                 cells += [""] * (4 + len(others))
     return Grid(heads, rows, 1, is_ranked=True)
@@ -188,10 +188,10 @@ def speedups_of_problems(variants: Variants, names: Sequence[str]) -> Grid:
     return Grid(heads, rows, 1, is_ranked=True)
 
 
-def means_along_scale(variants: Variants, names: Sequence[str]) -> Iterator[Grid]:
-    """Lay out the mean speedups of every variant, a column per value of one column of the problem.
+def medians_along_scale(variants: Variants, names: Sequence[str]) -> Iterator[Grid]:
+    """Lay out the median speedups of every variant along one scale of the problem, then along more.
 
-    Means are geometric, over the problems that have the baseline and all other variants.
+    They are over the problems that have the baseline and all other variants.
     """
     every = {each.name for each in variants.variants if each.speedup}
     whole = [
@@ -199,29 +199,42 @@ def means_along_scale(variants: Variants, names: Sequence[str]) -> Iterator[Grid
         for own in variants.by_problem.values()
         if every == {variant.name for variant in own if variant.speedup}
     ]
-    for column in sorted(variants.problem, key=lambda name: name not in variants.question.scale):
-        groups: dict[Any, list[list[Variant]]] = {}
+    scales = [name for name in variants.question.scale if name in variants.problem]
+    for num_kept in range(len(scales) - 1, -1, -1):
+        columns = [name for name in variants.problem if name not in scales[num_kept:]]
+        groups: dict[tuple[str, ...], list[list[Variant]]] = {}
         for own in whole:
-            groups.setdefault(own[0].row[column], []).append(own)
+            key = tuple(problem_cells(variants, own[0].row, columns))
+            groups.setdefault(key, []).append(own)
         counts = sorted({len(group) for group in groups.values()})
         if not counts or counts[-1] < 2:
             continue
         of = "-".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        heads = [("mean of × as fast", f"as {names[0]}, of {of} settings")]
+        heads = [("median of × as fast", f"as {names[0]}, of {of} settings")]
         rows = [[name] for name in names if name in every]
-        for value, group in groups.items():
-            heads.append(("", variants.word(column, value)))
+        for words, group in groups.items():
+            first, *more = [*filter(None, words), ""]
+            heads.append((first, " ".join(more).strip()))
             for cells in rows:
-                of_name = [each for own in group for each in own if each.name == cells[0]]
-                mean = geometric_mean([each.speedup.value for each in of_name if each.speedup])
-                cells.append(figure(mean, mean / 100))
+                of_name = (each for own in group for each in own if each.name == cells[0])
+                middle = median([each.speedup.value for each in of_name if each.speedup])
+                cells.append(figure(middle, middle / 100))
         left = len(variants.by_problem) - len(whole)
         left_out = f"without {left} settings that lack a variant" if left else ""
         yield Grid(heads, rows, 1, is_ranked=True, left_out=left_out)
 
 
-def heads_of(metrics: Sequence[Metric]) -> list[tuple[str, str]]:
+def heads_of(metrics: Sequence[Metric], of: str = "") -> list[tuple[str, str]]:
+    """Return the heads of some metrics, those of one variant with its name."""
+    if of:
+        return [(of, f"{metric.head} [{metric.unit}]".strip()) for metric in metrics]
     return [(metric.head, f"[{metric.unit}]") for metric in metrics]
+
+
+def other_cells(metrics: Sequence[Metric], variant: Variant) -> list[str]:
+    """Return metrics beside the time; a component has none, since it does a part of the work."""
+    is_part = variant.row.get("is_component") is True
+    return ["" if is_part else number_of(metric, variant.row) for metric in metrics]
 
 
 def best_of_each(variants: Variants) -> Grid:

@@ -4,6 +4,7 @@ It fits 24 lines of 80 columns, and stands at the end of a sweep, above every re
 of the page.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,9 +40,8 @@ from analysis.variants import (
 from benchkit.api.question import Question
 from benchkit.record.record import HARMLESS
 from benchkit.statistics.compare import percent, plus_minus
-from benchkit.statistics.judgement import (
-    AHEAD,
-)
+from benchkit.statistics.intervals import fewest_values
+from benchkit.statistics.judgement import AHEAD, alpha_of
 
 LINES = 24
 MOST_UNMEASURED, MOST_CAVEATS = 8, 3
@@ -160,7 +160,9 @@ def next_steps_of(variants: Variants) -> list[str]:
         text for key, text in variants.question.next_steps.items() if key not in varied and key
     ]
     is_one_run = all(int(variant.row.get("num_runs") or 1) == 1 for variant in variants.variants)
-    added = [*(["repeat=6 (fresh runs)"] if is_one_run else []), *asked[:1]]
+    num_compared = max(sum(each.competes for each in own) for own in variants.by_problem.values())
+    fewest = fewest_values(alpha_of(num_compared - 1))
+    added = [*([f"repeat={fewest} (fresh runs)"] if is_one_run else []), *asked[:1]]
     next_one = [f"Next, add to the command: {' or '.join(added)}"] if added else []
     return [*next_one, *filter(None, [variants.question.next_steps.get("")])]
 
@@ -287,7 +289,8 @@ def unmeasured(table: pd.DataFrame, asked: Question) -> Iterator[str]:
             others = f" (and {len(found) - 1} other reasons)" if is_long and len(found) > 1 else ""
             having = failed[(failed["status"] == status) & (is_long | (reasons == reason))]
             where = f" ({alike})" if (alike := shared_by(having, table, asked)) else ""
-            yield f"{num} case{'s' * (num > 1)}{where} {status}: {reason}{others}"
+            noun = "point" if having["is_component"].isna().all() else "case"
+            yield f"{num} {noun}{'s' * (num > 1)}{where} {status}: {reason}{others}"
 
 
 def shared_by(rows: pd.DataFrame, table: pd.DataFrame, asked: Question) -> str:
@@ -318,7 +321,8 @@ def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[Variants]) ->
     ):
         having = measured[measured[name].notna()]
         if len(having):
-            [(line, _)] = Counter(map(shortened, having[name])).most_common(1)
+            counts = Counter(map(shortened, having[name]))
+            line = max(counts, key=lambda text: (worst_share(text), counts[text]))
             where = f" ({alike})" if (alike := shared_by(having, measured, asked)) else ""
             found.append(f"{len(having)} of {len(measured)} cases{where} {what}: {line}")
     shares = measured["spikes_all_share"] + measured["spikes_some_share"]
@@ -336,6 +340,11 @@ def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[Variants]) ->
     yield from found[:MOST_CAVEATS]
     if len(found) > MOST_CAVEATS:
         yield f"and {len(found) - MOST_CAVEATS} more"
+
+
+def worst_share(text: str) -> float:
+    """Return the largest percentage that a text tells, 0 without any."""
+    return max(map(float, re.findall(r"([\d.]+) ?%", text)), default=0.0)
 
 
 def turned_by_outliers(variants: Variants) -> Iterator[str]:
