@@ -103,6 +103,7 @@ def test_outputs_agree(cell, seed, problems):
     [
         (Cell("eight", "own drift", 1.03, 20), 1),  # ahead, unclear, not judged
         (Cell("three", "5 %", 1.03, 50), 2),  # ahead, tied, unclear
+        (Cell("three", "5 %", 1.3, 3), 0),  # ranges
         (Cell("two hosts", "5 %", 1.3, 1), 0),  # an answer per host
     ],
     ids=str,
