@@ -104,7 +104,7 @@ def add_figure_options(result: argparse.ArgumentParser) -> None:
         metavar=f"N|{ALL}",
         type=most_in,
         default=MOST_FIGURES,
-        help=f"how many are drawn at most, in turn of each suite (default: {MOST_FIGURES})",
+        help=f"how many are drawn, at least one of each suite (default: {MOST_FIGURES})",
     )
     result.add_argument(
         "--format",

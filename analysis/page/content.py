@@ -27,7 +27,7 @@ from analysis.page.pictures import Picture, pictures_of
 from analysis.records.environments import Facts, summary
 from analysis.report import report, sentences
 from analysis.report.chart import Chart, Charts
-from analysis.report.choice import MOST_FIGURES, chosen, left_out
+from analysis.report.choice import MOST_FIGURES, chosen
 from analysis.report.parts import Parts
 from analysis.screen import Screen
 from analysis.text import MOST_ROWS, beginning
@@ -260,11 +260,12 @@ def figures_of_suites(
                 not_drawn[section(chart)].append(f"{chart.title}: {why}.")
             else:
                 fitting.setdefault(module, {})[name] = chart
-    for own in chosen(fitting, most).values():
+    kept, left_out = chosen(fitting, most)
+    for own in kept.values():
         for chart in own.values():
             charts[section(chart)].append(chart)
-    if line := left_out(sum(map(len, fitting.values())), most):
-        not_drawn[suites[-1]].append(f"{line}.")
+    if left_out:
+        not_drawn[suites[-1]].append(f"{left_out}.")
     return charts, not_drawn
 
 

@@ -3,34 +3,32 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-MOST_FIGURES = 12
+MOST_FIGURES = 8
 ALL = "all"
 Figure = TypeVar("Figure")
 
 
 def chosen(
     figures: Mapping[str, Mapping[str, Figure]], most: int | None
-) -> dict[str, dict[str, Figure]]:
+) -> tuple[dict[str, dict[str, Figure]], str]:
     """Choose figures in turn: the first of each module, then the second of each, and so on.
 
     Args:
         figures: by module and name.
-        most: how many; None for all.
+        most: how many, but at least one of each module; None for all.
+
+    Returns:
+        They, and what to say of those left out; "" where none is.
     """
     places = [
         (place, module, name) for module, own in figures.items() for place, name in enumerate(own)
     ]
+    if most is not None:
+        most = max(most, sum(place == 0 for place, _, _ in places))
     kept = {each[1:] for each in sorted(places, key=lambda each: each[0])[:most]}
-    return {
+    found = {
         module: {name: figure for name, figure in own.items() if (module, name) in kept}
         for module, own in figures.items()
     }
-
-
-def left_out(count: int, most: int | None) -> str:
-    """Say how many of the figures are not drawn, and how to get them; "" where all are."""
-    if most is None or count <= most:
-        return ""
-    return (
-        f"{most} of {count} figures are drawn, the first of each suite; --figures {ALL} draws all"
-    )
+    count = f"{len(kept)} of {len(places)} figures are drawn, the first of each suite"
+    return found, f"{count}; --figures {ALL} draws all" if len(kept) < len(places) else ""

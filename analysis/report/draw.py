@@ -40,7 +40,7 @@ from analysis.report.chart import (
     charts_of,
     thinned,
 )
-from analysis.report.choice import chosen, left_out
+from analysis.report.choice import chosen
 from analysis.text import complain
 from analysis.variants import Baseline
 from benchkit.record.naming import readable, readable_time
@@ -481,9 +481,10 @@ def draw_all(
     found: dict[str, Drawings] = {}
     for name, drawings in drawings_of_modules(table, baseline, attempt, charts):
         found.setdefault(name, {}).update(drawings)
-    if line := left_out(sum(map(len, found.values())), most):
-        complain("analysis", line)
-    for drawings in chosen(found, most).values():
+    kept, left_out = chosen(found, most)
+    if left_out:
+        complain("analysis", left_out)
+    for drawings in kept.values():
         for file_name, draw in drawings.items():
             figure = attempt(f"plot {file_name}", draw)
             if figure is not None:

@@ -59,6 +59,8 @@ TICKS = 6
 REACH = (-0.6, -0.4, 0.0, 0.2)
 """Inches by which labels and title reach beyond a panel to the left, below, to the right and above,
 more or less: ticks depend on the size of the panel."""
+MOST_TICKS = 10
+"""Of settings along a logarithmic axis, whose labels would touch."""
 LABELS_APART = 3
 """Pixels between the labels of two ticks."""
 
@@ -186,7 +188,9 @@ def reach_of(axes: Axes) -> list[float]:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(FixedLocator(list(axis.get_majorticklocs())))
     own = axes.get_window_extent()
-    whole = type(axes).get_tightbbox(axes, for_layout_only=True) or own
+    boxes = [axis.get_tightbbox(for_layout_only=True) for axis in (axes.xaxis, axes.yaxis)]
+    title = [axes.title.get_window_extent()] if axes.get_title() else []
+    whole = Bbox.union([own, *filter(None, boxes), *title])
     return [end - inner for end, inner in zip(whole.extents, own.extents, strict=True)]
 
 
@@ -243,8 +247,8 @@ def name_ticks(axis: Axis, names: Sequence[str], first: float = 0.0) -> None:
 
 
 def log_ticks(axis: Axis, places: Sequence[float], shown: Callable[[float], str]) -> None:
-    """Put ticks at some places of a logarithmic axis, and none between them."""
-    axis.set_ticks(list(places))
+    """Put ticks at some places of a logarithmic axis, of many at each second or third and so on."""
+    axis.set_ticks(list(places[:: -(-len(places) // MOST_TICKS)]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
     axis.set_minor_locator(NullLocator())
 
@@ -286,7 +290,11 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS[:1]) -> li
             warnings.simplefilter("ignore", UserWarning)
             for each in paths:
                 drawn = io.BytesIO()
-                figure.savefig(drawn, dpi=DOTS_PER_INCH, format=each.suffix[1:])
+                kind = each.suffix[1:]
+                more: dict[str, Any] = (
+                    {"pil_kwargs": {"compress_level": 1}} if kind == "png" else {}
+                )
+                figure.savefig(drawn, dpi=DOTS_PER_INCH, format=kind, **more)
                 write(each.parent, each.name, drawn.getvalue())
     finally:
         plt.close(figure)

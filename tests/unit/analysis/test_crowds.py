@@ -86,7 +86,7 @@ def test_many_speedups_are_drawn_in_order():
     assert figure.get_figwidth() < 10
 
 
-@pytest.mark.parametrize(("most", "shown"), [(None, 5), (5, 5), (4, 4), (3, 3)])
+@pytest.mark.parametrize(("most", "shown"), [(None, 5), (5, 5), (4, 4), (3, 3), (1, 2)])
 def test_figures_are_drawn_in_turn_of_modules_up_to_the_most(most, shown, monkeypatch, capsys):
     def module(name, count):
         return type("module", (), {"draw": lambda *_: {f"{name}{number}": Figure for number in range(count)}})
