@@ -172,10 +172,8 @@ def with_ends(found: Speedup, ratios: Array, unit: str, alpha: float) -> Speedup
     interval, reason = None, ""
     if unit in ("runs", "rounds"):
         interval = median_interval(ratios, alpha) if in_runs else rounds_interval(ratios, alpha)
-        if n < fewest:
+        if interval is None:
             reason = f"{n} of the {fewest} {unit} that a claim needs"
-        elif interval is None:
-            reason = f"the speedup changed during the {basis}"
     else:
         reason = f"{basis}: no rounds"
     ordered = np.sort(ratios)

@@ -101,13 +101,15 @@ def rounds_interval(ratios: Array, alpha: float = ALPHA) -> tuple[float, float] 
 
     The order of cases is drawn anew in each round. So the ratio of equal cases is above 1 by a fair
     coin, however times correlate, and the order statistics of few ratios hold. Other runs may
-    differ. None where the rounds are too few, and where the ratio changed during the run.
+    differ. Where the ratio changed during the run, the interval holds those of all rounds: a
+    variant is ahead if it was in each. None where the rounds are too few.
     """
     if len(ratios) >= FEWEST_ROUNDS:
-        return series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS, alpha)
-    if len(ratios) < FEWEST_STEADY or is_steady(ratios, alpha):
-        return median_interval(ratios, alpha)
-    return None
+        found = series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS, alpha)
+        return found or (float(ratios.min()), float(ratios.max()))
+    if len(ratios) >= FEWEST_STEADY and not is_steady(ratios, alpha):
+        return float(ratios.min()), float(ratios.max())
+    return median_interval(ratios, alpha)
 
 
 def fewest_values(alpha: float = ALPHA) -> int:
