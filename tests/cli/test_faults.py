@@ -59,7 +59,7 @@ def test_faulty_sweep_exits_1(sweep):
     assert (len(records), records[-1]["status"], done.returncode) == (len(FAULTS), "ok", 1)
     assert [case["status"] for case in records[-1]["cases"]] == ["ok", "ok"]
     for status in ("error", "crash", "timeout", "oom", "invalid", "skipped"):
-        assert re.search(rf"^\d+ cases?[^:]*\s{status}: ", done.stdout, re.MULTILINE)
+        assert re.search(rf"^\d+ (?:point|case)s?[^:]*\s{status}: ", done.stdout, re.MULTILINE)
     assert wait_until(lambda: not cli.processes())
 
 
