@@ -107,7 +107,8 @@ class Case:
     Attributes:
         step: the timed call. On a CPU it returns when its work is done; on a GPU the work that it
             queues on the current stream is timed.
-        labels: what sets this case apart inside its job, such as {"strategy": "even"}. Of any
+        labels: what sets this case apart inside its job, such as {"strategy": "even"}. One with
+            the name of a key of the suite is what this case has in place of that key. Of any
             suite, `data_size` is a size in MiB, and `comm_backend` the backend of a case that has
             its own (`Rank.group`).
         reset: renews the inputs before each sample, outside the clock.

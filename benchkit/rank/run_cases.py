@@ -351,15 +351,16 @@ def nanoseconds(rows: list[list[float]]) -> list[list[float]]:
 def require_sound(cases: list[Case], config: RunConfig) -> None:
     """Raise ValueError for cases that a suite may not return.
 
-    There must be a case. A label may not have the name of a column or of a key that is one: a key
-    that holds a list is no column, and the column of `ranks` has another name, because suites have
-    labels of that name. References must lead to cases of the list.
+    There must be a case. A label may not have the name of a column that every suite has; the column
+    of `ranks` has another name, because suites have labels of that name. A label with the name of
+    one of the suite's own keys says what this case has in place of it. References must lead to
+    cases of the list.
     """
     if not cases:
         raise ValueError(f"suite {config.suite} returned no case")
     keys = {
         item.name
-        for item in fields(config)
+        for item in fields(RunConfig)
         if not isinstance(getattr(config, item.name), list | dict)
     }
     taken = (keys | {"status", "device"}) - {"ranks"}
@@ -367,7 +368,7 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
         if clash := taken & set(case.labels):
             raise ValueError(
                 f"suite {config.suite}: a label cannot be named {min(clash)}, "
-                "which is a key or a column"
+                "which is a key or a column of every suite"
             )
         if odd := [*not_finite(dict(case.labels)), *not_finite(vars(case.work))]:
             raise ValueError(f"suite {config.suite}: {odd[0]}; allowed are finite numbers")

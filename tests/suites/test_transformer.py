@@ -368,7 +368,10 @@ def test_parallel_run_measures_one_rank_baseline(cli: Cli):
     done = cli("+suite=transformer", "-m", "model=tiny", "parallel=ddp,tp", *few, *shape)
     assert done.returncode == 0, done.stdout + done.stderr
     for record in cli.records():
-        positions = {tuple(case["labels"].values()): at for at, case in enumerate(record["cases"])}
+        positions = {
+            tuple(case["labels"][name] for name in ("pass", "ranks", "part")): at
+            for at, case in enumerate(record["cases"])
+        }
         assert {case["status"] for case in record["cases"]} == {"ok"}
         assert (("forward", 2, "communication") in positions) == (record["config"]["parallel"] != "ddp")
         joint, alone = (record["cases"][positions["train_step", ranks, "whole"]] for ranks in (2, 1))

@@ -187,8 +187,9 @@ class TransformerJob:
     def case(
         self, name: str, ranks: int, baseline: Case | None = None, communication: Case | None = None
     ) -> Case:
-        labels: Labels = {PASS: name, RANKS: ranks, PART: WHOLE}
         alone = self.shared and ranks == 1
+        labels: Labels = {PASS: name, RANKS: ranks, PART: WHOLE}
+        labels |= {"parallel": "none"} if alone else {}  # so that jobs of any kind share it
         if self.lacking:
             return Case(labels=labels, unavailable=self.lacking)
         if why := self.obstacle() or self.shortage(name, alone):

@@ -165,12 +165,12 @@ class PlantedVariant:
 
 
 def planted_variants(sweep: Sweep) -> dict[tuple[str, str], PlantedVariant]:
-    """By kind of point and labels: what was planted."""
+    """By kind of case: what was planted."""
     found: dict[tuple[str, str], PlantedVariant] = {}
     for point in sweep.points:
         for figures, case in zip(point.truth.figures, point.record.cases, strict=True):
             if figures:
-                variant = found.setdefault((point.kind, labels_key(case.labels)), PlantedVariant())
+                variant = found.setdefault(kind_of(point, case.labels), PlantedVariant())
                 variant.figures[point.record.repetition, point.folder] = figures
                 variant.useful_flops = case.useful_flops or 1.0
     return found
@@ -238,8 +238,15 @@ def key_of(variant: Variant, sweep: Sweep) -> tuple[str, str]:
     labels = [case.labels for case in point.record.cases]
     names = set().union(*labels)
     cells = {name: cell_of(variant, point.record.suite, name) for name in names}
-    [own] = [each for each in labels if all(is_cell(cells[name], each.get(name)) for name in names)]
-    return point.kind, labels_key(own)
+    config = point.record.config
+    [own] = [each for each in labels if all(is_cell(cells[n], each.get(n, config.get(n))) for n in names)]
+    return kind_of(point, own)
+
+
+def kind_of(point: PlantedPoint, labels: dict[str, Any]) -> tuple[str, str]:
+    """The kind of point, but for keys in whose place a case has a label, and the labels."""
+    own = " ".join(each for each in point.kind.split(" ") if each.partition("=")[0] not in labels)
+    return own, labels_key(labels)
 
 
 def cell_of(variant: Variant, suite: str, name: str) -> Any:
