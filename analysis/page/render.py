@@ -5,10 +5,12 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Sequence
+from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
 
 from analysis.output import write
+from analysis.records.derive import keep, kept
 from analysis.records.environments import Facts
 from analysis.report.choice import MOST_FIGURES
 from analysis.report.parts import Parts
@@ -18,6 +20,8 @@ FILE_NAME = "report.html"
 FOLDER = Path(__file__).parent
 SCRIPTS = ("numbers.js", "figures.js", "samples.js", "tables.js", "page.js")
 """In the order in which the page runs them, as one module."""
+LIBRARY, EXPOSED = "drawing_library", "window.vegaEmbed = vegaEmbed;"
+"""Its file in the user's cache, and what the page calls."""
 LIBRARIES = ("altair", "jinja2", "markdown_it", "vl_convert")
 
 
@@ -107,12 +111,21 @@ def data_of(content: Any) -> dict[str, Any]:
 
 
 def drawing_library() -> str:
-    """Return the source of Vega, Vega-Lite and Vega-Embed in the version of the specifications."""
+    """Return the source of Vega, Vega-Lite and Vega-Embed in the version of the specifications.
+
+    It is bundled once, which takes seconds, and kept in the user's cache.
+    """
     import altair
     import vl_convert
 
     version = altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+    bundler = distribution_version("vl-convert-python")
+    maker = hashlib.sha256(f"{version} {bundler} {EXPOSED}".encode()).digest()
+    if known := bytes(kept(LIBRARY, maker)):
+        return known.decode()
+    library = vl_convert.javascript_bundle(EXPOSED, version)
+    keep(LIBRARY, maker, library.encode())
+    return library
 
 
 def inlined(script: str) -> str:

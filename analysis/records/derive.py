@@ -167,27 +167,41 @@ class Cache:
             for name, derived in self._before.items()
             if os.path.exists(os.fsencode(self._folder) + name)
         ]
-        content = msgspec.msgpack.encode([*self._now.items(), *others])
-        head = fingerprint() + hashlib.sha256(content).digest()
-        with contextlib.suppress(OSError):
-            cache_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-            place = private_folder()
-            files.write_whole(place / self._name, head + content, durable=False)
-            make_room(place)
+        keep(self._name, fingerprint(), msgspec.msgpack.encode([*self._now.items(), *others]))
 
     def _name_of(self, path: str) -> bytes:
         return os.fsencode(path.removeprefix(self._folder))
 
     def _read(self) -> dict[bytes, Derived]:
-        with contextlib.suppress(OSError, ValueError):
-            path = private_folder() / self._name
-            found = files.read_regular(path)
-            if found.startswith(fingerprint()):
-                digest, content = found[32:64], memoryview(found)[64:]
-                if hashlib.sha256(content).digest() == digest:
-                    os.utime(path)  # `make_room` keeps what was used last
-                    return dict(decode_cached(content))
+        with contextlib.suppress(ValueError):
+            return dict(decode_cached(kept(self._name, fingerprint())))
         return {}
+
+
+def kept(name: str, maker: bytes) -> memoryview:
+    """Return what a file of the cache holds if it is whole, and made by this; else nothing.
+
+    Args:
+        maker: 32 bytes that change with what makes the content.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        path = private_folder() / name
+        found = memoryview(files.read_regular(path))
+        content = found[64:]
+        if found[:64] == maker + hashlib.sha256(content).digest():
+            os.utime(path)  # `make_room` keeps what was used last
+            return content
+    return memoryview(b"")
+
+
+def keep(name: str, maker: bytes, content: bytes) -> None:
+    """Keep something in the cache, if there can be one."""
+    with contextlib.suppress(OSError):
+        cache_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+        place = private_folder()
+        head = maker + hashlib.sha256(content).digest()
+        files.write_whole(place / name, head + content, durable=False)
+        make_room(place)
 
 
 def cache_folder() -> Path:

@@ -1,6 +1,7 @@
 """Names of rows for sentences."""
 
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -16,10 +17,15 @@ class Namer:
     """Name rows by what sets them apart from others of their suite: "allreduce (world_size=2)"."""
 
     def __init__(self, among: pd.DataFrame, *without: str) -> None:
-        ignored = ("suite", *without)
+        self.among, self.without = among, without
+
+    @cached_property
+    def columns(self) -> dict[Any, list[str]]:
+        """The columns that name the rows of each suite."""
+        ignored, among = ("suite", *self.without), self.among
         columns = [name for name in identity_columns(among) if name not in ignored]
         repeated = ["run"] if is_repeated(among) else []
-        self.columns = {
+        return {
             suite: [name for name in columns if rows[name].nunique(dropna=False) > 1] + repeated
             for suite, rows in among.groupby("suite")
         }
@@ -29,6 +35,8 @@ class Namer:
 
         Thousands of rows of all columns, as objects of pandas, would take seconds.
         """
+        if table.empty:
+            return []
         named = chain.from_iterable(self.columns.values())
         shown = dict.fromkeys(("suite", "title", "world_size", *columns, *named))
         rows: list[Row] = table[list(shown)].to_dict("records")

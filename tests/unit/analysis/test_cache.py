@@ -245,3 +245,14 @@ def test_fingerprint_covers_all_code_that_derives():
     paths = [name.replace(".", "/") for name in modules if name.split(".")[0] in ("analysis", "benchkit", "launch")]
     covered = tuple(source.removesuffix(".py") for source in SOURCES)
     assert {path for path in paths if not path.startswith(covered)} <= {"analysis", "benchkit", "benchkit/api"}
+
+
+def test_what_is_kept_is_of_its_maker_and_whole(sweep, tmp_path):
+    name, maker = "something", bytes(32)
+    cache.keep(name, maker, b"content")
+    assert bytes(cache.kept(name, maker)) == b"content"
+    assert not cache.kept(name, bytes([1]) * 32)
+    [path] = kept()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert not cache.kept(name, maker)
+    assert not cache.kept("another", maker)
