@@ -73,7 +73,7 @@ def as_csv(table: pd.DataFrame, float_format: str | None = None) -> str:
     shown = table.rename(columns=as_text_cell)
     for place, (_, column) in enumerate(table.items()):
         if not pd.api.types.is_numeric_dtype(column):
-            texts = {cell for cell in column if isinstance(cell, str)}
+            texts = (cell for cell in column.unique() if isinstance(cell, str))
             if any(as_text_cell(text) != text for text in texts):
                 shown.isetitem(place, [as_text_cell(cell) for cell in column])
     return str(shown.to_csv(index=False, float_format=float_format))

@@ -222,6 +222,13 @@ def named(suite: str, column: str, value: object) -> str:
     return questions().get(suite, Question()).word(column, value) or str(value)
 
 
+def each_once(values: pd.Series, word: Callable[[Any], str]) -> pd.Series:
+    """Call each different value of a column by its word: there are far fewer than rows."""
+    numbers, different = pd.factorize(values, use_na_sentinel=False)
+    words = np.array([word(value) for value in different], dtype=object)
+    return pd.Series(words[numbers], values.index)
+
+
 def rates_of(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the columns RATE from a rate at the median time and the interval of that time."""
     amount = rows[name] * rows["median_s"]

@@ -19,6 +19,7 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
+    each_once,
     merged,
     named,
     points_of,
@@ -88,7 +89,7 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]
         rows, bars = with_variants(rows)
         # Numbered here, so that a series has the same colour in every figure.
         rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
-        ranks = rows["world_size"].map(partial(named, suite_of(rows), "world_size"))
+        ranks = each_once(rows["world_size"], partial(named, suite_of(rows), "world_size"))
         rows["label"] = [
             f"{ranks}, {variant}" if variant else ranks
             for ranks, variant in zip(ranks, rows["variant"], strict=True)
@@ -128,8 +129,8 @@ def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 def variants(rows: pd.DataFrame, settings: list[str]) -> Any:
     suite = suite_of(rows)
-    labels = {name: rows[name].map(partial(label_of, suite, name)) for name in settings}
-    return pd.DataFrame(labels).agg(", ".join, axis=1) if labels else ""
+    labels = [each_once(rows[name], partial(label_of, suite, name)) for name in settings]
+    return [", ".join(label) for label in zip(*labels, strict=True)] if labels else ""
 
 
 def suite_of(rows: pd.DataFrame) -> str:

@@ -18,6 +18,7 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
+    each_once,
     named,
     of_groups,
     phases_of_step,
@@ -104,8 +105,8 @@ def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
     model = rows["model"].astype(str)
     if not apart:
         return rows.assign(variant="", line=model)
-    words = [rows[name].map(partial(named, SUITE, name)) for name in apart]
-    variant = pd.concat(words, axis="columns").agg(", ".join, axis="columns")
+    words = [each_once(rows[name], partial(named, SUITE, name)) for name in apart]
+    variant = words[0].str.cat(words[1:], ", ")
     line = model + ", " + variant if model.nunique() > 1 else variant
     places = rows.groupby(apart, dropna=False).ngroup().groupby(model, sort=False)
     order = pd.concat([part.sort_values(kind="stable") for _, part in places]).index
