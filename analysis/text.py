@@ -73,8 +73,9 @@ def as_csv(table: pd.DataFrame, float_format: str | None = None) -> str:
     shown = table.rename(columns=as_text_cell)
     for place, (_, column) in enumerate(table.items()):
         if not pd.api.types.is_numeric_dtype(column):
-            texts = (cell for cell in column.unique() if isinstance(cell, str))
-            if any(as_text_cell(text) != text for text in texts):
+            is_text = isinstance(column.dtype, pd.StringDtype)
+            cells = column.unique() if is_text else column
+            if any(as_text_cell(cell) is not cell for cell in cells):
                 shown.isetitem(place, [as_text_cell(cell) for cell in column])
     return str(shown.to_csv(index=False, float_format=float_format))
 
