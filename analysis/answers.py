@@ -123,7 +123,11 @@ def curves(variants: Variants, compared: Sequence[Variant]) -> Iterator[str]:
 
 
 def duel(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> str:
-    """Say how one variant does, in its only setting or in the middle of several."""
+    """Say how one variant does, in its only setting or in several.
+
+    The middle of several settings is told where they agree: where one gains and one loses, it is
+    that of no setting.
+    """
     where = "".join(f", {word}" for word in words)
     name = own[0].name
     found = [(each, each.speedup) for each in own if each.speedup]
@@ -138,14 +142,14 @@ def duel(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
         return f"{text}{claim(variants, variant, speedup)}"
     values = [speedup.value for _, speedup in found]
     over = " or ".join(dict.fromkeys(speedup.over.name for _, speedup in found))
-    text = f"{name}: {between([median(values)])} × as fast as {over}{where}"
-    text += f"; the median of {len(values)} settings"
     judged: dict[str, list[float]] = {}
     for variant, speedup in found:
         judged.setdefault(judgement(variants, variant, speedup), []).append(speedup.value)
-    if [*judged] == [NOT_JUDGED]:
-        reason = reasons([speedup for _, speedup in found])
-        return f"{text} ({between(values)}), not judged{reason}"
+    is_judged, agree = [*judged] != [NOT_JUDGED], not min(values) < 1 < max(values)
+    value, of = ([median(values)], "the median of") if is_judged and agree else (values, "in")
+    text = f"{name}: {between(value)} × as fast as {over}{where}; {of} {len(values)} settings"
+    if not is_judged:
+        return f"{text}, not judged{reasons(variants, [speedup for _, speedup in found])}"
     counts = [
         f"{WORDS.get(word, word)} in {len(judged[word])} ({between(judged[word])})"
         for word in IN_ORDER
@@ -181,9 +185,14 @@ def known_of(speedup: Speedup) -> str:
     return f" ({low} to {high}, {speedup.reason})"
 
 
-def reasons(found: Sequence[Speedup]) -> str:
-    """Say why speedups are not judged, but for those without ends: `how_sure` tells of these."""
+def reasons(variants: Variants, found: Sequence[Speedup]) -> str:
+    """Say why speedups are not judged: what else differs, or how many rounds or runs are missing.
+
+    `how_sure` tells of those that were measured apart.
+    """
     texts = dict.fromkeys(speedup.reason for speedup in found if speedup.ends and speedup.reason)
+    if variants.confounded:
+        texts = {f"they differ in {', '.join(variants.confounded)}, too": None}
     return f": {' or '.join(texts)}" if texts else ""
 
 

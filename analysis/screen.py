@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from statistics import median
 from textwrap import shorten, wrap
 
@@ -140,7 +141,7 @@ def screen_of(
         found.grid = grid_of(variants)
         has_stars = any("*" in cell for cells in found.grid.rows for cell in cells)
         found.confidence = [how_sure(variants, has_stars)]
-        found.next_steps = next_steps_of(variants)
+        found.next_steps = next_steps_of(variants, is_mostly_disturbed(table))
         found.subject = list(subject_of(variants))
         found.terms = terms_in(found, variants.question)
     elif len(suites) > 1:
@@ -148,11 +149,28 @@ def screen_of(
         one = f"One suite's table: --where 'suite == \"{suites[0][0]}\"' (of {names})"
         found.next_steps = [one]
     found.caveats = list(caveats(table, asked, [variants for _, variants in suites]))
-    found.next_steps += next_steps
+    found.next_steps = [*log_of_failure(table), *found.next_steps, *next_steps]
     return found
 
 
-def next_steps_of(variants: Variants) -> list[str]:
+def is_mostly_disturbed(table: pd.DataFrame) -> bool:
+    return bool(table.loc[table["status"] == "ok", "disturbed"].notna().mean() > 0.5)
+
+
+def log_of_failure(table: pd.DataFrame) -> Iterator[str]:
+    """Yield where to read why the first point failed, if its rank left a log."""
+    of_rank = table[["path", "failed_rank"]].notna().all(axis=1)
+    failed = table[~table["status"].isin(["ok", *HARMLESS]) & of_rank]
+    for path, rank, status in zip(
+        failed["path"], failed["failed_rank"].astype(int), failed["status"], strict=True
+    ):
+        log = Path(path).parent / f"rank_{rank}.log"
+        if log.is_file():
+            yield f"First, why {status}: {log}"
+            return
+
+
+def next_steps_of(variants: Variants, is_disturbed: bool) -> list[str]:
     """Return what to add to the command, and what else the suite suggests."""
     factors = variants.comparison.factors if variants.comparison else ()
     varied = {*variants.problem, *factors} - {*variants.shared}
@@ -163,7 +181,8 @@ def next_steps_of(variants: Variants) -> list[str]:
     num_compared = max(sum(each.competes for each in own) for own in variants.by_problem.values())
     fewest = fewest_values(alpha_of(num_compared - 1))
     added = [*([f"repeat={fewest} (fresh runs)"] if is_one_run else []), *asked[:1]]
-    next_one = [f"Next, add to the command: {' or '.join(added)}"] if added else []
+    where = ", on a quiet machine" if is_disturbed else ""
+    next_one = [f"Next{where}, add to the command: {' or '.join(added)}"] if added else []
     return [*next_one, *filter(None, [variants.question.next_steps.get("")])]
 
 

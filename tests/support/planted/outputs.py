@@ -36,7 +36,7 @@ TIE = "tied (± 5 %)"
 WORD = rf"ahead|behind|{re.escape(TIE)}|unclear|not judged"
 NUMBER = r"[\d.,]+"
 ENDS = rf" \[(?P<low>{NUMBER}), (?P<high>{NUMBER})\]| \((?P<least>{NUMBER}) to (?P<most>{NUMBER}), [^)]*\)"
-RATIO = re.compile(rf"(?P<value>{NUMBER}) × as fast as (?P<over>\w+)(?:{ENDS})?")
+RATIO = re.compile(rf"(?:(?P<from>{NUMBER}) to )?(?P<value>{NUMBER}) × as fast as (?P<over>\w+)(?:{ENDS})?")
 ANSWER = re.compile(r"(?P<name>\w+)(?: \((?P<rivals>(?:[^()]|\([^()]*\))*)\))?: (?P<rest>.*)")
 
 
@@ -220,7 +220,7 @@ def of_answers(outputs: Outputs) -> Iterator[str]:
         ratio = RATIO.search(what)
         place = {*re.split(", | at ", what[ratio.end() if ratio else 0 :])} & {*chain(*outputs.problems.values())}
         problems = [each for each, words in outputs.problems.items() if place <= {*words}]
-        if ratio and parts and parts[0].startswith("the median of "):
+        if ratio and parts and re.match(r"(?:the median of|in) \d+ settings", parts[0]):
             rows = [outputs.rows[problem, name] for problem in problems]
             found = of_counts(rows, ratio, parts[0])
         elif len(problems) != 1:
@@ -234,14 +234,15 @@ def of_answers(outputs: Outputs) -> Iterator[str]:
 
 def of_counts(rows: Sequence[Row], ratio: re.Match[str], text: str) -> Iterator[str]:
     """Hold "the median of 3 settings: ahead in 2 (1.2 to 1.3), unclear in 1 (1.1) in this run"."""
-    if not is_printed(ratio["value"], median(row.speedup for row in rows)):
-        yield f"the median is {median(row.speedup for row in rows)}"
-    if not text.startswith(f"the median of {len(rows)} settings"):
+    values = [row.speedup for row in rows]
+    ends = (ratio["from"] or ratio["value"], ratio["value"])
+    shown = [median(values)] * 2 if text.startswith("the median of") else [min(values), max(values)]
+    if not are_printed(ends, shown):
+        yield f"they are {values}"
+    if f" {len(rows)} settings" not in text:
         yield f"the file has {len(rows)} of them"
     groups = re.findall(rf"({WORD}) in (\d+) \(({NUMBER})(?: to ({NUMBER}))?\)", text)
-    groups = groups or [
-        (NOT_JUDGED, len(rows), *re.findall(rf"settings \(({NUMBER})(?: to ({NUMBER}))?\), not", text)[0])
-    ]
+    groups = groups or [(NOT_JUDGED, len(rows), *ends)]
     if {word: int(number) for word, number, *_ in groups} != Counter(row.word for row in rows):
         yield f"the file has {Counter(row.word for row in rows)}"
     for word, _, low, high in groups:
