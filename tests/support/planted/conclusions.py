@@ -74,7 +74,7 @@ PROCESSORS = ("an EPYC", "an Atom")
 
 DRIFT, STICKS = 0.1, 0.9
 """Standard deviation of a drift, and the correlation of neighbouring rounds."""
-SMALL, HEAVY = 0.03, 0.05
+SMALL, HEAVY, MOST_TAIL = 0.03, 0.05, 10.0
 RUNS_DIFFER = 0.05
 SPIKES, SPIKE = 0.01, 10.0
 
@@ -101,7 +101,8 @@ def normal(spread: float) -> Any:
 
 def heavy_tails(random: Random, shape: Shape) -> tuple[Array, Array]:
     """Student's t of two degrees of freedom, whose variance is infinite."""
-    return np.zeros(shape.whole), HEAVY * random.standard_t(2, shape.whole)
+    tails = HEAVY * random.standard_t(2, shape.whole)
+    return np.zeros(shape.whole), tails.clip(-MOST_TAIL, MOST_TAIL)  # longer ones are no seconds
 
 
 def shared_drift(random: Random, shape: Shape) -> tuple[Array, Array]:
