@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     width = max(map(len, SUBCOMMANDS))
     lines = [f"  {name:<{width}}  {what}" for name, (_, what) in SUBCOMMANDS.items()]
     result = argparse.ArgumentParser(
-        prog="python -m analysis",
+        prog="benchkit-analysis",
         description="Tables, plots and text of all records below any number of folders.",
         epilog="\n".join(["subcommands, each with its --help:", *lines]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -56,7 +56,7 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
         "--output-dir",
         metavar="D",
         type=Path,
-        help="where to write (default: analysis/ in the first)",
+        help="where to write (default: report/ in the first)",
     )
     result.add_argument(
         "--baseline",

@@ -16,7 +16,9 @@ from benchkit.errors import ConfigError
 from benchkit.record import files
 
 Content: TypeAlias = str | bytes | pd.DataFrame
-FOLDER = "analysis"
+FOLDER, EARLIER = "report", "analysis"
+"""Of a report in a folder of records. The earlier name is that of a package, which Python would
+import from a working folder."""
 MOST_LETTERS = 200
 """The longest name of a file; file systems allow 255 bytes."""
 

@@ -21,6 +21,7 @@ from benchkit.sweep import manifest, resume
 from benchkit.sweep.folder import remember_latest
 from benchkit.sweep.forecast import Total
 from benchkit.sweep.resume import DRY_RUN, RETRY, Parser, Resume, found_again
+from launch import trust
 from launch.topology import detect_launcher, require_launcher
 
 OUT = "out"
@@ -209,8 +210,7 @@ def read_progress(folder: Path) -> Progress | None:
             raise ConfigError(f"--resume {folder}: holds a sweep; allowed is the folder of a study")
         return None
     try:
-        manifest.require_ours(path)
-        return files.read_json(path, Progress)
+        return files.read_trusted(path, Progress)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not a study's file ({error})") from None
 
@@ -391,6 +391,7 @@ def main(
     if request.dry_run:
         return show(request, exit_code)
     request.folder.mkdir(parents=True, exist_ok=True)
+    trust.require_folder(request.folder)
     with claimed(request.folder):
         remember_latest(request.folder)
         if code := run(request):

@@ -138,7 +138,7 @@ def unmeasured(places: Sequence[Path], found: Harvest) -> list[str]:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m analysis accept",
+        prog="benchkit-analysis accept",
         description="One verdict on records of pair_matrix and rank_speed (`sweep=acceptance`): "
         "which rank, link, node or switch is slower than its peers, or that all are alike.",
     )

@@ -260,8 +260,8 @@ def share(text: str) -> float:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m analysis compare",
-        description="`python -m analysis compare A B`: what differs between the environments of "
+        prog="benchkit-analysis compare",
+        description="`benchkit-analysis compare A B`: what differs between the environments of "
         "two places, and for each point whether B is faster or slower than A. A point is worse in "
         "B, too, if a larger share of its planned runs has no result there than in A. A point "
         "with a single run on a side is neither faster nor slower.",
@@ -287,6 +287,6 @@ def parser() -> argparse.ArgumentParser:
         "--output-dir",
         metavar="D",
         type=Path,
-        help="where to write (default: analysis/ in the first)",
+        help="where to write (default: report/ in the first)",
     )
     return result

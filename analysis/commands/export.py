@@ -52,8 +52,8 @@ def main(arguments: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m analysis export",
-        description="`python -m analysis export`: our records in the columns and units of other "
+        prog="benchkit-analysis export",
+        description="`benchkit-analysis export`: our records in the columns and units of other "
         "systems, for their scripts. Means and standard deviations are of our samples.",
     )
     result.add_argument(
@@ -66,6 +66,6 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     result.add_argument(
         "--output-dir", metavar="D", type=Path,
-        help="where to write (default: analysis/SYSTEM/ in the first)",
+        help="where to write (default: report/SYSTEM/ in the first)",
     )  # fmt: skip
     return result

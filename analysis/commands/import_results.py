@@ -180,8 +180,8 @@ def text_of(rows: pd.DataFrame, style: str) -> str:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m analysis import",
-        description="`python -m analysis import`: results of other systems beside our own "
+        prog="benchkit-analysis import",
+        description="`benchkit-analysis import`: results of other systems beside our own "
         f"records. Formats, recognised by their content: {formats.KNOWN}.",
     )
     result.add_argument(
@@ -196,6 +196,6 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         "--output-dir", metavar="D", type=Path,
-        help="where to write (default: analysis/ beside the first)",
+        help="where to write (default: report/ beside the first)",
     )  # fmt: skip
     return result

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from analysis.output import FOLDER, folder_for
+from analysis.output import EARLIER, FOLDER
 from analysis.records.columns import METRICS
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest
@@ -319,8 +319,9 @@ def log(folder: Path, found: Harvest, tracker: Tracker) -> str:
     The report goes with a run of its own: copies of it in each run would be many files.
     """
     table = combine(found.rows)
-    has_report = (folder / FOLDER).is_dir()
-    report = folder_for(folder, None)
+    name = EARLIER if (folder / EARLIER).is_dir() and not (folder / FOLDER).exists() else FOLDER
+    has_report = (folder / name).is_dir()
+    report = files.make_own(folder / name)
     if not has_report:
         list(write_report(Parts(table, None, found.ranks), report))
     for path in report.rglob("*"):
@@ -336,7 +337,7 @@ def log(folder: Path, found: Harvest, tracker: Tracker) -> str:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m analysis log",
+        prog="benchkit-analysis log",
         description="Hands one run per point to MLflow or Weights & Biases: its settings, the "
         "figures of its cases and its record; and one run with the report. Where to is for the "
         "library's own variables to say, such as MLFLOW_TRACKING_URI and WANDB_MODE.",

@@ -136,8 +136,8 @@ def speeds(text: str) -> list[float]:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m analysis plan",
-        description="`python -m analysis plan`: what each strategy would make of a sequence on "
+        prog="benchkit-analysis plan",
+        description="`benchkit-analysis plan`: what each strategy would make of a sequence on "
         "ranks of given speeds, by arithmetic.",
     )
     add = result.add_argument

@@ -180,8 +180,8 @@ def numbers(text: str) -> list[int]:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m analysis predict",
-        description="`python -m analysis predict DIR... --world-size N,N`: times on numbers of "
+        prog="benchkit-analysis predict",
+        description="`benchkit-analysis predict DIR... --world-size N,N`: times on numbers of "
         "ranks that were not measured, predicted.",
     )
     result.add_argument(

@@ -273,8 +273,8 @@ def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[s
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m analysis profile",
-        description="`python -m analysis profile DIR...`: what traces of `profile=true` say of "
+        prog="benchkit-analysis profile",
+        description="`benchkit-analysis profile DIR...`: what traces of `profile=true` say of "
         "each case and rank, per step.",
     )
     result.add_argument(

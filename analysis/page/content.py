@@ -296,7 +296,7 @@ def unsampled(count: int, total: int) -> str:
         return ""
     return (
         f"{count:,} of {total:,} cases have their samples on this page. The page of the folders of "
-        "some points has all of theirs: python -m analysis FOLDER ... --html"
+        "some points has all of theirs: benchkit-analysis FOLDER ... --html"
     )
 
 

@@ -1,5 +1,6 @@
 """Collects the points that failed, with the end of the log of the rank that is the cause."""
 
+import os
 import re
 import stat
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ MOST_KINDS = 40
 MOST_LINES, MOST_LETTERS = 40, 6000
 """Of a log or a traceback, from its end."""
 MOST_REASON = 600
+LOG_NAME = re.compile(r"rank_\d+\.log", re.ASCII)
 CONTROL = re.compile(rf"\x1b\[[0-9;?]*[ -/]*[@-~]|(?![\n\t]){UNPRINTABLE.pattern}")
 """Colours of a terminal, and whatever else a page cannot show."""
 
@@ -89,21 +91,21 @@ def where_of(error: ErrorReport) -> str:
 def log_of(record: Record, folder: Path) -> tuple[str, str]:
     """Return the name and the end of the log that a record names; both "" where there is none.
 
-    Only a file in the record's own folder is read: a record may come from anywhere, and a page is
-    passed on.
+    Only a rank's log in the record's own folder is read, and no other file by a link: a record may
+    come from anywhere, and a page is passed on.
     """
     name = record.error.log if record.error and record.error.log else ""
-    path = folder / name
-    if not name or Path(name).name != name:
+    if not LOG_NAME.fullmatch(name):
         return "", ""
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            return "", ""
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - 4 * MOST_LETTERS))
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        with open(os.open(folder / name, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+                return "", ""
+            file.seek(max(0, status.st_size - 4 * MOST_LETTERS))
             text = file.read().decode(errors="replace")
-    except (OSError, ValueError):  # The name has a letter that no file has.
+    except OSError:
         return "", ""
     return name, last_lines(text)
 

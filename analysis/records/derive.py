@@ -12,7 +12,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from analysis.records.rows import Columns, cases_of
 from analysis.records.validate import validate
 from benchkit.record import files
 from benchkit.record.record import Record
+from launch import trust
 
 
 class Derived(msgspec.Struct, frozen=True, array_like=True):
@@ -132,7 +132,7 @@ MOST_BYTES = 2**28
 """Of all sweeps in the cache, which is enough for 100,000 records."""
 SOURCES = (
     "analysis/records", "benchkit/api/case.py", "benchkit/api/regions.py", "benchkit/errors.py",
-    "benchkit/record", "benchkit/statistics", "benchkit/version.py",
+    "benchkit/record", "benchkit/statistics", "benchkit/version.py", "launch/trust.py",
 )  # fmt: skip
 """All code that figures are derived by."""
 decode_cached = msgspec.msgpack.Decoder(list[tuple[bytes, Derived]]).decode
@@ -224,10 +224,7 @@ def private_folder() -> Path:
         OSError: it is not there, or others may open it.
     """
     folder = cache_folder()
-    status = folder.lstat()
-    is_open = status.st_mode & 0o077
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or is_open:
-        raise PermissionError(f"{folder}: allowed is a folder that only its user may open")
+    trust.require_folder(folder, private=True)
     return folder
 
 

@@ -19,8 +19,8 @@ from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import Comparison, decoded
 from benchkit.statistics.compare import Round, order_of_runs
-from benchkit.sweep.manifest import require_ours
 from benchkit.sweep.resume import Parser, is_override
+from launch import trust
 
 STATISTICS = ("p25", "median", "mean")
 FEWEST_PAIRS, MOST_PAIRS = 6, 10_000
@@ -236,8 +236,7 @@ def read_plan(folder: Path) -> Plan:
     """Read a plan; raise ConfigError for none, or one another user may have written: it is run."""
     path = folder / FILE_NAME
     try:
-        require_ours(path)
-        return parse_plan(files.read_regular(path))
+        return parse_plan(trust.read(path, files.MOST_BYTES))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not the plan of a comparison ({error})") from None
 
@@ -279,6 +278,7 @@ def claim_new(folder: Path) -> None:
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(f"--dir {folder}: is not empty; allowed is a folder of its own")
     folder.mkdir(parents=True, exist_ok=True)
+    trust.require_folder(folder)
 
 
 def write_plan(plan: Plan, folder: Path) -> None:

@@ -14,7 +14,7 @@ HELP = """benchkit: distributed deep-learning benchmarks from one command
   python -m benchkit +suite=allreduce 'data_size=[1,10,100]'       one point of three cases
   python -m benchkit sweep=gloo_cpu                                a sweep by name
   python -m benchkit study=cs336_allreduce                         sweeps and their report
-  python -m analysis outputs/latest                                tables, plots and text of it
+  benchkit-analysis outputs/latest                                 tables, plots and text of it
   python -m benchkit selftest                                      what this machine can tell
   python -m benchkit compare ARM ARM …                             is one faster? (compare --help)
   python -m benchkit --help allreduce                              a suite, its keys and its values

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import re
 import tempfile
@@ -28,6 +29,7 @@ POINT_FILE = ".point-owner"
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 """Errors of file systems without locks, such as Lustre as it is often mounted."""
 RETRY_AFTER_S = (0.1, 1.0, 3.0)
+log = logging.getLogger("benchkit")
 
 
 @contextlib.contextmanager
@@ -125,7 +127,8 @@ def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iter
 
     The kernel's lock on a file tells a live owner from a dead one. Not every shared file system
     passes locks from host to host, and some have none. Therefore the file also names its owner: an
-    owner on another host may be alive, unless `anywhere` counts it as dead.
+    owner on another host may be alive, unless `anywhere` counts it as dead. Under the same kernel,
+    a host of another name is a container, which a free lock shows to have ended.
     """
     path = folder / name
     me = this_process()
@@ -134,7 +137,9 @@ def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iter
             owner = owner_of(path) or "another process"
             raise ConfigError(f"{folder}: {owner} works in it; allowed is a folder of its own")
         before = owner_of(path)
-        if before and before.host != me.host and not anywhere:
+        if before and before.host != me.host and before.boot_id == me.boot_id:
+            log.warning("%s: taken over from %s, which has ended", folder, before)
+        elif before and before.host != me.host and not anywhere:
             raise ConfigError(
                 f"{folder}: {before} may still work in it; if that has ended, remove {path}"
             )
@@ -175,10 +180,14 @@ def locked(path: Path) -> Iterator[TextIO | None]:
 
 
 def is_alive(owner: Owner | None) -> bool:
-    """Return whether an owner's process still runs on this host, by boot and process number."""
-    if owner is None or owner.boot_id != this_process().boot_id:
+    """Return whether an owner's process may still run under this kernel, by its process number.
+
+    The processes of another container have numbers of their own.
+    """
+    me = this_process()
+    if owner is None or owner.boot_id != me.boot_id:
         return False
-    return Path(f"/proc/{owner.pid}").exists()
+    return owner.host != me.host or Path(f"/proc/{owner.pid}").exists()
 
 
 def is_still(path: Path, file: TextIO) -> bool:

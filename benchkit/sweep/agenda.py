@@ -20,6 +20,7 @@ from benchkit.sweep import manifest, resume
 from benchkit.sweep.folder import LOG_FILE, require_unused
 from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.resume import Resume
+from launch import trust
 from launch.agents.channel import SweepEnds
 
 SHOWN = 20
@@ -110,6 +111,7 @@ def prepared(
         held: takes over the claim on the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    trust.require_folder(folder)
     held.enter_context(claimed(folder))
     if asked and manifest.is_in(folder):
         return resumed(folder, wanted, world_sizes, asked)

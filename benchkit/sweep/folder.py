@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from io import TextIOWrapper
 from pathlib import Path
 
 from benchkit import child
@@ -25,6 +26,12 @@ class LogFile(logging.FileHandler):
     """Drop lines that cannot be written, as on a full disk, and say so once."""
 
     _has_failed = False
+
+    def _open(self) -> TextIOWrapper:
+        """Append to the file, but through no link."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.baseFilename, flags, 0o666)
+        return TextIOWrapper(open(descriptor, "ab"), self.encoding, self.errors)
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not self._has_failed:
@@ -70,7 +77,7 @@ def print_table(folder: Path) -> None:
     try:
         log_table(folder)
     except Exception as error:  # What is measured does not depend on it.
-        log.warning("no table: %r; python -m analysis %s makes it again", error, folder)
+        log.warning("no table: %r; benchkit-analysis %s makes it again", error, folder)
 
 
 def log_table(folder: Path) -> None:
@@ -84,7 +91,7 @@ def log_table(folder: Path) -> None:
     if problem := floor.problem():
         log.warning(problem)
     if found.rows:
-        further = [f"Records: {folder}", f"Page: python -m analysis {folder} --html"]
+        further = [f"Records: {folder}", f"Page: benchkit-analysis {folder} --html"]
         log.info("\n%s", screen_of(combine(found.rows), next_steps=further).text())
 
 
@@ -125,7 +132,7 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
 
 
 PAGE, VERDICT = "html", "verdict"
-PAGE_FILE = "analysis/report.html"
+PAGE_FILE = "report/report.html"
 """Below the sweep's folder; `python -m analysis --html` names it so."""
 OUT_OF_LINE = "out_of_line"
 """What a verdict adds to the statuses of the points, for the exit code."""

@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import socket
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from launch import trust
 from launch.agents.channel import (
     ADDRESS_BYTES,
     HELLO_S,
@@ -152,9 +152,9 @@ class Meeting:
             try:
                 if path.parent == temporary_folder():
                     path.parent.mkdir(mode=0o700, exist_ok=True)
-                    require_private(path.parent)
+                    trust.require_folder(path.parent, private=True)
                 write_whole(path, text)
-                read_own(path)  # Some file systems have no owners, or do not keep modes.
+                own_text(path)  # Some file systems have no owners, or do not keep modes.
                 return
             except OSError as error:
                 problems.append(error)
@@ -166,8 +166,8 @@ class Meeting:
                 os.listdir(path.parent)  # makes NFS look whether the folder has changed
             try:
                 if path.parent == temporary_folder():
-                    require_private(path.parent)
-                yield parse_address(read_own(path))
+                    trust.require_folder(path.parent, private=True)
+                yield parse_address(own_text(path))
             except PermissionError as error:
                 if str(error) != self._distrusted:
                     self._distrusted = str(error)
@@ -239,13 +239,6 @@ def temporary_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"benchkit-{os.geteuid()}"
 
 
-def require_private(folder: Path) -> None:
-    status = os.lstat(folder)
-    is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o077
-    if not is_ours or not stat.S_ISDIR(status.st_mode):
-        raise PermissionError(f"{folder}: ignored; allowed is a folder of this user alone")
-
-
 def signed(address: Address) -> Address:
     """Return an address that everyone may read: a signature by the secret stands for the secret.
 
@@ -287,15 +280,8 @@ def write_whole(path: Path, text: str) -> None:
         raise
 
 
-def read_own(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o077
-        if not is_ours or not stat.S_ISREG(status.st_mode):
-            allowed = "a file that this user alone may open"
-            raise PermissionError(f"{path}: ignored; allowed is {allowed}")
-        return file.read(ADDRESS_BYTES)
+def own_text(path: Path) -> bytes:
+    return trust.read(path, ADDRESS_BYTES, private=True)
 
 
 def until(deadline: float, attempt: Callable[[], Any]) -> Any:

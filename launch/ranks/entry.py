@@ -234,7 +234,8 @@ def die_with(lifeline: Connection) -> None:
 def redirect_output(path: Path) -> None:
     """Redirect output, also of C libraries, to a file; discard it where none can be written."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o644)
     except OSError:  # a full disk, which the agent reports once
         descriptor = os.open(os.devnull, os.O_WRONLY)
     os.dup2(descriptor, 1)

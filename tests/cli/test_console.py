@@ -82,7 +82,7 @@ def test_sweep_ignores_folders_of_user(scripts, start):
     printed = typed(scripts, "benchkit", *line)
     assert [record["status"] for record in scripts.records()] == ["ok"]
     latest = scripts.folder / "outputs" / "latest"
-    assert (latest / "analysis" / "report.html").exists() == ("page:" in printed) == (start == "report=html")
+    assert (latest / "report" / "report.html").exists() == ("page:" in printed) == (start == "report=html")
     assert "files in report" in typed(scripts, "benchkit-analysis", str(latest), "--output-dir", "report")
 
 

@@ -42,7 +42,7 @@ def test_recipe_suite_runs_and_is_plotted(cli: Cli):
     assert done.returncode == 0, done.stdout + done.stderr
     assert [record["status"] for record in cli.records()] == ["ok"] * 4
     assert cli("outputs/latest", module="analysis").returncode == 0
-    plots = {path.name for path in (cli.folder / "outputs" / "latest" / "analysis").glob("*.png")}
+    plots = {path.name for path in (cli.folder / "outputs" / "latest" / "report").glob("*.png")}
     assert {
         "broadcast_time_vs_datasize.png",
         "broadcast_bandwidth_vs_datasize.png",
@@ -70,7 +70,7 @@ def test_foreign_suite_has_table_plot_resolver_title_and_key(cli: Cli):
     assert "[1/4] vector sums gloo cpu x1  remark=first" in done.stdout
     assert {record["title"] for record in records} == {"vector sums"}
     assert cli("outputs/latest", module="analysis").returncode == 0
-    written = cli.folder / "outputs" / "latest" / "analysis"
+    written = cli.folder / "outputs" / "latest" / "report"
     assert (written / "vector_sum_speedup.png").stat().st_size > 10_000
     assert "2 ranks" in done.stdout.rpartition("[4/4]")[2]
     assert (written / "vector_sum.png").stat().st_size > 10_000

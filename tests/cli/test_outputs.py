@@ -135,8 +135,8 @@ def test_table_that_cannot_be_made_ends_no_sweep(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "written", "redirections"),
     [
-        ((), "a/analysis/analysis.txt", "> /dev/full"),
-        pytest.param(("compare",), "a/analysis/compare.md", ">&- 2>&-", marks=pytest.mark.slow),
+        ((), "a/report/analysis.txt", "> /dev/full"),
+        pytest.param(("compare",), "a/report/compare.md", ">&- 2>&-", marks=pytest.mark.slow),
     ],
 )
 def test_analysis_speaks_of_records(tmp_path, command, written, redirections):

@@ -1,5 +1,6 @@
 """Another local user, without rights, while a sweep runs: nothing is read, changed or stopped."""
 
+import grp
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from launch.trust import MARKER
 
 from tests.support.cli import PATIENCE_S, ROOT, ends, wait_until
 from tests.support.entries.agents import LOCK_VARIABLE
@@ -191,3 +193,47 @@ def test_unprivileged_user_makes_network(python):
             capture_output=True, text=True,
         )  # fmt: skip
     assert done.stdout == "True\n"
+
+
+EDIT = """
+import json, sys
+path, planted = sys.argv[1:]
+manifest = json.load(open(path))
+manifest["arguments"] += [f"on_end='id -u > {planted}'"]
+json.dump(manifest, open(path, "w"))
+"""
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_commands_that_a_group_may_have_written_run_only_where_it_is_trusted(cli, python, is_shared):
+    """A project folder with setgid and umask 002, in which a member changes another one's manifest."""
+    team = grp.getgrall()[-1]
+    with tempfile.TemporaryDirectory() as project:
+        Path(project).chmod(0o755)
+        folder, planted = Path(project, "s"), Path(project, "s", "planted")
+        swept = ("+suite=allreduce", "-m", "data_size=1KiB,2KiB", "world_size=2", "measure=quick")
+        assert cli(*swept, f"hydra.sweep.dir={folder}").returncode == 0
+        for path in (folder, folder / "sweep.json"):
+            os.chown(path, 0, team.gr_gid)
+            path.chmod(path.stat().st_mode | 0o020)
+        if is_shared:
+            Path(project, MARKER).write_text(team.gr_name)
+        member = [python, "-c", EDIT, folder / "sweep.json", planted]
+        subprocess.run(member, check=True, cwd="/", user=NOBODY, group=team.gr_gid, extra_groups=[])
+        done = cli("--resume", str(folder))
+        assert (done.returncode, planted.exists()) == ((0, True) if is_shared else (2, False)), done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("owner", "mode"), [(NOBODY, 0o755), (0, 0o777)])
+def test_sweep_in_a_folder_of_another_user_writes_nothing(cli, owner, mode):
+    folder = cli.folder / "theirs"
+    (folder / "0").mkdir(parents=True)
+    for name in ("0/rank_0.log", "benchkit.log", "multirun.yaml", "sweep.json"):
+        (folder / name).symlink_to(cli.folder / f"made-by-{Path(name).stem}")
+    os.chown(folder, owner, -1)
+    folder.chmod(mode)
+    done = cli("+suite=allreduce", "-m", "data_size=1KiB,2KiB", "measure=quick", f"hydra.sweep.dir={folder}")
+    assert done.returncode == 2
+    assert not list(cli.folder.glob("made-by-*"))
+    assert len(done.stderr.splitlines()) == 1

@@ -41,7 +41,7 @@ def test_wheel_works_in_an_empty_folder(commands, tmp_path, measure, analyse):
             [commands / program, *words, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "outputs" / "latest" / "analysis" / "combined.csv").exists()
+    assert (tmp_path / "outputs" / "latest" / "report" / "combined.csv").exists()
 
 
 def test_its_yaml_is_in_the_wheel(commands, tmp_path):

@@ -37,7 +37,7 @@ def names_in(folder: Path) -> set[str]:
 def written(folder: Path, *arguments: str) -> Path:
     """The folder of the report of a folder of records."""
     assert main([str(folder), *arguments]) == 0
-    return folder / "analysis"
+    return folder / "report"
 
 
 def plots(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def compared(tmp_path, capsys, *arguments):
     code = main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), *arguments])
     out, err = capsys.readouterr()
     assert not err, err
-    return code, out, pd.read_csv(tmp_path / "a" / "analysis" / "compare.csv").set_index("data_size")
+    return code, out, pd.read_csv(tmp_path / "a" / "report" / "compare.csv").set_index("data_size")
 
 
 def test_point_has_verdict_and_interval(tmp_path, capsys, golden):
@@ -127,13 +127,13 @@ def test_the_statistic_is_the_one_asked_for(tmp_path, capsys):
 def words_of(tmp_path, capsys, *arguments):
     """The exit code and the words of a comparison, by size; what fails for a CI that reads JUnit is what is worse."""
     code, out, points = compared(tmp_path, capsys, *arguments)
-    suite = ElementTree.parse(tmp_path / "a" / "analysis" / "compare_junit.xml").getroot()
+    suite = ElementTree.parse(tmp_path / "a" / "report" / "compare_junit.xml").getroot()
     failures = [case.get("name") for case in suite if case.find("failure") is not None]
     worse = points["verdict"].isin(["FAILED", "SLOWER"])
     assert len(suite) == len(points) == int(suite.get("tests"))
     assert len(failures) == worse.sum() == int(suite.get("failures"))
     assert (code == 1) == worse.any()
-    page = (tmp_path / "a" / "analysis" / "compare.md").read_text()
+    page = (tmp_path / "a" / "report" / "compare.md").read_text()
     for word in set(points["verdict"]):
         assert word in out
         assert word in page
@@ -182,7 +182,7 @@ def test_planned_run_without_record_is_worse(tmp_path, lose):
     for run in (*runs_at(1)[:1], *runs_at(2)):
         lose(b / str(run))
     assert main(["compare", str(a), str(b), "--fail-on", "20%"]) == 1
-    points = pd.read_csv(a / "analysis" / "compare.csv").set_index("data_size")
+    points = pd.read_csv(a / "report" / "compare.csv").set_index("data_size")
     assert points["verdict"].to_dict() == {1.0: "SAME", 2.0: "FAILED", 3.0: "FAILED"}
     assert points["B_runs"].to_dict() == {1.0: 4, 2.0: 3, 3.0: 0}
     assert (points["B_planned"] == 4).all()
@@ -364,7 +364,7 @@ def test_what_differs_around_them_is_said_first(tmp_path, capsys, golden):
     _, out, points = compared(tmp_path, capsys)
     assert (points["ratio"] == 1).all()  # points match whatever their environments
     golden(out.partition("\n\n")[2].partition("\n\nAll points")[0])
-    assert "| torch " in (tmp_path / "a" / "analysis" / "compare.md").read_text()
+    assert "| torch " in (tmp_path / "a" / "report" / "compare.md").read_text()
 
 
 def test_small_differences_of_clocks_and_load_are_none(tmp_path, capsys, golden):
@@ -411,4 +411,4 @@ def test_files_go_where_they_are_asked_for(tmp_path):
         place(tmp_path / side, {1.0: 1}, runs=1)
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--output-dir", str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"compare.csv", "compare.md", "compare_junit.xml"}
-    assert not (tmp_path / "a" / "analysis").exists()
+    assert not (tmp_path / "a" / "report").exists()

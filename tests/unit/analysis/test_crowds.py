@@ -101,7 +101,7 @@ def test_figures_are_drawn_in_turn_of_modules_up_to_the_most(most, shown, monkey
 def test_long_tables_are_cut(monkeypatch, tmp_path, undrawn):
     monkeypatch.setattr(text, "MOST_ROWS", 3)
     assert main([str(write_all(tmp_path, points(types=4, sizes=(1.0,))))]) == 0
-    report = tmp_path / "analysis"
+    report = tmp_path / "report"
     shown = (report / "full_results.md").read_text(), (report / "per_rank.md").read_text()
     for table, kinds, rows in zip(shown, (3, 2), (4, 8), strict=True):
         assert [f"type{kind}" in table for kind in range(4)] == [kind < kinds for kind in range(4)]

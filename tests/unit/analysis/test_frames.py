@@ -47,7 +47,7 @@ def test_values_equal_those_of_csv(tmp_path, undrawn):
     folder = write_all(tmp_path, [*grid(), make_record(status="crash")])
     table = analysis.load(folder)
     assert main([str(folder)]) == 0
-    written = pd.read_csv(folder / "analysis" / "combined.csv")
+    written = pd.read_csv(folder / "report" / "combined.csv")
     assert list(table) == list(written)
     for name in table:
         if pd.api.types.is_numeric_dtype(table[name].dtype):
@@ -112,7 +112,7 @@ def test_imports_stay_cheap():
 def test_parquet_has_rows_and_types_of_load(tmp_path, capsys, undrawn):
     write_all(tmp_path, [make_rich_record(), make_record(status="timeout")])
     assert main([str(tmp_path), "--parquet"]) == 0
-    path = tmp_path / "analysis" / "combined.parquet"
+    path = tmp_path / "report" / "combined.parquet"
     assert str(path) in capsys.readouterr().out
     pd.testing.assert_frame_equal(pd.read_parquet(path), analysis.load(tmp_path), check_dtype=True)
 

@@ -116,7 +116,7 @@ def test_report_survives_damaged_record(suite, some):
         code, told = shown_by_main(folder)
     assert code == 0
     assert "Traceback" not in told
-    assert (folder / "analysis" / "combined.csv").exists()
+    assert (folder / "report" / "combined.csv").exists()
 
 
 @pytest.mark.parametrize("suite", ["collective", pytest.param("ring_attention", marks=pytest.mark.slow)])

@@ -129,7 +129,7 @@ def test_parts_that_fail_are_left_out(tmp_path, capsys, monkeypatch, golden):
     monkeypatch.setattr(report.sentences, "describe", lambda *given: [].pop())
     assert main([str(tmp_path), "--baseline", "world_size=2"]) == 0
     golden(capsys.readouterr().err)
-    written = {path.name for path in (tmp_path / "analysis").iterdir()}
+    written = {path.name for path in (tmp_path / "report").iterdir()}
     assert {"combined.csv", "full_results.md", "allreduce_speedup.png"} <= written
     assert not {"analysis.txt", "allreduce_time_vs_datasize.png", "allreduce_bandwidth_vs_datasize.png"} & written
 
@@ -143,7 +143,7 @@ def test_names_stay_inside_folder_and_dollar_signs_are_literal(tmp_path, capsys,
     assert main([str(write_all(tmp_path / "here", records))]) == 0
     assert not capsys.readouterr().err
     assert os.listdir(tmp_path) == ["here"]
-    names = [path.name for path in (tmp_path / "here" / "analysis").glob("*evil*.png")]
+    names = [path.name for path in (tmp_path / "here" / "report").glob("*evil*.png")]
     assert len(names) >= 2
     assert all(len(name) <= 200 for name in names)
 

@@ -247,8 +247,8 @@ def test_invalid_file_hides_no_valid_file(tmp_path, capsys, golden):
 def test_output_defaults_to_first_file_folder(tmp_path, capsys):
     path = Path(shutil.copy(NCCL_JSON, tmp_path))
     assert main(["import", str(path)]) == 0
-    assert (tmp_path / "analysis" / "imported.md").read_text().startswith("| collective")
-    assert str(tmp_path / "analysis" / "imported.csv") in capsys.readouterr().out
+    assert (tmp_path / "report" / "imported.md").read_text().startswith("| collective")
+    assert str(tmp_path / "report" / "imported.csv") in capsys.readouterr().out
 
 
 def test_decorated_and_torn_files_give_true_rows_or_say_what_is_missing():

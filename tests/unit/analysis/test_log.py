@@ -78,8 +78,8 @@ def test_point_becomes_run_of_mlflow_once(sweep, mlflow, capsys, golden):
     [metric] = [value for name, value in points[0].metrics.items() if name.endswith("median_s")]
     assert metric == tabulate_records([make_record(1.0)])["median_s"].item()
     assert points[0].files[0].endswith("record.json")
-    assert report.files == [str(sweep / "analysis")] * 2
-    assert (sweep / "analysis" / "combined.csv").exists()
+    assert report.files == [str(sweep / "report")] * 2
+    assert (sweep / "report" / "combined.csv").exists()
 
 
 def test_point_becomes_run_of_wandb(sweep, monkeypatch, capsys, golden):

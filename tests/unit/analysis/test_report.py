@@ -48,7 +48,7 @@ def two_backends():
 def test_report_is_written_in_first_folder(two_places, tmp_path, capsys, monkeypatch, golden):
     monkeypatch.setenv("COLUMNS", "120")
     assert main(two_places) == 0
-    report = tmp_path / "cpu" / "analysis"
+    report = tmp_path / "cpu" / "report"
     assert names_in(report) == TEXTS | PLOTS
     for path in report.glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
@@ -103,7 +103,7 @@ def test_closed_pipe_still_writes_all_files(tmp_path):
     command = f"{sys.executable} -m analysis {folder} | head -1"
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert names_in(folder / "analysis") == TEXTS - {"per_rank.csv", "per_rank.md", "speedups.csv"}  # and no plot
+    assert names_in(folder / "report") == TEXTS - {"per_rank.csv", "per_rank.md", "speedups.csv"}  # and no plot
 
 
 def test_failures_are_apart_from_what_was_not_measured(golden):

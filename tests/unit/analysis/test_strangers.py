@@ -80,9 +80,9 @@ def test_folder_of_report_that_is_no_folder_is_refused(tmp_path, places, capsys,
         elsewhere.mkdir()
         (elsewhere / "combined.csv").write_text("mine")
     if kind in ("link", "dangling"):
-        (places[0] / "analysis").symlink_to(elsewhere)
+        (places[0] / "report").symlink_to(elsewhere)
     else:
-        (Path.touch if kind == "file" else os.mkfifo)(places[0] / "analysis")
+        (Path.touch if kind == "file" else os.mkfifo)(places[0] / "report")
     before = contents(tmp_path)
     assert run(command, places) == (1 if command == "report" else 2)
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -101,7 +101,7 @@ def test_folder_that_is_asked_for_may_be_a_link(tmp_path, places, no_plots, comm
 @pytest.mark.parametrize("command", WRITERS)
 def test_file_of_report_replaces_a_link_or_a_pipe(tmp_path, places, command):
     assert run(command, places) == 0
-    folder, victim = places[0] / "analysis", tmp_path / "victim"
+    folder, victim = places[0] / "report", tmp_path / "victim"
     names = [path for path in folder.rglob("*") if path.is_file()]
     assert len(names) > (8 if command == "report" else 0)
     victim.write_text("mine")
@@ -116,8 +116,8 @@ def test_file_of_report_replaces_a_link_or_a_pipe(tmp_path, places, command):
 
 def test_export_folder_within_the_report_may_be_no_link(tmp_path, places):
     (tmp_path / "elsewhere").mkdir()
-    (places[0] / "analysis").mkdir()
-    (places[0] / "analysis" / "cs336").symlink_to(tmp_path / "elsewhere")
+    (places[0] / "report").mkdir()
+    (places[0] / "report" / "cs336").symlink_to(tmp_path / "elsewhere")
     assert run("export", places) == 2
     assert not any((tmp_path / "elsewhere").iterdir())
 
@@ -140,7 +140,7 @@ def test_names_in_records_lead_nowhere(tmp_path, no_plots):
         assert main(["export", str(folder), "--as", system]) == 0
     assert main([str(folder)]) == 0
     written = {path.parent for path in tmp_path.rglob("*evil*") if path.is_file()}
-    assert written == {folder / "analysis", folder / "analysis" / "hetero", folder / "analysis" / "cs336"}
+    assert written == {folder / "report", folder / "report" / "hetero", folder / "report" / "cs336"}
 
 
 def test_part_of_a_file_is_not_written_through_a_link(tmp_path, monkeypatch):
@@ -207,7 +207,7 @@ class Tracker:
         self.folder = folder
 
 
-@pytest.mark.parametrize("name", ["analysis", "analysis/secret"])
+@pytest.mark.parametrize("name", ["report", "report/secret"])
 def test_tracker_gets_no_link(tmp_path, name):
     folder = write_all(tmp_path / "sweep", grid())
     (tmp_path / "mine").mkdir()
@@ -272,11 +272,11 @@ def test_no_text_of_a_record_steers_a_terminal_or_leaves_its_cell(poisoned_folde
         assert shown, words
         assert not set(UNPRINTABLE.findall(shown)) - {"\n", "\t"}, words
         assert "Traceback" not in shown, words
-    for path in (poisoned_folder / "analysis").rglob("*"):
+    for path in (poisoned_folder / "report").rglob("*"):
         if path.suffix in (".csv", ".md", ".txt", ".html", ".json"):
             assert not set(UNPRINTABLE.findall(path.read_text())) - {"\n", "\t"}, path.name
     tables = 0
-    for path in (poisoned_folder / "analysis").glob("*.md"):
+    for path in (poisoned_folder / "report").glob("*.md"):
         text = path.read_text()
         assert not re.search("<[a-zA-Z/!?]", text), path.name
         widths = [
@@ -317,8 +317,8 @@ def test_no_cell_of_csv_is_a_formula(tmp_path, no_plots):
     for system in ("ddlb", "hetero", "cs336"):
         main(["export", str(folder), "--as", system])
     main(["import", str(folder)])
-    assert main(["compare", str(folder), str(folder), "--output-dir", str(folder / "analysis")]) in (0, 3)
-    tables = list((folder / "analysis").rglob("*.csv"))
+    assert main(["compare", str(folder), str(folder), "--output-dir", str(folder / "report")]) in (0, 3)
+    tables = list((folder / "report").rglob("*.csv"))
     assert len(tables) > 6
     for path in tables:
         for row in csv.reader(path.read_text().splitlines()):
@@ -347,7 +347,7 @@ def test_import_of_our_export_is_right(tmp_path, capsys):
     record["cases"][0]["labels"]["implementation"] = "@mine"
     folder = write_all(tmp_path, [record])
     assert main(["export", str(folder), "--as", "ddlb"]) == 0
-    exported = folder / "analysis" / "ddlb" / "ddlb_tp_columnwise.csv"
+    exported = folder / "report" / "ddlb" / "ddlb_tp_columnwise.csv"
     assert "'@mine" in exported.read_text()
     assert main(["import", str(exported), "--output-dir", str(tmp_path / "read")]) == 0
     rows = list(csv.DictReader((tmp_path / "read" / "imported.csv").read_text().splitlines()))

@@ -274,12 +274,12 @@ def test_view_prints_and_writes_no_file(tmp_path, capsys, golden):
     for asked in (["--html"], ["--output-dir", "r"], ["--show", "analysis.txt"], ["--format", "pdf"]):
         assert main([str(folder), "--top", "1", *asked]) == 2
     golden("".join(capsys.readouterr()))
-    assert not (folder / "analysis").exists()
+    assert not (folder / "report").exists()
 
 
 def test_table_is_printed_where_files_cannot_be_written(tmp_path, capsys):
     folder = write_all(tmp_path, grid())
-    (folder / "analysis").write_text("a file in the folder's place")
+    (folder / "report").write_text("a file in the folder's place")
     assert main([str(folder), "--show", "analysis.txt"]) == 1
     said = capsys.readouterr()
     assert "1 MiB" in said.out

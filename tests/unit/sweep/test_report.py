@@ -28,7 +28,7 @@ def test_page_is_written_where_users_have_own_analysis(tmp_path, monkeypatch, sa
     (tmp_path / "analysis" / "__main__.py").write_text("raise SystemExit('mine')")
     monkeypatch.chdir(tmp_path)
     report.write_page((tmp_path / "sweep").relative_to(tmp_path))
-    assert said() == [("INFO", f"page: sweep/analysis/{FILE_NAME}")]
+    assert said() == [("INFO", f"page: sweep/report/{FILE_NAME}")]
     assert (tmp_path / "sweep" / report.PAGE_FILE).read_text().startswith("<!doctype html>")
 
 
@@ -48,7 +48,7 @@ def test_page_behind_a_link_is_neither_removed_nor_claimed(tmp_path, said):
     mine = tmp_path / "elsewhere" / FILE_NAME
     mine.parent.mkdir()
     mine.write_text("mine")
-    (folder / "analysis").symlink_to(mine.parent)
+    (folder / "report").symlink_to(mine.parent)
     report.write_page(folder)
     assert mine.read_text() == "mine"
     [(level, _)] = said()

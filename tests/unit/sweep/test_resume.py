@@ -168,6 +168,25 @@ def test_claim_on_other_host_is_respected(tmp_path):
         assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
 
 
+def test_claim_of_ended_container_is_stale_and_one_without_locks_is_respected(tmp_path, monkeypatch, caplog):
+    container = Owner("a-name-before-the-restart", this_process().boot_id, 1)
+    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(container)))
+    with claimed(tmp_path):
+        assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(container)))
+    without_locks(monkeypatch)
+    with pytest.raises(ConfigError), claimed(tmp_path):
+        pass
+
+
+def without_locks(monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(recording.fcntl, "flock", no_locks)
+
+
 def test_claim_before_reboot_is_stale(tmp_path):
     me = this_process()
     (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, "an earlier start", 1))))
@@ -184,10 +203,7 @@ def test_claim_is_private_and_no_symlink(tmp_path):
 
 
 def test_claim_works_without_locks(tmp_path, monkeypatch):
-    def no_locks(*_):
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(recording.fcntl, "flock", no_locks)
+    without_locks(monkeypatch)
     with claimed(tmp_path), pytest.raises(ConfigError), claimed(tmp_path):
         pass
     me = this_process()

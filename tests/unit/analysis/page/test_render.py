@@ -186,14 +186,14 @@ def test_command_writes_page_beside_report(tmp_path, capsys, monkeypatch, golden
     sweep = write_all(tmp_path / "sweep", [make_record(status="crash")])
     place = sweep.rename(tmp_path / os.fsdecode(b"caf\xe9"))
     assert main([str(place), "--html"]) == 0
-    report = place / "analysis" / "report.html"
+    report = place / "report" / "report.html"
     assert "</html>" in report.read_text()
     report.unlink()
     capsys.readouterr()
     monkeypatch.setattr(render, "drawing_library", lambda: 1 / 0)
     assert main([str(place), "--html"]) == 0
     assert not report.exists()
-    assert (place / "analysis" / "combined.csv").exists()
+    assert (place / "report" / "combined.csv").exists()
     monkeypatch.setattr(render, "LIBRARIES", ("jinja2", "no_such_library", "nor_this"))
     assert main([str(place), "--html", "--output-dir", str(tmp_path / "r")]) == 2
     assert not (tmp_path / "r").exists()

@@ -1,0 +1,182 @@
+"""Whether only this user may have written a file or a folder: what it says is run, or believed.
+
+The owner is this user or root, and nobody else may write. What is checked is the open file, because
+a name may lead to another one a moment later. The file's folder counts, too: who may write there
+may replace the file.
+
+People who share a folder on purpose say so once, by a file MARKER in it or above it that one of
+them, or root, owns (chmod 644): it holds the name of the group that is trusted, or `everyone`.
+"""
+
+import contextlib
+import grp
+import logging
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+MARKER = ".benchkit-trust"
+EVERYONE = "everyone"
+MOST_MARKER_BYTES = 256
+MOUNTS = Path("/proc/self/mountinfo")
+RELEASE = Path("/proc/sys/kernel/osrelease")
+OWNERLESS = {"cifs", "drvfs", "exfat", "msdos", "ntfs", "ntfs3", "smb3", "vboxsf", "vfat"}
+"""File systems whose modes are those of the mount, and cannot be changed. So is WSL's 9p."""
+GROUP, OTHERS = stat.S_IWGRP, stat.S_IWOTH
+log = logging.getLogger("benchkit")
+_said: set[str] = set()
+
+
+def read(path: Path, most_bytes: int, private: bool = False) -> bytes:
+    """Read a file that only this user, or root, may have written.
+
+    Args:
+        private: nobody else may read it either. Its folder may be anybody's, because nobody else
+            can make such a file.
+
+    Raises:
+        OSError: it cannot be read.
+        PermissionError: it is a link, or others may have written it.
+        ValueError: it is no regular file, or larger than `most_bytes`.
+    """
+    with contextlib.ExitStack() as closed:
+        folder = closed.enter_context(opened_folder(path.parent))
+        if not private:
+            require_trusted(path.parent, os.fstat(folder))
+        file = closed.enter_context(opened_file(path, folder))
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path}: not a regular file")
+        require_trusted(path, status, private)
+        if status.st_size > most_bytes:
+            size = f"{status.st_size:,} bytes; allowed are {most_bytes:,}"
+            raise ValueError(f"{path}: {size}")
+        return file.read(most_bytes)
+
+
+@contextlib.contextmanager
+def opened_folder(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def opened_file(path: Path, folder: int) -> Iterator[BinaryIO]:
+    """Open a file of an open folder: no link, and without waiting for the other end of a pipe."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(path.name, flags, dir_fd=folder), "rb") as file:
+        yield file
+
+
+def require_folder(folder: Path, private: bool = False) -> None:
+    """Raise PermissionError for a folder that somebody else owns or may write.
+
+    Args:
+        private: nobody else may open it either, and it is no link.
+    """
+    status = folder.lstat() if private else folder.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise PermissionError(f"{folder}: no folder")
+    require_trusted(folder, status, private)
+
+
+def keep_others_out(folder: Path) -> None:
+    """Let nobody else write what this process makes from now on, unless they share this folder."""
+    if not shared_with(folder):
+        os.umask(os.umask(0o022) | 0o022)
+
+
+def require_trusted(path: Path, status: os.stat_result, private: bool = False) -> None:
+    """Raise PermissionError where others than this user and root may have written."""
+    if why := distrust(path, status, private):
+        raise PermissionError(f"{path}: {why}")
+
+
+def distrust(path: Path, status: os.stat_result, private: bool) -> str:
+    """Return why a file or a folder, by its status, is not trusted; "" if it is."""
+    mode, is_folder = status.st_mode, stat.S_ISDIR(status.st_mode)
+    if private:
+        is_ours = status.st_uid == os.geteuid() and not mode & 0o077
+        return "" if is_ours else "ignored; allowed is one that this user alone may open"
+    if not is_folder and status.st_nlink > 1:
+        return "it has a second name (hard link)"
+    is_mine = status.st_uid in (os.geteuid(), 0)
+    writers = mode & (GROUP | OTHERS)
+    if is_folder and mode & stat.S_ISVTX:
+        writers = 0  # nobody but their owners can replace what is in it
+    if writers & GROUP and is_of_one(status.st_gid):
+        writers &= ~GROUP
+    if is_mine and not writers:
+        return ""
+    if is_mine and is_ownerless(status.st_dev):
+        say(f"{path}: its file system has no owners: whoever may write there is trusted")
+        return ""
+    shared = shared_with(path)
+    if shared == EVERYONE or (shared and not writers & OTHERS and is_group(shared, status.st_gid)):
+        say(f"{path}: {shared} may have written it, which {MARKER} trusts")
+        return ""
+    if is_mine:
+        return f"others may write it; allowed is one that only you may (chmod go-w), or a {MARKER}"
+    return f"it is {user_name(status.st_uid)}'s; allowed is one of your own, or a {MARKER}"
+
+
+def is_of_one(gid: int) -> bool:
+    """Return whether a group is this user's own, as many systems give each user one."""
+    with contextlib.suppress(KeyError):
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+        is_own = user.pw_gid == gid and group.gr_name == user.pw_name
+        return is_own and {*group.gr_mem} <= {user.pw_name}
+    return False
+
+
+def is_group(name: str, gid: int) -> bool:
+    with contextlib.suppress(KeyError):
+        return grp.getgrnam(name).gr_gid == gid
+    return False
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def shared_with(path: Path) -> str:
+    """Return the group, or EVERYONE, that the nearest MARKER at a path or above it names."""
+    for folder in (path, *path.absolute().parents):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as closed:
+            place = closed.enter_context(opened_folder(folder))
+            file = closed.enter_context(opened_file(folder / MARKER, place))
+            status = os.fstat(file.fileno())
+            is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+            is_mine = status.st_uid in (os.geteuid(), 0)
+            if is_plain and is_mine and not status.st_mode & (GROUP | OTHERS):
+                return file.read(MOST_MARKER_BYTES).decode(errors="replace").strip()
+    return ""
+
+
+def is_ownerless(device: int) -> bool:
+    """Return whether a file system, by its device number, keeps neither owners nor modes."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with contextlib.suppress(OSError):
+        for line in MOUNTS.read_text(errors="replace").splitlines():
+            own, _, rest = line.partition(" - ")
+            if own.split()[2:3] == [number]:
+                kind = rest.split()[:1]
+                is_wsl = kind == ["9p"] and "microsoft" in RELEASE.read_text().lower()
+                return is_wsl or not OWNERLESS.isdisjoint(kind)
+    return False
+
+
+def say(what: str) -> None:
+    """Say once what is trusted."""
+    if what not in _said:
+        _said.add(what)
+        log.warning("%s", what)
