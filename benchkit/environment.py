@@ -20,6 +20,7 @@ import msgspec
 
 from benchkit import child, gpus
 from benchkit.api.memory import host_available_bytes
+from benchkit.git import GitFailed, git
 from benchkit.record.naming import printable
 from benchkit.record.record import VERSIONS, AgentReport, Environment, HostReport
 from benchkit.version import __version__
@@ -47,25 +48,25 @@ class Checkout(TypedDict):
 @functools.cache
 def checkout() -> Checkout:
     """Read it once, because what runs is the code that was there when this process began."""
-    commit = git("rev-parse", "HEAD") if git("ls-files", "--", Path(__file__).name) else ""
+    is_tracked = told_by_git("ls-files", "--", Path(__file__).name)
+    commit = told_by_git("rev-parse", "HEAD") if is_tracked else ""
     if not commit:
         return {"git_commit": None, "git_dirty": None, "git_diff_hash": None}
-    difference = git("diff", "--no-ext-diff", "--no-color", "--binary", "HEAD", "--")
-    hashed = hashlib.sha256(difference.encode()).hexdigest()[:12] if difference else None
+    difference = told_by_git("diff", "--no-ext-diff", "--no-color", "--binary", "HEAD", "--")
+    content = difference.encode(errors="surrogateescape")
+    hashed = hashlib.sha256(content).hexdigest()[:12] if difference else None
     return {"git_commit": commit, "git_dirty": bool(difference), "git_diff_hash": hashed}
 
 
-def git(*arguments: str) -> str:
-    return output("git", "-C", str(Path(__file__).parent), *arguments)
+def told_by_git(*arguments: str) -> str:
+    """Return what git says of the folder of this file; "" where it fails or does not run.
 
-
-def output(*command: str) -> str:
-    """Return what a short command prints; "" where the command fails or does not exist."""
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+    git distrusts the settings of another user's checkout. This one's code runs here already.
+    """
+    folder, trusted = Path(__file__).parent, ("-c", "safe.directory=*")
+    with suppress(GitFailed):
+        return git(folder, *trusted, *arguments, timeout_s=10)
+    return ""
 
 
 PREFIXES = (

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from benchkit.api.keys import OVERRULED, instead_of
 from benchkit.errors import ConfigError
+from benchkit.git import GitFailed, check_out, git, without_repository
 from benchkit.sweep.resume import is_override
 
 KINDS = ("plain", "env", "venv", "tree", "git", "set")
@@ -60,7 +60,7 @@ class Arm:
         return [own.pop(key_of(argument), argument) for argument in common] + list(own.values())
 
     def variables(self) -> dict[str, str]:
-        found = os.environ | self.environment
+        found = without_repository(os.environ) | self.environment
         if self.python != sys.executable:
             programs = Path(self.python).parent
             path = os.pathsep.join(filter(None, (str(programs), found.get("PATH"))))
@@ -132,29 +132,26 @@ def git_arm(text: str, revision: str, trees: Path) -> Arm:
     """
     if revision.startswith("-"):
         raise ConfigError(f"{text}: no such commit here")
-    commit = git(text, "rev-parse", "--verify", "--quiet", revision + "^{commit}")
+    here = Path.cwd()
+    try:
+        commit = git(here, "rev-parse", "--verify", "--quiet", revision + "^{commit}")
+        prefix = git(here, "rev-parse", "--show-prefix")
+    except GitFailed as error:
+        raise ConfigError(f"{text}: {str(error) or 'no such commit here'}") from None
     worktree = trees / commit[:12]
-    folder = worktree / git(text, "rev-parse", "--show-prefix")
-    return Arm(text=text, folder=str(folder), worktree=str(worktree), commit=commit)
+    return Arm(text=text, folder=str(worktree / prefix), worktree=str(worktree), commit=commit)
 
 
-def check_out(arm: Arm) -> None:
-    """Make the checkout of a `git:` arm, unless it is there; raise ConfigError where git cannot."""
+def make_folder(arm: Arm, started_in: str) -> None:
+    """Make the checkout of a `git:` arm, unless it is there.
+
+    Raise ConfigError where git cannot, or an arm's folder is missing. `started_in` is where the
+    comparison was typed, in the repository.
+    """
     if arm.worktree and not Path(arm.worktree).exists():
-        # --force: git may still know a checkout there that has been removed by hand.
-        options = ("--quiet", "--force", "--detach")
-        git(arm.text, "worktree", "add", *options, arm.worktree, arm.commit)
+        try:
+            check_out(Path(started_in), arm.commit, Path(arm.worktree))
+        except GitFailed as error:
+            raise ConfigError(f"{arm.text}: {error}") from None
     if arm.folder and not Path(arm.folder).is_dir():
         raise ConfigError(f"{arm.text}: {arm.folder} is not there")
-
-
-def git(text: str, *arguments: str) -> str:
-    try:
-        command = ["git", *arguments]
-        done = subprocess.run(command, capture_output=True, errors="surrogateescape", check=False)
-    except OSError as error:
-        raise ConfigError(f"{text}: git does not run ({error})") from None
-    if done.returncode:
-        reason = done.stderr.strip().splitlines()
-        raise ConfigError(f"{text}: {reason[-1] if reason else 'no such commit here'}")
-    return done.stdout.strip()

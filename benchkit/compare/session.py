@@ -262,9 +262,9 @@ def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.
             command.claim_new(folder)
         found = wanted or command.read_plan(folder)
         held.enter_context(claimed(folder))
-        for arm in found.arms:
-            arms.check_out(arm)
         command.write_plan(found, folder)
+        for arm in found.arms:
+            arms.make_folder(arm, found.started_in)
     except (ConfigError, OSError) as error:
         agents.exchange(asdict(Told(str(error))), EXCHANGE_TIMEOUT_S)
         raise ConfigError(str(error)) from None

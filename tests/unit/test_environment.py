@@ -101,8 +101,3 @@ def test_dirty_checkout_has_diff_hash(checkout):
 def test_installed_package_has_no_commit(checkout, monkeypatch):
     monkeypatch.setattr(environment, "__file__", str(checkout.with_name("installed.py")))
     assert set(environment.checkout.__wrapped__().values()) == {None}
-
-
-def test_failed_command_gives_empty_output():
-    assert environment.output("no-such-command-anywhere") == ""
-    assert environment.output("false") == ""

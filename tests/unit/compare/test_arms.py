@@ -1,13 +1,10 @@
 """What an arm is, by what was typed."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from benchkit.compare.arms import check_out, is_arm, parse_arm
-from benchkit.errors import ConfigError
+from benchkit.compare.arms import is_arm, parse_arm
 
 TREES = Path("/nowhere")
 
@@ -51,25 +48,3 @@ def test_an_environment_has_its_interpreter(tmp_path):
     assert arm.python == str(python)  # not what it links to, which is outside the environment
     assert arm.variables()["VIRTUAL_ENV"] == str(tmp_path)
     assert arm.variables()["PATH"].startswith(f"{python.parent}{os.pathsep}")
-
-
-def test_a_commit_is_checked_out_once(tmp_path, monkeypatch):
-    def git(*words: str) -> None:
-        identity = ("-c", "user.name=x", "-c", "user.email=x@y")
-        subprocess.run(["git", *identity, *words], check=True, capture_output=True, cwd=tmp_path)
-
-    git("init", "--quiet")
-    (tmp_path / "part").mkdir()
-    (tmp_path / "part" / "a.py").write_text("old")
-    git("add", ".")
-    git("commit", "--quiet", "-m", "one")
-    (tmp_path / "part" / "a.py").write_text("new")
-    monkeypatch.chdir(tmp_path / "part")
-    arm = parse_arm("git:HEAD", tmp_path / "out" / "trees")
-    assert not (tmp_path / "out").exists()
-    check_out(arm)
-    check_out(arm)
-    assert (Path(arm.folder) / "a.py").read_text() == "old"
-    assert len(arm.commit) == 40
-    with pytest.raises(ConfigError, match="git:nope"):
-        parse_arm("git:nope", TREES)
