@@ -59,7 +59,7 @@ def run_command() -> int:
         if study.is_study(arguments):
             studies = help.options_in(folders).get("study", [])
             return study.main(arguments, studies, check, exit_code)
-        statuses = hydra_internals.run(folders[0], understood(arguments, folders))
+        task = hydra_internals.run(folders[0], understood(arguments, folders))
     except REFUSALS as error:
         if "HYDRA_FULL_ERROR" in os.environ:
             raise
@@ -69,7 +69,7 @@ def run_command() -> int:
     except SweepEnds as error:
         complain(f"{error}; the sweep ends, what was measured is kept")
         return EXIT_FAILED
-    return exit_code(statuses)
+    return exit_code(task.statuses)
 
 
 def selftest(arguments: list[str]) -> int:
@@ -106,18 +106,17 @@ def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
     return command_line.understood(resume.parse(arguments), help.options_in(folders))
 
 
-def check(arguments: Sequence[str]) -> None:
-    """Raise ConfigError, in the words of `main`, for a command line that `main` would refuse.
+def check(arguments: Sequence[str]) -> hydra_internals.SweepTask:
+    """Return what a command line would run, composed; start no process and write no file.
 
-    It is UnknownKey where that is why.
-
-    The check starts no process and writes no file.
+    Raise ConfigError, in the words of `main`, for one that `main` would refuse. It is UnknownKey
+    where that is why.
     """
     try:
         compose.register()
         given = understood(arguments, config_folders(list(arguments)))
         settings = [*given, "hydra.sweeper.only_check=true"]
-        hydra_internals.run(config_folder(), settings)
+        return hydra_internals.run(config_folder(), settings)
     except REFUSALS as error:
         kind = UnknownKey if messages.NO_SUCH_KEY.search(str(error)) else ConfigError
         raise kind(in_one_line(error, arguments)) from None

@@ -353,7 +353,7 @@ def require_same(
         raise ConfigError(f"{new[0]}: the study in {folder} began with {before}")
 
 
-Check = Callable[[Sequence[str]], None]
+Check = Callable[[Sequence[str]], object]
 """Raises ConfigError for a command line of overrides that is wrong."""
 
 

@@ -142,15 +142,14 @@ def git_arm(text: str, revision: str, trees: Path) -> Arm:
     return Arm(text=text, folder=str(worktree / prefix), worktree=str(worktree), commit=commit)
 
 
-def make_folder(arm: Arm, started_in: str) -> None:
+def make_folder(arm: Arm) -> None:
     """Make the checkout of a `git:` arm, unless it is there.
 
-    Raise ConfigError where git cannot, or an arm's folder is missing. `started_in` is where the
-    comparison was typed, in the repository.
+    Raise ConfigError where git cannot, or an arm's folder is missing.
     """
     if arm.worktree and not Path(arm.worktree).exists():
         try:
-            check_out(Path(started_in), arm.commit, Path(arm.worktree))
+            check_out(Path.cwd(), arm.commit, Path(arm.worktree))
         except GitFailed as error:
             raise ConfigError(f"{arm.text}: {error}") from None
     if arm.folder and not Path(arm.folder).is_dir():

@@ -21,11 +21,13 @@ import msgspec
 from msgspec import Meta
 
 from benchkit import child
+from benchkit.api.keys import RunConfig
 from benchkit.compare import arms, command, report
 from benchkit.compare.arms import Arm
 from benchkit.compare.command import Plan, Request, Turn, turns_of
 from benchkit.compare.judging import RunFigures, judge_runs, read_run
 from benchkit.compare.report import Result
+from benchkit.config.hydra_internals import SweepTask
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup, heard
 from benchkit.point.point import COMPARISON_VARIABLE
@@ -164,18 +166,17 @@ def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
     return ended
 
 
-JOIN_S, HOST_WAIT_S = 60.0, 3600.0
-"""Seconds for all agents to come together, and to wait for other runs on each host, where the
-overrides have no join_timeout_s or host_wait_s; as in conf/config.yaml."""
-
-YES = ("true", "yes", "on", "1")
 DIFFERS = (
     "agent 0 compares something else: interpreter, working folder, commit, and the files of "
     "--resume and --floor must be the same"
 )
 
 
-def main(arguments: Sequence[str], check: Callable[[Sequence[str]], None]) -> int:
+Check = Callable[[Sequence[str]], SweepTask]
+"""Composes a command line and runs nothing; raises ConfigError where it is wrong."""
+
+
+def main(arguments: Sequence[str], check: Check) -> int:
     """Run `python -m benchkit compare`; return its exit code (command.HELP)."""
     if {"--help", "-h"} & set(arguments):
         print(command.HELP)
@@ -187,13 +188,11 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], None]) -> in
     named = asked if isinstance(asked, Path) else asked.folder
     folder = (named or command.new_folder()).absolute()
     wanted = None if isinstance(asked, Path) else command.new_plan(asked, folder)
-    if wanted:
-        check_arms(wanted, check)
+    plan = wanted or command.read_plan(folder)
+    with where_it_was_typed(plan):
+        config = config_of(plan, check)
     traits = {"benchkit": __version__, "the command line": " ".join(arguments)}
-    overrides = wanted.overrides if wanted else command.read_plan(folder).overrides
-    join_s = number_of("join_timeout_s", overrides, JOIN_S)
-    trusts_network = last_of("trust_network", overrides).lower() in YES
-    agents = join(started, traits, folder.parent, join_s, trusts_network)
+    agents = join(started, traits, folder.parent, config.join_timeout_s, config.trust_network)
     with agents.stopping_together(), contextlib.ExitStack() as held:
         made: Plan | None
         if agents.first:
@@ -202,8 +201,7 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], None]) -> in
             made, folder, problem = follow(agents, asked, folder)
         agreed = with_arms(agents, made, problem)
         try:
-            wait_s = number_of("host_wait_s", agreed.overrides, HOST_WAIT_S)
-            held.enter_context(hosts_to_ourselves(agents, wait_s))
+            held.enter_context(hosts_to_ourselves(agents, config.host_wait_s))
             code = run_all(agreed, folder, agents)
         except KeyboardInterrupt as error:
             say(agents, f"{to_stop_request(error)}; {advice(folder)}")
@@ -216,26 +214,53 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], None]) -> in
     return code
 
 
-def number_of(key: str, overrides: Sequence[str], default: float) -> float:
-    """Return the number that overrides set a key to, the last one where there are several."""
-    with contextlib.suppress(ValueError):  # not there; `check_arms` has refused what is no number
-        return float(last_of(key, overrides))
-    return default
+@contextlib.contextmanager
+def where_it_was_typed(plan: Plan) -> Iterator[None]:
+    """Work in the folder where relative paths of a plan begin, if that is still there."""
+    before = os.getcwd()
+    if os.path.isdir(plan.started_in):
+        os.chdir(plan.started_in)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
-def last_of(key: str, overrides: Sequence[str]) -> str:
-    values = [text.partition("=")[2] for text in overrides if arms.key_of(text) == key]
-    return values[-1] if values else ""
+OF_COMPARISON = ("join_timeout_s", "trust_network", "host_wait_s")
+"""Keys by which a comparison itself goes, and not its runs alone."""
 
 
-def check_arms(wanted: Plan, check: Callable[[Sequence[str]], None]) -> None:
-    for arm in wanted.arms:
-        if not arm.is_here:
-            continue
-        try:
-            check(arm.arguments(wanted.overrides))
-        except ConfigError as error:
-            raise ConfigError(f"{arm.text}: {error}" if arm.overrides else str(error)) from None
+def config_of(plan: Plan, check: Check) -> RunConfig:
+    """Compose and check the arms that run the code here; return the configuration of the first.
+
+    The code of other arms may have other keys. Where all are such, and the overrides do not compose
+    here, those of OF_COMPARISON do.
+    """
+    configs = [
+        composed(arm.arguments(plan.overrides), check, f"{arm.text}: " if arm.overrides else "")
+        for arm in plan.arms
+        if arm.is_here
+    ]
+    if configs:
+        return configs[0]
+    try:
+        return composed(plan.overrides, check)
+    except ConfigError:
+        own = [text for text in plan.overrides if arms.key_of(text) in OF_COMPARISON]
+        return composed(["+suite=allreduce", *own], check)
+
+
+def composed(overrides: Sequence[str], check: Check, prefix: str = "") -> RunConfig:
+    """Return the configuration of the first point; raise ConfigError, with a prefix, for none."""
+    try:
+        task = check(overrides)
+    except ConfigError as error:
+        raise ConfigError(f"{prefix}{error}") from None
+    if not task.configs:
+        raise ConfigError(f"{prefix}measures nothing; allowed are the overrides of a sweep")
+    if not task.runs_here:
+        raise ConfigError(f"{prefix}launcher: not with compare: {arms.OF_COMPARE['launcher']}")
+    return task.configs[0]
 
 
 @dataclass(frozen=True)
@@ -263,8 +288,9 @@ def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.
         found = wanted or command.read_plan(folder)
         held.enter_context(claimed(folder))
         command.write_plan(found, folder)
-        for arm in found.arms:
-            arms.make_folder(arm, found.started_in)
+        with where_it_was_typed(found):
+            for arm in found.arms:
+                arms.make_folder(arm)
     except (ConfigError, OSError) as error:
         agents.exchange(asdict(Told(str(error))), EXCHANGE_TIMEOUT_S)
         raise ConfigError(str(error)) from None

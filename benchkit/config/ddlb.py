@@ -85,7 +85,7 @@ def primitives() -> list[str]:
     return [name for name, found in implementations.items() if found and found[1] == dict[str, Any]]
 
 
-Check = Callable[[list[str]], None]
+Check = Callable[[list[str]], object]
 """Raises ConfigError for a command line that would be refused."""
 
 

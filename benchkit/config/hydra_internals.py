@@ -25,6 +25,7 @@ from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from benchkit.api.keys import RunConfig
 from benchkit.config.command_line import TAKING_VALUES, beside_overrides
 from benchkit.errors import ConfigError
 
@@ -44,8 +45,16 @@ MODES = {"--cfg", "-c", "--info", "-i", "--run", "-r", "--shell-completion", "-s
 
 @dataclass
 class SweepTask:
-    """What Hydra hands to the sweeper, whose own result it discards; all points' statuses."""
+    """What Hydra hands to the sweeper, whose own result it discards.
 
+    Attributes:
+        configs: those of all runs, as composed; none where Hydra was asked for something else.
+        runs_here: whether they measure in this process, and not where a launcher submits them.
+        statuses: of all points that have ended.
+    """
+
+    configs: Sequence[RunConfig] = ()
+    runs_here: bool = True
     statuses: list[str] = field(default_factory=list)
 
     def __call__(self, composed: DictConfig) -> None:
@@ -56,8 +65,8 @@ class SweepTask:
         )
 
 
-def run(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Run Hydra and return the statuses of the points; raise its errors instead of exiting."""
+def run(folder: Path, arguments: Sequence[str]) -> SweepTask:
+    """Run Hydra and return what became of the points; raise its errors instead of exiting."""
     task = SweepTask()
     start = hydra.main(config_path=str(folder), config_name="config", version_base="1.3")(task)
     typed, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
@@ -74,7 +83,7 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
         del os.environ["HYDRA_FULL_ERROR"]
         if full_error is not None:
             os.environ["HYDRA_FULL_ERROR"] = full_error
-    return task.statuses
+    return task
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:

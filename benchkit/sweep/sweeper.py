@@ -101,6 +101,7 @@ class Sweeper(sweeper.Sweeper):
             if not self._resume:
                 topology.require_first_start()
         configs, entries = self.compose(arguments)
+        self._task.configs, self._task.runs_here = configs, self._launcher.runs_here
         if self._only_check:
             if not self._resume:
                 folder = Path(self._config.hydra.sweep.dir)

@@ -4,7 +4,8 @@ import contextlib
 from unittest.mock import Mock
 
 import pytest
-from benchkit.compare import session
+from benchkit import cli
+from benchkit.compare import command, session
 from benchkit.compare.command import parse
 from benchkit.compare.session import RunCutOff, RunFailed
 from benchkit.errors import ConfigError, HostBusy
@@ -27,11 +28,64 @@ def test_what_is_of_sweeps_alone_is_refused(word):
         parse(["plain", "env:A=1", SUITE, word])
 
 
-def test_last_typed_seconds_count():
-    typed = ["+suite=allreduce", "host_wait_s=5", "-m", "host_wait_s=0.5", "join_timeout_s=choice(1)"]
-    assert session.number_of("host_wait_s", typed, 3600.0) == 0.5
-    assert session.number_of("join_timeout_s", typed, 60.0) == 60.0
-    assert session.number_of("host_wait_s", [], 3600.0) == 3600.0
+@pytest.fixture
+def config_of(tmp_path, monkeypatch):
+    """Returns what a comparison goes by, as composed from its command line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf" / "sweep").mkdir(parents=True)
+    sweep = "# @package _global_\ndefaults:\n  - /suite: allreduce\n{}  - _self_\nhost_wait_s: 7\n"
+    (tmp_path / "conf" / "sweep" / "mine.yaml").write_text(sweep.format(""))
+    (tmp_path / "conf" / "sweep" / "queued.yaml").write_text(sweep.format("  - override /launcher: submitit_local\n"))
+    monkeypatch.setenv("WAIT", "3")
+
+    def read(*words):
+        plan = command.new_plan(parse(words), tmp_path / "compare")
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        with monkeypatch.context() as during:
+            during.chdir(tmp_path / "elsewhere")
+            with session.where_it_was_typed(plan):
+                return session.config_of(plan, cli.check)
+
+    return read
+
+
+ELSEWHERE = ("tree:.", "tree:conf")
+"""Arms whose code is not that of the comparison."""
+
+
+@pytest.mark.parametrize("arms", [("plain", "env:A=1"), ("plain", "tree:."), ELSEWHERE])
+@pytest.mark.parametrize(
+    ("words", "host_wait_s"),
+    [
+        ((SUITE,), 3600), ((SUITE, "host_wait_s=10m"), 600), ((SUITE, "host_wait_s=5", "-m", "host_wait_s=0.5"), 0.5),
+        ((SUITE, "host_wait_s=choice(1,2)"), 1), ((SUITE, "++host_wait_s=1e2"), 100),
+        ((SUITE, "host_wait_s=${oc.env:WAIT}"), 3), ((SUITE, "host_wait_s=${timeout_s}", "timeout_s=1m"), 60),
+        (("--config-dir", "conf", "sweep=mine"), 7), (("--config-dir", "conf", "sweep=mine", "host_wait_s=2min"), 120),
+    ],
+)  # fmt: skip
+def test_comparison_goes_by_the_composed_values(config_of, arms, words, host_wait_s):
+    assert config_of(*arms, *words).host_wait_s == host_wait_s
+
+
+@pytest.mark.parametrize(("word", "trusts"), [("yes", True), ("TRUE", True), ("0", False), ("off", False)])
+def test_trust_is_the_composed_one(config_of, word, trusts):
+    config = config_of("plain", "plain", SUITE, f"trust_network={word}", "join_timeout_s=1500ms")
+    assert (config.trust_network, config.join_timeout_s) == (trusts, 1.5)
+
+
+def test_keys_of_other_code_keep_no_comparison_from_its_own(config_of):
+    others = ("+suite=theirs", "unknown_here=1", "host_wait_s=10m")
+    assert config_of(*ELSEWHERE, *others).host_wait_s == 600
+    with pytest.raises(ConfigError, match="theirs"):
+        config_of("plain", "tree:.", *others)
+    with pytest.raises(ConfigError, match="host_wait_s=soon"):
+        config_of(*ELSEWHERE, *others[:2], "host_wait_s=soon")
+
+
+@pytest.mark.parametrize("words", [("--config-dir", "conf", "sweep=queued"), (SUITE, "--cfg", "job")])
+def test_what_measures_elsewhere_or_nothing_is_refused(config_of, words):
+    with pytest.raises(ConfigError, match=r"allowed|not with compare"):
+        config_of("plain", "plain", *words)
 
 
 @pytest.mark.parametrize(
@@ -42,4 +96,4 @@ def test_only_failures_are_worse(tmp_path, monkeypatch, error, code):
     monkeypatch.setattr(session, "hosts_to_ourselves", lambda agents, wait_s: contextlib.nullcontext())
     monkeypatch.setattr(session, "run_all", Mock(side_effect=error))
     words = ["plain", "plain", SUITE, "--dir", str(tmp_path / "compare")]
-    assert session.main(words, lambda arguments: "") == code
+    assert session.main(words, cli.check) == code
