@@ -91,7 +91,7 @@ def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 def describe() -> Environment:
     return replace(
         static_environment(),
-        load_average=list(os.getloadavg()),
+        load_average=load_average(),
         available_bytes=host_available_bytes(),
     )
 
@@ -128,7 +128,13 @@ def of_agent() -> AgentReport:
     """Return what this agent reports of its host; its ranks are not known yet."""
     environment = static_environment()
     of_host = {item.name: getattr(environment, item.name) for item in fields(HostReport)}
-    return AgentReport(**{**of_host, "load_average": list(os.getloadavg())})
+    return AgentReport(**{**of_host, "load_average": load_average()})
+
+
+def load_average() -> list[float]:
+    with suppress(OSError):
+        return list(os.getloadavg())
+    return []
 
 
 def version_differences(agents: Sequence[AgentReport]) -> list[str]:

@@ -12,7 +12,7 @@ from benchkit.errors import ConfigError
 from launch.ranks.fork_server import start_fork_server
 
 PREFIX = "+suite="
-ELSEWHERE = ("-", "launcher=", "hydra.mode=", "hydra.sweeper.")
+ELSEWHERE = ("-", "launcher=", "start_method=", "hydra.mode=", "hydra.sweeper.")
 """How arguments begin that measure in processes of their own, or not at all."""
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import Path
@@ -256,7 +256,7 @@ def namespace(kind: str) -> str:
 
 
 def usable_cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
+    with suppress(AttributeError, OSError):  # not on Linux, or refused
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 

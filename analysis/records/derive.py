@@ -87,7 +87,10 @@ decode_derived = msgspec.msgpack.Decoder(list[Derived | None]).decode
 
 
 def usable_processes() -> int:
-    return min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
+    cores = os.cpu_count() or 1
+    with contextlib.suppress(AttributeError, OSError):  # not on Linux, or refused
+        cores = len(os.sched_getaffinity(0))
+    return min(cores, MOST_PROCESSES)
 
 
 def derive_all(jobs: Sequence[Job], num_bytes: int, processes: int) -> list[Derived | None]:

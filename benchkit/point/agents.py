@@ -24,7 +24,7 @@ from launch.agents.group import (
     Offset,
     OffsetTracker,
 )
-from launch.agents.host import LOCK_VARIABLE, Holder, HostLock, HostTaken
+from launch.agents.host import LOCK_VARIABLE, Holder, HostLock, HostTaken, NoLock
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
 from launch.topology import Limits, limits
@@ -144,10 +144,10 @@ class AgentGroup:
         for text, is_ours in taken:
             if is_ours:
                 raise HostBusy(f"{text}; host_wait_s={limit_s:g}")
-        return [f"measured beside another run: {text}" for text, _ in taken]
+        return [text for text, _ in taken]
 
     def acquire(self, lock: HostLock, limit_s: float) -> tuple[str, bool] | None:
-        """Take this host's lock; else return the reason, and whether our own user holds it."""
+        """Take this host's lock; else return why not, and whether our own user holds it."""
         me = self.agents.me
 
         def say(holder: Holder) -> None:
@@ -166,9 +166,12 @@ class AgentGroup:
         try:
             lock.acquire(say, self.agents, limit)
         except HostTaken as error:
-            if not error.holder.is_ours:
-                self._given_up.add(error.holder.uid)
-            return f"{me.host} is {error}", error.holder.is_ours
+            if error.holder.is_ours:
+                return f"{me.host} is {error}", True
+            self._given_up.add(error.holder.uid)
+            return f"measured beside another run: {me.host} is {error}", False
+        except NoLock as error:
+            return f"{me.host} is not kept from other runs: {error}", False
         return None
 
 

@@ -1,7 +1,7 @@
 """Ranks of this agent: fresh ones for a point, or ranks that stay from point to point."""
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,11 +14,18 @@ from benchkit.point.agents import AgentGroup
 from benchkit.point.outcome import placed
 from benchkit.point.placement import Placement
 from benchkit.rank.assignment import Assignment, Rendezvous, by_mps
-from launch.ranks import flight_recorder, start
+from launch.ranks import flight_recorder, fork_server, start
 from launch.ranks.start import Ranks
 from launch.ranks.watch import Failure, RankEnds
 from launch.slowdown import cgroup, mps
 from launch.slowdown.mps import MpsUnavailable
+
+
+def load_ahead(configs: Iterable[RunConfig]) -> None:
+    """Start the fork server, if one is to fork ranks; it loads what they need meanwhile."""
+    suites = [config.suite for config in configs if config.start_method == "forkserver"]
+    if suites:
+        fork_server.start_fork_server(preload_for(suites))
 
 
 @dataclass

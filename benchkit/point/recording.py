@@ -26,7 +26,7 @@ from launch.topology import boot_id, node_name
 
 FILE_NAME = ".owner"
 POINT_FILE = ".point-owner"
-NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+NO_LOCKS = (*files.REFUSED, errno.ENOLCK)
 """Errors of file systems without locks, such as Lustre as it is often mounted."""
 RETRY_AFTER_S = (0.1, 1.0, 3.0)
 log = logging.getLogger("benchkit")

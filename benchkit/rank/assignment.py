@@ -1,6 +1,8 @@
 """What an agent sends to each rank and gets back; imports no torch, which only ranks load."""
 
+import fcntl
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -71,7 +73,7 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """A nameless file in agent 0's memory, which disappears at the latest with agent 0.
+    """A nameless file of agent 0, which disappears at the latest with agent 0.
 
     The kernel lets processes open it that may trace agent 0: those of the same user, and root's.
     The inode tells it from another file with that path.
@@ -86,22 +88,36 @@ class MemoryFile:
         return opened_by(self.pid, self.descriptor)
 
     def can_be_opened(self) -> bool:
-        """Return False on another host or in another PID namespace."""
+        """Return False on another host, in another PID namespace, or where it cannot be locked."""
         try:
-            same_file = os.stat(self.path).st_ino == self.inode
-            return same_file and os.access(self.path, os.R_OK | os.W_OK)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return False
+        with open(descriptor) as file, suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # as torch's FileStore will
+            return os.fstat(descriptor).st_ino == self.inode
+        return False
 
 
 @contextmanager
 def memory_file() -> Iterator[MemoryFile]:
     """Provide a file of agent 0 while the context lasts; who has opened it keeps it."""
-    descriptor = os.memfd_create("benchkit-ranks-meet")
+    descriptor = nameless_file()
     try:
         yield MemoryFile(os.getpid(), descriptor, os.fstat(descriptor).st_ino)
     finally:
         os.close(descriptor)
+
+
+def nameless_file() -> int:
+    """Open a new file in memory; in the temporary folder where Python or the kernel has none.
+
+    A Python that is built for a C library before glibc 2.27 has none, on any kernel.
+    """
+    with suppress(AttributeError, OSError):
+        return os.memfd_create("benchkit-ranks-meet")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def tcp_store() -> "dist.TCPStore":

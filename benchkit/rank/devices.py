@@ -27,6 +27,7 @@ from benchkit.record.record import (
     RankDevice,
     TorchSettings,
 )
+from launch.topology import usable_cores
 
 RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Variables with the length of torch's flight recorder, 0 for none; the first that is set."""
@@ -83,19 +84,22 @@ def bind(node: int | None, host: str, group: ControlGroup) -> list[int]:
     Return these cores; none where the threads of all ranks of that node have no core each there.
     Copies from and to the host take up to twice as long from another node.
     """
-    cores = set() if node is None else gpus.cores_of_node(node) & os.sched_getaffinity(0)
+    cores = set() if node is None else gpus.cores_of_node(node).intersection(usable_cores())
     ranks = gather_json([host, sorted(cores)], group.handle)
     sharers = sum(each_host == host and not cores.isdisjoint(of) for each_host, of in ranks)
     if not cores or len(cores) < sharers * torch.get_num_threads():
         return []
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(int(thread), cores)
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread), cores)
+    except OSError:  # no /proc, or refused
+        return []
     return sorted(cores)
 
 
 def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
-    nodes = gpus.nodes_of_cores(os.sched_getaffinity(0))
+    nodes = gpus.nodes_of_cores(usable_cores())
     if device.type != "cuda":
         return RankDevice(device=str(device), numa_nodes=nodes), None
     properties = torch.cuda.get_device_properties(device)

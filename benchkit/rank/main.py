@@ -150,7 +150,9 @@ def forget_point() -> None:
 
 
 def resident_bytes() -> int:
-    return int(read_text("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Return the resident memory of this process; 0 where the kernel does not tell."""
+    _, pages, *_ = read_text("/proc/self/statm").split() or (0, 0)
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 PROBED_BEFORE = "calls were probed before the first ones: part of what they load was loaded already"

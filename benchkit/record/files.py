@@ -21,6 +21,8 @@ FILE_NAME = "record.json"
 Kind = TypeVar("Kind")
 MOST_BYTES = 10**9
 """A larger file is no record, and would not fit in memory several times over."""
+REFUSED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
+"""Errors of a kernel, a file system or a sandbox that does not offer a call."""
 FREE_BYTES = 16 * 2**20
 """Free disk space that a point needs to start; a record takes about 50 KB per 1,000 samples."""
 
@@ -48,7 +50,7 @@ def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
             file.write(content)
             if durable:
                 file.flush()
-                os.fsync(file.fileno())
+                flush(file.fileno())
         part.replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -58,6 +60,15 @@ def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
         raise
     if durable:
         flush_names(path.parent)
+
+
+def flush(descriptor: int) -> None:
+    """Flush an open file to disk, if the file system supports that."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
 
 
 def flush_names(folder: Path) -> None:
@@ -165,8 +176,14 @@ def by_number(path: Path | str) -> list[tuple[int, str]]:
 
 
 def require_space(folder: Path) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < FREE_BYTES:
+    """Raise OSError where a disk is too full for a point; some file systems count no bytes."""
+    try:
+        total, _, free = shutil.disk_usage(folder)
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
+        return
+    if total and free < FREE_BYTES:
         needed = f"{FREE_BYTES / 2**20:.0f} MiB"
         raise OSError(
             errno.ENOSPC, f"{free / 2**20:.1f} MiB of disk are free; a point needs {needed}"

@@ -313,7 +313,7 @@ class RankUse:
 
     Attributes:
         points_before: points that the same processes had measured; 0 for fresh ones.
-        host_bytes: resident memory: [rank].
+        host_bytes: resident memory, 0 where the kernel does not tell: [rank].
         device_bytes: GPU memory held through torch, 0 on a CPU: [rank].
     """
 

@@ -42,7 +42,7 @@ from benchkit.statistics.compare import (
     standard_deviation,
 )
 from benchkit.statistics.intervals import Array, find_modes
-from launch.agents.host import HostLock, HostTaken
+from launch.agents.host import HostLock, HostTaken, NoLock
 from launch.topology import LaunchError, allocation_remark, require_launcher, usable_cores
 
 MATRIX = 512
@@ -218,10 +218,18 @@ def timed(count: int, now: Callable[[], float]) -> float:
     return now() - start
 
 
+def bind_to(cores: set[int]) -> None:
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError as error:
+        why = f"sched_setaffinity: {error.strerror}"
+        raise SelftestFailed(f"this process may not choose its core ({why})") from None
+
+
 def measure_cores(
     seconds: float,
     now: Callable[[], float] = time.perf_counter,
-    bind: Callable[[set[int]], None] = lambda cores: os.sched_setaffinity(0, cores),
+    bind: Callable[[set[int]], None] = bind_to,
 ) -> Noise:
     """Time quanta on each usable core in turn, for `seconds` together."""
     cores = usable_cores()
@@ -445,7 +453,10 @@ def require_startable(ranks: int, seconds: float, folder: Path) -> None:
 
 def measured(setting: Setting) -> Findings:
     lock = HostLock()
-    lock.acquire(lambda holder: say(f"waits for {holder}"), limit=lambda holder: HOST_WAIT_S)
+    try:
+        lock.acquire(lambda holder: say(f"waits for {holder}"), limit=lambda holder: HOST_WAIT_S)
+    except NoLock as error:
+        say(f"{error}: other runs may disturb this one")
     try:
         say(f"cores, about {setting.seconds / 12:.2g} s")
         noise = measure_cores(setting.seconds / 12)

@@ -23,11 +23,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from benchkit.api.registry import preload_for
 from benchkit.errors import ConfigError
 from benchkit.point.agents import heard
 from benchkit.point.outcome import error_report
 from benchkit.point.point import Point, Report, new_record, now, run_points
+from benchkit.point.ranks import load_ahead
 from benchkit.point.recording import POINT_FILE, claimed, set_aside, store
 from benchkit.record import files
 from benchkit.record.record import FINAL, Record
@@ -39,7 +39,6 @@ from launch import topology
 from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.meeting import JoinError, join
-from launch.ranks.fork_server import start_fork_server
 from launch.signals import STOPPING, StopRequested, handle, ignore_signals, to_stop_request
 
 SLURM_ENDINGS = {
@@ -130,7 +129,7 @@ class Job:
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
         from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
-        start_fork_server(preload_for(point.config.suite for point in self.points))
+        load_ahead(point.config for point in self.points)
         try:
             agents, open_points = self.join()
             with agents.stopping_together():

@@ -14,12 +14,12 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from benchkit.api.keys import RunConfig, as_dict
-from benchkit.api.registry import preload_for
 from benchkit.config import hydra_internals
 from benchkit.config.compose import PointComposer
 from benchkit.config.hydra_internals import SweepTask
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
+from benchkit.point.ranks import load_ahead
 from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda
@@ -34,7 +34,6 @@ from benchkit.sweep.tally import Tally
 from launch import topology
 from launch.agents.channel import SweepEnds
 from launch.agents.group import Agents
-from launch.ranks.fork_server import start_fork_server
 from launch.signals import ignore_signals
 
 log = logging.getLogger("benchkit")
@@ -117,7 +116,7 @@ class Sweeper(sweeper.Sweeper):
             agents, agenda = meeting.meet(held)
             points = agenda.open_points(configs, entries, self._launcher.num_agents)
             configure_log(self._config.hydra.job_logging)
-            start_fork_server(preload_for(point.config.suite for point in points))
+            load_ahead(point.config for point in points)
             with agents.stopping_together():
                 if agents.first:
                     self.run(points, agenda, agents, configs[0])

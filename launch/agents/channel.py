@@ -40,7 +40,7 @@ class Channel:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in KEEPALIVE.items():
-            if hasattr(socket, name):
+            with contextlib.suppress(AttributeError, OSError):  # a kernel that lacks this one
                 stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self.connection = Connection(stream.detach())  # closes itself when it is discarded
         self._incoming = Pieces(self.connection)

@@ -65,6 +65,11 @@ class HostTaken(Exception):
         self.holder = holder
 
 
+class NoLock(Exception):
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"the kernel refuses the lock of this host ({error.strerror or error})")
+
+
 class HostLock:
     """A lock of this host, held from acquire() to release() or to the end of the process."""
 
@@ -86,7 +91,8 @@ class HostLock:
             agents: agents whose messages are read meanwhile; what that raises is raised here.
             limit: returns the limit of the whole wait for a holder, in seconds.
 
-        Raise HostTaken where a process holds the lock when its limit has passed.
+        Raise HostTaken where a process holds the lock when its limit has passed, NoLock where the
+        kernel or a sandbox refuses the lock.
         """
         agents = agents or alone()
         holder: Holder | None = None
@@ -116,15 +122,16 @@ class HostLock:
             self._held = None
 
     def _take(self) -> bool:
-        mine = socket.socket(socket.AF_UNIX)
-        try:
-            mine.bind(self._name)
-            mine.listen(512)
-        except OSError as error:
-            mine.close()
-            if error.errno != errno.EADDRINUSE:
-                raise
-            return False
+        with contextlib.ExitStack() as unless_held:
+            try:
+                mine = unless_held.enter_context(socket.socket(socket.AF_UNIX))
+                mine.bind(self._name)
+                mine.listen(512)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise NoLock(error) from None
+                return False
+            unless_held.pop_all()
         self._held = mine
         return True
 
@@ -142,7 +149,10 @@ class HostLock:
                 return Holder(), True
             return (Holder(), True) if self._is_bound() else (None, False)
         size = struct.calcsize("3i")
-        credentials = waiting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        try:
+            credentials = waiting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        except OSError:  # a kernel that does not tell
+            return Holder(), False
         pid, uid, _ = struct.unpack("3i", credentials)
         return Holder(pid, uid), False
 

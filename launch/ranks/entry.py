@@ -128,9 +128,13 @@ def rank_main(
         orders: where jobs come from; the process ends at its end.
         lifeline: a pipe whose other end the agent holds.
     """
-    isolate()
-    die_with(lifeline)
     send_through(pipe)
+    try:
+        isolate()
+        die_with(lifeline)
+    except OSError as error:
+        calls = "setsid, F_SETOWN, F_SETSIG"
+        fail(OSError(f"the kernel refuses what ends ranks with their agent ({calls}): {error}"))
     os.environ.update(environment)
     incoming = Pieces(orders)
     is_first = True

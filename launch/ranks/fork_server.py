@@ -43,7 +43,7 @@ of it that could remember.
 def start_fork_server(preload: Sequence[str] = ()) -> None:
     """Start the fork server if none runs; it imports `preload` meanwhile.
 
-    These modules start no thread and touch no GPU. Raise OSError where TMPDIR is too long a name.
+    These modules start no thread and touch no GPU. Raise OSError where TMPDIR takes no socket.
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload([*OURS, *preload])
     try:
@@ -55,11 +55,11 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
         with defer_signals(), path_in_environment(), without_pinning():
             forkserver.ensure_running()
     except OSError as error:
-        if "AF_UNIX path too long" not in str(error):
-            raise
+        if "AF_UNIX path too long" in str(error):
+            error = OSError(f"its socket's name is too long, {SOCKET_NAME_BYTES} bytes")
         raise OSError(
-            f"TMPDIR={tempfile.gettempdir()} is too long for the fork server's socket "
-            f"({SOCKET_NAME_BYTES} bytes); allowed is e.g. TMPDIR=/tmp"
+            f"the fork server does not start with TMPDIR={tempfile.gettempdir()}: {error}; allowed "
+            "is a folder that takes sockets, such as TMPDIR=/tmp, or start_method=spawn"
         ) from None
 
 

@@ -37,7 +37,7 @@ SYNCED = "written through by fsync"
 
 
 class Disk:
-    """An unnamed file of one size; making it raises OSError where the folder refuses it."""
+    """An unnamed file of one size; its folder or the kernel may refuse it: OSError."""
 
     def __init__(self, folder: Path, name: str, content: bytes) -> None:
         path = folder / name
@@ -209,6 +209,7 @@ def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
     name = f"{test}_of_rank_{rank.index}"
     try:
         file = Disk(rank.folder, name, content.numpy().tobytes())
+        file.drop_cache()
     except OSError as error:
         reason = f"{rank.folder}: {error.strerror}"
         yield Case(labels={TEST: test}, unavailable=reason)
