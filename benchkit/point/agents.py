@@ -14,7 +14,7 @@ from benchkit.errors import HostBusy
 from benchkit.rank.assignment import MemoryFile, Rendezvous, memory_file, tcp_store
 from benchkit.record.naming import duration
 from benchkit.record.record import AgentReport, StartClock
-from launch.agents import host
+from launch.agents import interfaces
 from launch.agents.channel import AgentInfo, Lost, SweepEnds
 from launch.agents.group import (
     ESTIMATOR,
@@ -205,7 +205,8 @@ def gloo_interface(agents: Agents) -> str:
     Agents reach agent 0 on their own host by loopback, so one with a connection to another host
     knows it for all of its host.
     """
-    own = "" if host.name_leads_out() else host.outer_interface(agents.connections)
+    names_host = interfaces.name_leads_out()
+    own = "" if names_host else interfaces.outer_interface(agents.connections)
     names = zip(agents.members, heard(exchanged(agents, own), list[str]), strict=True)
     here = [name for member, name in names if member.network == agents.me.network]
     return next(filter(None, here), "")

@@ -1,19 +1,18 @@
 """A channel between two agents: a handshake by one secret, then JSON until a peer is lost."""
 
 import contextlib
-import fcntl
 import hmac
 import json
 import os
 import secrets
 import socket
-import struct
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from launch.agents.interfaces import reachable_addresses
 from launch.framing import Pieces, framed, is_writable
 from launch.signals import wait_for
 from launch.topology import namespace, node_name, usable_cores
@@ -324,6 +323,10 @@ LOOPBACK = "127.0.0.1"
 ADDRESS_BYTES = 1 << 16
 
 
+def host_and_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True)
 class Address:
     """Where agent 0 listens.
@@ -346,33 +349,9 @@ class Address:
 
 
 def own_address(port: int, local: bool, secret: str = "") -> Address:
-    hosts = [LOOPBACK] if local else [node_name(), socket.gethostname(), *own_ip(), *all_ips()]
+    own = [LOOPBACK] if local else [node_name(), socket.gethostname(), *reachable_addresses()]
     token = secret or secrets.token_hex(32)
-    return Address(list(dict.fromkeys(hosts)), port, namespace("net"), token)
-
-
-def own_ip() -> list[str]:
-    """Return the IP address of the interface that leads out, if there is one; send nothing."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # a documentation address (RFC 5737)
-        return [str(probe.getsockname()[0])]
-    return []
-
-
-SIOCGIFADDR = 0x8915
-"""Linux's request for the address of an interface (netdevice(7)); it stands from byte 20 on."""
-
-
-def all_ips() -> list[str]:
-    """Return the IPv4 addresses of all interfaces: hosts may share a network and no route out."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # an interface without one
-                request = struct.pack("256s", name.encode())
-                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
-                found.append(socket.inet_ntoa(answer[20:24]))
-    return [each for each in found if not each.startswith("127.")]
+    return Address(list(dict.fromkeys(own)), port, namespace("net"), token)
 
 
 def parse_address(text: bytes) -> Address:

@@ -29,6 +29,7 @@ from launch.agents.channel import (
     Stranger,
     call,
     callers,
+    host_and_port,
     own_address,
     parse_address,
     parse_member,
@@ -85,7 +86,7 @@ class Meeting:
     def __str__(self) -> str:
         if self._needs_file:
             return str(self._files[0])
-        return "{}:{}".format(*self._fixed) if self._fixed else "torchrun's store"
+        return host_and_port(*self._fixed) if self._fixed else "torchrun's store"
 
     @property
     def choices(self) -> str:
@@ -372,7 +373,7 @@ def describe_missing(
     missing = ", ".join(str(index) for index in range(count) if index not in members)
     return (
         f"{'no workers: ' if len(members) == 1 else ''}{len(members)} of {count} agents joined "
-        f"{address.hosts[0]}:{address.port} within {timeout_s:g} s ({joined}); "
+        f"{host_and_port(address.hosts[0], address.port)} within {timeout_s:g} s ({joined}); "
         f"missing: agent {missing}"
     )
 
@@ -403,16 +404,11 @@ def join_as_peer(
 ) -> Agents:
     tried: dict[str, str] = {}
     found = until(deadline, lambda: connect(meeting, me, traits, tried))
-    if found is None and set(tried.values()) == {REFUSED}:
-        raise JoinError(
-            f"connection refused at {next(reversed(tried))}: "
-            f"start agent 0 first ({me} tried for {timeout_s:g} s){meeting.choices}"
-        )
     if found is None and tried:
         where = ", ".join(f"{place} ({why})" for place, why in tried.items())
         raise JoinError(
-            f"agent 0 is not reached within {timeout_s:g} s; {me} tried {where}: {ADVICE}"
-            f"{meeting.choices}"
+            f"agent 0 is not reached within {timeout_s:g} s; {me} tried {where}: "
+            f"start agent 0 first, or {ADVICE}{meeting.choices}"
         )
     if found is None:
         raise JoinError(
@@ -445,15 +441,16 @@ def connect(
     if places:
         tried.clear()  # An earlier try says nothing about this one.
     for host, address in places:
+        place = host_and_port(host, address.port)
         try:
             stream = socket.create_connection((host, address.port), timeout=HELLO_S)
         except (OSError, UnicodeError) as error:  # UnicodeError: not the name of a host
-            tried[f"{host}:{address.port}"] = why_not(error)
+            tried[place] = why_not(error)
             continue
         try:
             channel = call(stream, address.token)
         except Stranger:  # The address is from an earlier run.
-            tried[f"{host}:{address.port}"] = "another program answers"
+            tried[place] = "another program answers"
             stream.close()
             continue
         channel.send("hello", {"member": asdict(me), "traits": dict(traits)})
@@ -461,12 +458,9 @@ def connect(
     return None
 
 
-REFUSED = "refused"
-
-
 def why_not(error: OSError | UnicodeError) -> str:
     if isinstance(error, ConnectionRefusedError):
-        return REFUSED
+        return "refused"
     if isinstance(error, TimeoutError):
         return "no answer"
     if isinstance(error, UnicodeError | socket.gaierror):

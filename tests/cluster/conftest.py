@@ -11,3 +11,9 @@ from tests.support import hosts
 def two_hosts(cli) -> Iterator[list[str]]:
     with hosts.two_hosts(cli.mark) as names:
         yield names
+
+
+@pytest.fixture
+def two_ipv6_hosts(cli) -> Iterator[list[str]]:
+    with hosts.two_hosts(cli.mark, "fd00:99:7::{}/64 nodad") as names:
+        yield names

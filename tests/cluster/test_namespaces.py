@@ -50,14 +50,17 @@ def test_lost_network_ends_sweep(cli, two_hosts):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_agents_without_names_and_routes_find_each_other(cli, two_hosts):
-    ends(started_on(cli, two_hosts, *POINT))
+@pytest.mark.parametrize("hosts", ["two_hosts", "two_ipv6_hosts"])
+def test_agents_without_names_and_routes_find_each_other(cli, request, hosts):
+    ends(started_on(cli, request.getfixturevalue(hosts), *POINT))
     assert [record["status"] for record in cli.records()] == ["ok"]
     assert [agent["host"] for agent in cli.records()[0]["agents"]] == ["n0", "n1"]
 
 
-def test_agent_says_where_it_looked(cli, two_hosts):
-    subprocess.run(["ip", "-n", two_hosts[1], "link", "set", f"v{two_hosts[1]}", "down"], check=True)
-    _, (code, _, err) = ends(started_on(cli, two_hosts, *POINT, "join_timeout_s=8"))
+@pytest.mark.parametrize(("hosts", "address"), [("two_hosts", "10.99.7.1"), ("two_ipv6_hosts", "[fd00:99:7::1]")])
+def test_agent_says_where_it_looked(cli, request, hosts, address):
+    names = request.getfixturevalue(hosts)
+    subprocess.run(["ip", "-n", names[1], "link", "set", f"v{names[1]}", "down"], check=True)
+    _, (code, _, err) = ends(started_on(cli, names, *POINT, "join_timeout_s=8"))
     assert code == 2
-    assert all(word in err for word in ("n0:", "10.99.7.1:", "MASTER_ADDR"))
+    assert all(word in err for word in ("n0:", f"{address}:", "MASTER_ADDR"))

@@ -10,14 +10,14 @@ import pytest
 
 
 @contextmanager
-def two_hosts(mark: str) -> Iterator[list[str]]:
+def two_hosts(mark: str, addresses: str = "10.99.7.{}/24") -> Iterator[list[str]]:
     """The names of two network namespaces, joined by a cable; no name leads to their addresses, and no route out."""
     if os.geteuid() or not Path("/sbin/ip").exists():
         pytest.skip("network namespaces need root and iproute2")
     names = [f"bk{mark[:6]}{index}" for index in range(2)]
     script = [f"ip netns add {name}" for name in names] + [
         f"ip link add v{names[0]} netns {names[0]} type veth peer name v{names[1]} netns {names[1]}",
-        *(f"ip -n {name} addr add 10.99.7.{index + 1}/24 dev v{name}" for index, name in enumerate(names)),
+        *(f"ip -n {name} addr add {addresses.format(index)} dev v{name}" for index, name in enumerate(names, 1)),
         *(f"ip -n {name} link set {device} up" for name in names for device in (f"v{name}", "lo")),
     ]
     try:

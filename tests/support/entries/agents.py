@@ -2,6 +2,7 @@
 
 from launch.agents import channel as channel
 from launch.agents import host as host
+from launch.agents import interfaces as interfaces
 from launch.agents import meeting as meeting
 from launch.agents.channel import AGENT_0 as AGENT_0
 from launch.agents.channel import CALLER as CALLER
@@ -15,7 +16,6 @@ from launch.agents.channel import PeerLost as PeerLost
 from launch.agents.channel import Stranger as Stranger
 from launch.agents.channel import SweepEnds as SweepEnds
 from launch.agents.channel import call as call
-from launch.agents.channel import own_ip as own_ip
 from launch.agents.channel import proof as proof
 from launch.agents.channel import this_member as this_member
 from launch.agents.group import EXCHANGE_TIMEOUT_S as EXCHANGE_TIMEOUT_S

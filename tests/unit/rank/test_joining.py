@@ -69,8 +69,8 @@ def test_gloo_is_told_its_interface(monkeypatch):
 def test_agents_of_one_host_share_interface(monkeypatch, of_agents, leads_out, told):
     """The first has only a connection to agent 0 of its own host."""
     agents = configs.agent_group("n1", "n1", "n2").agents
-    monkeypatch.setattr(forming.host, "name_leads_out", lambda: leads_out)
-    monkeypatch.setattr(forming.host, "outer_interface", lambda connections: of_agents[0])
+    monkeypatch.setattr(forming.interfaces, "name_leads_out", lambda: leads_out)
+    monkeypatch.setattr(forming.interfaces, "outer_interface", lambda connections: of_agents[0])
     monkeypatch.setattr(agents, "exchange", lambda own, timeout_s: [own, *of_agents[1:]])
     assert forming.gloo_interface(agents) == told
 

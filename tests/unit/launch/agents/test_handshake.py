@@ -1,5 +1,6 @@
 """A join of two agents amid strangers, both sides of the proof, and by which interface they meet."""
 
+import errno
 import json
 import socket
 import threading
@@ -28,16 +29,15 @@ from tests.support.entries.agents import (
     Stranger,
     call,
     channel,
+    interfaces,
     join,
     meeting,
     open_listener,
-    own_ip,
     parse_hello,
     proof,
     this_member,
     write_whole,
 )
-from tests.support.entries.agents import host as interface
 
 TRAITS = {"version": "1"}
 DEEP = b"[" * 60_000
@@ -366,13 +366,13 @@ def test_meeting_file_without_address_is_ignored(tmp_path, text):
 @pytest.mark.parametrize("addresses", [["192.0.2.9", "127.0.1.1"], ["192.0.2.9"], [], None])
 def test_loopback_or_foreign_name_leads_nowhere(monkeypatch, addresses):
     """192.0.2.9 is no address of this host, so gloo would go on to the next one; None does not resolve."""
-    own = own_ip()
+    own = list(interfaces.leading_out())
     if addresses is None:
         monkeypatch.setattr(socket, "gethostname", lambda: "nowhere.invalid")
     else:
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses or own]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    assert interface.name_leads_out() is (addresses == [] and bool(own))
+    assert interfaces.name_leads_out() is (addresses == [] and bool(own))
 
 
 def pair(host):
@@ -384,24 +384,39 @@ def pair(host):
 
 
 def test_interface_is_that_of_first_outer_socket():
-    if not own_ip():
+    own = list(interfaces.leading_out())
+    if not own:
         pytest.skip("this host has no way out")
-    ends = [*pair("127.0.0.1"), *pair(own_ip()[0])]
+    ends = [*pair("127.0.0.1"), *pair(own[0])]
     try:
-        found = interface.outer_interface(ends)
+        found = interfaces.outer_interface(ends)
         assert found in [name for _, name in socket.if_nameindex()]
         assert found != "lo"
-        assert interface.outer_interface(ends[3:]) == found  # wrapped by IPv6
-        assert interface.outer_interface(ends[:2]) == ""
+        assert interfaces.outer_interface(ends[3:]) == found  # wrapped by IPv6
+        assert interfaces.outer_interface(ends[:2]) == ""
     finally:
         for end in ends:
             end.close()
 
 
-def test_interface_of_ipv6_address_is_found(monkeypatch, tmp_path):
+def test_addresses_of_ipv6_are_found(monkeypatch, tmp_path):
     listed = tmp_path / "if_inet6"
-    listed.write_text(f"{'0' * 31}1 01 80 10 80       lo\nfd00{'0' * 27}7 02 40 00 80     eth7\n")
-    monkeypatch.setattr(interface, "IPV6_ADDRESSES", listed)
-    assert interface.interface_with(ip_address("fd00::7")) == "eth7"
-    assert interface.interface_with(ip_address("fd00::8")) == ""
-    assert interface.interface_with(ip_address("192.0.2.9")) == ""
+    rows = {"0" * 31 + "1": "lo", "fd00" + "0" * 27 + "7": "eth7", "fe80" + "0" * 27 + "8": "eth7"}
+    listed.write_text("".join(f"{address} 02 40 00 80 {name:>8}\n" for address, name in rows.items()))
+    monkeypatch.setattr(interfaces, "IPV6_ADDRESSES", listed)
+    found = interfaces.addresses()
+    assert found[ip_address("fd00::7")] == found[ip_address("fe80::8")] == "eth7"
+    assert ip_address("fd00::8") not in found
+    assert "fd00::7" in interfaces.reachable_addresses()
+    assert not {"::1", "127.0.0.1", "fe80::8"} & set(interfaces.reachable_addresses())
+
+
+def test_host_without_a_list_of_interfaces_has_addresses_that_lead_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(interfaces, "IPV6_ADDRESSES", tmp_path / "none")
+    monkeypatch.setattr(socket, "if_nameindex", refused)
+    assert interfaces.addresses() == {}
+    assert interfaces.reachable_addresses() == list(interfaces.leading_out())
+
+
+def refused():
+    raise PermissionError(errno.EPERM, "as where a sandbox forbids AF_NETLINK")

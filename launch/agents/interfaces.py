@@ -1,0 +1,86 @@
+"""The network interfaces of this host, and the addresses by which other hosts reach it."""
+
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from launch.topology import read_text
+
+SIOCGIFADDR = 0x8915
+"""Linux's request for the IPv4 address of an interface (netdevice(7)), which begins at byte 20."""
+IPV6_ADDRESSES = Path("/proc/net/if_inet6")
+OUTSIDE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+"""Addresses for documentation (RFC 5737, RFC 3849)."""
+
+
+def addresses() -> dict[IPv4Address | IPv6Address, str]:
+    """Return the addresses of this host, each with the name of its interface (Linux only)."""
+    found: dict[IPv4Address | IPv6Address, str] = {}
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has no IPv4 address
+                answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", os.fsencode(name)))
+                found.setdefault(IPv4Address(answer[20:24]), name)
+    for line in read_text(IPV6_ADDRESSES).splitlines():
+        packed, *_, name = line.split()
+        found.setdefault(IPv6Address(bytes.fromhex(packed)), name)
+    return found
+
+
+def reachable_addresses() -> list[str]:
+    """Return the addresses that other hosts may reach, first those of interfaces that lead out.
+
+    Hosts may share a network and no route out. A link-local address of IPv6 means nothing without
+    the name of an interface of the other host.
+    """
+    outer = [
+        str(address)
+        for address in addresses()
+        if not (address.is_loopback or (address.version == 6 and address.is_link_local))
+    ]
+    return list(dict.fromkeys([*leading_out(), *outer]))
+
+
+def leading_out() -> Iterator[str]:
+    """Yield the addresses of interfaces that lead out, where there are any; send nothing."""
+    for family, outside in OUTSIDE.items():
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((outside, 9))
+            yield str(probe.getsockname()[0])
+
+
+def name_leads_out() -> bool:
+    """Return whether other hosts can reach the address that this host's name stands for.
+
+    gloo listens at the first address of the name that is one of this host's. In many images that
+    is 127.0.1.1, and if there is none, gloo takes loopback, too.
+    """
+    with suppress(OSError):
+        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+        for family, kind, _, _, address in found:
+            with suppress(OSError), socket.socket(family, kind) as probe:
+                probe.bind(address)
+                return not parse(str(address[0])).is_loopback
+    return False
+
+
+def outer_interface(connections: Sequence[Connection]) -> str:
+    """Return the interface of the first of some sockets that leaves this host; "" if none does."""
+    for connection in connections:
+        with socket.socket(fileno=os.dup(connection.fileno())) as stream:
+            address = parse(stream.getsockname()[0])
+        if not address.is_loopback and (name := addresses().get(address)):
+            return name
+    return ""
+
+
+def parse(text: str) -> IPv4Address | IPv6Address:
+    """Parse an IP address; one of IPv4 that IPv6 has wrapped is unwrapped."""
+    address = ip_address(text.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
