@@ -5,6 +5,7 @@ import math
 import os
 import re
 import socket
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -130,6 +131,22 @@ UNJOINED = (
     *LAUNCHERS.values(),  # where the sign is missing: RANK without torchrun's, for example
 )
 """Launchers whose processes do not join."""
+PARTS = "NODE|HOST|MACHINE|POD|WORKER|TASK|REPLICA|GROUP|SLICE|PROC|RANK|WORLD|MPI"
+INDEX = re.compile(
+    rf"(?!.*LOCAL|.*ARRAY)_?(?:(?P<by>\w+?)_)??"
+    rf"(?:(?:{PARTS})_)?(?:RANK|INDEX|PROCNO|CURRENT_HOST|(?:{PARTS})_ID)"
+)
+COUNT = re.compile(
+    rf"_?(?:(?P<by>\w+?)_)??"
+    rf"(?:(?:NUM|TOTAL|N)_?(?:{PARTS})S?|(?:{PARTS})S?_(?:SIZE|COUNT|NUM)|HOSTS|HOSTNAMES)"
+    rf"|(?P<alone>[A-Z0-9]+)_(?:SIZE|COUNT)"
+)
+"""Names by which any other launcher numbers processes, and counts them.
+
+LWS_WORKER_INDEX and LWS_GROUP_SIZE belong together, as they begin with the same word; NODE_RANK and
+WORLD_SIZE, as they begin with none. Tasks of an array measure on their own. So do the shards of a
+test run, which are counted otherwise (CI_NODE_INDEX, CI_NODE_TOTAL).
+"""
 
 
 def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
@@ -214,15 +231,46 @@ def refuse_doubts(environment: Mapping[str, str]) -> None:
         if innermost:
             both = f"{innermost.shown(environment)} and {each.shown(environment)}"
             raise LaunchError(f"{both} differ: unset those that are left from another start")
-        raise LaunchError(
-            f"{each.shown(environment)}: set by a launcher whose processes do not join; start them "
-            "by torchrun, mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-        )
+        raise unjoined(each.shown(environment))
+    if not innermost and (shown := numbered_by_others(environment)):
+        raise unjoined(shown)
+
+
+def unjoined(variables: str) -> LaunchError:
+    return LaunchError(
+        f"{variables}: set by a launcher whose processes do not join; start them "
+        "by torchrun, mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+    )
+
+
+def numbered_by_others(environment: Mapping[str, str]) -> str:
+    """Return the variables of a launcher outside the tables that started several processes."""
+    known = {each.index.partition("_")[0] for each in UNJOINED}
+    indices, counts = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for name, value in sorted(environment.items()):
+        shown = f"{name}={value}" if is_number(value) else name
+        is_index = is_number(value) or name.endswith("HOST")
+        is_several = int(value) > 1 if is_number(value) else "," in value
+        if is_index and (found := INDEX.fullmatch(name)):
+            indices[first_word(found)].append(shown)
+        elif is_several and (found := COUNT.fullmatch(name)):
+            counts[first_word(found)].append(shown)
+    words = [word for word in indices if word in counts and word not in known]
+    return ", ".join(chain(*(indices[word] + counts[word] for word in words)))
+
+
+def first_word(name: re.Match[str]) -> str:
+    groups = name.groupdict()
+    return (groups["by"] or groups.get("alone") or "").partition("_")[0]
+
+
+def is_number(text: str) -> bool:
+    return re.fullmatch("[0-9]{1,9}", text) is not None
 
 
 def whole_number(environment: Mapping[str, str], name: str) -> int:
     value = environment[name]
-    if not re.fullmatch("[0-9]{1,9}", value):
+    if not is_number(value):
         raise LaunchError(f"{name}={value!r}: allowed is a whole number; set it, or unset it")
     return int(value)
 

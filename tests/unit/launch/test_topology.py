@@ -19,6 +19,8 @@ STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", 
 OPENMPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
 MPICH = {"MPI_LOCALNRANKS": "2", "PMI_RANK": "1", "PMI_SIZE": "4"}
 MASTER = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
+LWS = {"LWS_WORKER_INDEX": "1", "LWS_GROUP_SIZE": "2"}
+ARRAY = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "4", "SLURM_NODEID": "0"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "8"}
 
 
@@ -118,6 +120,28 @@ def test_plain_start_is_on_one_host():
         STEP | {"RANK": "5", "WORLD_SIZE": "16"},
         STEP | {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2"},
         {"BENCHKIT_ALONE": "yes"},
+        # launchers of which no table knows
+        {"LWS_WORKER_INDEX": "0", "LWS_GROUP_SIZE": "2", "LWS_LEADER_ADDRESS": "lws-0"},
+        {"NODE_RANK": "0", "WORLD_SIZE": "2"} | MASTER,  # Lightning, Azure
+        {"NODE_RANK": "1", "NNODES": "2"},
+        {"NODE_RANK": "0", "NUM_NODES": "2", "PRIMARY_ADDR": "10.0.0.1"},  # RunPod
+        {"VC_TASK_INDEX": "0", "VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "w-0.job,w-1.job"},  # Volcano
+        {"VC_TASK_INDEX": "0", "VC_MPIWORKER_HOSTS": "w-0.job,w-1.job"},
+        {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": "0"},
+        {"SM_CURRENT_HOST": "algo-1", "SM_HOSTS": '["algo-1","algo-2\udcff"]', "SM_NUM_GPUS": "8"},  # SageMaker
+        {"AWS_BATCH_JOB_NODE_INDEX": "0", "AWS_BATCH_JOB_NUM_NODES": "2", "AWS_BATCH_JOB_MAIN_NODE_INDEX": "0"},
+        {"BATCH_TASK_INDEX": "0", "BATCH_TASK_COUNT": "4"},  # Google's Batch
+        {"CLOUD_RUN_TASK_INDEX": "3", "CLOUD_RUN_TASK_COUNT": "4"},
+        {"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "t-0,t-1"},
+        {"MEGASCALE_SLICE_ID": "0", "MEGASCALE_NUM_SLICES": "2"},
+        {"BEAKER_REPLICA_RANK": "0", "BEAKER_REPLICA_COUNT": "2"},
+        {"MF_PARALLEL_NODE_INDEX": "0", "MF_PARALLEL_NUM_NODES": "2"},  # Metaflow
+        {"LEPTON_JOB_WORKER_INDEX": "0", "LEPTON_JOB_TOTAL_WORKERS": "2"},
+        {"DSTACK_NODE_RANK": "0", "DSTACK_NODES_NUM": "2", "DSTACK_GPUS_NUM": "16"},
+        {"MPIRUN_RANK": "0", "MPIRUN_NPROCS": "2"},  # MVAPICH
+        {"MPT_MPI_RANK": "0", "MPT_MPI_SIZE": "2"},
+        {"_CONDOR_PROCNO": "0", "_CONDOR_NPROCS": "2"},
+        BATCH | {"LWS_WORKER_INDEX": "0", "LWS_GROUP_SIZE": "2"},
     ],
 )
 def test_launcher_in_doubt_is_refused(environment):
@@ -149,6 +173,28 @@ def test_launcher_in_doubt_is_refused(environment):
         (STEP | TORCHRUN, "torchrun"),
         (OPENMPI | TORCHRUN | {"PMI_RANK": "x"}, "torchrun"),
         ({"PET_NODE_RANK": "1", "PET_NNODES": "1:2", "JOB_COMPLETION_INDEX": "1"} | TORCHRUN, "torchrun"),
+        (LWS | TORCHRUN, "torchrun"),
+        (LWS | {"RANK": "1", "WORLD_SIZE": "2"} | MASTER, "env"),
+        (STEP | {"NODE_RANK": "1", "NNODES": "4"}, "srun"),
+        # one of one, or no two of one launcher
+        ({"LWS_WORKER_INDEX": "0", "LWS_GROUP_SIZE": "1"}, "plain"),
+        ({"SM_CURRENT_HOST": "algo-1", "SM_HOSTS": '["algo-1"]', "SM_NUM_GPUS": "8"}, "plain"),
+        ({"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}, "plain"),
+        ({"NODE_RANK": "0", "NNODES": "1", "BATCH_SIZE": "16"}, "plain"),
+        ({"HOROVOD_RANK": "0", "NNODES": "2"}, "plain"),
+        ({"NODE_NAME": "n1", "NODE_IP": "10.0.0.1", "POD_NAME": "bench-1", "HOSTNAME": "bench-1"}, "plain"),
+        ({"NODE_NAME": "n1", "NNODES": "2", "WORLD_SIZE": "2"} | MASTER, "plain"),  # exported in a shell
+        # what counts other things than processes that measure together
+        (ARRAY | BATCH, "plain"),
+        ({"AWS_BATCH_JOB_ARRAY_INDEX": "1", "AWS_BATCH_JOB_ARRAY_SIZE": "4", "PBS_ARRAY_INDEX": "1"}, "plain"),
+        ({"SGE_TASK_ID": "undefined", "NHOSTS": "2", "NSLOTS": "8", "JOB_ID": "7"}, "plain"),
+        ({"PBS_NODENUM": "0", "PBS_TASKNUM": "1", "PBS_NUM_NODES": "2", "PBS_NP": "8"}, "plain"),
+        ({"LSB_JOBINDEX": "0", "LSB_HOSTS": "n1 n2", "LSB_DJOB_NUMPROC": "2"}, "plain"),
+        ({"CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "4", "CIRCLE_NODE_INDEX": "1", "CIRCLE_NODE_TOTAL": "4"}, "plain"),
+        ({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "2"}, "plain"),
+        ({"GPU_INDEX": "1", "GPU_NUM": "8", "GPU_CACHE_SIZE": "4", "OMP_NUM_THREADS": "4"}, "plain"),
+        ({"UV_INDEX": "https://pypi.org", "UV_HOSTS": "a,b", "PIP_INDEX_URL": "https://pypi.org"}, "plain"),
+        ({"TASK_ID": "7f3c-1", "NNODES": "2"}, "plain"),
     ],
 )
 def test_innermost_launcher_counts(environment, by):
