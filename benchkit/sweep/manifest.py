@@ -128,11 +128,15 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job in Slurm, and the folders of its points within the sweep's."""
+    """A job in Slurm, and the folders of its points within the sweep's.
+
+    `clusters` are those that it was submitted to, by Slurm's commas; "" for that of this host.
+    """
 
     job_id: str
     output: str
     folders: list[str]
+    clusters: str = ""
 
 
 @dataclass

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -63,21 +63,52 @@ def own_job() -> str:
 
 
 def slurm_says() -> tuple[str, float | None]:
-    """Ask Slurm for the state of this job, "" outside of Slurm, and its seconds left, if limited.
+    """Return this job's state, "" outside of Slurm, and its seconds left; None if unknown.
 
-    If Slurm does not answer, the job counts as running, with infinite time.
+    Where Slurm does not answer, as in a container without its commands, the job counts as running,
+    until the time that Slurm (from 23.02 on) has put into its environment.
     """
     job = own_job()
     if not job:
         return "", None
-    command = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T %l %M"]
-    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-        word, limit, used = done.stdout.split()
+    with contextlib.suppress(OSError, subprocess.SubprocessError, LookupError, ValueError):
+        word, limit, used = squeue(job, "%T|%l|%M", 5.0)[-1]
         if limit == "UNLIMITED":
-            return word, None
+            return word, math.inf
         return word, float(in_seconds(limit) - in_seconds(used))
-    return "RUNNING", math.inf
+    with contextlib.suppress(ValueError):
+        return "RUNNING", float(os.environ.get("SLURM_JOB_END_TIME", "")) - time.time()
+    return "RUNNING", None
+
+
+CLUSTERS = "SLURM_CLUSTERS"
+"""Environment variable with the names of the clusters that Slurm's commands ask."""
+
+
+def asking(clusters: str = "") -> dict[str, str]:
+    """Return the environment in which Slurm's commands ask these clusters, or this host's own.
+
+    A job inherits what its user's shell asks.
+    """
+    others = {name: value for name, value in os.environ.items() if name != CLUSTERS}
+    return others | ({CLUSTERS: clusters} if clusters else {})
+
+
+def squeue(jobs: str, fields: str, timeout_s: float, clusters: str = "") -> list[list[str]]:
+    """Return the fields of each job; raise OSError or SubprocessError where Slurm does not answer.
+
+    Sites with several clusters, and wrappers, print other lines, too.
+    """
+    command = ["squeue", "--noheader", "--array", "--states=all"]
+    command += [f"--jobs={jobs}", f"--format={fields}"]
+    done = subprocess.run(
+        command, capture_output=True, errors="replace", check=False, timeout=timeout_s,
+        env=asking(clusters),
+    )  # fmt: skip
+    if done.returncode and "Invalid job id" not in done.stderr:
+        raise OSError(done.stderr.strip() or f"squeue ended with {done.returncode}")
+    rows = [line.split("|") for line in done.stdout.splitlines()]
+    return [row for row in rows if len(row) == 1 + fields.count("|")]
 
 
 def in_seconds(text: str) -> int:
@@ -97,6 +128,7 @@ WHY = {
     "oom": "the job was ended by Slurm",
     "error": "the job was ended by Slurm",
 }
+ANSWER_S = 30.0
 EARLY_S = 90.0
 """Slurm may warn of a time limit up to a minute early (sbatch --signal)."""
 log = logging.getLogger("benchkit")
@@ -170,16 +202,30 @@ class Job:
         raise StopRequested(number, status, WHY[status])
 
     def leave(self, error: StopRequested) -> None:
-        """End the process; if the job may run again, agent 0 queues it first."""
+        """End the process; agent 0 first queues a job again that is to go on."""
         job = own_job()
         restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         again = error.status == "preempted" or (
             error.status == "timeout" and restarts < self.max_num_timeout
         )
         if again and job and topology.detect_launcher().index == 0:
-            log.warning("%s; queued again", error)
-            subprocess.run(["scontrol", "requeue", job], check=False)
+            problem = requeue(job)
+            log.warning("%s; %s", error, problem or "queued again")
         sys.exit(128 + error.number)
+
+
+def requeue(job: str) -> str:
+    """Queue a job of this node's cluster again; return why that was not possible, else ""."""
+    command = ["scontrol", "requeue", job]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=ANSWER_S, env=asking()
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    else:
+        why = done.stderr.strip() if done.returncode else ""
+    return f"not queued again ({why}): --resume goes on" if why else ""
 
 
 def note_end(
@@ -358,6 +404,8 @@ def conclusion(
         return found
     if time.monotonic() - ended_at.setdefault(job, time.monotonic()) < SETTLING_S:
         return None
+    if found and found.status == "preempted":  # not queued again: it is left to --resume
+        return found
     known = "in this point" if found else "no record of this point"
     output = f"see {queue.output(job)}" if queue.output(job).exists() else ""
     cause = " ".join(filter(None, (f"{queue.name}:", state.word, state.detail)))
@@ -380,9 +428,6 @@ def record_signature(folder: Path) -> Signature | None:
     return None
 
 
-ANSWER_S = 30.0
-
-
 class Slurm:
     """Jobs in Slurm; several jobs that are submitted together are one array."""
 
@@ -390,11 +435,13 @@ class Slurm:
         self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()
     ) -> None:
         """Submit jobs; follow those submitted `before` as well, first in order."""
-        self._jobs = [*before, *described(submit(executor, jobs) if jobs else [], jobs)]
-        self._ids = list(dict.fromkeys(job.job_id.split("_")[0] for job in self._jobs))
+        self._jobs = [*before, *(described(executor, jobs) if jobs else [])]
+        self._numbers: dict[str, dict[str, None]] = {}  # of the arrays, each once, by clusters
+        for job in self._jobs:
+            self._numbers.setdefault(job.clusters, {})[job.job_id.split("_")[0]] = None
         self._states = [State("PENDING")] * len(self._jobs)
         self._silent = False
-        self.name = f"Slurm job {', '.join(self._ids)}"
+        self.name = f"Slurm job {', '.join(chain(*self._numbers.values()))}"
 
     @classmethod
     def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
@@ -418,7 +465,11 @@ class Slurm:
     def states(self) -> list[State]:
         """Return the state of every job; the last known one while Slurm does not answer."""
         try:
-            answer = self._ask()
+            found = {
+                (job, clusters): slurm_state(*about)
+                for clusters, numbers in self._numbers.items()
+                for job, *about in squeue(",".join(numbers), "%i|%T|%r|%N", ANSWER_S, clusters)
+            }
         except (OSError, subprocess.TimeoutExpired) as error:
             # slurmctld restarts, or is busy, which does not affect the jobs
             if not self._silent:
@@ -426,41 +477,33 @@ class Slurm:
             self._silent = True
             return self._states
         self._silent = False
-        lines = [line for line in answer.splitlines() if line.count("|") == 3]
-        found = {line.split("|")[0]: slurm_state(line) for line in lines}
         gone = State("GONE", "Slurm knows it no more", "error")
-        self._states = [found.get(job.job_id, gone) for job in self._jobs]
+        self._states = [found.get((job.job_id, job.clusters), gone) for job in self._jobs]
         return self._states
 
     def interrupt(self) -> str:
-        return f"{self.name} goes on; `scancel {' '.join(self._ids)}` ends it"
+        commands = [
+            " ".join(["scancel", *([f"--clusters={clusters}"] if clusters else []), *numbers])
+            for clusters, numbers in self._numbers.items()
+        ]
+        return f"{self.name} goes on; `{'; '.join(commands)}` ends it"
 
     def output(self, number: int) -> Path:
         return Path(self._jobs[number].output)
 
-    def _ask(self) -> str:
-        """Return squeue's answer about all jobs; raise OSError or TimeoutExpired without one."""
-        command = ["squeue", "--noheader", "--array", "--states=all"]
-        command += [f"--jobs={','.join(self._ids)}", "--format=%i|%T|%r|%N"]
-        done = subprocess.run(
-            command, capture_output=True, errors="replace", check=False, timeout=ANSWER_S
-        )
-        if done.returncode == 0 or "Invalid job id" in done.stderr:
-            return done.stdout
-        raise OSError(done.stderr.strip() or f"squeue ended with {done.returncode}")
 
-
-def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
+def described(executor: Any, jobs: Sequence[Job]) -> list[Submitted]:
+    """Submit jobs, and return how to find each again."""
+    options = executor.parameters.get("additional_parameters", {})
+    clusters = options.get("clusters") or os.environ.get(CLUSTERS, "")
     found = []
-    for sent, job in zip(submitted, jobs, strict=True):
+    for sent, job in zip(submit(executor, jobs), jobs, strict=True):
         folders = [os.path.relpath(point.folder, job.folder) for point in job.points]
-        found.append(Submitted(str(sent.job_id), str(sent.paths.stderr), folders))
+        found.append(Submitted(str(sent.job_id), str(sent.paths.stderr), folders, clusters))
     return found
 
 
-def slurm_state(line: str) -> State:
-    """Parse a line of squeue: "12_3|PENDING|Priority|n[1-2]"."""
-    _, word, reason, nodes = line.split("|")
+def slurm_state(word: str, reason: str, nodes: str) -> State:
     why = reason if word == "PENDING" and reason != "None" else ""
     return State(word, why or nodes, SLURM_ENDINGS.get(word, ""))
 

@@ -3,7 +3,9 @@
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchkit.errors import ConfigError
@@ -71,17 +73,17 @@ def test_launcher_refuses_values_out_of_range(wrong):
 
 
 @pytest.mark.parametrize(
-    ("line", "state"),
+    ("told", "state"),
     [
-        ("7_1|PENDING|Priority|", State("PENDING", "Priority")),
-        ("7_1|RUNNING|None|n[1-2]", State("RUNNING", "n[1-2]")),
-        ("7_1|NODE_FAIL|NodeDown|n1", State("NODE_FAIL", "n1", "crash")),
-        ("7_1|OUT_OF_MEMORY|OutOfMemory|n1", State("OUT_OF_MEMORY", "n1", "oom")),
-        ("7_1|CANCELLED|Resources|", State("CANCELLED", "", "cancelled")),
+        (("PENDING", "Priority", ""), State("PENDING", "Priority")),
+        (("RUNNING", "None", "n[1-2]"), State("RUNNING", "n[1-2]")),
+        (("NODE_FAIL", "NodeDown", "n1"), State("NODE_FAIL", "n1", "crash")),
+        (("OUT_OF_MEMORY", "OutOfMemory", "n1"), State("OUT_OF_MEMORY", "n1", "oom")),
+        (("CANCELLED", "Resources", ""), State("CANCELLED", "", "cancelled")),
     ],
 )
-def test_slurm_state_maps_to_status(line, state):
-    assert slurm_state(line) == state
+def test_slurm_state_maps_to_status(told, state):
+    assert slurm_state(*told) == state
 
 
 def test_summary_counts_job_states():
@@ -96,77 +98,128 @@ def test_in_seconds_reads_slurm_durations(text, seconds):
     assert in_seconds(text) == seconds
 
 
+WORDS = ("JOB_ID", "ARRAY_JOB_ID", "ARRAY_TASK_ID", "JOB_END_TIME", "RESTART_COUNT", "CLUSTERS")
+
+
+@pytest.fixture
+def job(monkeypatch, tmp_path):
+    """A process in a job, where commands of Slurm are scripts."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(slurm_job, "ignore_signals", lambda: None)
+    for name in os.environ.keys() & {f"SLURM_{word}" for word in WORDS}:
+        monkeypatch.delenv(name)
+    return Stand(monkeypatch, tmp_path)
+
+
+class Stand:
+    def __init__(self, monkeypatch, folder):
+        self.monkeypatch, self.folder = monkeypatch, folder
+
+    def script(self, name, text):
+        path = self.folder / "bin" / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def queues(self, text=":"):
+        self.script("scontrol", f"echo $* $SLURM_CLUSTERS >> {self.folder}/asked; {text}")
+
+    def variables(self, **values):
+        for name, value in values.items():
+            self.monkeypatch.setenv(name, str(value))
+
+    def ends(self, number, max_num_timeout=0):
+        """The point's status, and what scontrol was asked."""
+        ran = Job([], Path(), 60, max_num_timeout)
+        with pytest.raises(StopRequested) as told:
+            ran.stop(number, None)
+        with pytest.raises(SystemExit) as left:
+            ran.leave(told.value)
+        assert left.value.code == 128 + number
+        asked = self.folder / "asked"
+        return told.value.status, asked.read_text().splitlines() if asked.exists() else []
+
+
 @pytest.mark.parametrize(
     ("number", "says", "status"),
     [
-        (signal.SIGUSR2, ("RUNNING", 3000.0), "preempted"),
-        (signal.SIGUSR2, ("RUNNING", 100.0), "timeout"),  # 60 s before the limit, up to a minute early
-        (signal.SIGUSR2, ("", None), "timeout"),  # submitit's local queue warns so
-        (signal.SIGTERM, ("COMPLETING", 3000.0), "cancelled"),
-        (signal.SIGTERM, ("COMPLETING", -1.0), "timeout"),
-        (signal.SIGTERM, ("NODE_FAIL", 3000.0), "crash"),
-        (signal.SIGTERM, ("", None), "interrupted"),
+        (signal.SIGUSR2, "RUNNING|1:00:00|10:00", "preempted"),
+        (signal.SIGUSR2, "RUNNING|1:00:00|58:20", "timeout"),  # 60 s before the limit, up to a minute early
+        (signal.SIGUSR2, "RUNNING|UNLIMITED|10:00", "preempted"),
+        (signal.SIGTERM, "COMPLETING|1:00:00|10:00", "cancelled"),
+        (signal.SIGTERM, "COMPLETING|1:00:00|1:00:01", "timeout"),
+        (signal.SIGTERM, "NODE_FAIL|1:00:00|10:00", "crash"),
+        (signal.SIGINT, "RUNNING|1:00:00|1:00:01", "interrupted"),
     ],
 )
-def test_signal_status_follows_slurm(monkeypatch, number, says, status):
-    monkeypatch.setattr(slurm_job, "slurm_says", lambda: says)
-    monkeypatch.setattr(slurm_job, "ignore_signals", lambda: None)
-    with pytest.raises(StopRequested) as told:
-        Job([], Path(), 60, 0).stop(number, None)
-    assert (told.value.number, told.value.status) == (number, status)
+@pytest.mark.parametrize("before", [":", "echo CLUSTER: site", "echo; echo 'Lmod: a|b'; echo 'of|one|two|three'"])
+def test_signal_status_follows_slurm(job, number, says, status, before):
+    job.script("squeue", f"{before}; echo '{says}'")
+    job.queues()
+    job.variables(SLURM_JOB_ID=7)
+    assert job.ends(number) == (status, ["requeue 7"] if status == "preempted" else [])
 
 
-@pytest.mark.parametrize(
-    ("status", "restarts", "allowed", "again"),
-    [("preempted", 5, 0, True), ("timeout", 0, 0, False), ("timeout", 0, 1, True), ("timeout", 1, 1, False),
-     ("cancelled", 0, 9, False)],
-)  # fmt: skip
-def test_job_is_requeued_after_preemption(monkeypatch, status, restarts, allowed, again):
-    commands = []
-    monkeypatch.setattr(slurm_job.subprocess, "run", lambda command, check: commands.append(command))
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
-    with pytest.raises(SystemExit) as left:
-        Job([], Path(), 60, allowed).leave(StopRequested(signal.SIGUSR2, status))
-    assert left.value.code == 128 + signal.SIGUSR2
-    assert commands == ([["scontrol", "requeue", "7"]] if again else [])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGUSR2, "timeout"), (signal.SIGTERM, "interrupted")])
+def test_signal_outside_of_slurm_queues_nothing(job, number, status):
+    """submitit's local queue warns of its time limit in the same way."""
+    job.queues()
+    assert job.ends(number, max_num_timeout=1) == (status, [])
 
 
-ARRAY = """#!/bin/sh
-case $* in
-*--jobs=36_1*) echo RUNNING 1:00:00 59:30 ;;
-*--jobs=36*) echo RUNNING 1:00:00 59:30; echo RUNNING 1:00:00 1 ;;
-*) echo RUNNING 1:00:00 1 ;;
+ARRAY = """
+case $SLURM_CLUSTERS$* in
+elsewhere*) exit 1 ;;
+*--jobs=36_1*) echo 'RUNNING|1:00:00|59:30' ;;
+*--jobs=36*) echo 'RUNNING|1:00:00|59:30'; echo 'RUNNING|1:00:00|1' ;;
+*) echo 'RUNNING|1:00:00|1' ;;
 esac
 """
 
 
+@pytest.mark.parametrize("clusters", [None, "elsewhere", "elsewhere,here"])
 @pytest.mark.parametrize(
-    ("job", "rest_s", "allowed", "status", "queued"),
+    ("number", "allowed", "status", "asked"),
     [
-        ("36", 30.0, 0, "timeout", None),
-        ("36", 30.0, 1, "timeout", "36_1"),
-        ("37", 3599.0, 0, "preempted", "37"),  # another task, or a job that a task has submitted
+        (36, 0, "timeout", []),
+        (36, 1, "timeout", ["requeue 36_1"]),
+        (37, 0, "preempted", ["requeue 37"]),  # another task, or a job that a task has submitted
     ],
 )
-def test_task_of_an_array_speaks_of_itself_only(monkeypatch, tmp_path, job, rest_s, allowed, status, queued):
-    """One task has the number of its array, by which Slurm's commands mean all tasks."""
-    (tmp_path / "squeue").write_text(ARRAY)
-    (tmp_path / "squeue").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    task = {"SLURM_JOB_ID": job, "SLURM_ARRAY_JOB_ID": "36", "SLURM_ARRAY_TASK_ID": "1"}
-    for name, value in task.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(slurm_job, "ignore_signals", lambda: None)
-    assert slurm_job.slurm_says() == ("RUNNING", rest_s)
-    with pytest.raises(StopRequested) as told:
-        Job([], Path(), 60, allowed).stop(signal.SIGUSR2, None)
-    assert told.value.status == status
-    commands = []
-    monkeypatch.setattr(slurm_job.subprocess, "run", lambda command, check: commands.append(command))
-    with pytest.raises(SystemExit):
-        Job([], Path(), 60, allowed).leave(told.value)
-    assert commands == ([["scontrol", "requeue", queued]] if queued else [])
+def test_task_of_an_array_speaks_of_itself_only(job, clusters, number, allowed, status, asked):
+    """One task has the number of its array, by which Slurm means all; a shell names clusters to ask."""
+    job.script("squeue", ARRAY)
+    job.queues()
+    job.variables(SLURM_JOB_ID=number, SLURM_ARRAY_JOB_ID=36, SLURM_ARRAY_TASK_ID=1)
+    if clusters:
+        job.variables(SLURM_CLUSTERS=clusters, SLURM_CLUSTER_NAME="here")
+    assert job.ends(signal.SIGUSR2, allowed) == (status, asked)
+
+
+@pytest.mark.parametrize("squeue", [None, "exit 1", "echo CLUSTER: site", "echo 'RUNNING|INVALID|'"])
+@pytest.mark.parametrize("scontrol", [None, "echo disabled >&2; exit 1"])
+@pytest.mark.parametrize(
+    ("number", "rest_s", "status"),
+    [
+        (signal.SIGUSR2, 100, "timeout"), (signal.SIGUSR2, 3000, "preempted"), (signal.SIGUSR2, None, "timeout"),
+        (signal.SIGTERM, -1, "timeout"), (signal.SIGTERM, 3000, "cancelled"), (signal.SIGTERM, None, "cancelled"),
+    ],
+)  # fmt: skip
+def test_job_without_answers_goes_by_the_end_in_its_environment(job, caplog, squeue, scontrol, number, rest_s, status):
+    """As in a container that has no command of Slurm."""
+    if squeue:
+        job.script("squeue", squeue)
+    if scontrol:
+        job.queues(scontrol)
+    job.variables(SLURM_JOB_ID=7)
+    if rest_s is not None:
+        job.variables(SLURM_JOB_END_TIME=round(time.time()) + rest_s)
+    is_asked = scontrol and status == "preempted"
+    assert job.ends(number) == (status, ["requeue 7"] if is_asked else [])
+    said = [record.getMessage() for record in caplog.records]
+    assert [("disabled" in line, "not queued again" in line) for line in said] == (
+        [(bool(scontrol), True)] if status == "preempted" else []
+    )
 
 
 class Script:
@@ -229,9 +282,15 @@ def test_follow_waits_for_preempted_job(points, at_once):
     assert len(script.looks) == 1
 
 
+def test_preempted_point_of_a_job_that_was_not_queued_again_is_left_to_resume(points, at_once):
+    write(points[0][0], "preempted")
+    ended = [State("FAILED", "n1", "crash")] * 2
+    assert list(follow(points, Script(ended), report=lambda record: None)) == ["preempted", "crash"]
+
+
 def test_states_survive_silent_slurm(monkeypatch):
     answers = [
-        subprocess.CompletedProcess([], 0, "7_0|RUNNING|None|n1\n", ""),
+        subprocess.CompletedProcess([], 0, "CLUSTER: site\n7_0|RUNNING|None|n1\n", ""),
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Unable to contact slurm controller"),
         subprocess.CompletedProcess([], -signal.SIGKILL, "", ""),
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Invalid job id specified"),
@@ -239,3 +298,34 @@ def test_states_survive_silent_slurm(monkeypatch):
     monkeypatch.setattr(slurm_queue.subprocess, "run", lambda *_, **__: answers.pop(0))
     slurm = slurm_queue.Slurm(None, [], [Submitted("7_0", "7_0.err", [])])
     assert [slurm.states()[0].word for _ in range(4)] == ["RUNNING", "RUNNING", "RUNNING", "GONE"]
+
+
+BY_CLUSTER = """
+[ "$SLURM_CLUSTERS" ] && echo "CLUSTER: $SLURM_CLUSTERS"
+case $SLURM_CLUSTERS in
+other) echo '7_0|RUNNING|None|n1' ;;
+elsewhere) echo '8|PENDING|Priority|' ;;
+*) echo '7_0|COMPLETED|None|n1'; echo '7_1|RUNNING|None|n1' ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("shell", "option", "clusters", "word"),
+    [("", None, "", "COMPLETED"), ("other", None, "other", "RUNNING"), ("", "other", "other", "RUNNING"),
+     ("other", "elsewhere", "elsewhere", "GONE")],
+)  # fmt: skip
+def test_jobs_are_followed_in_the_cluster_that_took_them(job, shell, option, clusters, word):
+    """Numbers repeat from cluster to cluster; the shell of another day names another one."""
+    job.script("squeue", BY_CLUSTER)
+    job.variables(SLURM_CLUSTERS=shell)
+    sent = SimpleNamespace(job_id="7_0", paths=SimpleNamespace(stderr=""))
+    options = {"additional_parameters": {"clusters": option}} if option else {}
+    executor = SimpleNamespace(parameters=options, submit=lambda job: sent)
+    before = [Submitted("7_1", "", []), Submitted("8", "", [], "elsewhere")]
+    slurm = slurm_queue.Slurm(executor, [Job([], Path(), 60, 0)], before)
+    assert [each.clusters for each in slurm.submitted()] == ["", "elsewhere", clusters]
+    again = slurm_queue.Slurm(None, [], slurm.submitted())
+    job.variables(SLURM_CLUSTERS="nowhere")
+    assert [state.word for state in again.states()] == ["RUNNING", "PENDING", word]
+    assert "scancel --clusters=elsewhere 8" in slurm.interrupt()
