@@ -189,7 +189,10 @@ class Job:
         return agents, list(compress(self.points, heard(told, list[bool])))
 
     def stop(self, number: int, frame: Any) -> None:
-        """Handle a signal: raise StopRequested with what the signal means."""
+        """Handle a signal: raise StopRequested with what the signal means.
+
+        A point that is cut off by the time limit is no time-out while its job may start again.
+        """
         ignore_signals()
         word, rest_s = slurm_says()
         status = "interrupted"
@@ -199,16 +202,16 @@ class Job:
         elif word and number != signal.SIGINT:
             late = rest_s is not None and rest_s <= 0
             status = "timeout" if late else SLURM_ENDINGS.get(word, "cancelled")
-        raise StopRequested(number, status, WHY[status])
+        why = WHY[status]
+        restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+        if status == "timeout" and word and restarts < self.max_num_timeout:
+            status = "preempted"
+        raise StopRequested(number, status, why)
 
     def leave(self, error: StopRequested) -> None:
         """End the process; agent 0 first queues a job again that is to go on."""
         job = own_job()
-        restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
-        again = error.status == "preempted" or (
-            error.status == "timeout" and restarts < self.max_num_timeout
-        )
-        if again and job and topology.detect_launcher().index == 0:
+        if error.status == "preempted" and job and topology.detect_launcher().index == 0:
             problem = requeue(job)
             log.warning("%s; %s", error, problem or "queued again")
         sys.exit(128 + error.number)

@@ -87,9 +87,7 @@ def test_preempted_job_is_requeued(cli):
     assert wait_until(lambda: statuses(cli) == ["ok", "preempted"])
     assert "preempted" in cli.records()[1]["error"]["message"]
     (cli.folder / "outputs" / "latest" / "1" / "rank_1.log").unlink()
-    # Slurm holds what it requeues for 2 min; a node refuses a job in the second in which it was killed there.
-    update = ["scontrol", "update", f"JobId={job_of(cli)}", "StartTime=now+3"]
-    assert wait_until(lambda: subprocess.run(update, capture_output=True, check=False).returncode == 0)
+    hurry(job_of(cli))
     assert wait_until(lambda: begun(cli, 1))
     assert statuses(cli) == ["ok", "running"]
     assert cli.records()[0]["finished_at"] == first
@@ -103,6 +101,40 @@ def test_job_time_limit_is_timeout(cli):
     done = cli(*SLURM, "fault=hang", "hydra.launcher.timeout_min=3", "hydra.launcher.signal_delay_s=100")
     assert done.returncode == 1
     assert statuses(cli) == ["timeout"]
+
+
+def test_point_that_exceeds_the_limit_is_queued_again_alone(cli):
+    """The last task has the number of its array, by which Slurm means all of its tasks.
+
+    It inherits the names of clusters from a shell, which none of Slurm's commands can ask here.
+    """
+    wrapper = cli.folder / "wrapper"
+    wrapper.write_text(f'#!/bin/sh\nexport SLURM_CLUSTERS=elsewhere\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    process = cli.start(*SLURM, "fault=none,none,none,hang", "hydra.launcher.array_parallelism=1",
+                        "hydra.launcher.timeout_min=3", "hydra.launcher.signal_delay_s=100",
+                        "hydra.launcher.max_num_timeout=1", f"+hydra.launcher.python={wrapper}")  # fmt: skip
+    assert wait_until(lambda: begun(cli, 3))
+    task = f"{job_of(cli)}_3"
+    assert task_facts(task)["JobId"] == job_of(cli)
+    assert wait_until(lambda: statuses(cli)[3:] == ["preempted"])
+    hurry(task)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert statuses(cli) == ["ok", "ok", "ok", "timeout"]
+    assert [record["attempt"] for record in cli.records()] == [1, 1, 1, 2]
+    assert [task_facts(f"{job_of(cli)}_{number}")["Restarts"] for number in range(4)] == ["0", "0", "0", "1"]
+
+
+def hurry(job: str) -> None:
+    """Slurm holds what it requeues for 2 min; a node refuses a job in the second in which it was killed there."""
+    update = ["scontrol", "update", f"JobId={job}", "StartTime=now+3"]
+    assert wait_until(lambda: subprocess.run(update, capture_output=True, check=False).returncode == 0)
+
+
+def task_facts(task: str) -> dict[str, str]:
+    told = subprocess.run(["scontrol", "--oneliner", "show", "job", task], capture_output=True, text=True, check=True)
+    return dict(word.split("=", 1) for word in told.stdout.split() if "=" in word)
 
 
 def test_ctrl_c_leaves_jobs_running(cli):

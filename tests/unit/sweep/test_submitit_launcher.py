@@ -167,6 +167,22 @@ def test_signal_outside_of_slurm_queues_nothing(job, number, status):
     assert job.ends(number, max_num_timeout=1) == (status, [])
 
 
+@pytest.mark.parametrize(
+    ("restarts", "allowed", "again"), [(0, 0, False), (0, 1, True), (1, 1, False), (1, 2, True), (5, 0, False)]
+)
+@pytest.mark.parametrize(
+    ("number", "used", "by_itself"),
+    [(signal.SIGUSR2, "59:30", False), (signal.SIGTERM, "1:00:01", False), (signal.SIGUSR2, "10:00", True)],
+)
+def test_time_limit_is_final_once_the_job_may_not_start_again(job, restarts, allowed, again, number, used, by_itself):
+    """Until then its point is as one that was preempted, whose job always starts again."""
+    job.script("squeue", f"echo 'RUNNING|1:00:00|{used}'")
+    job.queues()
+    job.variables(SLURM_JOB_ID=7, SLURM_RESTART_COUNT=restarts)
+    queued = ("preempted", ["requeue 7"])
+    assert job.ends(number, allowed) == (queued if again or by_itself else ("timeout", []))
+
+
 ARRAY = """
 case $SLURM_CLUSTERS$* in
 elsewhere*) exit 1 ;;
@@ -182,7 +198,7 @@ esac
     ("number", "allowed", "status", "asked"),
     [
         (36, 0, "timeout", []),
-        (36, 1, "timeout", ["requeue 36_1"]),
+        (36, 1, "preempted", ["requeue 36_1"]),
         (37, 0, "preempted", ["requeue 37"]),  # another task, or a job that a task has submitted
     ],
 )
