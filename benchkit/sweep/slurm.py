@@ -62,17 +62,23 @@ def own_job() -> str:
     return f"{job}_{task}" if task and is_named_as_array else job
 
 
+STANDING = "--Format=State:|,TimeLimit:|,TimeUsed:|,PreemptTime:|"
+
+
 def slurm_says() -> tuple[str, float | None]:
     """Return this job's state, "" outside of Slurm, and its seconds left; None if unknown.
 
-    Where Slurm does not answer, as in a container without its commands, the job counts as running,
-    until the time that Slurm (from 23.02 on) has put into its environment.
+    A job that is to make room for another counts as preempted while it still runs, with all of its
+    time left. Where Slurm does not answer, as in a container without its commands, the job counts
+    as running, until the time that Slurm (from 23.02 on) has put into its environment.
     """
     job = own_job()
     if not job:
         return "", None
     with contextlib.suppress(OSError, subprocess.SubprocessError, LookupError, ValueError):
-        word, limit, used = squeue(job, "%T|%l|%M", 5.0)[-1]
+        word, limit, used, preempted, _ = squeue(job, STANDING, 5.0)[-1]
+        if preempted[0].isdigit():
+            return "PREEMPTED", math.inf
         if limit == "UNLIMITED":
             return word, math.inf
         return word, float(in_seconds(limit) - in_seconds(used))
@@ -94,13 +100,12 @@ def asking(clusters: str = "") -> dict[str, str]:
     return others | ({CLUSTERS: clusters} if clusters else {})
 
 
-def squeue(jobs: str, fields: str, timeout_s: float, clusters: str = "") -> list[list[str]]:
-    """Return the fields of each job; raise OSError or SubprocessError where Slurm does not answer.
+def squeue(jobs: str, columns: str, timeout_s: float, clusters: str = "") -> list[list[str]]:
+    """Return each job's columns; raise OSError or SubprocessError where Slurm does not answer.
 
     Sites with several clusters, and wrappers, print other lines, too.
     """
-    command = ["squeue", "--noheader", "--array", "--states=all"]
-    command += [f"--jobs={jobs}", f"--format={fields}"]
+    command = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={jobs}", columns]
     done = subprocess.run(
         command, capture_output=True, errors="replace", check=False, timeout=timeout_s,
         env=asking(clusters),
@@ -108,7 +113,7 @@ def squeue(jobs: str, fields: str, timeout_s: float, clusters: str = "") -> list
     if done.returncode and "Invalid job id" not in done.stderr:
         raise OSError(done.stderr.strip() or f"squeue ended with {done.returncode}")
     rows = [line.split("|") for line in done.stdout.splitlines()]
-    return [row for row in rows if len(row) == 1 + fields.count("|")]
+    return [row for row in rows if len(row) == 1 + columns.count("|")]
 
 
 def in_seconds(text: str) -> int:
@@ -218,7 +223,7 @@ class Job:
 
 
 def requeue(job: str) -> str:
-    """Queue a job of this node's cluster again; return why that was not possible, else ""."""
+    """Queue a job of this node's cluster again, unless Slurm has; return why it is not, else ""."""
     command = ["scontrol", "requeue", job]
     try:
         done = subprocess.run(
@@ -228,6 +233,7 @@ def requeue(job: str) -> str:
         why = str(error)
     else:
         why = done.stderr.strip() if done.returncode else ""
+        why = "" if "Job is pending execution" in why else why
     return f"not queued again ({why}): --resume goes on" if why else ""
 
 
@@ -431,6 +437,9 @@ def record_signature(folder: Path) -> Signature | None:
     return None
 
 
+QUEUE = "--format=%i|%T|%r|%N"
+
+
 class Slurm:
     """Jobs in Slurm; several jobs that are submitted together are one array."""
 
@@ -471,7 +480,7 @@ class Slurm:
             found = {
                 (job, clusters): slurm_state(*about)
                 for clusters, numbers in self._numbers.items()
-                for job, *about in squeue(",".join(numbers), "%i|%T|%r|%N", ANSWER_S, clusters)
+                for job, *about in squeue(",".join(numbers), QUEUE, ANSWER_S, clusters)
             }
         except (OSError, subprocess.TimeoutExpired) as error:
             # slurmctld restarts, or is busy, which does not affect the jobs

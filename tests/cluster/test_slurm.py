@@ -96,6 +96,21 @@ def test_preempted_job_is_requeued(cli):
     assert statuses(cli) == ["ok", "cancelled"]
 
 
+def test_job_that_makes_room_for_another_is_requeued(cli):
+    """Slurm gives it a minute's grace, and would not queue a job again that ends by then."""
+    process = cli.start(*SLURM, "fault=hang", "hydra.launcher.partition=spare", "hydra.launcher.nodes=2")
+    assert wait_until(lambda: begun(cli, 0))
+    subprocess.run(["srun", "--partition=all", "--nodes=2", "--exclusive", "sleep", "1"], check=True)
+    assert statuses(cli) == ["preempted"]
+    (cli.folder / "outputs" / "latest" / "0" / "rank_1.log").unlink()
+    hurry(job_of(cli))
+    assert wait_until(lambda: begun(cli, 0))
+    assert [(record["status"], record["attempt"]) for record in cli.records()] == [("running", 2)]
+    scancel(job_of(cli))
+    process.communicate(timeout=PATIENCE_S)
+    assert statuses(cli) == ["cancelled"]
+
+
 def test_job_time_limit_is_timeout(cli):
     """The warning comes 80 s after the start, or up to a minute before that: late enough for the job to hear it."""
     done = cli(*SLURM, "fault=hang", "hydra.launcher.timeout_min=3", "hydra.launcher.signal_delay_s=100")

@@ -143,13 +143,18 @@ class Stand:
 @pytest.mark.parametrize(
     ("number", "says", "status"),
     [
-        (signal.SIGUSR2, "RUNNING|1:00:00|10:00", "preempted"),
-        (signal.SIGUSR2, "RUNNING|1:00:00|58:20", "timeout"),  # 60 s before the limit, up to a minute early
-        (signal.SIGUSR2, "RUNNING|UNLIMITED|10:00", "preempted"),
-        (signal.SIGTERM, "COMPLETING|1:00:00|10:00", "cancelled"),
-        (signal.SIGTERM, "COMPLETING|1:00:00|1:00:01", "timeout"),
-        (signal.SIGTERM, "NODE_FAIL|1:00:00|10:00", "crash"),
-        (signal.SIGINT, "RUNNING|1:00:00|1:00:01", "interrupted"),
+        (signal.SIGUSR2, "RUNNING|1:00:00|10:00|N/A|", "preempted"),
+        (signal.SIGUSR2, "RUNNING|1:00:00|58:20|N/A|", "timeout"),  # 60 s before the limit, up to a minute early
+        (signal.SIGUSR2, "RUNNING|UNLIMITED|10:00|N/A|", "preempted"),
+        (signal.SIGTERM, "COMPLETING|1:00:00|10:00|N/A|", "cancelled"),
+        (signal.SIGTERM, "COMPLETING|1:00:00|1:00:01|N/A|", "timeout"),
+        (signal.SIGTERM, "NODE_FAIL|1:00:00|10:00|N/A|", "crash"),
+        # Slurm says so before the job's grace ends, and also where no time is left
+        (signal.SIGTERM, "SIGNALING|1:00:00|10:00|2026-11-28T23:57:15|", "preempted"),
+        (signal.SIGTERM, "COMPLETING|1:00:00|0:00|2026-11-28T23:57:15|", "preempted"),
+        (signal.SIGTERM, "RUNNING|1:00:00|1:00:01|2026-11-28T23:57:15|", "preempted"),
+        (signal.SIGUSR2, "RUNNING|1:00:00|59:30|2026-11-28T23:57:15|", "preempted"),
+        (signal.SIGINT, "RUNNING|1:00:00|1:00:01|N/A|", "interrupted"),
     ],
 )
 @pytest.mark.parametrize("before", [":", "echo CLUSTER: site", "echo; echo 'Lmod: a|b'; echo 'of|one|two|three'"])
@@ -158,6 +163,14 @@ def test_signal_status_follows_slurm(job, number, says, status, before):
     job.queues()
     job.variables(SLURM_JOB_ID=7)
     assert job.ends(number) == (status, ["requeue 7"] if status == "preempted" else [])
+
+
+def test_job_that_slurm_has_queued_already_needs_nothing_more(job, caplog):
+    job.script("squeue", "echo 'COMPLETING|1:00:00|0:00|2026-11-28T23:57:15|'")
+    job.queues("echo Job is pending execution for job 7 >&2; exit 1")
+    job.variables(SLURM_JOB_ID=7)
+    assert job.ends(signal.SIGTERM) == ("preempted", ["requeue 7"])
+    assert "not queued" not in caplog.text
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGUSR2, "timeout"), (signal.SIGTERM, "interrupted")])
@@ -176,7 +189,7 @@ def test_signal_outside_of_slurm_queues_nothing(job, number, status):
 )
 def test_time_limit_is_final_once_the_job_may_not_start_again(job, restarts, allowed, again, number, used, by_itself):
     """Until then its point is as one that was preempted, whose job always starts again."""
-    job.script("squeue", f"echo 'RUNNING|1:00:00|{used}'")
+    job.script("squeue", f"echo 'RUNNING|1:00:00|{used}|N/A|'")
     job.queues()
     job.variables(SLURM_JOB_ID=7, SLURM_RESTART_COUNT=restarts)
     queued = ("preempted", ["requeue 7"])
@@ -186,9 +199,9 @@ def test_time_limit_is_final_once_the_job_may_not_start_again(job, restarts, all
 ARRAY = """
 case $SLURM_CLUSTERS$* in
 elsewhere*) exit 1 ;;
-*--jobs=36_1*) echo 'RUNNING|1:00:00|59:30' ;;
-*--jobs=36*) echo 'RUNNING|1:00:00|59:30'; echo 'RUNNING|1:00:00|1' ;;
-*) echo 'RUNNING|1:00:00|1' ;;
+*--jobs=36_1*) echo 'RUNNING|1:00:00|59:30|N/A|' ;;
+*--jobs=36*) echo 'RUNNING|1:00:00|59:30|N/A|'; echo 'RUNNING|1:00:00|1|N/A|' ;;
+*) echo 'RUNNING|1:00:00|1|N/A|' ;;
 esac
 """
 
@@ -212,7 +225,7 @@ def test_task_of_an_array_speaks_of_itself_only(job, clusters, number, allowed, 
     assert job.ends(signal.SIGUSR2, allowed) == (status, asked)
 
 
-@pytest.mark.parametrize("squeue", [None, "exit 1", "echo CLUSTER: site", "echo 'RUNNING|INVALID|'"])
+@pytest.mark.parametrize("squeue", [None, "exit 1", "echo CLUSTER: site", "echo 'RUNNING|INVALID|||'"])
 @pytest.mark.parametrize("scontrol", [None, "echo disabled >&2; exit 1"])
 @pytest.mark.parametrize(
     ("number", "rest_s", "status"),
