@@ -23,6 +23,7 @@ from benchkit.api.memory import host_available_bytes
 from benchkit.git import GitFailed, git
 from benchkit.record.naming import printable
 from benchkit.record.record import VERSIONS, AgentReport, Environment, HostReport
+from benchkit.secrets import shown, shown_words
 from benchkit.version import __version__
 from launch.topology import (
     available_cores,
@@ -75,16 +76,14 @@ PREFIXES = (
     "HSA_", "ROCR_", "HIP_", "MIOPEN_",
     "OMP_", "GOMP_", "KMP_", "MKL_",
 )  # fmt: skip
-SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-"""A variable with one of these words in its name is left out."""
 MOST_LETTERS = 200
 
 
 def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {
-        name: printable(value)[:MOST_LETTERS]
+        name: printable(shown(name, value))[:MOST_LETTERS]
         for name, value in sorted(environment.items())
-        if name.startswith(PREFIXES) and not any(word in name.upper() for word in SECRETS)
+        if name.startswith(PREFIXES)
     }
 
 
@@ -120,7 +119,7 @@ def static_environment() -> Environment:
         topology=gpus.topology() if found else None,
         variables=variables(),
         **checkout(),
-        command=list(map(printable, [Path(sys.argv[0]).name, *sys.argv[1:]])),
+        command=list(map(printable, [Path(sys.argv[0]).name, *shown_words(sys.argv[1:])])),
     )
 
 

@@ -6,7 +6,7 @@ Hydra composes each point from all its YAML files, twice, at some 60 ms each (hy
 import copy
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from benchkit.config.hydra_internals import Override, Overrides
 from benchkit.config.messages import unknown_key
 from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
+from benchkit.secrets import ENVIRONMENT
 from launch.topology import num_hosts
 
 AUTO = "auto"
@@ -258,25 +259,72 @@ class Composed:
     """One point of a sweep; `folder` is relative to the sweep's.
 
     `config` is checked and lacks Hydra's own node; points share what is equal in it. `overrides`
-    lack
-    those for Hydra itself.
+    lack those for Hydra itself. `typed` has the texts, by their keys, that take a value from the
+    environment, such as `${oc.env:NAME}`; a record has them in place of the values.
     """
 
     config: RunConfig
     overrides: list[str]
     folder: str
+    typed: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Base:
     """The configuration of one choice of groups, before any values are set.
 
-    `whole` has Hydra's own node, `own` lacks it; `naming` is hydra.sweep.subdir, not interpolated.
+    `whole` has Hydra's own node, `own` lacks it; `plain` is `own`, and `naming` hydra.sweep.subdir,
+    not interpolated.
     """
 
     whole: DictConfig
     own: DictConfig
+    plain: Any
     naming: str
+
+
+def texts_of(plain: Any, values: Sequence[Override]) -> dict[str, str]:
+    """Return the texts with interpolations by their keys, once these values are set."""
+    found = dict(interpolated(plain))
+    for override in values:
+        found.pop(override.key_or_group, None)
+        found |= interpolated({override.key_or_group: override.value()})
+    return found
+
+
+def interpolated(plain: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts with interpolations in plain data, and their keys."""
+    if isinstance(plain, dict):
+        for name, value in plain.items():
+            yield from interpolated(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(plain, str) and "${" in plain:
+        yield key, plain
+
+
+def from_environment(schema: type, texts: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the texts that take a value from the environment, also by another key.
+
+    They are of variables and of keys with any text; others are names and numbers, which reports
+    need.
+    """
+    found = {key for key, text in texts.items() if ENVIRONMENT in text}
+    size = 0
+    while size < len(found):
+        size = len(found)
+        found |= {
+            key
+            for key, text in texts.items()
+            if any(depends_on(name, other) for name in NAMES.findall(text) for other in found)
+        }
+    return {key: texts[key] for key in sorted(found) if takes_any_text(schema, key)}
+
+
+def takes_any_text(schema: type, key: str) -> bool:
+    path = key.lstrip("+").split(".")
+    item = field_at(schema, path) or field_at(schema, path[:-1])
+    if item is None or item.metadata["key"].choices:
+        return False
+    return item.type in (str | None, dict[str, str])
 
 
 class PointComposer:
@@ -305,7 +353,9 @@ class PointComposer:
             if known is None:
                 self._variants[kind] = Variants(self._loader, composed)
         folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
-        return Composed(with_model_named(config, parsed, base.own), parsed.lines(), folder)
+        named = with_model_named(config, parsed, base.own)
+        typed_texts = from_environment(type(named), texts_of(base.plain, parsed.values))
+        return Composed(named, parsed.lines(), folder, typed_texts)
 
     def composed(self, parsed: Overrides) -> DictConfig:
         """Compose a point without Hydra's own node, which is the larger part."""
@@ -348,7 +398,8 @@ class PointComposer:
             with read_write(own), open_dict(own):
                 del own["hydra"]
             sweep: Any = OmegaConf.to_container(whole.hydra.sweep, resolve=False)
-            self._bases[shape] = Base(whole, own, sweep["subdir"])
+            plain = OmegaConf.to_container(own, resolve=False)
+            self._bases[shape] = Base(whole, own, plain, sweep["subdir"])
         return self._bases[shape]
 
 

@@ -28,6 +28,7 @@ from yaml import YAMLError
 from benchkit.api.keys import RunConfig
 from benchkit.config.command_line import TAKING_VALUES, beside_overrides
 from benchkit.errors import ConfigError
+from benchkit.secrets import shown_word
 
 ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
 """Exceptions that a wrong configuration raises in Hydra, beside OSError and ValueError."""
@@ -231,7 +232,8 @@ class Overrides:
 
     def dirname(self, point: DictConfig) -> str:
         naming = point.hydra.job.config.override_dirname
-        return get_overrides_dirname(self.own, naming.exclude_keys, naming.item_sep, naming.kv_sep)
+        shown = [replace(each, input_line=shown_word(str(each.input_line))) for each in self.own]
+        return get_overrides_dirname(shown, naming.exclude_keys, naming.item_sep, naming.kv_sep)
 
 
 def sort_overrides(

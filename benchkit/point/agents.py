@@ -14,6 +14,7 @@ from benchkit.errors import HostBusy
 from benchkit.rank.assignment import MemoryFile, Rendezvous, memory_file, tcp_store
 from benchkit.record.naming import duration
 from benchkit.record.record import AgentReport, StartClock
+from benchkit.secrets import without_secrets
 from launch.agents import interfaces
 from launch.agents.channel import AgentInfo, Lost, SweepEnds
 from launch.agents.group import (
@@ -155,7 +156,7 @@ class AgentGroup:
                 "%s: waiting for %s to measure, at most %s (host_wait_s); Ctrl-C stops; "
                 "%s=NAME measures beside it",
                 me.host,
-                holder,
+                without_secrets(str(holder)),
                 duration(limit(holder)),
                 LOCK_VARIABLE,
             )
@@ -166,10 +167,11 @@ class AgentGroup:
         try:
             lock.acquire(say, self.agents, limit)
         except HostTaken as error:
+            what = without_secrets(str(error))
             if error.holder.is_ours:
-                return f"{me.host} is {error}", True
+                return f"{me.host} is {what}", True
             self._given_up.add(error.holder.uid)
-            return f"measured beside another run: {me.host} is {error}", False
+            return f"measured beside another run: {me.host} is {what}", False
         except NoLock as error:
             return f"{me.host} is not kept from other runs: {error}", False
         return None

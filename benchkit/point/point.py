@@ -47,6 +47,7 @@ from benchkit.record.record import (
     Record,
     SlowdownReport,
 )
+from benchkit.secrets import shown_config
 from benchkit.selftest import floor
 from launch import signals, topology
 from launch.agents.channel import Lost, SweepEnds
@@ -73,11 +74,12 @@ class Point:
     """One point of a sweep.
 
     Attributes:
-        overrides: as the record stores them.
+        overrides: as the record stores them, without secrets.
         num_agents: agents that will run it, if a launcher starts them.
         resumed_with: software and hosts that differ from those at the start of the sweep, as [then,
             now] by name.
         repetition: 0 for the first run of its configuration in the sweep.
+        typed: texts that the record has, by their keys, in place of values from the environment.
     """
 
     config: RunConfig
@@ -86,6 +88,7 @@ class Point:
     num_agents: int = 1
     resumed_with: dict[str, list[str]] = field(default_factory=dict)
     repetition: int = 0
+    typed: Mapping[str, str] = field(default_factory=dict)
 
     def unplaced(self) -> Placement:
         """Return its placement as far as it is known before any agent runs it."""
@@ -108,7 +111,7 @@ def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
         suite=point.config.suite,
         title=point.config.title(),
         status="running",
-        config=config,
+        config=shown_config(config, typed=point.typed),
         overrides=list(map(printable, point.overrides)),
         attempt=attempt,
         repetition=point.repetition,

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -65,8 +65,13 @@ class Agenda:
         return {"names": names, "folders": self.folders, "open": self.open}
 
     def open_points(
-        self, configs: Sequence[RunConfig], entries: Sequence[Entry], num_agents: int
+        self,
+        configs: Sequence[RunConfig],
+        entries: Sequence[Entry],
+        num_agents: int,
+        typed: Sequence[Mapping[str, str]] = (),
     ) -> list[Point]:
+        """Return the points to measure; `typed` has the texts of each that Composed has."""
         return [
             Point(
                 configs[index],
@@ -75,6 +80,7 @@ class Agenda:
                 num_agents,
                 self.resumed_with,
                 entries[index].repetition,
+                typed[index] if typed else {},
             )
             for index in self.open
         ]

@@ -105,10 +105,12 @@ def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -
     try:
         done = subprocess.run(["sh", "-c", command], env=environment, timeout=ON_END_S, check=False)
         problem = f"exit code {done.returncode}" if done.returncode else None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        problem = f"killed after {ON_END_S:g} s"
+    except OSError as error:
         problem = str(error)
     if problem:
-        log.warning("on_end=%s: %s", command, problem)
+        log.warning("on_end: %s", problem)  # the command may have secrets in it
 
 
 def require_unused(folder: Path, subfolders: list[str]) -> None:

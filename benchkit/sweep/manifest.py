@@ -15,7 +15,8 @@ import msgspec
 from benchkit.config.identity import digest, identity_of
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.record import PlainConfig
+from benchkit.record.record import PlainConfig, Record
+from benchkit.secrets import lacks_values
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,16 @@ def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list
 def key_of(config: PlainConfig) -> str:
     """Return the key of a point from its configuration, be it of a record or a command line."""
     return digest(identity_of(config))
+
+
+def key_in(record: Record) -> str:
+    """Return the key of a record's point.
+
+    Where the configuration lacks secrets it is the point's identity, which was made with them. With
+    `world_size: auto` that is another one, and the point counts as not measured.
+    """
+    is_as_asked = record.config.get("world_size") == record.world_size
+    return record.point_id if is_as_asked and lacks_values(record.config) else key_of(record.config)
 
 
 def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
@@ -193,7 +204,7 @@ def from_records(folder: Path) -> Manifest:
             found = files.read(path)
         except ValueError:
             continue
-        keys.append(key_of(found.config))
+        keys.append(key_in(found))
         folders.append(path.parent.name)
         overrides.append(found.overrides)
     if not keys:

@@ -21,6 +21,7 @@ from benchkit.point.agents import AgentGroup, gather_facts, heard
 from benchkit.point.placement import resolve_world_size
 from benchkit.record import files
 from benchkit.record.naming import without_settings
+from benchkit.secrets import shown_config, shown_words
 from benchkit.sweep.agenda import Agenda, prepared
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Entry, Manifest
@@ -57,7 +58,7 @@ class Meeting:
         traits = {
             "benchkit": __version__,
             "torch": metadata.version("torch"),
-            "the command line": " ".join(sys.argv[1:]),
+            "the command line": " ".join(shown_words(sys.argv[1:])),
             "the configuration": digest([as_dict(config) for config in self.configs]),
         }
         hydra_sweep: Any = OmegaConf.to_container(self.hydra_config.hydra.sweep, resolve=False)
@@ -67,7 +68,7 @@ class Meeting:
             started, traits, meeting_folder(naming), config.join_timeout_s, config.trust_network
         )
         conditions = made_with(started, agents, self.launcher)
-        typed = without_settings(sys.argv[1:])
+        typed = shown_words(without_settings(sys.argv[1:]))
         wanted = Manifest(typed, conditions, list(self.entries), started_in=os.getcwd())
         world_sizes = self.world_sizes(agents)
         folder = Path(self.hydra_config.hydra.sweep.dir)
@@ -76,8 +77,9 @@ class Meeting:
         if agents.first:
             try:
                 agenda = prepared(folder, wanted, world_sizes, self.asked, held)
-                settings = OmegaConf.to_yaml(self.hydra_config).encode()
-                files.write_whole(folder / "multirun.yaml", settings)
+                settings = shown_config(OmegaConf.to_container(self.hydra_config))
+                text = OmegaConf.to_yaml(OmegaConf.create(settings))
+                files.write_whole(folder / "multirun.yaml", text.encode())
             except (ConfigError, OSError) as error:
                 problem = str(error)
         own = [agenda.told(parent) if agenda else None, problem]

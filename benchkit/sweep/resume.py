@@ -15,6 +15,7 @@ from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import printable
 from benchkit.record.record import STATUSES, UNFINISHED, Record
+from benchkit.secrets import has_secret, restore_secrets
 from benchkit.sweep import manifest
 
 RETRY: Mapping[str, tuple[str, ...]] = {
@@ -58,7 +59,8 @@ def parse(arguments: Sequence[str]) -> list[str]:
     """Turn --resume, its companions and --dry-run into settings of the sweeper.
 
     Without overrides of its own, `--resume DIR` repeats the arguments that the sweep in DIR was
-    started with. Raise ConfigError where that makes no sense.
+    started with; so it does where those only fill in secrets, which the sweep does not keep. Raise
+    ConfigError where that makes no sense.
     """
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--resume", metavar="DIR", type=Path)
@@ -76,10 +78,13 @@ def parse(arguments: Sequence[str]) -> list[str]:
             flag = "--retry" if flags.retry else "--force"
             raise ConfigError(f"{flag}: allowed only with --resume DIR")
         return [*others, *dry_run(flags)]
-    if not any(is_override(argument) for argument in others):
+    overrides = [argument for argument in others if is_override(argument)]
+    if all(map(has_secret, overrides)):
         if not flags.resume.is_dir():
             raise ConfigError(f"--resume {flags.resume}: no such folder")
-        others = [*others, *remembered(flags.resume, others)]
+        given = [argument for argument in others if argument not in overrides]
+        before = remembered(flags.resume, given)
+        others = [*given, *restore_secrets(before, overrides, f"--resume {flags.resume}")]
     settings = Resume(flags.resume, flags.retry or "none", flags.force)
     return [*others, *settings.as_overrides(), *dry_run(flags)]
 

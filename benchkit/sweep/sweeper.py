@@ -11,15 +11,16 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import configure_log
 from hydra.plugins import sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from benchkit.api.keys import RunConfig, as_dict
 from benchkit.config import hydra_internals
-from benchkit.config.compose import PointComposer
+from benchkit.config.compose import PointComposer, from_environment, interpolated
 from benchkit.config.hydra_internals import SweepTask
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
 from benchkit.point.ranks import load_ahead
+from benchkit.secrets import shown_words
 from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda
@@ -99,7 +100,7 @@ class Sweeper(sweeper.Sweeper):
             topology.require_launcher()
             if not self._resume:
                 topology.require_first_start()
-        configs, entries = self.compose(arguments)
+        configs, entries, typed = self.compose(arguments)
         self._task.configs, self._task.runs_here = configs, self._launcher.runs_here
         if self._only_check:
             if not self._resume:
@@ -114,7 +115,7 @@ class Sweeper(sweeper.Sweeper):
         meeting = Meeting(self._config, self._launcher, self._resume, configs, entries)
         with contextlib.ExitStack() as held:
             agents, agenda = meeting.meet(held)
-            points = agenda.open_points(configs, entries, self._launcher.num_agents)
+            points = agenda.open_points(configs, entries, self._launcher.num_agents, typed)
             configure_log(self._config.hydra.job_logging)
             load_ahead(point.config for point in points)
             with agents.stopping_together():
@@ -126,14 +127,21 @@ class Sweeper(sweeper.Sweeper):
                 agents.wait_for_end()
         return []
 
-    def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
-        """Compose and check every point; return an item per run, in measuring order."""
+    def compose(
+        self, arguments: list[str]
+    ) -> tuple[list[RunConfig], list[Entry], list[dict[str, str]]]:
+        """Compose and check every point; return an item per run, in measuring order.
+
+        The last ones are texts by their keys, see Composed.
+        """
         loader = self._context.config_loader
         composer = PointComposer(loader, self._config)
         started = topology.detect_launcher()
         if not isinstance(self._params, Mapping):
             raise ConfigError(f"hydra.sweeper.params={self._params}: allowed are keys with values")
-        own = [f"{name}={value}" for name, value in self._params.items()]
+        sweeper: Any = OmegaConf.to_container(self._config.hydra.sweeper, resolve=False)
+        typed = from_environment(RunConfig, dict(interpolated(sweeper["params"] or {})))
+        own = [f"{name}={typed.get(name, value)}" for name, value in self._params.items()]
         composed = []
         for number, overrides in enumerate(hydra_internals.product(loader, [*own, *arguments])):
             point = composer.point(overrides, number)
@@ -147,13 +155,15 @@ class Sweeper(sweeper.Sweeper):
         points = manifest.entries(
             [manifest.key_of(as_dict(config)) for config in configs],
             [point.folder for point in composed],
-            [point.overrides for point in composed],
+            [shown_words(point.overrides) for point in composed],
         )
         repeats = [config.repeat for config in configs]
         runs = manifest.repeated(points, repeats, configs[0].seed)
         entries = [entry for _, entry in runs]
         manifest.require_folders_of_their_own(entries)
-        return [configs[position] for position, _ in runs], entries
+        positions = [position for position, _ in runs]
+        texts = [composed[position].typed for position in positions]
+        return [configs[position] for position in positions], entries, texts
 
     def forecast(self, configs: Sequence[RunConfig], entries: Sequence[Entry]) -> None:
         """Print what is known of the open points; the task's statuses are those that all have."""

@@ -1,0 +1,162 @@
+"""Keep secrets out of what benchkit writes: HIDDEN stands in the place of each value.
+
+A secret is known by the name before it: of a variable, a key, a header or a flag, as in
+`MY_TOKEN=…`, `Authorization: Bearer …`, `--password …`. In an address it is what precedes the `@`.
+What is measured, and the identity of a point, come from the values before they are hidden.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from benchkit.api.keys import described_keys
+from benchkit.api.registry import load_suites
+from benchkit.errors import ConfigError
+
+HIDDEN = "…"
+ENVIRONMENT = "${oc.env:"
+"""Begins a value that the environment has, which is recorded as it was typed."""
+WORDS = (
+    "AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "CREDENTIAL", "CREDENTIALS", "KEY", "LICENSE",
+    "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "PSK", "PWD", "SECRET", "SECRETS", "SESSION",
+    "TOKEN",
+)  # fmt: skip
+ENDINGS = ("KEY", "PASSWD", "PASSWORD", "SECRET", "TOKEN")
+"""As in APIKEY."""
+HARMLESS = ("PWD", "NCCL_IB_PKEY", "UCX_IB_PKEY")
+"""The working folder, and numbers of InfiniBand's partitions."""
+
+
+def names_secret(name: str) -> bool:
+    """Return whether what has this name is a secret; keys of suites are none."""
+    key = name.lstrip("+~-")
+    variable = key.removeprefix("backend.env.").upper()
+    words = re.split(r"[^A-Z0-9]+", variable)
+    is_announced = any(word in WORDS or word.endswith(ENDINGS) for word in words)
+    if not is_announced or variable in HARMLESS:
+        return False
+    return not any(key in described_keys(suite.config) for suite in load_suites().values())
+
+
+HEAD = re.compile(
+    r"""(?P<address>https?://(?=[^/\s"']*@)|(?<!\w)\w+://[^/\s"':@]*:(?=[^/\s"']*@))"""
+    r"""|(?<!\S)(?P<user>(?:-u|--user)[\s=]+["']?[^\s"':]+:)"""
+    r"""|(?<![\w.+~-])(?:(?P<name>[\w.+~-]+)\\*["']?\s*[=:]|(?P<flag>--[\w-]+|bearer)\s)"""
+    r"""\s*(?:(?:bearer|basic|digest|token)\s+)?""",
+    re.IGNORECASE,
+)
+"""What stands before a value: an address with a user, curl's name of one, a name or a flag."""
+QUOTED = r"""\\+["'].*?\\+["']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
+ITEM = rf"""(?:{QUOTED}|\w*\([^()]*\)|\[[^][]*\]|\{{[^{{}}]*\}}|[^\s"',]+)"""
+NEXT = r"\+{0,2}[A-Za-z_][\w./@]*="
+VALUE = re.compile(rf"(?:{QUOTED})+|{ITEM}(?:,(?!{NEXT})(?:\s*(?=[\"']))?{ITEM})*", re.DOTALL)
+"""A value in a shell or in Hydra's grammar, up to the next blank, quote, or override."""
+USER = re.compile(r"""[^/\s"'@]+""")
+REFERENCE = re.compile(r"""["'\\]*(?:\w+:)?\$(?:\w+|\{[^{}]*\}|\(.*)["'\\]*""", re.DOTALL)
+"""Where the value is found when it is needed: `$NAME`, `${oc.env:NAME}`, `$(command)`."""
+
+
+def is_harmless(value: str) -> bool:
+    return value.startswith(HIDDEN) or bool(REFERENCE.fullmatch(value))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text, such as a shell command, with HIDDEN for each secret that a name announces."""
+    found, end = "", 0
+    for head in HEAD.finditer(text):
+        name = head["name"] or head["flag"]
+        if head.start() < end or (name and not names_secret(name)):
+            continue
+        value = (USER if head["address"] else VALUE).match(text, head.end())
+        if value and not is_harmless(value[0]):
+            found += text[end : head.end()] + HIDDEN
+            end = value.end()
+    return found + text[end:]
+
+
+def shown(name: str, value: str) -> str:
+    """Return the value of a variable or a key as it is written down."""
+    if names_secret(name) and value and not is_harmless(value):
+        return HIDDEN
+    return without_secrets(value)
+
+
+OVERRIDE = re.compile(r"[\w.+~@/-]+")
+
+
+def shown_word(word: str) -> str:
+    """Return one word of a command line, such as an override, as it is written down."""
+    name, is_set, value = word.partition("=")
+    if not is_set or not OVERRIDE.fullmatch(name):
+        return without_secrets(word)
+    return f"{name}={shown(name, value)}"
+
+
+def shown_words(words: Sequence[str]) -> list[str]:
+    return [shown_word(word) for word in words]
+
+
+def has_secret(word: str, show: Callable[[str], str] = shown_word) -> bool:
+    return show(word) != word
+
+
+def restore_secrets(
+    kept: Sequence[str],
+    given: Sequence[str],
+    place: str,
+    show: Callable[[str], str] = shown_word,
+) -> list[str]:
+    """Return the words of a file, with the given ones in the place of those that lack a secret.
+
+    Args:
+        given: words with secrets, as they were typed when the file was written.
+        place: in error messages, the flag that the words are typed behind.
+        show: made the words of the file from those that were typed.
+
+    Raises:
+        ConfigError: a word is missing, or one is given that the file does not have.
+    """
+    left = list(given)
+    found = []
+    for word in kept:
+        if HIDDEN in word and has_secret(word.replace(HIDDEN, "x"), show):
+            same = next((each for each in left if show(each) == word), None)
+            if same is None:
+                raise ConfigError(
+                    f"{place}: {word}: a secret, which is not kept; "
+                    f"type the word with its value behind {place}"
+                )
+            left.remove(same)
+            word = same
+        found.append(word)
+    if left:
+        raise ConfigError(f"{place}: {show(left[0])}: there is no such word to fill in")
+    return found
+
+
+def shown_config(config: Any, path: str = "", typed: Mapping[str, str] | None = None) -> Any:
+    """Return a configuration as it is written down.
+
+    Args:
+        config: plain data, or a part of it.
+        path: of the part.
+        typed: texts that stand for values by their paths, such as `${oc.env:NAME}`.
+    """
+    if typed and path in typed:
+        return typed[path]
+    if isinstance(config, dict):
+        below = f"{path}." if path else ""
+        return {name: shown_config(each, f"{below}{name}", typed) for name, each in config.items()}
+    if isinstance(config, list):
+        return [
+            shown_word(each) if isinstance(each, str) else shown_config(each) for each in config
+        ]
+    return shown(path, config) if isinstance(config, str) else config
+
+
+def lacks_values(config: Mapping[str, Any]) -> bool:
+    """Return whether a configuration as it is written down may lack values that identify it."""
+    text = msgspec.json.encode(config).decode()
+    return HIDDEN in text or ENVIRONMENT in text
