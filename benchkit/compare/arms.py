@@ -4,12 +4,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchkit.api.keys import OVERRULED, instead_of
 from benchkit.errors import ConfigError
 from benchkit.git import GitFailed, check_out, git, without_repository
+from benchkit.secrets import shown, shown_words
 from benchkit.sweep.resume import is_override
 
 KINDS = ("plain", "env", "venv", "tree", "git", "set")
@@ -37,6 +38,7 @@ class Arm:
     """What is compared with the others.
 
     Attributes:
+        text: as it was typed, without secrets.
         folder: working directory, which modules are imported from first; "": the comparison's.
         worktree: of a `git:` arm, the root of its checkout.
         overrides: that it adds to the command line, or replaces there.
@@ -49,6 +51,10 @@ class Arm:
     commit: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     overrides: list[str] = field(default_factory=list)
+
+    def without_secrets(self) -> "Arm":
+        environment = {name: shown(name, value) for name, value in self.environment.items()}
+        return replace(self, environment=environment, overrides=shown_words(self.overrides))
 
     @property
     def is_here(self) -> bool:
@@ -87,12 +93,20 @@ def is_arm(argument: str) -> bool:
     return argument == "plain" or (bool(colon) and kind in KINDS)
 
 
-def parse_arm(text: str, trees: Path) -> Arm:
+def without_secrets(text: str) -> str:
+    """Return an arm as it was typed, each of its variables and overrides without a secret."""
+    kind, colon, value = text.partition(":")
+    following = {"env": NEXT_VARIABLE, "set": NEXT_OVERRIDE}.get(kind)
+    return kind + colon + ",".join(shown_words(following.split(value))) if following else text
+
+
+def parse_arm(typed: str, trees: Path) -> Arm:
     """Parse an arm and write nothing; raise ConfigError where there is none of this name.
 
     `trees` holds the checkouts of `git:` arms.
     """
-    kind, _, value = text.partition(":")
+    kind, _, value = typed.partition(":")
+    text = without_secrets(typed)
     if text == "plain":
         return Arm(text=text)
     if not value:

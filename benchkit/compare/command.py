@@ -8,16 +8,24 @@ import random
 import re
 import uuid
 from argparse import ArgumentTypeError
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from benchkit.compare.arms import ALLOWED, Arm, is_arm, parse_arm, refuse_key
+from benchkit.compare.arms import (
+    ALLOWED,
+    Arm,
+    is_arm,
+    parse_arm,
+    refuse_key,
+    without_secrets,
+)
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import Comparison, decoded
+from benchkit.secrets import has_secret, restore_secrets, shown_word, shown_words
 from benchkit.statistics.compare import Round, order_of_runs
 from benchkit.sweep.resume import Parser, is_override
 from launch import trust
@@ -73,17 +81,23 @@ class Request:
     folder: Path | None
 
 
-def parse(arguments: Sequence[str]) -> Request | Path:
-    """Parse the words after `compare`; raise ConfigError where they make no sense.
+@dataclass(frozen=True)
+class Resumed:
+    """A comparison to go on with; `secrets` are the words with values that its plan lacks."""
 
-    Return what to compare, or the folder of a comparison to go on with.
-    """
+    folder: Path
+    secrets: list[str]
+
+
+def parse(arguments: Sequence[str]) -> Request | Resumed:
+    """Parse the words after `compare`; raise ConfigError where they make no sense."""
     parser = flag_parser()
     flags, others = parser.parse_known_args([word for word in arguments if word != "--"])
     if flags.resume:
-        if flags != parser.parse_args(["--resume", str(flags.resume)]) or others:
+        has_flags = flags != parser.parse_args(["--resume", str(flags.resume)])
+        if has_flags or not all(has_secret(word, show_of(word)) for word in others):
             raise ConfigError("--resume FOLDER: takes arms, flags and overrides from there")
-        return Path(flags.resume)
+        return Resumed(flags.resume, others)
     arms = [word for word in others if is_arm(word)]
     overrides = [word for word in others if not is_arm(word)]
     refuse_wrong_words(overrides)
@@ -93,6 +107,10 @@ def parse(arguments: Sequence[str]) -> Request | Path:
         raise ConfigError(f"compare takes two arms or more, got {len(arms)}; allowed are {ALLOWED}")
     options = Options(flags.pairs, flags.max_pairs, flags.fail_on, flags.statistic)
     return Request(arms, overrides, options, flags.seed, flags.floor, flags.dir)
+
+
+def show_of(word: str) -> Callable[[str], str]:
+    return without_secrets if is_arm(word) else shown_word
 
 
 def flag_parser() -> Parser:
@@ -232,13 +250,30 @@ def new_folder() -> Path:
     return Path("outputs") / f"compare_{now:%Y-%m-%d_%H-%M-%S.%f}"
 
 
-def read_plan(folder: Path) -> Plan:
-    """Read a plan; raise ConfigError for none, or one another user may have written: it is run."""
+def read_plan(folder: Path, secrets: Sequence[str] = ()) -> Plan:
+    """Read a plan, and fill in the words that lack secrets.
+
+    Raise ConfigError for no plan, one that lacks a secret, or one that another user may have
+    written: it is run.
+    """
     path = folder / FILE_NAME
     try:
-        return parse_plan(trust.read(path, files.MOST_BYTES))
+        plan = parse_plan(trust.read(path, files.MOST_BYTES))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not the plan of a comparison ({error})") from None
+    place = f"compare --resume {folder}"
+    given = [word for word in secrets if is_arm(word)]
+    others = [word for word in secrets if not is_arm(word)]
+    texts = restore_secrets([arm.text for arm in plan.arms], given, place, without_secrets)
+    arms = [
+        arm if text == arm.text else with_secrets(arm, parse_arm(text, folder))
+        for arm, text in zip(plan.arms, texts, strict=True)
+    ]
+    return replace(plan, arms=arms, overrides=restore_secrets(plan.overrides, others, place))
+
+
+def with_secrets(arm: Arm, typed: Arm) -> Arm:
+    return replace(arm, environment=typed.environment, overrides=typed.overrides)
 
 
 def parse_plan(content: bytes) -> Plan:
@@ -282,4 +317,6 @@ def claim_new(folder: Path) -> None:
 
 
 def write_plan(plan: Plan, folder: Path) -> None:
-    files.write_whole(folder / FILE_NAME, plan.to_json())
+    arms = [arm.without_secrets() for arm in plan.arms]
+    kept = replace(plan, arms=arms, overrides=shown_words(plan.overrides))
+    files.write_whole(folder / FILE_NAME, kept.to_json())

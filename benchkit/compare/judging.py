@@ -15,6 +15,7 @@ from benchkit.compare.report import Compared, Finding, Mean, Result
 from benchkit.record import files
 from benchkit.record.naming import depends_on_time
 from benchkit.record.record import HARMLESS, VERSIONS, Record
+from benchkit.secrets import shown_words
 from benchkit.statistics.compare import (
     Ends,
     RankTest,
@@ -316,9 +317,8 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
     points, labels = asked.in_order(), asked.labels()
     names = names_of(points, runs[pairs[0], 0])
     arms, options = [arm.text for arm in plan.arms], plan.options
-    result = Result(
-        *(plan.id, arms, plan.overrides, options.statistic, options.fail_on, level, len(pairs))
-    )
+    typed = shown_words(plan.overrides)
+    result = Result(*(plan.id, arms, typed, options.statistic, options.fail_on, level, len(pairs)))
     measured: dict[tuple[int, Point], Columns] = {}
     compared: dict[tuple[int, Point], Compared] = {}
     for role, point in itertools.product(range(1, len(plan.arms)), points):

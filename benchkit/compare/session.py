@@ -24,7 +24,7 @@ from benchkit import child
 from benchkit.api.keys import RunConfig
 from benchkit.compare import arms, command, report
 from benchkit.compare.arms import Arm
-from benchkit.compare.command import Plan, Request, Turn, turns_of
+from benchkit.compare.command import Plan, Request, Resumed, Turn, turns_of
 from benchkit.compare.judging import RunFigures, judge_runs, read_run
 from benchkit.compare.report import Result
 from benchkit.config.hydra_internals import SweepTask
@@ -185,18 +185,18 @@ def main(arguments: Sequence[str], check: Check) -> int:
     if remark := topology.allocation_remark():
         print(f"benchkit: {remark}", file=sys.stderr)
     asked = command.parse(arguments)
-    named = asked if isinstance(asked, Path) else asked.folder
-    folder = (named or command.new_folder()).absolute()
-    wanted = None if isinstance(asked, Path) else command.new_plan(asked, folder)
-    plan = wanted or command.read_plan(folder)
+    folder = (asked.folder or command.new_folder()).absolute()
+    is_new = isinstance(asked, Request)
+    plan = planned(asked, folder)
     with where_it_was_typed(plan):
         config = config_of(plan, check)
-    traits = {"benchkit": __version__, "the command line": " ".join(arguments)}
+    typed = " ".join(command.show_of(word)(word) for word in arguments)
+    traits = {"benchkit": __version__, "the command line": typed}
     agents = join(started, traits, folder.parent, config.join_timeout_s, config.trust_network)
     with agents.stopping_together(), contextlib.ExitStack() as held:
         made: Plan | None
         if agents.first:
-            made, problem = prepare(agents, wanted, folder, held), None
+            made, problem = prepare(agents, plan, is_new, folder, held), None
         else:
             made, folder, problem = follow(agents, asked, folder)
         agreed = with_arms(agents, made, problem)
@@ -277,30 +277,38 @@ class Told:
     digest: str = ""
 
 
-def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.ExitStack) -> Plan:
-    """Take the folder on agent 0, and tell the others of the plan; make one where none is `wanted`.
+def planned(asked: Request | Resumed, folder: Path, seed: int | None = None, id: str = "") -> Plan:
+    """Return the plan that is asked for, be it of a fresh comparison or from its folder."""
+    if isinstance(asked, Resumed):
+        return command.read_plan(folder, asked.secrets)
+    return command.new_plan(asked if seed is None else replace(asked, seed=seed), folder, id)
+
+
+def prepare(
+    agents: Agents, plan: Plan, is_new: bool, folder: Path, held: contextlib.ExitStack
+) -> Plan:
+    """Take the folder on agent 0, and tell the others of the plan.
 
     Raise ConfigError on all agents where agent 0 cannot use the folder, or make the arms.
     """
     try:
-        if wanted:
+        if is_new:
             command.claim_new(folder)
-        found = wanted or command.read_plan(folder)
         held.enter_context(claimed(folder))
-        command.write_plan(found, folder)
-        with where_it_was_typed(found):
-            for arm in found.arms:
+        command.write_plan(plan, folder)
+        with where_it_was_typed(plan):
+            for arm in plan.arms:
                 arms.make_folder(arm)
     except (ConfigError, OSError) as error:
         agents.exchange(asdict(Told(str(error))), EXCHANGE_TIMEOUT_S)
         raise ConfigError(str(error)) from None
-    told = Told(None, found.id, found.seed, folder.name, found.digest())
+    told = Told(None, plan.id, plan.seed, folder.name, plan.digest())
     agents.exchange(asdict(told), EXCHANGE_TIMEOUT_S)
-    return found
+    return plan
 
 
 def follow(
-    agents: Agents, asked: Request | Path, folder: Path
+    agents: Agents, asked: Request | Resumed, folder: Path
 ) -> tuple[Plan | None, Path, str | None]:
     """Make the plan on an agent other than 0, from its own command line and files.
 
@@ -312,10 +320,7 @@ def follow(
         raise ConfigError(told.problem)
     folder = folder.with_name(told.name)
     try:
-        if isinstance(asked, Path):
-            found = command.read_plan(folder)
-        else:
-            found = command.new_plan(replace(asked, seed=told.seed), folder, told.id)
+        found = planned(asked, folder, told.seed, told.id)
     except ConfigError as error:
         return None, folder, str(error)
     same = found.digest() == told.digest

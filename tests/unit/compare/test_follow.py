@@ -48,10 +48,11 @@ def test_other_plan_is_refused(tmp_path):
 def test_resumed_plan_is_read_from_own_folder(tmp_path):
     made = command.new_plan(command.parse(WORDS), tmp_path)
     told = asdict(Told("", made.id, made.seed, tmp_path.name, made.digest()))
-    assert follow(told, tmp_path, tmp_path)[2]
+    asked = command.Resumed(tmp_path, [])
+    assert follow(told, tmp_path, asked)[2]
     command.write_plan(made, tmp_path)
-    assert follow(told, tmp_path, tmp_path) == (made, tmp_path, None)
-    assert follow(told | {"digest": "0"}, tmp_path, tmp_path)[2]
+    assert follow(told, tmp_path, asked) == (made, tmp_path, None)
+    assert follow(told | {"digest": "0"}, tmp_path, asked)[2]
 
 
 def test_problem_of_agent_0_ends_all(tmp_path):
