@@ -17,6 +17,7 @@ from benchkit.child import ANALYSIS, BENCHKIT
 from benchkit.errors import ConfigError, UnknownKey
 from benchkit.point.recording import claimed
 from benchkit.record import files
+from benchkit.secrets import has_secret, restore_secrets, shown, shown_words
 from benchkit.sweep import manifest, resume
 from benchkit.sweep.folder import remember_latest
 from benchkit.sweep.forecast import Total
@@ -195,8 +196,22 @@ class Progress:
     overrides: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        content = msgspec.json.encode(self)
+        parameters = {name: shown(name, value) for name, value in self.parameters.items()}
+        kept = replace(self, parameters=parameters, overrides=shown_words(self.overrides))
+        content = msgspec.json.encode(kept)
         files.write_whole(folder / FILE_NAME, msgspec.json.format(content, indent=2))
+
+    def with_secrets(self, words: Sequence[str], place: str) -> "Progress":
+        """Return it with the words that lack secrets as they are typed now.
+
+        Raise ConfigError where one is missing.
+        """
+        kept = [f"{name}={value}" for name, value in self.parameters.items()]
+        given = [word for word in words if has_secret(word)]
+        found = restore_secrets([*kept, *self.overrides], given, place)
+        pairs = [word.partition("=") for word in found[: len(kept)]]
+        parameters = {name: value for name, _, value in pairs}
+        return replace(self, parameters=parameters, overrides=found[len(kept) :])
 
 
 def read_progress(folder: Path) -> Progress | None:
@@ -322,7 +337,9 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
     names = [word.removeprefix(PREFIX) for word in words if word.startswith(PREFIX)]
     name = names[-1] if names else progress.study if progress else ""
     study = read_study(name, files)
-    given, overrides = study.split([word for word in words if not word.startswith(PREFIX)])
+    words = [word for word in words if not word.startswith(PREFIX)]
+    progress = progress and progress.with_secrets(words, f"--resume {options.resume}")
+    given, overrides = study.split(words)
     parameters = study.parameters | (progress.parameters if progress else {}) | given
     if progress:
         require_same(progress, name, parameters, overrides, options.resume)
@@ -519,7 +536,7 @@ def headline(request: Request, number: int, step: Step) -> str:
 
 
 def command_of(request: Request, step: Step) -> str:
-    return f"python -m {step.module} {shlex.join(step.arguments(request.values()))}"
+    return f"python -m {step.module} {shlex.join(shown_words(step.arguments(request.values())))}"
 
 
 def left(request: Request, step: Step) -> str:
