@@ -22,9 +22,11 @@ ALL_ROWS = "combined.csv"
 LARGE, TOO_LARGE = 9999.5, 1e9
 """Numbers between these are printed whole; larger ones have an exponent."""
 
-FORMULA = re.compile("'*[=+\\-@\\t\\n\\r＝＋－＠]")
-"""Begins a cell of CSV that a spreadsheet would evaluate; apostrophes stand before one that was
-text already."""
+FORMULA = re.compile("[=+\\-@\\t\\n\\r＝＋－＠]")
+"""Begins a cell of CSV that a spreadsheet would evaluate, also behind blanks and quotes."""
+BEFORE = r"(?:\A|(?<=[;\t\n\r]))"
+"""Where a cell may begin: spreadsheets of some countries split lines at `;`, others at tabs."""
+BEHIND = rf"""(?=[ "']*{FORMULA.pattern})"""
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
@@ -82,17 +84,18 @@ def as_csv(table: pd.DataFrame, float_format: str | None = None) -> str:
 
 def as_text_cell(cell: Any) -> Any:
     """Return a cell that spreadsheets take for text, if it is text; `from_text_cell` undoes it."""
-    is_formula = isinstance(cell, str) and FORMULA.match(cell) and not NUMBER.fullmatch(cell)
-    return f"'{cell}" if is_formula else cell
+    if not isinstance(cell, str) or NUMBER.fullmatch(cell):
+        return cell
+    return re.sub(BEFORE + BEHIND, "'", cell)  # the same object where nothing is put in
 
 
 def from_text_cell(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
+    return re.sub(f"{BEFORE}'{BEHIND}", "", cell)
 
 
 def comment(text: str) -> str:
     """Return a line of comment for CSV, no part of which a spreadsheet would evaluate."""
-    return "# " + re.sub(rf"([,;\t]\s*)(?={FORMULA.pattern})", r"\1'", text) + "\n"
+    return "# " + re.sub(f"(?<=[,;\t]){BEHIND}", "'", text) + "\n"
 
 
 def as_markdown(

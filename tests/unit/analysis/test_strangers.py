@@ -3,6 +3,8 @@ a terminal, a spreadsheet or a page."""
 
 import csv
 import gzip
+import io
+import itertools
 import json
 import os
 import re
@@ -15,7 +17,7 @@ import pytest
 from analysis import output
 from analysis.cli import main
 from analysis.commands.log import log as log_to
-from analysis.text import FORMULA, NUMBER, as_csv, from_text_cell, render_table
+from analysis.text import FORMULA, NUMBER, as_csv, as_text_cell, from_text_cell, render_table
 from benchkit.record import files
 from benchkit.record.naming import UNPRINTABLE
 
@@ -303,8 +305,8 @@ def test_page_shows_cells_of_tables_as_they_are():
 
 
 def test_no_cell_of_csv_is_a_formula(tmp_path, no_plots):
-    starts = ("=", "+", "-", "@", "\t=", "＝")
-    records = [make_rich_record(suite) for suite in SUITES]
+    starts = ("=", "+", "-", "@", "\t=", "＝", "a;=", "a\t=", "a;  =", 'a;"=', "a\n=", "'=;=", '"=', ";\t@")
+    records = [make_rich_record(suite) for suite, _ in zip(itertools.cycle(SUITES), starts, strict=False)]
     for record, start in zip(records, starts, strict=True):
         formula = f"{start}HYPERLINK(1,2)"
         record |= {"title": formula, "warnings": [formula], "launched_by": formula}
@@ -320,10 +322,9 @@ def test_no_cell_of_csv_is_a_formula(tmp_path, no_plots):
     assert main(["compare", str(folder), str(folder), "--output-dir", str(folder / "report")]) in (0, 3)
     tables = list((folder / "report").rglob("*.csv"))
     assert len(tables) > 6
-    for path in tables:
-        for row in csv.reader(path.read_text().splitlines()):
-            cells = [cell.strip() if row[0].startswith("#") else cell for cell in row]
-            assert not [cell for cell in cells if is_formula(cell)], path.name
+    for path, delimiter in itertools.product(tables, ",;\t"):
+        for row in csv.reader(path.read_text().splitlines(), delimiter=delimiter):
+            assert not [cell for cell in row if is_formula(cell.strip(" "))], (path.name, delimiter)
 
 
 def is_formula(cell):
@@ -339,6 +340,19 @@ def test_numbers_of_csv_stay_numbers():
 def test_cells_of_csv_are_read_back_as_they_were(text):
     [_, [cell]] = csv.reader(as_csv(pd.DataFrame({"a": [text], "b": [""]})[["a"]]).splitlines() or [["a"], [""]])
     assert from_text_cell(cell) == text
+
+
+def test_texts_of_five_letters_are_cells_of_text():
+    """Wherever a program splits the line, and back again."""
+    for letters in itertools.product("a='\";\t\n ", repeat=5):
+        text = "".join(letters)
+        cell = as_text_cell(text)
+        assert from_text_cell(cell) == text
+        line = io.StringIO(newline="")
+        csv.writer(line).writerow(["x", cell, "y"])
+        for delimiter in ",;\t":
+            rows = csv.reader(line.getvalue().splitlines(keepends=True), delimiter=delimiter)
+            assert not [part for row in rows for part in row if is_formula(part.strip(" "))], text
 
 
 def test_import_of_our_export_is_right(tmp_path, capsys):
