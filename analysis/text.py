@@ -95,7 +95,8 @@ def from_text_cell(cell: str) -> str:
 
 def comment(text: str) -> str:
     """Return a line of comment for CSV, no part of which a spreadsheet would evaluate."""
-    return "# " + re.sub(f"(?<=[,;\t]){BEHIND}", "'", text) + "\n"
+    line = printable(text, keep="\t")
+    return "# " + re.sub(f"(?<=[,;\t]){BEHIND}", "'", line) + "\n"
 
 
 def as_markdown(

@@ -17,7 +17,7 @@ import pytest
 from analysis import output
 from analysis.cli import main
 from analysis.commands.log import log as log_to
-from analysis.text import FORMULA, NUMBER, as_csv, as_text_cell, from_text_cell, render_table
+from analysis.text import FORMULA, NUMBER, as_csv, as_text_cell, comment, from_text_cell, render_table
 from benchkit.record import files
 from benchkit.record.naming import UNPRINTABLE
 
@@ -350,8 +350,9 @@ def test_texts_of_five_letters_are_cells_of_text():
         assert from_text_cell(cell) == text
         line = io.StringIO(newline="")
         csv.writer(line).writerow(["x", cell, "y"])
-        for delimiter in ",;\t":
-            rows = csv.reader(line.getvalue().splitlines(keepends=True), delimiter=delimiter)
+        remark = comment(f"a: {text}, {text}").rstrip("\n")
+        for delimiter, content in itertools.product(",;\t", (line.getvalue(), remark)):
+            rows = csv.reader(content.splitlines(keepends=True), delimiter=delimiter)
             assert not [part for row in rows for part in row if is_formula(part.strip(" "))], text
 
 
