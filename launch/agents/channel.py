@@ -36,11 +36,12 @@ class PeerLost(Exception):
 class Channel:
     def __init__(self, stream: socket.socket) -> None:
         stream.setblocking(False)
-        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in KEEPALIVE.items():
-            with contextlib.suppress(AttributeError, OSError):  # a kernel that lacks this one
-                stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        if stream.family != socket.AF_UNIX:
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in KEEPALIVE.items():
+                with contextlib.suppress(AttributeError, OSError):  # a kernel that lacks this one
+                    stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self.connection = Connection(stream.detach())  # closes itself when it is discarded
         self._incoming = Pieces(self.connection)
         # If a signal interrupts send(), the rest stays here and the next message follows it.
@@ -186,34 +187,44 @@ class Caller:
 
 
 def callers(
-    listener: socket.socket, secret: str, deadline: float
+    listeners: Sequence[socket.socket], secret: str, deadline: float
 ) -> Generator[tuple[Channel, Any], None, None]:
     """Yield the channel and the hello of each caller that knows the secret, until the deadline.
 
     Agent 0 serves all connections at once, so a stranger that is silent or slow delays no agent.
+    Each listener has its own queue: a flood at one of them drops no caller of another.
     """
-    listener.setblocking(False)
-    waiting: list[Caller] = []
+    queues: dict[socket.socket, list[Caller]] = {listener: [] for listener in listeners}
+    for listener in listeners:
+        listener.setblocking(False)
     try:
         while (now := time.monotonic()) < deadline:
+            waiting = [caller for queue in queues.values() for caller in queue]
             soonest = min([deadline, *(caller.deadline for caller in waiting)])
-            ready = wait_for([listener, *waiting], max(0.0, soonest - now))
-            for caller in [caller for caller in waiting if caller in ready]:
-                try:
-                    greeting = caller.hear()
-                except Stranger:
-                    drop(waiting, caller)
-                    continue
-                if greeting:
-                    waiting.remove(caller)
-                    yield greeting
-            for caller in [caller for caller in waiting if caller.deadline <= time.monotonic()]:
-                drop(waiting, caller)
-            if listener in ready:
-                accept(listener, secret, waiting)
+            ready = wait_for([*listeners, *waiting], max(0.0, soonest - now))
+            for listener, queue in queues.items():
+                yield from heard_of(queue, ready)
+                if listener in ready:
+                    accept(listener, secret, queue)
     finally:
-        for caller in waiting:
-            caller.close()
+        for queue in queues.values():
+            for caller in queue:
+                caller.close()
+
+
+def heard_of(queue: list[Caller], ready: Sequence[Any]) -> Generator[tuple[Channel, Any]]:
+    """Yield the channels and hellos of callers that have proved themselves; drop strangers."""
+    for caller in [caller for caller in queue if caller in ready]:
+        try:
+            greeting = caller.hear()
+        except Stranger:
+            drop(queue, caller)
+            continue
+        if greeting:
+            queue.remove(caller)
+            yield greeting
+    for caller in [caller for caller in queue if caller.deadline <= time.monotonic()]:
+        drop(queue, caller)
 
 
 def drop(waiting: list[Caller], caller: Caller) -> None:
@@ -324,6 +335,8 @@ ADDRESS_BYTES = 1 << 16
 
 
 def host_and_port(host: str, port: int) -> str:
+    if is_path(host):
+        return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -332,7 +345,7 @@ class Address:
     """Where agent 0 listens.
 
     Attributes:
-        hosts: names and IP addresses of agent 0's host.
+        hosts: names and IP addresses of agent 0's host, or a path: of a socket on this host.
         network: network namespace of agent 0, whose loopback reaches it.
         token: the secret of this run's agents; a signature or "" where others may read the address.
     """
@@ -345,7 +358,12 @@ class Address:
     def candidates(self) -> list[str]:
         if self.network != namespace("net"):
             return self.hosts
-        return list(dict.fromkeys([LOOPBACK, *self.hosts]))
+        paths = [host for host in self.hosts if is_path(host)]
+        return list(dict.fromkeys([*paths, LOOPBACK, *self.hosts]))
+
+
+def is_path(host: str) -> bool:
+    return host.startswith("/")
 
 
 def own_address(port: int, local: bool, secret: str = "") -> Address:

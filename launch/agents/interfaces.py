@@ -74,6 +74,8 @@ def outer_interface(connections: Sequence[Connection]) -> str:
     """Return the interface of the first of some sockets that leaves this host; "" if none does."""
     for connection in connections:
         with socket.socket(fileno=os.dup(connection.fileno())) as stream:
+            if stream.family == socket.AF_UNIX:
+                continue
             address = parse(stream.getsockname()[0])
         if not address.is_loopback and (name := addresses().get(address)):
             return name

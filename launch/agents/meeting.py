@@ -11,7 +11,7 @@ import re
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +30,7 @@ from launch.agents.channel import (
     call,
     callers,
     host_and_port,
+    is_path,
     own_address,
     parse_address,
     parse_member,
@@ -43,6 +44,7 @@ BACKLOG = 512
 DEFAULT_PORT = "29500"
 PATIENCE_S = 10.0
 """Seconds until a file of agent 0 must be visible here, once agent 0 is known to be there."""
+FEWEST_LETTERS = 16
 SECRET_VARIABLE = "BENCHKIT_SECRET"
 """The secret of agents on hosts without a shared folder."""
 ADVICE = "set MASTER_ADDR and MASTER_PORT, to a host and a free port of agent 0"
@@ -70,14 +72,16 @@ class Meeting:
         self._local = started.local
         self._fixed = None if started.local or is_torchrun else master
         self._key = f"benchkit/agents/{started.job}" if is_torchrun and not started.local else ""
-        self._secret = os.environ.get(SECRET_VARIABLE, "")
+        self._secret = key_of(os.environ.get(SECRET_VARIABLE, ""))
         self._is_guessable = trusts_network and not started.local and not self._secret
         if self._is_guessable:
             self._secret = started.job or "{}:{}".format(*master or ())
         name = file_name(started, master)
         self._files = [folder / name]
+        self._socket: Path | None = None
         if started.local:
             self._files.append(temporary_folder() / name)
+            self._socket = temporary_folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}"
         self._needs_file = not (self._secret and (self._fixed or self._key))
         self._reached_s: float | None = None
         self._distrusted = ""
@@ -96,17 +100,20 @@ class Meeting:
         address = "" if self._fixed or self._key else f"{ADVICE}; and "
         return f"\nif hosts share no folder, {address}{CHOICES}"
 
-    def listen(self) -> tuple[socket.socket, Address]:
-        """Open agent 0's socket and publish its address; raise JoinError where that fails."""
+    def listen(self) -> tuple[list[socket.socket], Address]:
+        """Open agent 0's sockets and publish its address; raise JoinError where that fails."""
         port = self._fixed[1] if self._fixed else 0
         try:
-            listener = open_listener(port, self._local)
+            listeners = [open_listener(port, self._local)]
         except OSError as error:
             reason = error.strerror or error
             raise JoinError(f"agent 0 cannot listen at port {port}: {reason}; {ADVICE}") from None
-        address = own_address(listener.getsockname()[1], self._local, self._secret)
+        address = own_address(listeners[0].getsockname()[1], self._local, self._secret)
         if self._fixed:
             address = replace(address, hosts=[self._fixed[0], *address.hosts])
+        if self._socket and (private := open_private_listener(self._socket)):
+            listeners.append(private)
+            address = replace(address, hosts=[*address.hosts, str(self._socket)])
         try:
             if self._needs_file:
                 token = "" if self._secret else address.token
@@ -114,12 +121,13 @@ class Meeting:
             if self._key:
                 self._store().set(self._key, json.dumps(asdict(signed(address))))
         except (OSError, RuntimeError) as error:  # torch raises RuntimeErrors
-            listener.close()
+            close_all(listeners)
+            self.leave()
             problem = f"agent 0 cannot leave its address at {self}: {error}"
             raise JoinError(f"{problem}{self.choices}") from None
         if self._is_guessable:
             log.warning("trust_network=true: anyone who reaches port %d can join", address.port)
-        return listener, address
+        return listeners, address
 
     def find(self) -> list[Address]:
         """Return where agent 0 may be; a file may be of an earlier start.
@@ -141,10 +149,10 @@ class Meeting:
 
     def leave(self) -> None:
         """Remove agent 0's address."""
-        if self._needs_file:
-            for path in self._files:
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
+        published = self._files if self._needs_file else []
+        for path in filter(None, (*published, self._socket)):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
     def _write(self, text: str) -> None:
         """Write the file to the first folder that can keep it for this user alone."""
@@ -251,6 +259,42 @@ def signed(address: Address) -> Address:
     return replace(address, token=hmac.digest(secret, b"address" + text, "sha256").hex())
 
 
+def key_of(secret: str) -> str:
+    """Return the key that agents derive from the word in SECRET_VARIABLE; "" without one.
+
+    Who poses as agent 0 gets a proof by which words can be tried: scrypt makes each try dear.
+    Raise JoinError for a word that is soon found all the same.
+    """
+    if not secret:
+        return ""
+    if len(secret) < FEWEST_LETTERS:
+        length = f"{len(secret)} character" + "s" * (len(secret) > 1)
+        allowed = f"allowed are {FEWEST_LETTERS} and more, as from openssl rand -hex 16"
+        raise JoinError(f"{SECRET_VARIABLE} has {length}; {allowed}")
+    word = secret.encode(errors="surrogateescape")
+    return hashlib.scrypt(word, salt=b"benchkit agents", n=1 << 14, r=8, p=1, dklen=32).hex()
+
+
+def open_private_listener(path: Path) -> socket.socket | None:
+    """Open a socket in this user's own folder, at which no stranger can knock; None without one."""
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        trust.require_folder(path.parent, private=True)
+        path.unlink(missing_ok=True)  # of an earlier start
+        listener.bind(os.fspath(path))
+        listener.listen(BACKLOG)
+    except OSError:  # too long a path, or a file system without sockets
+        listener.close()
+        return None
+    return listener
+
+
+def close_all(listeners: Sequence[socket.socket]) -> None:
+    for listener in listeners:
+        listener.close()
+
+
 def open_listener(port: int, local: bool) -> socket.socket:
     if local:
         return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
@@ -318,16 +362,16 @@ def join(
     me = this_member(started.index)
     if started.index:
         return join_as_peer(meeting, me, traits, deadline, timeout_s)
-    listener, address = meeting.listen()
+    listeners, address = meeting.listen()
     try:
-        return receive_all(listener, address, me, meeting, traits, deadline, timeout_s)
+        return receive_all(listeners, address, me, meeting, traits, deadline, timeout_s)
     finally:
-        listener.close()
+        close_all(listeners)
         meeting.leave()
 
 
 def receive_all(
-    listener: socket.socket,
+    listeners: Sequence[socket.socket],
     address: Address,
     me: AgentInfo,
     meeting: Meeting,
@@ -339,7 +383,7 @@ def receive_all(
     members = {0: me}
     channels: dict[int, Channel] = {}
     differences: list[str] = []
-    with contextlib.closing(callers(listener, address.token, deadline)) as proved:
+    with contextlib.closing(callers(listeners, address.token, deadline)) as proved:
         for channel, hello in proved:
             try:
                 member, their_traits = parse_hello(hello, count)
@@ -443,7 +487,7 @@ def connect(
     for host, address in places:
         place = host_and_port(host, address.port)
         try:
-            stream = socket.create_connection((host, address.port), timeout=HELLO_S)
+            stream = dial(host, address.port)
         except (OSError, UnicodeError) as error:  # UnicodeError: not the name of a host
             tried[place] = why_not(error)
             continue
@@ -454,8 +498,21 @@ def connect(
             stream.close()
             continue
         channel.send("hello", {"member": asdict(me), "traits": dict(traits)})
-        return channel, host
+        return channel, LOOPBACK if is_path(host) else host
     return None
+
+
+def dial(host: str, port: int) -> socket.socket:
+    if not is_path(host):
+        return socket.create_connection((host, port), timeout=HELLO_S)
+    stream = socket.socket(socket.AF_UNIX)
+    try:
+        stream.settimeout(HELLO_S)
+        stream.connect(host)
+    except OSError:
+        stream.close()
+        raise
+    return stream
 
 
 def why_not(error: OSError | UnicodeError) -> str:

@@ -57,7 +57,7 @@ def test_join_timeout_names_missing_agent(cli):
         (["join_timeout_s=1"], ranked(1, 2, PMIX_NAMESPACE="x")),
         (
             ["join_timeout_s=1"],
-            ranked(1, 2, PMIX_NAMESPACE="x", MASTER_ADDR="127.0.0.1", MASTER_PORT="1", BENCHKIT_SECRET="x"),
+            ranked(1, 2, PMIX_NAMESPACE="x", MASTER_ADDR="127.0.0.1", MASTER_PORT="1", BENCHKIT_SECRET="x" * 16),
         ),
         ([], ranked(0, 2)),
         (["hydra.sweep.dir=/proc/none/x"], ranked(0, 2, PMIX_NAMESPACE="x")),

@@ -33,7 +33,7 @@ def variables_of(by, index, port):
     }[by]  # fmt: skip
 
 
-@pytest.mark.parametrize("secret", ["", "a word"], ids=["file", "secret"])
+@pytest.mark.parametrize("secret", ["", "a word of 18 signs"], ids=["file", "secret"])
 @pytest.mark.parametrize("by", ["env", "flux", "pals", "jsrun", "skypilot", "indexed_job"])
 def test_two_processes_measure_one_sweep(cli, by, secret):
     """PyTorchJob's WORLD_SIZE counts pods: here two, of four ranks each."""

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +43,7 @@ from tests.support.entries.agents import (
 
 TRAITS = {"version": "1"}
 DEEP = b"[" * 60_000
+WORD = "sixteen letters."
 HELLO = {"member": {**vars(this_member(1))}, "traits": TRAITS}
 
 
@@ -240,8 +243,9 @@ def meet(tmp_path) -> Iterator[Callable[..., tuple[Any, list[Any]]]]:
             started = [LaunchContext(by, index, 2, job, **options) for index in range(2)]
             folders = [tmp_path, tmp_path if shared else tmp_path / "elsewhere"]
             first, second = (Meeting(*args, trusts) for args in zip(started, folders, strict=True))
-            listener, address = first.listen()
-            opened.enter_context(listener)
+            listeners, address = first.listen()
+            for listener in listeners:
+                opened.enter_context(listener)
             opened.callback(first.leave)
             return address, second.find()
 
@@ -258,10 +262,19 @@ def test_fixed_address_takes_random_secret_from_file(tmp_path, meet, free_port):
 
 
 def test_fixed_address_takes_secret_from_environment(monkeypatch, tmp_path, meet, free_port):
-    monkeypatch.setenv(meeting.SECRET_VARIABLE, "word")
+    monkeypatch.setenv(meeting.SECRET_VARIABLE, WORD)
     address, [found] = meet(shared=False)
-    assert (address.token, found.token, found.hosts) == ("word", "word", ["somewhere"])
+    assert (found.token, found.hosts) == (address.token, ["somewhere"])
+    assert (len(address.token), WORD in str(address)) == (64, False)
     assert not list(tmp_path.glob(".agents*"))
+
+
+@pytest.mark.parametrize("word", ["x", "hunter2", WORD[:-1]])
+def test_secret_that_is_soon_guessed_is_refused(monkeypatch, meet, free_port, word):
+    monkeypatch.setenv(meeting.SECRET_VARIABLE, word)
+    with pytest.raises(JoinError, match=rf"^BENCHKIT_SECRET has {len(word)} characters?; allowed are 16 ") as refused:
+        meet(shared=False)
+    assert word == "x" or word not in str(refused.value)
 
 
 def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
@@ -270,17 +283,58 @@ def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_agents_of_one_host_meet_on_loopback_by_a_random_secret(meet):
-    address, _ = meet(local=True, trusts_network=True)
+def test_agents_of_one_host_meet_in_a_private_folder_by_a_random_secret(meet, monkeypatch, tmp_path):
+    monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
+    address, [found] = meet(local=True, trusts_network=True)
     assert len(address.token) == 64
-    assert address.hosts == ["127.0.0.1"]
+    private = Path(found.candidates()[0])
+    assert private.parent == meeting.temporary_folder()
+    assert private.is_socket()
+    assert private.parent.stat().st_mode & 0o777 == 0o700
+    assert found.candidates()[1:] == ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("why", ["no folder", "long", "others"])
+def test_agents_of_one_host_meet_on_loopback_without_a_private_folder(meet, monkeypatch, tmp_path, why):
+    folder = tmp_path / ("x" * 120 if why == "long" else "there")
+    folder.mkdir()
+    if why == "no folder":
+        folder.rmdir()
+    if why == "others":
+        (folder / f"benchkit-{os.geteuid()}").mkdir()
+        (folder / f"benchkit-{os.geteuid()}").chmod(0o755)
+    monkeypatch.setattr(meeting.tempfile, "tempdir", str(folder))
+    _, [found] = meet(local=True)
+    assert found.candidates() == ["127.0.0.1"]
+
+
+def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_path):
+    """Callers that never prove themselves, and more of them than agent 0 keeps, while an agent is slow."""
+    monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
+    place = [Meeting(LaunchContext("srun", index, 2, "j", local=True), tmp_path) for index in range(2)]
+    listeners, address = place[0].listen()
+    with ExitStack() as opened, ThreadPoolExecutor(1) as pool:
+        opened.callback(place[0].leave)
+        opened.callback(meeting.close_all, listeners)
+        hello = pool.submit(next, channel.callers(listeners, address.token, time.monotonic() + 60))
+        slow = opened.enter_context(meeting.dial(address.candidates()[0], address.port))
+        nonce_0 = slow.recv(NONCE_BYTES)
+        for _ in range(2 * channel.MOST_CALLERS):
+            opened.enter_context(connected(address.port))
+        nonce = b"n" * NONCE_BYTES
+        slow.sendall(proof(address.token, CALLER, nonce_0, nonce) + nonce)
+        assert slow.recv(PROOF_BYTES) == proof(address.token, AGENT_0, nonce_0, nonce)
+        slow.sendall(framed(json.dumps(["hello", HELLO]).encode()))
+        found, told = hello.result()
+        assert told == HELLO
+        found.close()
 
 
 @pytest.mark.parametrize("secret_is_set", [False, True])
 def test_lack_of_common_secret_ends_join(monkeypatch, tmp_path, meet, free_port, secret_is_set):
     """Agent 1 knows that agent 0 is there, but not its secret: it does not wait for the whole limit."""
     if secret_is_set:  # on agent 0 alone
-        monkeypatch.setenv(meeting.SECRET_VARIABLE, "word")
+        monkeypatch.setenv(meeting.SECRET_VARIABLE, WORD)
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             monkeypatch.delenv(name)
     else:
@@ -321,8 +375,8 @@ def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
     monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("")
     place = [Meeting(LaunchContext("srun", index, 2, "j", local=True), tmp_path / "file") for index in range(2)]
-    listener, address = place[0].listen()
-    listener.close()
+    listeners, address = place[0].listen()
+    meeting.close_all(listeners)
     assert place[1].find() == [address]
     own = meeting.temporary_folder()
     assert own.stat().st_mode & 0o777 == 0o700
