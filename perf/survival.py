@@ -1,15 +1,15 @@
-"""Whether a sweep of 60 points survives its agent's death: SIGKILL at random moments, resumed until it is done.
+"""Whether a sweep of 60 points survives its agents' death: SIGKILL at random moments, resumed until it is done.
 
 Afterwards the records are those of a sweep that nobody killed, by key: none is lost, and none that was finished was
-measured again.
+measured again. No process and no temporary file is left.
 
     python -m perf.survival [--kills 200] [--seed 0]
+    python -m perf.survival --agents 2             # one of them is killed, the other ends by itself
     python -m perf.survival --slurm --kills 10     # scancel of the job that runs them, in place of SIGKILL
 """
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
@@ -17,52 +17,63 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchkit.sweep import manifest
-from tests.support.cli import ROOT
+from tests.support.cli import Cli, wait_until
 
 POINTS = 60
+ENDING_S = 90.0
+"""Seconds within which what belongs to a killed agent must have ended."""
+TEMPORARY = "tmp"
 LONGEST_S = 9.0
 """Seconds from the start of a process to its death at most; some three pass before the first point."""
 FIRST_JOB_S, LONGEST_JOB_S = 6.0, 25.0
 """The same for a job, which some ten seconds pass before."""
 SWEEP = [
     "+suite=allreduce", "-m", "data_size=1KiB", "measure=fixed", "measure.max_iterations=3", "measure.mode=loop",
-    "measure.calls_per_sample=1", f"seed=range({POINTS})", "hydra.sweep.dir=sweep",
+    "measure.calls_per_sample=1", f"seed=range({POINTS})", "hydra.sweep.dir=sweep", "world_size=2",
+    "join_timeout_s=20",
 ]  # fmt: skip
 
 
-def start(place: Path, slurm: bool) -> "subprocess.Popen[str]":
+def start(cli: Cli, options: argparse.Namespace) -> "list[subprocess.Popen[str]]":
     """Starts the sweep, or goes on with it where it has begun."""
-    begun = (place / "sweep" / manifest.FILE_NAME).exists()
-    arguments = ["--resume", "sweep"] if begun else [*SWEEP, *(["launcher=slurm_packed"] if slurm else [])]
-    return subprocess.Popen(
-        [sys.executable, "-m", "benchkit", *arguments], cwd=place, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    begun = (cli.folder / "sweep" / manifest.FILE_NAME).exists()
+    arguments = (
+        ["--resume", "sweep", "--retry", "failed"]
+        if begun
+        else [*SWEEP, *(["launcher=slurm_packed"] if options.slurm else [])]
+    )
+    return cli.agents(2, *arguments) if options.agents == 2 else [cli.start(*arguments)]
 
 
-def ended_within(process: "subprocess.Popen[str]", seconds: float, jobs_of: Path | None = None) -> bool:
-    """Whether a process ended by itself; otherwise it is killed, or the job that it waits for (`jobs_of`: a sweep)."""
-    try:
-        out, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        if jobs_of is None:
-            process.kill()
-        elif jobs := manifest.read(jobs_of).jobs:
-            subprocess.run(["scancel", jobs[-1].job_id], check=True)
-        process.communicate()
-        return False
-    assert process.returncode == 0, out
-    return True
+def ended_within(
+    processes: "list[subprocess.Popen[str]]", seconds: float, chance: random.Random, jobs_of: Path | None = None
+) -> bool:
+    """Whether processes ended by themselves; otherwise one is killed, or the job that it waits for (`jobs_of`)."""
+    deadline = time.monotonic() + seconds
+    if wait_until(lambda: all(process.poll() is not None for process in processes), seconds):
+        for process in processes:
+            out, err = process.communicate()
+            assert process.returncode == 0, out + err
+        return True
+    if jobs_of is None:
+        time.sleep(max(0.0, deadline - time.monotonic()))
+        chance.choice(processes).kill()
+    elif jobs := manifest.read(jobs_of).jobs:
+        subprocess.run(["scancel", jobs[-1].job_id], check=True)
+    for process in processes:
+        process.communicate(timeout=ENDING_S)
+    return False
 
 
 def faults(place: Path, expected: Counter[str]) -> Iterator[str]:
     """What is wrong with a sweep that is done, in words."""
     sweep = place / "sweep"
     records = [json.loads(path.read_text()) for path in sweep.glob("*/record.json")]
-    found = Counter(manifest.key_of(record["config"]) for record in records)
+    found = keys_of(place)
     if found != expected:
         yield f"{sum((expected - found).values())} keys missing, {sum((found - expected).values())} too many"
     if statuses := Counter(record["status"] for record in records if record["status"] != "ok"):
@@ -72,35 +83,60 @@ def faults(place: Path, expected: Counter[str]) -> Iterator[str]:
             yield f"{path}: was finished, and measured again"
 
 
+def left_behind(cli: Cli) -> Iterator[str]:
+    """What processes have left once all of them should be gone, in words."""
+    if not wait_until(lambda: not cli.processes(), ENDING_S):
+        yield f"{len(cli.processes())} processes live"
+    if names := [path.name for path in (cli.folder / TEMPORARY).rglob("*") if not path.is_dir()]:
+        yield f"left: {', '.join(names)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slurm", action="store_true", help="in one job of a Slurm, which scancel ends")
+    parser.add_argument("--agents", type=int, choices=(1, 2), default=1)
     options = parser.parse_args()
     chance, kills, sweeps, wrong = random.Random(options.seed), 0, 0, list[str]()
     began_s = time.monotonic()
-    with tempfile.TemporaryDirectory() as place:
-        assert ended_within(start(Path(place), slurm=False), 600)
-        records = [json.loads(path.read_text()) for path in (Path(place) / "sweep").glob("*/record.json")]
-        expected = Counter(manifest.key_of(record["config"]) for record in records)
+    with sweep_folder() as cli:
+        assert ended_within([cli.start(*SWEEP)], 600, chance)
+        expected = keys_of(cli.folder)
     while kills < options.kills:
-        with tempfile.TemporaryDirectory() as place:
-            sweep = Path(place) / "sweep"
-            limits = (FIRST_JOB_S, LONGEST_JOB_S) if options.slurm else (0, LONGEST_S)
+        with sweep_folder() as cli:
+            sweep = cli.folder / "sweep"
+            limits = (FIRST_JOB_S, LONGEST_JOB_S) if options.slurm else (0, LONGEST_S * options.agents)
             while not ended_within(
-                start(Path(place), options.slurm),
+                start(cli, options),
                 chance.uniform(*limits) if kills < options.kills else 600,
+                chance,
                 sweep if options.slurm else None,
             ):
                 kills += 1
+                wrong += left_behind(cli)
             attempts = len(list(sweep.glob("*/attempt_*.json")))
             sweeps += 1
-            wrong += faults(Path(place), expected)
+            wrong += faults(cli.folder, expected)
         told = f"{kills:4d} kills, {sweeps} sweeps done, {attempts} points of the last cut off"
         print(f"{told}, wrong: {wrong or 'nothing'}", flush=True)
     print(f"{time.monotonic() - began_s:.0f} s")
     sys.exit(bool(wrong))
+
+
+@contextmanager
+def sweep_folder() -> Iterator[Cli]:
+    """A folder with a temporary folder of its own in it."""
+    with tempfile.TemporaryDirectory() as place:
+        cli = Cli(Path(place))
+        (cli.folder / TEMPORARY).mkdir()
+        cli.environment["TMPDIR"] = str(cli.folder / TEMPORARY)
+        yield cli
+
+
+def keys_of(place: Path) -> Counter[str]:
+    records = [json.loads(path.read_text()) for path in (place / "sweep").glob("*/record.json")]
+    return Counter(manifest.key_of(record["config"]) for record in records)
 
 
 if __name__ == "__main__":
