@@ -7,16 +7,18 @@ is in this file; tests/unit/launch/ranks/test_fork_server.py pins it.
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import tempfile
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 
 from launch.module_path import path_in_environment
+from launch.ranks.reaper import FOLDER_VARIABLE, GONE_S
 from launch.signals import defer_signals
 from launch.topology import without_pinning
 
@@ -25,10 +27,10 @@ ANSWER_S = 30.0
 LOAD_S = 300.0
 """The same for a fresh one, which first imports torch, perhaps from a network file system."""
 DEATH_S = 5.0
-GONE_S = 0.5
-"""Seconds that the kernel may take from closing a dead process's files to reporting its end."""
 LOST_EXIT_CODE = 255
 """The exit code that multiprocessing gives to a process whose end its fork server cannot report."""
+FEWEST_FILES = 64
+"""An agent of two ranks opens about 30, and some more for each further rank."""
 OURS = ("launch.ranks.reaper", "launch.ranks.entry")
 SOCKET_NAME_BYTES = 107
 log = logging.getLogger(__name__)
@@ -43,8 +45,12 @@ of it that could remember.
 def start_fork_server(preload: Sequence[str] = ()) -> None:
     """Start the fork server if none runs; it imports `preload` meanwhile.
 
-    These modules start no thread and touch no GPU. Raise OSError where TMPDIR takes no socket.
+    These modules start no thread and touch no GPU. Raise OSError where TMPDIR takes no socket, or
+    where few files may be open.
     """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= limit < FEWEST_FILES:
+        raise OSError(f"ulimit -n {limit}: allowed are at least {FEWEST_FILES} open files")
     multiprocessing.get_context("forkserver").set_forkserver_preload([*OURS, *preload])
     try:
         # The resource tracker unblocks signals when it starts, so it must start first.
@@ -52,7 +58,7 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
         # The server and its ranks inherit blocked signals: requests to stop are not for them.
         # The server finds modules by its environment only: before Python 3.13.1 it drops our
         # sys.path (cpython #117378).
-        with defer_signals(), path_in_environment(), without_pinning():
+        with defer_signals(), path_in_environment(), folder_in_environment(), without_pinning():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" in str(error):
@@ -61,6 +67,16 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
             f"the fork server does not start with TMPDIR={tempfile.gettempdir()}: {error}; allowed "
             "is a folder that takes sockets, such as TMPDIR=/tmp, or start_method=spawn"
         ) from None
+
+
+@contextmanager
+def folder_in_environment() -> Iterator[None]:
+    """Tell the fork server meanwhile which folder to remove if this process is killed."""
+    os.environ[FOLDER_VARIABLE] = util.get_temp_dir()  # of the server's socket
+    try:
+        yield
+    finally:
+        del os.environ[FOLDER_VARIABLE]
 
 
 def pid() -> int | None:

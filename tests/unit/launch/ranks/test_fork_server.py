@@ -1,7 +1,7 @@
 """What launch/ranks/fork_server.py relies on inside of multiprocessing, which promises none of it."""
 
 import os
-from multiprocessing import forkserver, popen_forkserver
+from multiprocessing import forkserver, popen_forkserver, util
 from pathlib import Path
 
 from tests.support.entries.launch_ranks import fork_server
@@ -15,6 +15,12 @@ def test_fork_server_has_pid():
     assert isinstance(getattr(forkserver, "_forkserver", None), forkserver.ForkServer), advice
     fork_server.start_fork_server()
     assert not fork_server.has_ended(fork_server.pid()), advice
+
+
+def test_socket_of_fork_server_lies_in_temporary_folder():
+    advice = ADVICE.format("folder_in_environment() names the folder of the socket, which the server may remove")
+    fork_server.start_fork_server()
+    assert Path(forkserver._forkserver._forkserver_address).parent == Path(util.get_temp_dir()), advice
 
 
 def test_ensure_running_belongs_to_fork_server():

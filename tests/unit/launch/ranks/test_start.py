@@ -1,16 +1,19 @@
 """Processes of ranks: how they start, fail, hang and end, and what is left of them."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
 from tests.support import launch_bodies as bodies
 from tests.support.cli import PATIENCE_S, ROOT, wait_until
-from tests.support.entries.launch_ranks import Failure, fork_server, process, root_cause, start, watch
+from tests.support.entries.launch_ranks import Failure, fork_server, process, reaper, root_cause, start, watch
 from tests.support.launch_bodies import is_zombie, own_fork_server, pids_in, run
 from tests.support.ranks import run_ranks
 
@@ -94,7 +97,8 @@ def test_next_point_runs_after_stuck_rank(tmp_path, monkeypatch):
 def test_ranks_and_children_end_with_killed_agent(tmp_path, start_method, stopped):
     """The ranks know nothing of each other here, so that none is ended by another's death; a stopped one ends, too."""
     command = [sys.executable, "-m", "tests.support.launch_bodies", str(tmp_path), start_method, "sleep_with_a_child"]
-    agent = subprocess.Popen(command, cwd=ROOT)
+    own = Path(tempfile.mkdtemp())  # a short name, which the kernel takes for a socket
+    agent = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"TMPDIR": str(own)})
     assert wait_until(lambda: len(pids_in(tmp_path)) == 8)
     pids = pids_in(tmp_path)
     if stopped:
@@ -102,6 +106,8 @@ def test_ranks_and_children_end_with_killed_agent(tmp_path, start_method, stoppe
     agent.kill()
     agent.wait()
     assert wait_until(lambda: all(is_zombie(pid) for pid in pids), seconds=60)
+    assert wait_until(lambda: not list(own.iterdir()), seconds=60)
+    own.rmdir()
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
@@ -234,6 +240,51 @@ def test_long_tmpdir_is_refused(cli, golden):
     process = cli.start(*arguments, module="tests.support.launch_bodies", TMPDIR=str(long))
     _, err = process.communicate(timeout=PATIENCE_S)
     golden(err.splitlines()[-1], {"TMPDIR=/.*/x+": "TMPDIR=LONG"})
+
+
+SHORT_OF_FILES = """
+import os, resource, sys
+from pathlib import Path
+from tests.support.launch_bodies import run
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+run("identity", Path(sys.argv[1]), count=1)
+for free in range(2, 20, 2):
+    held = []
+    try:
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        for _ in range(free):
+            os.close(held.pop())
+    try:
+        run("identity", Path(sys.argv[1]), count=4)
+    except OSError as error:
+        print(error.errno)
+    for each in held:
+        os.close(each)
+"""
+
+
+def test_agent_short_of_open_files_shows_no_traceback_of_fork_server(tmp_path):
+    command = [sys.executable, "-c", SHORT_OF_FILES, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert str(errno.EMFILE) in done.stdout.split()
+    assert done.stderr == ""
+
+
+def test_too_few_open_files_are_refused(cli, golden):
+    under = ["sh", "-c", 'ulimit -n 63; exec "$@"', "sh"]
+    done = cli(str(cli.folder), "forkserver", "identity", module="tests.support.launch_bodies", under=under)
+    golden(done.stderr.splitlines()[-1])
+
+
+def test_fork_server_says_why_it_ends(capsys):
+    """An agent that dies while it asks for a rank sends an end of file; other errors are a bug, which shows where."""
+    for error in (EOFError(), OSError(24, "Too many open files"), KeyError("bug")):
+        reaper.say_why(type(error), error, None)
+    assert capsys.readouterr().err.splitlines() == [
+        "benchkit: the fork server ends: [Errno 24] Too many open files", "KeyError: 'bug'",
+    ]  # fmt: skip
 
 
 def test_killed_fork_server_is_the_failure(tmp_path, golden):
