@@ -617,7 +617,7 @@ STATUSES = (
     "unavailable",  # this machine has no such backend or device
     "skipped",      # known before the run not to fit
     "interrupted",  # by Ctrl-C or SIGTERM
-    "preempted",    # by Slurm, for a job of higher priority
+    "preempted",    # by Slurm; its job is to start again
     "cancelled",    # by scancel
 )  # fmt: skip
 UNFINISHED = ("running", "interrupted", "preempted", "cancelled")
