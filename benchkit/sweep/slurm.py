@@ -70,7 +70,7 @@ def slurm_says() -> tuple[str, float | None]:
 
     A job that is to make room for another counts as preempted while it still runs, with all of its
     time left. Where Slurm does not answer, as in a container without its commands, the job counts
-    as running, until the time that Slurm (from 23.02 on) has put into its environment.
+    as running, until the time that newer versions of Slurm put into its environment.
     """
     job = own_job()
     if not job:

@@ -123,9 +123,7 @@ def test_point_that_exceeds_the_limit_is_queued_again_alone(cli):
 
     It inherits the names of clusters from a shell, which none of Slurm's commands can ask here.
     """
-    wrapper = cli.folder / "wrapper"
-    wrapper.write_text(f'#!/bin/sh\nexport SLURM_CLUSTERS=elsewhere\nexec {sys.executable} "$@"\n')
-    wrapper.chmod(0o755)
+    wrapper = python_after(cli, "export SLURM_CLUSTERS=elsewhere")
     process = cli.start(*SLURM, "fault=none,none,none,hang", "hydra.launcher.array_parallelism=1",
                         "hydra.launcher.timeout_min=3", "hydra.launcher.signal_delay_s=100",
                         "hydra.launcher.max_num_timeout=1", f"+hydra.launcher.python={wrapper}")  # fmt: skip
@@ -139,6 +137,29 @@ def test_point_that_exceeds_the_limit_is_queued_again_alone(cli):
     assert statuses(cli) == ["ok", "ok", "ok", "timeout"]
     assert [record["attempt"] for record in cli.records()] == [1, 1, 1, 2]
     assert [task_facts(f"{job_of(cli)}_{number}")["Restarts"] for number in range(4)] == ["0", "0", "0", "1"]
+
+
+def python_after(cli: Cli, line: str, python: str | Path = sys.executable) -> Path:
+    """A script that starts Python after a line of shell."""
+    script = cli.folder / "wrapper"
+    script.write_text(f'#!/bin/sh\n{line}\nexec {python} "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def test_job_that_cannot_be_queued_again_is_left_to_resume(cli):
+    """As in a container, where no command of Slurm is."""
+    hidden = python_after(cli, "export SLURM_JOB_END_TIME=$(($(date +%s) + 3000)) PATH=/nowhere")
+    process = cli.start(*SLURM, "fault=hang", f"+hydra.launcher.python={hidden}")
+    assert wait_until(lambda: begun(cli, 0))
+    job = job_of(cli)
+    scancel("--signal=USR2", job)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, out + err
+    assert statuses(cli) == ["preempted"]
+    assert task_facts(job)["JobState"] == "FAILED"
+    logs = "".join(path.read_text() for path in (cli.folder / "outputs" / "latest" / ".submitit").rglob("*.out"))
+    assert ("not queued again" in logs, "Traceback" in logs) == (True, False)
 
 
 def hurry(job: str) -> None:
@@ -171,11 +192,8 @@ def test_jobs_start_by_a_wrapped_python_of_another_environment(cli):
     venv.create(cli.folder / "other", symlinks=True)
     packages = cli.folder / "other" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     (packages / "ours.pth").write_text(sysconfig.get_path("purelib"))
-    wrapper = cli.folder / "wrapper"
-    wrapper.write_text(
-        f'#!/bin/sh\necho $SLURM_PROCID >> {cli.folder}/calls\nexec {cli.folder}/other/bin/python "$@"\n'
-    )
-    wrapper.chmod(0o755)
+    line = f"echo $SLURM_PROCID >> {cli.folder}/calls"
+    wrapper = python_after(cli, line, cli.folder / "other" / "bin" / "python")
     done = cli(*SLURM, "hydra.launcher.nodes=2", f"+hydra.launcher.python={wrapper}")
     assert (done.returncode, statuses(cli)) == (0, ["ok"])
     assert sorted((cli.folder / "calls").read_text().split()) == ["0", "1"]
