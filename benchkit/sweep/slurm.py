@@ -232,9 +232,10 @@ def requeue(job: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         why = str(error)
     else:
-        why = done.stderr.strip() if done.returncode else ""
-        why = "" if "Job is pending execution" in why else why
-    return f"not queued again ({why}): --resume goes on" if why else ""
+        if done.returncode == 0 or "Job is pending execution" in done.stderr:
+            return ""
+        why = " ".join(done.stderr.split()) or f"scontrol ended with {done.returncode}"
+    return f"not queued again ({why}): --resume goes on"
 
 
 def note_end(
@@ -447,7 +448,7 @@ class Slurm:
         self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()
     ) -> None:
         """Submit jobs; follow those submitted `before` as well, first in order."""
-        self._jobs = [*before, *(described(executor, jobs) if jobs else [])]
+        self._jobs = [*before, *(send(executor, jobs) if jobs else [])]
         self._numbers: dict[str, dict[str, None]] = {}  # of the arrays, each once, by clusters
         for job in self._jobs:
             self._numbers.setdefault(job.clusters, {})[job.job_id.split("_")[0]] = None
@@ -504,7 +505,7 @@ class Slurm:
         return Path(self._jobs[number].output)
 
 
-def described(executor: Any, jobs: Sequence[Job]) -> list[Submitted]:
+def send(executor: Any, jobs: Sequence[Job]) -> list[Submitted]:
     """Submit jobs, and return how to find each again."""
     options = executor.parameters.get("additional_parameters", {})
     clusters = options.get("clusters") or os.environ.get(CLUSTERS, "")

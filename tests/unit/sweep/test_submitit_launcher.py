@@ -226,7 +226,7 @@ def test_task_of_an_array_speaks_of_itself_only(job, clusters, number, allowed, 
 
 
 @pytest.mark.parametrize("squeue", [None, "exit 1", "echo CLUSTER: site", "echo 'RUNNING|INVALID|||'"])
-@pytest.mark.parametrize("scontrol", [None, "echo disabled >&2; exit 1"])
+@pytest.mark.parametrize("scontrol", [None, "exit 1", "echo a >&2; echo disabled >&2; exit 1"])
 @pytest.mark.parametrize(
     ("number", "rest_s", "status"),
     [
@@ -246,8 +246,8 @@ def test_job_without_answers_goes_by_the_end_in_its_environment(job, caplog, squ
     is_asked = scontrol and status == "preempted"
     assert job.ends(number) == (status, ["requeue 7"] if is_asked else [])
     said = [record.getMessage() for record in caplog.records]
-    assert [("disabled" in line, "not queued again" in line) for line in said] == (
-        [(bool(scontrol), True)] if status == "preempted" else []
+    assert [("\n" in line, "disabled" in line, "not queued again" in line) for line in said] == (
+        [(False, "disabled" in str(scontrol), True)] if status == "preempted" else []
     )
 
 
