@@ -11,8 +11,10 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from benchkit.compare.arms import (
     ALLOWED,
@@ -24,7 +26,7 @@ from benchkit.compare.arms import (
 )
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.record import Comparison, decoded
+from benchkit.record.record import Amount, Comparison, Seed, Version, decoded
 from benchkit.secrets import has_secret, restore_secrets, shown_word, shown_words
 from benchkit.statistics.compare import Round, order_of_runs
 from benchkit.sweep.resume import Parser, is_override
@@ -32,6 +34,8 @@ from launch import trust
 
 STATISTICS = ("p25", "median", "mean")
 FEWEST_PAIRS, MOST_PAIRS = 6, 10_000
+LEAST_CHANGE = 0.001
+Pairs = Annotated[int, Meta(ge=FEWEST_PAIRS, le=MOST_PAIRS)]
 HELP = """python -m benchkit compare ARM ARM [ARM …] [flags] +suite=… [any overrides of a sweep]
 
 Compares arms by pairs of fresh runs in random order; the first arm is the baseline.
@@ -63,9 +67,9 @@ host cannot be used; 128 + N ended by signal N (130: Ctrl-C)."""
 class Options:
     """How arms are compared: in `pairs`, or (None) up to `max_pairs`; `fail_on` is a share."""
 
-    pairs: int | None
-    max_pairs: int
-    fail_on: float
+    pairs: Pairs | None
+    max_pairs: Pairs
+    fail_on: Annotated[float, Meta(ge=LEAST_CHANGE, le=1)]
     statistic: str
 
 
@@ -119,7 +123,7 @@ def flag_parser() -> Parser:
     parser.add_argument("--max-pairs", type=pairs, default=50)
     parser.add_argument("--fail-on", type=share, default=0.05)
     parser.add_argument("--statistic", choices=STATISTICS, default=STATISTICS[0])
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seed", type=seed)
     for flag in ("--floor", "--dir", "--resume"):
         parser.add_argument(flag, type=Path)
     return parser
@@ -146,12 +150,18 @@ def pairs_or_auto(text: str) -> int | None:
     return None if text == "auto" else pairs(text)
 
 
+def seed(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise ArgumentTypeError(f"{text}: allowed are numbers >= 0 of at most 18 digits")
+    return int(text)
+
+
 def share(text: str) -> float:
     """Return "5%" or "0.05" as 0.05."""
     found = 0.0
     with contextlib.suppress(ValueError):
         found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 0.001 <= found <= 1:
+    if not LEAST_CHANGE <= found <= 1:
         raise ArgumentTypeError(f"{text}: allowed are 0.1% to 100%")
     return found
 
@@ -177,11 +187,11 @@ class Plan:
     arms: list[Arm]
     overrides: list[str]
     options: Options
-    seed: int
-    floor: dict[str, float | None]
+    seed: Seed
+    floor: dict[str, Amount | None]
     order: list[Round]
     started_in: str = ""
-    version: int = VERSION
+    version: Version = VERSION
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
@@ -280,12 +290,14 @@ def parse_plan(content: bytes) -> Plan:
     plan = decoded(content, Plan)
     if plan.version != VERSION or len(plan.arms) < 2:
         raise ValueError("another version")
+    if any(role >= len(plan.arms) for played in plan.order for role in played.roles):
+        raise ValueError("a round has an arm that the plan lacks")
     return plan
 
 
 class FloorOfPoint(msgspec.Struct):
     name: str
-    floor_of_pairs: float | None
+    floor_of_pairs: Amount | None
 
 
 class FloorFile(msgspec.Struct):

@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from benchkit import child
 from benchkit.api.keys import RunConfig
+from benchkit.api.registry import own_modules, suites_in
 from benchkit.compare import arms, command, report
 from benchkit.compare.arms import Arm
 from benchkit.compare.command import Plan, Request, Resumed, Turn, turns_of
@@ -33,7 +34,7 @@ from benchkit.point.agents import AgentGroup, heard
 from benchkit.point.point import COMPARISON_VARIABLE
 from benchkit.point.recording import claimed
 from benchkit.record import files
-from benchkit.record.record import HARMLESS
+from benchkit.record.record import HARMLESS, Count, Seconds, Seed
 from benchkit.statistics.compare import auto_plan, fixed_plan
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
@@ -53,8 +54,8 @@ RUN_FILE = "run.json"
 @dataclass(frozen=True)
 class Ended:
     arm: str
-    num_points: int
-    seconds: float
+    num_points: Count
+    seconds: Seconds
 
 
 def read_end(folder: Path) -> Ended | None:
@@ -247,7 +248,7 @@ def config_of(plan: Plan, check: Check) -> RunConfig:
         return composed(plan.overrides, check)
     except ConfigError:
         own = [text for text in plan.overrides if arms.key_of(text) in OF_COMPARISON]
-        return composed(["+suite=allreduce", *own], check)
+        return composed([f"+suite={next(iter(suites_in(own_modules())))}", *own], check)
 
 
 def composed(overrides: Sequence[str], check: Check, prefix: str = "") -> RunConfig:
@@ -272,7 +273,7 @@ class Told:
 
     problem: str | None = None
     id: Annotated[str, Meta(pattern=r"\A[0-9a-f]{0,32}\Z")] = ""
-    seed: int = 0
+    seed: Seed = 0
     name: Name = "compare"
     digest: str = ""
 

@@ -16,7 +16,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Annotated, TextIO
+
+from msgspec import Meta
 
 from benchkit.errors import ConfigError
 from benchkit.record import files
@@ -111,7 +113,7 @@ def keep_elsewhere(record: Record) -> Path | None:
 class Owner:
     host: str
     boot_id: str
-    pid: int
+    pid: Annotated[int, Meta(ge=1, lt=2**31)]
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -158,10 +160,17 @@ def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iter
 def locked(path: Path) -> Iterator[TextIO | None]:
     """Yield the locked file, created if missing, or None if another process has locked it.
 
-    Only its user may open the file, because a process that can read a file can also lock it.
+    Only its user may open the file, because a process that can read a file can also lock it. Raises
+    ConfigError for a link, a pipe or a device of its name.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     while True:
+        try:
+            files.require_regular(path)
+        except FileNotFoundError:
+            pass  # it is created
+        except ValueError as error:
+            raise ConfigError(f"{error}; remove it") from None
         descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
         with open(descriptor, "a+") as file:
             try:

@@ -25,8 +25,10 @@ Count = Annotated[int, Meta(ge=1, le=10**12)]
 NumRanks = Annotated[int, Meta(ge=1, le=10**6)]
 RankNumber = Annotated[int, Meta(ge=0, le=10**6)]
 RepetitionNumber = Annotated[int, Meta(ge=0, le=10**6)]
+Version = Annotated[int, Meta(ge=0, le=10**6)]  # of a file's format
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 NumEarlier = Annotated[int, Meta(ge=0, le=10**6)]
-Position = Annotated[int, Meta(ge=0)]  # such as that of a case in its job
+Position = Annotated[int, Meta(ge=0, le=10**6)]  # such as that of a case in its job
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 Offset = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # in seconds, of either sign
 NumBytes = Annotated[int, Meta(ge=0, le=10**18)]
@@ -298,7 +300,7 @@ class Environment(HostReport):
 
     benchkit: str | None = None
     platform: str | None = None
-    cores: int | None = None
+    cores: Count | None = None
     cpu_quota: Amount | None = None
     governor: str | None = None
     git_dirty: bool | None = None
@@ -417,7 +419,7 @@ class ErrorReport:
     rank: RankNumber | None = None
     host: str = ""
     type: str | None = None
-    signal: int | None = None
+    signal: Annotated[int, Meta(ge=1, le=128)] | None = None
     traceback: str | None = None
     log: str | None = None
 
@@ -478,7 +480,7 @@ class Measured:
 class Record:
     """Everything about one point; docs/record.md explains each key."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Version = SCHEMA_VERSION
     point_id: str
     suite: str
     title: str

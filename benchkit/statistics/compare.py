@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 from statistics import NormalDist
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from xml.etree import ElementTree
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from benchkit.statistics.intervals import (
     ALPHA,
@@ -34,8 +35,8 @@ class Round:
         is_control: an A/A pair, in which the baseline plays both roles.
     """
 
-    roles: tuple[int, ...]
-    seed: int
+    roles: tuple[Annotated[int, Meta(ge=0, le=10**6)], ...]
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     is_control: bool = False
 
 

@@ -28,7 +28,7 @@ from benchkit.point.point import ENDING_S, Point
 from benchkit.point.ranks import FRESH_EVERY, is_reused
 from benchkit.record import files
 from benchkit.record.naming import duration
-from benchkit.record.record import PlainConfig
+from benchkit.record.record import Amount, Count, Figure, NumRanks, PlainConfig, Seconds
 from benchkit.statistics import FEWEST_TURNS
 from benchkit.sweep import manifest
 from launch.topology import available_cores
@@ -190,9 +190,9 @@ def needed(config: RunConfig, world_size: int) -> float | None:
 class TimedCase(msgspec.Struct):
     """The part of a case's record that says how long its calls took; samples are not read."""
 
-    blocks: list[int] = []
-    calls_per_sample: int = 1
-    elapsed_s: float = 0.0
+    blocks: list[Count] = []
+    calls_per_sample: Count = 1
+    elapsed_s: Seconds = 0.0
 
     @property
     def call_s(self) -> float:
@@ -200,14 +200,14 @@ class TimedCase(msgspec.Struct):
 
 
 class Asked(msgspec.Struct):
-    asked: list[float] = []
+    asked: list[Figure] = []
 
 
 class Machine(msgspec.Struct, frozen=True):
     """What makes two hosts alike."""
 
     cpu: str | None = None
-    available_cores: int | None = None
+    available_cores: Count | None = None
 
 
 class Timed(msgspec.Struct):
@@ -217,12 +217,12 @@ class Timed(msgspec.Struct):
     title: str
     status: str
     config: PlainConfig
-    world_size: int
-    threads_per_rank: int
-    cores_per_rank: float
+    world_size: NumRanks
+    threads_per_rank: Count
+    cores_per_rank: Amount
     slowdown: Asked
     environment: Machine
-    phases_s: dict[str, float]
+    phases_s: dict[str, Seconds]
     cases: list[TimedCase]
 
     def job(self) -> Job | None:
@@ -362,8 +362,8 @@ class Total:
     """The forecast of many points: how they will end, and the seconds of all together."""
 
     statuses: list[str]
-    seconds: float
-    most_s: float
+    seconds: Amount
+    most_s: Amount
 
     def __str__(self) -> str:
         return f"about {duration(self.seconds)}, at most {duration(self.most_s)}"

@@ -15,7 +15,7 @@ import msgspec
 from benchkit.config.identity import digest, identity_of
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.record import PlainConfig, Record
+from benchkit.record.record import NumEarlier, PlainConfig, Record, RepetitionNumber, Version
 from benchkit.secrets import lacks_values
 
 
@@ -31,10 +31,10 @@ class Entry:
     """
 
     key: str
-    occurrence: int
+    occurrence: NumEarlier
     folder: str
     overrides: list[str]
-    repetition: int = 0
+    repetition: RepetitionNumber = 0
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -163,7 +163,7 @@ class Manifest:
     points: list[Entry]
     jobs: list[Submitted] = field(default_factory=list)
     started_in: str = ""
-    version: int = VERSION
+    version: Version = VERSION
 
     def write(self, folder: Path) -> None:
         content = msgspec.json.encode(self)

@@ -11,7 +11,7 @@ from benchkit.point.recording import FILE_NAME as CLAIM_FILE
 from benchkit.point.recording import Owner, is_alive, owner_of
 from benchkit.record import files
 from benchkit.record.naming import printable
-from benchkit.record.record import HARMLESS, UNFINISHED
+from benchkit.record.record import HARMLESS, UNFINISHED, Seconds
 from benchkit.sweep import manifest
 from benchkit.sweep.manifest import Entry
 from benchkit.sweep.tally import PROGRESS_FILE
@@ -35,7 +35,7 @@ class Brief(msgspec.Struct):
 
 
 class TimeLeft(msgspec.Struct):
-    seconds_left: float
+    seconds_left: Seconds
 
 
 def main(arguments: list[str]) -> int:

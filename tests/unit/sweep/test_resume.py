@@ -198,7 +198,7 @@ def test_claim_is_private_and_no_symlink(tmp_path):
     with claimed(tmp_path):
         assert (tmp_path / recording.FILE_NAME).stat().st_mode & 0o777 == 0o600
     (tmp_path / recording.FILE_NAME).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="symbolic"), claimed(tmp_path):
+    with pytest.raises(ConfigError, match="a link"), claimed(tmp_path):
         pass
 
 
