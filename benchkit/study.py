@@ -181,7 +181,7 @@ def describe(path: Path) -> str:
     return "\n".join(line.removeprefix("# ") for line in lines)
 
 
-FILE_NAME = "study.json"
+FILE_NAME = manifest.STUDY
 REPORT_S = 5.0  # of a step that writes a report
 
 

@@ -396,7 +396,6 @@ def distance(job: Job, other: Job) -> tuple[bool | float, ...]:
     return (*(own != its for own, its in pairs), abs(job.work - other.work))
 
 
-STUDY = "study.json"
 MOST_SWEEPS, MOST_RECORDS = 50, 300
 """What is read of earlier sweeps, the newest first."""
 
@@ -426,11 +425,14 @@ def newest_records(outputs: Path) -> Iterator[Path]:
 
 def newest_sweeps(outputs: Path) -> list[Path]:
     """Return the folders of earlier sweeps, also of those of studies, the newest first."""
-    if (outputs / STUDY).exists():  # this sweep is a step of one
+    if (outputs / manifest.STUDY).exists():  # this sweep is a step of one
         outputs = outputs.parent
     folders = list_folders(outputs)
     folders += [
-        step for study in folders if (study / STUDY).exists() for step in list_folders(study)
+        step
+        for study in folders
+        if (study / manifest.STUDY).exists()
+        for step in list_folders(study)
     ]
     found = [folder for folder in folders if (folder / manifest.FILE_NAME).is_file()]
     return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)

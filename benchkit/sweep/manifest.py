@@ -134,6 +134,7 @@ def require_folders_of_their_own(entries: Sequence[Entry]) -> None:
 
 
 FILE_NAME = "sweep.json"
+STUDY = "study.json"  # in the folder that holds those of a study's sweeps
 VERSION = 1
 
 

@@ -39,12 +39,29 @@ class TimeLeft(msgspec.Struct):
 
 
 def main(arguments: list[str]) -> int:
-    """Print how far a sweep is; return 1 if a point has failed, else 0."""
+    """Print how far a sweep is, or each one of a study; return 1 if a point has failed, else 0."""
     if len(arguments) > 1 or any(each.startswith("-") for each in arguments):
         raise ConfigError(f"status {' '.join(arguments)}: allowed is one folder, or none: {LATEST}")
     folder = Path(arguments[0]) if arguments else LATEST
     if not folder.is_dir():
         raise ConfigError(f"status {folder}: no such folder")
+    return max(map(report, sweeps_in(folder)))
+
+
+def sweeps_in(folder: Path) -> list[Path]:
+    """Return the folder of a sweep, or those of a study's sweeps in the order of their begin.
+
+    Raise ConfigError where none of a study has begun.
+    """
+    if not (folder / manifest.STUDY).exists():
+        return [folder]
+    begun = sorted(folder.glob(f"*/{manifest.FILE_NAME}"), key=lambda path: path.stat().st_mtime)
+    if not begun:
+        raise ConfigError(f"status {folder}: no sweep of this study has begun")
+    return [path.parent for path in begun]
+
+
+def report(folder: Path) -> int:
     sweep = manifest.read(folder)
     points = sweep.points
     briefs = [brief(folder / point.folder) for point in points]
@@ -115,6 +132,5 @@ def works(owner: Owner) -> bool:
 
 
 def named(point: Entry) -> str:
-    return (
-        f"point {point.folder} ({' '.join(point.overrides)})" if point.overrides else point.folder
-    )
+    overrides = " ".join(point.overrides)
+    return f"folder {point.folder} ({overrides})" if overrides else f"folder {point.folder}"

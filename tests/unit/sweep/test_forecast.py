@@ -75,7 +75,7 @@ def test_only_sound_records_of_alike_machines_tell(tmp_path):
 
 def test_steps_of_studies_are_sweeps(tmp_path, monkeypatch):
     write_sweep(tmp_path / "study" / "step", job())
-    (tmp_path / "study" / forecast.STUDY).write_text("{}")
+    (tmp_path / "study" / forecast.manifest.STUDY).write_text("{}")
     write_sweep(tmp_path / "no_study" / "step", job())
     assert forecast.newest_sweeps(tmp_path) == [tmp_path / "study" / "step"]
     assert forecast.newest_sweeps(tmp_path / "study") == [tmp_path / "study" / "step"]

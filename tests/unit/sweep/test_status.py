@@ -46,6 +46,21 @@ def test_status_of_finished_sweep(sweep, told):
     assert (code, out.count("\n"), "4 of 4" in out) == (0, 1, True)
 
 
+def test_status_of_a_study_is_that_of_its_sweeps(tmp_path, told):
+    (tmp_path / "study.json").write_text("{}")
+    code, out, err = told("status", str(tmp_path))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    for number, (step, how) in enumerate([("second", "ok"), ("first", "timeout")]):
+        (tmp_path / step / "0").mkdir(parents=True)
+        write_plan(tmp_path / step, ["0"])
+        (tmp_path / step / "0" / "record.json").write_text(json.dumps(make_record(status=how)))
+        os.utime(tmp_path / step / "sweep.json", (9 - number, 9 - number))
+    code, out, err = told("status", str(tmp_path))
+    lines = [line for line in out.splitlines() if line.startswith(str(tmp_path))]
+    assert (code, err, [line.count("1 of 1") for line in lines]) == (1, "", [1, 1])
+    assert lines[0].startswith(str(tmp_path / "first"))
+
+
 @pytest.fixture
 def squeue(tmp_path, monkeypatch, sweep):
     """What squeue answers about the jobs that the sweep was submitted as."""
