@@ -48,8 +48,10 @@ def main() -> int:
 
 def run_command() -> int:
     try:
-        compose.register()
         arguments = questions.command_first(sys.argv[1:])
+        if not arguments:
+            raise ConfigError(help.HOW_TO_START)
+        compose.register()
         folders = config_folders(arguments)
         if text := questions.answer(arguments, folders):
             print(text)

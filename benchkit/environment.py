@@ -243,6 +243,8 @@ def visible_gpus() -> VisibleGpus:
 
     Without a driver, or without a torch for GPUs, no process is started.
     """
+    if importlib.util.find_spec("torch") is None:  # help is given all the same
+        return VisibleGpus(lack="torch is not installed")
     if not is_built_for_gpus():
         return VisibleGpus(lack="torch is not built for GPUs")
     if not any(Path(driver).exists() for driver in DRIVERS):

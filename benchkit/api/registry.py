@@ -88,7 +88,12 @@ def suite_modules() -> list[str]:
 
 
 def extra_modules() -> list[str]:
-    return [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
+    """Return the modules that EXTRA_SUITES names; raise ConfigError for what names none."""
+    found = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
+    for name in found:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ConfigError(f"{EXTRA_SUITES}={name}: allowed are names such as package.module")
+    return found
 
 
 def load_suites() -> dict[str, Suite]:

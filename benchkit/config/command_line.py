@@ -1,6 +1,7 @@
 """The command line as people type it: read before Hydra does, and written in Hydra's grammar."""
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
@@ -87,7 +88,7 @@ def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) 
 
 def require_values(arguments: Sequence[str]) -> None:
     """Raise ConfigError for a flag without its value, which would take the next word for it."""
-    for flag, value in zip(arguments, [*arguments[1:], "-"], strict=True):
+    for flag, value in itertools.pairwise([*arguments, "-"]):
         if flag in TAKING_VALUES and value.startswith("-"):
             raise ConfigError(f"{flag}: needs a value behind it")
 

@@ -7,6 +7,11 @@ from types import MappingProxyType
 from benchkit.api.keys import Key, RunConfig, described_keys
 from benchkit.api.registry import load_suites
 
+HOW_TO_START = (
+    "nothing to run; for example: python -m benchkit +suite=allreduce data_size=1; "
+    "`python -m benchkit --help` lists suites, keys and commands"
+)
+"""The answer to a command line without a word."""
 HELP = """benchkit: distributed deep-learning benchmarks from one command
 
   python -m benchkit +suite=allreduce data_size=100                one point

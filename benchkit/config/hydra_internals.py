@@ -34,6 +34,8 @@ ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
 """Exceptions that a wrong configuration raises in Hydra, beside OSError and ValueError."""
 BELOW_NULL = "Unexpected type for root"
 """In the AssertionError of OmegaConf for a key below a group that is null."""
+NO_PLUGIN = re.compile("Invalid plugin|Unknown plugin class")
+"""In the RuntimeError of Hydra for a `_target_` that is no launcher or sweeper."""
 TOO_LARGE = re.compile("[0-9]{309}")
 PROGRAM = "benchkit"
 COMPLETED = "COMP_LINE"
@@ -130,7 +132,7 @@ def measures(arguments: Sequence[str]) -> bool:
 
 @contextmanager
 def internal_faults_explained(arguments: Sequence[str]) -> Iterator[None]:
-    """Turn exceptions of OmegaConf that name no key into ConfigError.
+    """Turn exceptions of OmegaConf and Hydra that name no key into ConfigError.
 
     An assertion fails for a key below a group that is null, and a float has at most 309 digits.
     """
@@ -147,6 +149,11 @@ def internal_faults_explained(arguments: Sequence[str]) -> Iterator[None]:
         below = [each for each in below if not each.startswith("hydra.")]
         reason = "its group is null; choose an option of the group first"
         raise ConfigError(f"{' or '.join(below)}: {reason}") from None
+    except RuntimeError as error:
+        if not NO_PLUGIN.match(str(error)):
+            raise
+        reason = "allowed are benchkit's sweeper and its launchers, by launcher=local|slurm|…"
+        raise ConfigError(f"hydra/launcher, hydra/sweeper: {error}; {reason}") from None
 
 
 def subfolder(point: DictConfig) -> str:

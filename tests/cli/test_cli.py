@@ -1,13 +1,15 @@
 """The command line as a user types it."""
 
+import importlib.util
 import os
 import re
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 from benchkit import cli as app
-from benchkit import questions, start
+from benchkit import environment, questions, start
 from benchkit.config.hydra_internals import flags_first
 from benchkit.errors import ConfigError
 
@@ -327,6 +329,43 @@ def test_help_on_unknown_word_is_refused(told, golden):
     refused = [told(*line.split()) for line in lines]
     assert [(code, err.count("\n")) for code, _, err in refused] == [(2, 1)] * len(lines)
     golden("".join(err for _, _, err in refused))
+
+
+def test_line_without_words_is_told_how_to_start(told, golden):
+    code, out, err = told()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    golden(err)
+
+
+@pytest.mark.parametrize("names", ["../x", ".", "a.", ".a", "a b", "/x", "broken.py:x", "no.such.module"])
+@pytest.mark.parametrize("line", ["--help", "+suite=allreduce", "list"])
+def test_suites_that_are_no_modules_are_refused_in_one_line(told, names, line):
+    code, out, err = told(line, BENCHKIT_SUITES=f"tests.support.faulty,{names}")
+    if line != "list":
+        assert (code, out, err.count("\n"), names in err) == (2, "", 1, True)
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("group", ["launcher", "sweeper"])
+@pytest.mark.parametrize("target", ["subprocess.check_output", "hydra_plugins.nope.X", "hydra_plugins", "5", "null"])
+def test_what_is_no_launcher_or_sweeper_is_refused_in_one_line(told, tmp_path, group, target):
+    folder = tmp_path / "conf" / "hydra" / group
+    folder.mkdir(parents=True)
+    (folder / "evil.yaml").write_text(f"_target_: {target}\n")
+    code, out, err = told("--config-dir", "conf", "+suite=allreduce", f"hydra/{group}=evil")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_help_needs_no_torch(told, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else find(name, *rest))
+    monkeypatch.setattr(environment, "torch_build", Mock(side_effect=ModuleNotFoundError("torch")))
+    environment.visible_gpus.cache_clear()
+    try:
+        code, out, err = told("--help", "allreduce")
+    finally:
+        environment.visible_gpus.cache_clear()
+    assert (code, out.startswith("+suite=allreduce: "), err) == (0, True, "")
 
 
 @pytest.mark.parametrize("suite", sorted(path.stem for path in (ROOT / "conf" / "suite").glob("*.yaml")))
