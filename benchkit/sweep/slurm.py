@@ -378,6 +378,13 @@ def follow(
         raise
 
 
+NEVER_STARTS = (
+    "AccountNotAllowed", "BadConstraints", "InvalidAccount", "InvalidQOS", "JobHeldAdmin",
+    "JobHeldUser", "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "QOSNotAllowed",
+)  # fmt: skip
+"""Reasons of Slurm for a job that waits until somebody changes it, or the partition."""
+
+
 def summary(states: Sequence[State]) -> str:
     """Count jobs by state, with the reason of pending ones: "2 running, 3 pending (Priority)"."""
     counts: Counter[str] = Counter()
@@ -385,7 +392,9 @@ def summary(states: Sequence[State]) -> str:
         if state.status:
             continue
         is_explained = state.word == "PENDING" and state.detail
-        reason = f" ({state.detail})" if is_explained else ""
+        advice = ": does not start as asked; Ctrl-C ends the wait"
+        why = state.detail + (advice if state.detail in NEVER_STARTS else "")
+        reason = f" ({why})" if is_explained else ""
         counts[state.word.lower() + reason] += 1
     return ", ".join(f"{count} {text}" for text, count in counts.items()) or "ended"
 

@@ -91,6 +91,8 @@ def test_summary_counts_job_states():
     states = [running, running, pending, failed]
     assert summary(states) == "2 running, 1 pending (Priority)"
     assert summary(states[-1:]) == "ended"
+    stuck = [summary([State("PENDING", why)]) for why in ("PartitionConfig", "BadConstraints", "Priority", "Resources")]
+    assert ["Ctrl-C" in text for text in stuck] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("1:30", 90), ("1-01:00:00", 90000)])
