@@ -1,5 +1,6 @@
 """Loads records as a table whose columns have types."""
 
+import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from analysis.records.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, TI
 from analysis.records.derive import usable_processes
 from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest
-from analysis.records.paths import require_there
+from analysis.records.paths import files_below, require_there
 from analysis.table import ROUNDS, combine
 from benchkit.record.naming import printable
 
@@ -51,6 +52,10 @@ def nothing_found(found: Harvest, places: Sequence[Path]) -> str:
     """Say that there is no record at some places."""
     what = "readable record.json" if found.num_files else "record.json"
     where = printable(", ".join(map(str, places)))
+    below = (path for place in places for path in files_below(os.path.realpath(place), ".json"))
+    copies = (path for path in below if os.path.basename(path).startswith("record"))
+    if not found.num_files and (copy := next(copies, "")):
+        return f"no {what} at or below {where}; {printable(copy)}: names that are read end so"
     return f"no {what} at or below {where}; run `python -m benchkit` first"
 
 

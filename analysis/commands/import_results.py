@@ -65,19 +65,22 @@ def main(arguments: list[str]) -> int:
     """Print and write one table of all results.
 
     Returns:
-        0; 2 for invalid arguments, and where nothing could be read.
+        0; 1 where a file has no results that could be read; 2 for invalid arguments, and where no
+        file has any.
     """
     options = parser().parse_args(arguments)
     require_there(place for place in options.places if place != STDIN)
     if options.ranks is not None and options.ranks < 2:
         raise ConfigError(f"--ranks {options.ranks}: allowed are numbers >= 2")
     rows: list[Timing] = []
+    is_whole = True
     try:
         for place in options.places:
             found = read(place, options.ranks)
             for line in found.passed_over:
                 warn(line)
             rows += found.rows
+            is_whole = is_whole and bool(found.rows)
         if not rows:
             return 2
         tables = combined(rows)
@@ -92,7 +95,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"{error}; add --ranks N") from None
     print(as_text(tables, "simple"), "", sep="\n")
     print(*(printable(f"wrote {path}") for path in written), sep="\n")
-    return 0
+    return int(not is_whole)
 
 
 def read(place: Path, ranks: int | None) -> Reading:

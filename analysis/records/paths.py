@@ -1,20 +1,26 @@
 """Find the files of records, and the folders and names of their runs."""
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import printable
 
 PATTERN = "*record.json"
 """Matches renamed copies too, such as `gpu_record.json`."""
 SWEEP_FILE = "multirun.yaml"
+ARCHIVES = tuple(ending for _, endings, _ in shutil.get_unpack_formats() for ending in endings)
 
 
 def require_there(places: Iterable[Path]) -> None:
-    """Raise FileNotFoundError that names the first place that is not there, or not accessible."""
+    """Raise FileNotFoundError that names the first place that is not there, or not accessible.
+
+    Raise ConfigError for an archive.
+    """
     for place in places:
         try:
             found = place.exists()
@@ -22,6 +28,8 @@ def require_there(places: Iterable[Path]) -> None:
             raise FileNotFoundError(f"{place}: {error.strerror}") from None
         if not found:
             raise FileNotFoundError(f"{place}: no such folder or file")
+        if place.name.lower().endswith(ARCHIVES) and place.is_file():
+            raise ConfigError(f"{place}: an archive; unpack it, and name the folder")
 
 
 def record_files(places: Iterable[Path]) -> list[str]:

@@ -10,9 +10,9 @@ from tests.support.records import make_record, write_all
 SAMPLES = Path(__file__).parents[1] / "unit" / "analysis" / "samples"
 
 
-def imported(tmp_path, *arguments):
+def imported(tmp_path, *arguments, code=0):
     """The rows of imported.csv."""
-    assert main(["import", *map(str, arguments), "--output-dir", str(tmp_path / "out")]) == 0
+    assert main(["import", *map(str, arguments), "--output-dir", str(tmp_path / "out")]) == code
     return pd.read_csv(tmp_path / "out" / "imported.csv")
 
 

@@ -85,6 +85,25 @@ def test_named_pipe_is_refused(tmp_path, capsys):
     assert capsys.readouterr().err.count("regular") == 3
 
 
+@pytest.mark.parametrize("name", ["records.zip", "records.tar.gz", "RECORDS.TGZ"])
+@pytest.mark.parametrize("subcommand", [[], ["import"], ["compare", "."], ["accept"]])
+def test_archive_is_refused_in_one_line(tmp_path, capsys, subcommand, name):
+    (tmp_path / name).write_bytes(b"PK")
+    assert main([*subcommand, str(tmp_path / name)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), "unpack" in err) == ("", 1, True)
+
+
+def test_renamed_copy_is_named_where_there_is_no_record(tmp_path, capsys):
+    (tmp_path / "record (1).json").write_text("{}")
+    assert main([str(tmp_path)]) == 1
+    assert str(tmp_path / "record (1).json") in capsys.readouterr().err
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "record.json").write_text("{}")
+    assert main([str(tmp_path)]) == 1
+    assert "record (1)" not in capsys.readouterr().err
+
+
 def test_folder_names_need_no_ascii(tmp_path, capsys):
     write_all(tmp_path / "²", [make_record(status="crash")])
     write_all(tmp_path / os.fsdecode(b"caf\xe9"), [make_record(2, status="crash")])

@@ -235,7 +235,7 @@ def test_invalid_file_hides_no_valid_file(tmp_path, capsys, golden):
         assert main(["import", str(path)]) == 2
         err = capsys.readouterr().err
         assert err.count("\n") == 1
-        assert len(imported(tmp_path, path, NCCL_JSON)) == 4
+        assert len(imported(tmp_path, path, NCCL_JSON, code=1)) == 4
         assert capsys.readouterr().err == err
         told.append(err)
     for arguments in (["/no/such"], [str(NCCL_JSON), "--ranks", "1"]):
