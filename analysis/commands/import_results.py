@@ -1,6 +1,7 @@
 """`python -m analysis import` shows results of other systems beside our own records."""
 
 import argparse
+import codecs
 import csv
 import sys
 from collections.abc import Sequence
@@ -13,8 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.foreign import formats
-from analysis.foreign.timings import Output, RanksMissing, Reading, Timing
-from analysis.foreign.undecorated import undecorated
+from analysis.foreign.timings import RanksMissing, Reading, Timing
 from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.figures import plain_cells
@@ -57,6 +57,14 @@ UNREADABLE = (
 )  # fmt: skip
 """What reading a broken file may raise."""
 STDIN = Path("-")
+MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # begins as that of UTF-16
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Encodings by the mark with which a file begins."""
 warn = partial(complain, "analysis import")
 
 
@@ -103,12 +111,7 @@ def read(place: Path, ranks: int | None) -> Reading:
     try:
         if place.is_dir() or place.match(PATTERN):
             return formats.read_records(place)
-        texts = undecorated(text_of_file(place))
-        readings = [formats.read(Output(str(place), text, ranks)) for text in texts]
-        found = merged([reading for reading in readings if reading])
-        strangers = [text for text, each in zip(texts, readings, strict=True) if not each]
-        if found and any(not text.endswith("\n") for text in strangers):
-            found.passed_over.append(f"{place}: ends within a line")
+        found = formats.read(str(place), text_of_file(place), ranks)
     except RanksMissing:
         raise
     except UNREADABLE as error:
@@ -117,16 +120,7 @@ def read(place: Path, ranks: int | None) -> Reading:
     if found is None:
         why = f"{place}: no known format; known are {formats.KNOWN}, and folders of records"
         return Reading(passed_over=[why])
-    if not found.rows and not found.passed_over:
-        found.passed_over.append(f"{place}: no whole row of results in it")
     return found
-
-
-def merged(readings: Sequence[Reading]) -> Reading | None:
-    if not readings:
-        return None
-    rows = [row for reading in readings for row in reading.rows]
-    return Reading(rows, [line for reading in readings for line in reading.passed_over])
 
 
 def text_of_file(place: Path) -> str:
@@ -137,7 +131,8 @@ def text_of_file(place: Path) -> str:
         content = file.read(files.MOST_BYTES + 1)
     if len(content) > files.MOST_BYTES:
         raise ValueError(f"more than {files.MOST_BYTES / 1e9:g} GB")
-    return content.decode("utf-8-sig", errors="replace")
+    encodings = (name for mark, name in MARKS.items() if content.startswith(mark))
+    return content.decode(next(encodings, "utf-8"), errors="replace")
 
 
 def combined(rows: Sequence[Timing]) -> list[pd.DataFrame]:

@@ -33,8 +33,8 @@ def all_reduces_of(file: str, cells: Cells) -> Iterator[Collective]:
     yield Collective(
         source="cs336",
         file=file,
-        backend=cells["backend"],
-        device=cells["device"],
+        backend=cells.word("backend"),
+        device=cells.word("device"),
         world_size=world_size,
         dtype="float32",
         time_s=time_s,
@@ -124,8 +124,6 @@ class Step(Timing):
 
 def read_json(output: Output) -> Reading | None:
     """Read one configuration and pass; None where the file is none."""
-    if not output.text.lstrip().startswith("{"):
-        return None
     try:
         content = json.loads(output.text)
     except json.JSONDecodeError:
@@ -152,7 +150,7 @@ def steps_of(file: str, cells: Cells) -> Iterator[Step]:
         status=status_of(time_s),
         estimator="mean over trials",
         conversion="time of a trial / num_steps" if num_steps > 1 else "as printed",
-        model=str(cells["model_size"]),
+        model=cells.word("model_size"),
         context_length=cells.whole("context_length"),
         batch_size=cells.whole("batch_size"),
         step=str(cells.get(PASS) or step),

@@ -50,13 +50,13 @@ def rows_of(file: str, cells: Cells) -> Iterator[Product]:
     """Yield the row of a line. The columns do not name the primitive, but files often do."""
     rowwise = "rowwise" in Path(file).name.lower()
     time_s = cells.seconds(TIME if TIME in cells else OLD_TIME, 1e-3)
-    label, options = cells[IMPLEMENTATION], cells.get(OPTION) or ""
+    label, options = cells.word(IMPLEMENTATION), cells.get(OPTION) or ""
     yield Product(
         source="ddlb",
         file=file,
         device=None if cells.get(TIMER) == "cpu_clock" else "cuda",
         world_size=cells.whole("world_size"),
-        dtype=cells["dtype"],
+        dtype=cells.word("dtype"),
         time_s=time_s,
         # of the total of all calls there is one sample, and no deviation
         std_s=None if cells.get(BARRIER) == "False" else cells.deviation("std_time", 1e-3),

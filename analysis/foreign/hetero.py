@@ -51,7 +51,7 @@ def matmuls_of(file: str, cells: Cells) -> Iterator[Matmul]:
         source="hetero",
         file=file,
         world_size=1,
-        dtype=cells[lut.DTYPE],
+        dtype=cells.word(lut.DTYPE),
         time_s=time_s,
         status=status_of(time_s),
         estimator="mean over iterations",
@@ -104,7 +104,7 @@ class Ring(Timing):
 
 
 def sweep_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
-    strategy = cells[SPLIT]
+    strategy = cells.word(SPLIT)
     time_s = cells.seconds(TIME, 1e-3)
     yield Ring(
         source="hetero",
@@ -222,7 +222,7 @@ def decoders_of(file: str, cells: Cells) -> Iterator[Decoder]:
     """Yield the rows of a line of either file."""
     ranks: int | None
     if SPLIT in cells:
-        case, ranks = (names.RING, cells[SPLIT]), len(json.loads(cells[BLOCKS]))
+        case, ranks = (names.RING, cells.word(SPLIT)), len(json.loads(cells[BLOCKS]))
     else:
         case = LABELS[cells[LABEL]]
         ranks = 1 if case[0] == names.SINGLE else None

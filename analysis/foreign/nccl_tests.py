@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.foreign.collectives import Collective
-from analysis.foreign.timings import Cells, LinesByHeads, Output, Reading, number
+from analysis.foreign.timings import ROW, Cells, LinesByHeads, Output, Reading, number
 from analysis.records.figures import Row
+from analysis.records.paths import one_line
 from benchkit.suites.collective.suite import ALL_TO_ALL, RING_SHIFT
 
 SAME = (
@@ -22,11 +23,22 @@ TYPES = {"half": "float16", "float": "float32", "double": "float64"}
 OPERATIONS = {"prod": "product", "none": None, "": None}
 
 PROGRAM = re.compile(rf"(?<![A-Za-z])(?<!all_)({'|'.join(COLLECTIVES)})_perf")
+STRANGER = re.compile(r"(?<!\w)(\w+)_perf(?=\s|$)")
+"""Another program, such as all_reduce_bias_perf of rccl-tests."""
+OWN = re.compile(r"# Collective test (starting|concluded)(?:: (?P<program>\w+)_perf$)?")
+BEGIN = re.compile(
+    r"#\s*(?:nccl-tests version|Collective test starting|nThread\s|Using devices"
+    r"|size\s+count\s+type\s)"
+)
+"""Each begins an output, or what belongs to its next table."""
+OF_PROCESS = re.compile(r"# nThread (\d+) nGpus (\d+) ")
 RANK = re.compile(r"#\s+Rank\s+(\d+)(?:\s+Group\s+(\d+))?\s+Pid\s")
-CUT_LIST = re.compile(r"#\s*\.\.\.")
-HEAD = re.compile(r"\s*#\s+size\s+count\s+type\s")
-SIDES = re.compile(r"\s*#\s+((?:(?:out-of|in)-place\s*)+)$")
+HEAD = re.compile(r"#\s+size\s+count\s+type\s")
+UNITS = re.compile(r"#\s+\(B\)\s")
+KNOWN_UNITS = {"(B)", "(elements)", "(us)", "(GB/s)", "(%)"}
+SIDES = re.compile(r"#\s+((?:(?:out-of|in)-place\s*)+)$")
 """The line above the heads; of old versions, both."""
+WRONG = ("#wrong", "error")
 MOST_BYTES = 10**18
 OFF = 0.1
 """Share by which a printed bandwidth may differ from S / time by rounding."""
@@ -43,24 +55,23 @@ JSON_KEYS = {"cputime": "cpu_time", "algbw": "alg_bw", "busbw": "bus_bw", "#wron
 """Keys of JSON by the heads of columns in text, where they differ."""
 NAMELESS = "does not say which test it was; put it in the file's name, as in all_reduce_perf.txt"
 
+MIXED = "below several starts of tests, or the end of another: one of"
+
 
 @dataclass(frozen=True)
 class Run:
-    """What the output says about a table before the table begins.
+    """What all rows of a table have in common.
 
     Attributes:
         program: a key of COLLECTIVES.
         world_size: the number of ranks of one communicator; None where the list is cut.
-        sides: whether each result of a line is in place.
         over: the statistic over processes, in words.
     """
 
     file: str
-    program: str | None = None
+    program: str
     world_size: int | None = None
     over: str = "over processes by -a (default: their average)"
-    columns: tuple[str, ...] = ()
-    sides: tuple[bool, ...] = (False, True)
 
 
 @dataclass(frozen=True)
@@ -76,62 +87,145 @@ class Result:
     own: Row
     in_place: bool
 
-
-def read(output: Output) -> Reading | None:
-    """Read all results; None where the file is not the output of nccl-tests."""
-    # Old output names the test only by the command in it, if at all; the file's name may help.
-    named = PROGRAM.search(Path(output.file).name)
-    told = {found[1] for found in PROGRAM.finditer(output.text)}  # some only at the end
-    run = Run(output.file, named[1] if named else told.pop() if len(told) == 1 else None)
-    if output.text.lstrip().startswith("{") and '"nccl_version"' in output.text:
-        return read_json(run, output.text)
-    if any(HEAD.match(line) for line in output.text.splitlines()):
-        return read_text(run, output)
-    return None
+    def is_whole(self, program: str) -> bool:
+        """Return whether size and count agree, which a part of a size does not."""
+        size, count = int(self.shared["size"]), int(self.shared["count"])
+        return program == "alltoallv" or count == 0 or size % count == 0
 
 
-def read_text(run: Run, output: Output) -> Reading:
+@dataclass
+class Table:
+    """One table, and what stands before its heads and after its rows.
+
+    Attributes:
+        started, concluded: the programs that nccl-tests names itself; None for a torn line.
+        command: the program of the command before the table.
+        ranks: the groups of each rank. A number that repeats is of another communicator of the
+            same size, of a process built without MPI.
+        is_cut: whether the list of ranks is not whole.
+        columns: of a table whose heads are known.
+        sides: whether each result of a line is in place.
+    """
+
+    started: set[str | None] = field(default_factory=set)
+    concluded: set[str | None] = field(default_factory=set)
+    command: str | None = None
+    ranks: dict[int, list[str]] = field(default_factory=dict)
+    is_cut: bool = False
+    ranks_per_process: int = 1
+    columns: tuple[str, ...] = ()
+    world_size: int | None = None
+    sides: tuple[bool, ...] = (False, True)
+    results: list[Result] = field(default_factory=list)
+
+    def programs(self, default: str | None) -> set[str | None]:
+        """Return the programs of which it may be, by the best witness; None for an unknown one."""
+        named = self.started | self.concluded
+        if self.concluded and self.concluded <= self.started:
+            return self.concluded  # others failed before their tables
+        return named or {self.command or default}
+
+
+def read(output: Output) -> Reading:
+    """Read the tables of an output. Each has a program of its own: no table lends it to another."""
     found = Reading()
     torn = output.num_cut_off()
-    # The group of each rank. A number that repeats is of another communicator of the same size, of
-    # a process built without MPI.
-    ranks: dict[int, str] = {}
-    nameless = cut = False
-    for line in output.whole_lines():
+    tables, command = [Table()], None
+    for line in map(str.strip, output.whole_lines()):
+        table = tables[-1]
         words = line.split()
-        if line.startswith("# Using devices"):
-            ranks = {}
-            run = replace(run, columns=())
+        if table.columns and (BEGIN.match(line) or RANK.match(line) or SIDES.match(line)):
+            tables.append(table := Table())
+        if own := OWN.match(line):
+            (table.started if own[1] == "starting" else table.concluded).add(own["program"])
         elif rank := RANK.match(line):
-            ranks[int(rank[1])] = rank[2] or ""
-        elif CUT_LIST.match(line):
-            cut = True
+            table.ranks.setdefault(int(rank[1]), []).append(rank[2] or "")
         elif sides := SIDES.match(line):
-            run = replace(run, sides=tuple(side == "in-place" for side in sides[1].split()))
+            table.sides = tuple(side == "in-place" for side in sides[1].split())
         elif HEAD.match(line):
-            if cut:
-                ranks, cut = {}, False
-                found.passed_over.append(f"{run.file}: the list of devices is cut: ranks unknown")
-            columns = tuple(line.strip().removeprefix("#").split())
-            run = replace(run, columns=columns, world_size=size_of(ranks))
-        elif program := PROGRAM.search(line):
-            run = replace(run, program=program[1])
-        elif run.columns and words and words[0].isdigit():
-            results = results_of(run.columns, words, run.sides)
-            nameless |= run.program is None
+            table.columns = tuple(line.removeprefix("#").split())
+            is_whole = not table.is_cut and len(table.ranks) % table.ranks_per_process == 0
+            table.world_size = size_of(table.ranks) if is_whole else None
+            table.command, command = command, None
+            if not is_known(table.columns):
+                found.passed_over.append(unknown(output.file, "heads", line))
+                tables.append(Table())
+        elif UNITS.match(line) and not {word for word in words if "(" in word} <= KNOWN_UNITS:
+            found.passed_over.append(unknown(output.file, "units", line))
+            tables.append(Table())
+        elif process := OF_PROCESS.match(line):
+            table.ranks_per_process = max(1, int(process[1]) * int(process[2]))
+        elif line.startswith("#"):
+            is_listed = bool(table.ranks) and line != "#" and "-place" not in line
+            table.is_cut |= not table.columns and (is_listed or line[1:].strip() == "...")
+        elif mentioned := PROGRAM.search(line) or STRANGER.search(line):
+            command = mentioned[1]
+        elif table.columns and words and words[0].isdigit():
+            results = results_of(table.columns, words, table.sides)
             torn += not results
-            found.rows += [row_of(run, result) for result in results if run.program]
-    found.pass_over_torn(run.file, torn)
-    if nameless:
-        found.passed_over.append(f"{run.file}: {NAMELESS}")
+            table.results += results
+        else:
+            torn += bool(ROW.search(line))
+    default = default_program(output, sum(bool(table.columns) for table in tables))
+    for table in tables:
+        torn += found_in(table, output.file, table.programs(default), found)
+    found.pass_over_torn(output.file, torn)
     return found
 
 
-def size_of(ranks: dict[int, str]) -> int | None:
+def default_program(output: Output, num_tables: int) -> str | None:
+    """Return the program that the file's name tells, or its only mention beside the only table."""
+    name = Path(output.file).name
+    mentions = {found[1] for found in PROGRAM.finditer(output.text)}
+    if known := PROGRAM.search(name):
+        return known[1]
+    if num_tables == len(mentions) == 1:
+        return mentions.pop()
+    stranger = STRANGER.search(Path(name).stem)
+    return stranger[1] if stranger else None
+
+
+def found_in(table: Table, file: str, programs: set[str | None], found: Reading) -> int:
+    """Add the rows of a table, or a line on why there are none; return how many are torn."""
+    if not table.results:
+        return 0
+    if len(programs) > 1:
+        tests = " and ".join(sorted(map(str, filter(None, programs))))
+        found.passed_over.append(one_line(f"{file}: a table {MIXED} {tests}"))
+        return 0
+    (program,) = programs
+    if program not in COLLECTIVES:
+        found.passed_over.append(f"{file}: {without_counterpart(program)}")
+        return 0
+    if table.world_size is None:
+        found.passed_over.append(f"{file}: the list of devices is missing or cut: ranks unknown")
+    run = Run(file, program, table.world_size)
+    whole = [result for result in table.results if result.is_whole(program)]
+    found.rows += [row_of(run, result) for result in whole]
+    return (len(table.results) - len(whole)) // len(table.sides)
+
+
+def without_counterpart(program: str | None) -> str:
+    return f"{program:.40}_perf is none of {', '.join(COLLECTIVES)}" if program else NAMELESS
+
+
+def is_known(columns: tuple[str, ...]) -> bool:
+    """Return whether each time has both bandwidths and a check, without which nothing is read."""
+    times = sum(name in ("time", "cputime") for name in columns)
+    checks = sum(name in WRONG for name in columns)
+    return times == checks == columns.count("algbw") == columns.count("busbw") > 0
+
+
+def unknown(file: str, what: str, line: str) -> str:
+    return one_line(f"{file}: a table with {what} that are not known: {line:.200}")
+
+
+def size_of(ranks: dict[int, list[str]]) -> int | None:
     """Count the ranks of one communicator; None where numbers are missing, or all."""
-    if not ranks or sorted(ranks) != list(range(len(ranks))):
+    times_met = set(map(len, ranks.values()))
+    if len(times_met) != 1 or sorted(ranks) != list(range(len(ranks))):
         return None
-    of_group = list(ranks.values())
+    of_group = [groups[0] for groups in ranks.values()]
     return of_group.count(of_group[0])
 
 
@@ -152,10 +246,15 @@ def results_of(columns: tuple[str, ...], words: list[str], sides: tuple[bool, ..
         own = dict(pairs[start:end])
         if None in (number(own["algbw"]), number(own["busbw"])):
             return []
-        if (number(own.get("time")) or 0) < 0 or not 0 <= int(shared["size"]) <= MOST_BYTES:
+        if (number(own.get("time")) or 0) < 0 or not is_payload(shared):
             return []
         found.append(Result(shared, with_json_keys(own), in_place))
     return found
+
+
+def is_payload(shared: Mapping[str, str]) -> bool:
+    size, count, dtype = shared["size"], shared["count"], shared["type"]
+    return count.isdecimal() and dtype[0].isalpha() and 0 <= int(size) <= MOST_BYTES
 
 
 def with_json_keys(cells: Mapping[str, str]) -> dict[str, str]:
@@ -184,27 +283,31 @@ CSV: LinesByHeads = {
 }
 
 
-def read_json(run: Run, text: str) -> Reading:
-    content, whole = decoded(text)
+def read_json(output: Output) -> Reading | None:
+    """Read the file that -J writes; None where it is none."""
+    if '"nccl_version"' not in output.text:
+        return None
+    content, whole = decoded(output.text)
     config = content.get("config", {})
     arguments = " ".join(map(str, content.get("args", ())))
     devices = config.get("devices", ())
-    program = PROGRAM.search(arguments)
+    named = PROGRAM.search(arguments) or STRANGER.search(arguments)
+    program = named[1] if named else default_program(output, 1)
     average = AVERAGE.search(arguments)
     # One device is listed per process.
     processes = sum(device["group"] == devices[0]["group"] for device in devices)
-    run = replace(
-        run,
-        program=program[1] if program else run.program,
+    found = Reading()
+    if not whole:
+        found.passed_over.append(f"{output.file}: cut off; what is whole of it is read")
+    if program not in COLLECTIVES:
+        found.passed_over.append(f"{output.file}: {without_counterpart(program)}")
+        return found
+    run = Run(
+        output.file,
+        program,
         world_size=processes * config["nthreads"] * config["ngpus"] if processes else None,
         over=OVER_PROCESSES[int(average[1]) if average else 1],
     )
-    found = Reading()
-    if not whole:
-        found.passed_over.append(f"{run.file}: cut off; what is whole of it is read")
-    if run.program is None:
-        found.passed_over.append(f"{run.file}: {NAMELESS}")
-        return found
     torn = 0
     for content_of_size in content.get("results", ()):
         for side, in_place in (("out_of_place", False), ("in_place", True)):
@@ -216,7 +319,7 @@ def read_json(run: Run, text: str) -> Reading:
                     continue
                 per_iteration = content_of_size.get(f"{side}_per_iter")
                 found.rows += [row, *by_median(row, per_iteration)]
-    found.pass_over_torn(run.file, torn)
+    found.pass_over_torn(output.file, torn)
     return found
 
 
@@ -251,7 +354,7 @@ def whole_objects(text: str, at: int) -> Iterator[Any]:
 
 def row_of(run: Run, result: Result) -> Collective:
     """Make the row of a result, whose size is S already; ValueError for a negative time."""
-    collective = COLLECTIVES[str(run.program)]
+    collective = COLLECTIVES[run.program]
     time_us = number(result.own.get("time"))
     if time_us is not None and time_us < 0:
         raise ValueError(f"time {time_us:g}: allowed are times >= 0")

@@ -2,19 +2,24 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from analysis.foreign.collectives import Collective, bandwidths
-from analysis.foreign.timings import Output, RanksMissing, Reading, number
+from analysis.foreign.timings import ROW, Output, RanksMissing, Reading
+from analysis.records.paths import one_line
 from benchkit.suites.collective import suite as names
 
+BEGIN = re.compile(r"# OSU [A-Z]")
 TITLE = re.compile(
     r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?"
     r"[ _](?P<test>.+?)(?: v[\d.]\S*)?$"  # of a line without its break: linear in its length
 )
-BUFFERS = re.compile(r"# Send Buffer on (\w+).* and Receive Buffer on (\w+)")
-DATATYPE = re.compile(r"# Datatype: (\w+)")
-HEAD = re.compile(r"# (?:Size\s+)?(?:Avg )?Latency ?\(us\)")
+BUFFERS = re.compile(r"# Send Buffer on (\w+) \(\w\) and Receive Buffer on (\w+) \(\w\)$")
+DATATYPE = re.compile(r"# Datatype: (\w+)\.$")
+HEAD = re.compile(r"# (?:Size\s|(?:Avg )?Latency)")
+COLUMN = re.compile(
+    r"Size|(?:(?:Avg|Min|Max) )?Latency ?\(us\)|Iterations|Validation|P\d+ Tail Lat\(us\)"
+)
 COLLECTIVES = {
     "Allreduce Latency Test": names.ALL_REDUCE,
     "Allgather Latency Test": names.ALL_GATHER,
@@ -32,8 +37,10 @@ SIZED_BY_PART = (names.ALL_GATHER, names.GATHER, names.SCATTER, names.ALL_TO_ALL
 TIMES = ("Avg Latency(us)", "Latency (us)")
 TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32"}
 MOST_BYTES = 10**18
+CELL = re.compile(r"\d+\.\d\d")
 LAST_CELL = re.compile(r"(\.\d\d|Pass|Fail)\s*$")
 """Ends a whole line: OSU prints two decimals."""
+MIXED = "sizes that do not grow, or two titles before one table: of outputs at the same time"
 CHECKED = {"Pass": "ok", "Fail": "invalid"}
 
 
@@ -48,33 +55,69 @@ class Run:
     columns: tuple[str, ...] = ()
 
 
-def read(output: Output) -> Reading | None:
-    """Read the results of one or several benchmarks; None where no line is a title of OSU's.
+@dataclass
+class Table:
+    """The lines below one line of heads.
+
+    Attributes:
+        is_mixed: whether lines of two outputs stand in it, which cannot be told apart.
+    """
+
+    run: Run
+    is_mixed: bool
+    lines: list["Line"] = field(default_factory=list)
+
+
+def read(output: Output) -> Reading:
+    """Read the results of one or several benchmarks.
 
     Raises:
         RanksMissing: a result needs the number of ranks.
     """
     found = Reading()
-    run = None
-    titled = False
+    tables: list[Table] = []
+    run: Run | None = None
+    titles: list[str] = []  # since the last line of numbers
+    was_torn = False
     torn = output.num_cut_off(LAST_CELL)
-    for line in output.whole_lines(LAST_CELL):
-        if title := TITLE.match(line.rstrip()):
-            titled = True
+    for line in map(str.strip, output.whole_lines(LAST_CELL)):
+        parsed = None
+        if title := TITLE.match(line):
             run = begun(title)
+            titles.append(title["test"])
             if run is None:
-                known = ", ".join(COLLECTIVES)
-                why = f"{output.file}: OSU's {title['test']!r} is none of {known}"
-                found.passed_over.append(why)
+                found.passed_over.append(one_line(f"{output.file}: {unknown(title['test'])}"))
         elif run and line.startswith("#"):
             run = described(run, line)
-        elif run and run.columns and line.lstrip()[:1].isdigit():
+            if run is None:
+                why = f"a table without a title, or with heads that are not known: {line:.200}"
+                found.passed_over.append(one_line(f"{output.file}: {why}"))
+            elif HEAD.match(line):
+                tables.append(Table(run, is_mixed=len(titles) > 1))
+        elif run and run.columns and line[:1].isdigit():
+            titles, table = [], tables[-1]
             if parsed := line_of(run.columns, line.split()):
-                found.rows.append(row_of(output, run, parsed))
-            else:
-                torn += 1
+                grows = not table.lines or parsed.size > table.lines[-1].size
+                if grows:
+                    table.lines.append(parsed)
+                table.is_mixed |= not (grows or was_torn)
+            torn += not parsed or not grows
+        elif ROW.search(line):
+            is_of_unknown = bool(titles) and run is None
+            torn += not is_of_unknown
+            titles = titles[-1:]
+        was_torn = parsed is None
+    for table in tables:
+        if table.is_mixed:
+            found.passed_over.append(f"{output.file}: {MIXED}")
+        else:
+            found.rows += [row_of(output, table.run, line) for line in table.lines]
     found.pass_over_torn(output.file, torn)
-    return found if titled else None
+    return found
+
+
+def unknown(test: str) -> str:
+    return f"OSU's {test!r} is none of {', '.join(COLLECTIVES)}"
 
 
 def begun(title: re.Match[str]) -> Run | None:
@@ -90,15 +133,25 @@ def begun(title: re.Match[str]) -> Run | None:
     return Run(collective, title["backend"].lower(), device)
 
 
-def described(run: Run, line: str) -> Run:
-    """Add what a line of comment says: the type, the place of the buffers, or the columns."""
-    if found := DATATYPE.match(line):
-        return replace(run, dtype=TYPES.get(found[1], found[1]))
-    if found := BUFFERS.match(line):
-        places = {"cpu" if place == "HOST" else "cuda" for place in found.groups()}
-        return replace(run, device=places.pop() if len(places) == 1 else None)
+def described(run: Run, line: str) -> Run | None:
+    """Add what a line of comment says: the type, the place of the buffers, or the columns.
+
+    None for heads that are not known, and for a table that begins again, though neither a title
+    nor another type stands before it: its title is missing.
+    """
+    if line.startswith("# Datatype"):
+        found = DATATYPE.match(line)
+        dtype = TYPES.get(found[1], found[1]) if found else None
+        is_again = bool(run.columns) and dtype == run.dtype
+        return replace(run, dtype=dtype, columns=()) if found and not is_again else None
+    if line.startswith("# Send Buffer"):
+        buffers = BUFFERS.match(line)
+        on = {"cpu" if each == "HOST" else "cuda" for each in buffers.groups()} if buffers else ()
+        return replace(run, device=min(on) if len(on) == 1 else None)
     if HEAD.match(line):
-        return replace(run, columns=tuple(re.split(r"\s{2,}", line.removeprefix("# ").strip())))
+        columns = tuple(re.split(r"\s{2,}", line.removeprefix("# ").strip()))
+        is_known = all(map(COLUMN.fullmatch, columns)) and any(name in TIMES for name in columns)
+        return replace(run, columns=columns) if is_known and not run.columns else None
     return run
 
 
@@ -119,13 +172,13 @@ class Line:
 def line_of(columns: tuple[str, ...], words: list[str]) -> Line | None:
     """Read a line; None where it is not whole."""
     cells: Mapping[str, str] = dict(zip(columns, words, strict=False))
-    size = number(cells.get("Size", 0))
-    latency_us = number(next((cells[name] for name in TIMES if name in cells), None))
-    if len(words) != len(columns) or size is None or latency_us is None or latency_us < 0:
+    size = cells.get("Size", "0")
+    latency = next((cells[name] for name in TIMES if name in cells), "")
+    if len(words) != len(columns) or not size.isdecimal() or not CELL.fullmatch(latency):
         return None
-    if not 0 <= size <= MOST_BYTES:
+    if int(size) > MOST_BYTES or cells.get("Validation", "Pass") not in CHECKED:
         return None
-    return Line(int(size), latency_us, cells.get("Validation"))
+    return Line(int(size), float(latency), cells.get("Validation"))
 
 
 def row_of(output: Output, run: Run, line: Line) -> Collective:

@@ -3,14 +3,16 @@
 import re
 
 from analysis.foreign.collectives import Collective
-from analysis.foreign.timings import Output, Reading, number, status_of
+from analysis.foreign.timings import ROW, Output, Reading, number, status_of
 from benchkit.suites.collective import suite as names
 
+BEGIN = re.compile(r"PARAM COMM environment: |backend: \w+ nw-stack:|COMMS-RES")
 WORLD = re.compile(r"\s*PARAM COMM environment: .*'world_size': (-?\d+)")
 BACKEND = re.compile(r"\s*backend: (\w+) nw-stack:")
 HEAD = re.compile(r"\s*COMMS-RES(-QUANT)?\s.*\((?:B|us)\)")
 LINE = re.compile(r"\s*COMMS-RES-(?:QUANT\s+)?(\w+)-([a-z]+(?![a-z])\d*(?!\d))\S*\s+(\d.*)")
 """The looks ahead keep matching linear in the line's length."""
+UNITS = {"(B)", "Time(us):p50", "AlgBW(GB/s)", "BusBW(GB/s)"}
 COLUMNS = ("size", "elements", "p50", "p75", "p95", "min", "max", "algbw", "busbw", "total")
 COLLECTIVES = {
     "all_reduce": names.ALL_REDUCE,
@@ -26,8 +28,8 @@ LAST_CELL = re.compile(r"\d\.\d\s*$")
 """Ends a whole line: the total time has one decimal."""
 
 
-def read(output: Output) -> Reading | None:
-    """Read all results; None where no line is the head of a table of PARAM's."""
+def read(output: Output) -> Reading:
+    """Read all results."""
     found = Reading()
     backend, world_size = None, output.ranks
     columns: tuple[str, ...] | None = None
@@ -39,7 +41,7 @@ def read(output: Output) -> Reading | None:
         elif said := BACKEND.match(line):
             backend = said[1]
         elif HEAD.match(line):
-            columns = COLUMNS if "AlgBW" in line else ()
+            columns = COLUMNS if UNITS.issubset(line.split()) else ()
         elif columns is not None and (result := LINE.match(line)):
             name, dtype, rest = result.groups()
             if not columns or name not in COLLECTIVES:
@@ -48,11 +50,15 @@ def read(output: Output) -> Reading | None:
                 found.rows.append(row)
             else:
                 torn += 1
+        else:
+            torn += bool(ROW.search(line))
+    if found.rows and None in (backend, world_size):
+        found.passed_over.append(f"{output.file}: the line that tells backend or ranks is missing")
     found.pass_over_torn(output.file, torn)
     for name in sorted(others):
         known = ", ".join(COLLECTIVES)
         found.passed_over.append(f"{output.file}: PARAM's {name}; read are {known} without -z 1")
-    return None if columns is None else found
+    return found
 
 
 def row_of(

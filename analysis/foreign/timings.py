@@ -84,6 +84,10 @@ class Reading:
     rows: list[Timing] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
 
+    def add(self, other: "Reading") -> None:
+        self.rows += other.rows
+        self.passed_over += other.passed_over
+
     def pass_over_torn(self, file: str, lines: int, why: str = "") -> None:
         if lines:
             self.passed_over.append(f"{file}: {lines} line(s) cut off or torn{why}")
@@ -93,6 +97,8 @@ class RanksMissing(ValueError):
     """The output needs the number of ranks, and neither it nor the user says it."""
 
 
+ROW = re.compile(r"(?:\s{2,}|,)\d+\.\d|,,")
+"""What a row has, and hardly any other line: columns of numbers, or cells without one."""
 MOST_LETTERS = 10_000
 """A longer line is no row: patterns that search it may take the square of its length."""
 LINE_BREAK = re.compile(r"\n\Z")
@@ -120,6 +126,9 @@ class Output:
         return 0 if last.endswith("\n") or ending.search(last) else 1
 
 
+MISSING = ("", "n/a", "nan", "none", "null", "inf")
+
+
 def number(text: Any) -> float | None:
     """Convert a number; None for N/A, nan, inf, null and words."""
     try:
@@ -142,14 +151,21 @@ class Cells(dict[str, Any]):
         return value
 
     def seconds(self, name: str, unit_s: float = 1.0) -> float | None:
-        """Convert a time; None where it is missing, as `number`."""
-        return None if number(self[name]) is None else self.positive(name) * unit_s
+        """Convert a time; None where it is missing."""
+        is_missing = str(self[name]).strip().lower() in MISSING
+        return None if is_missing else self.positive(name) * unit_s
 
     def deviation(self, name: str, unit_s: float = 1.0) -> float | None:
         """Convert a standard deviation. It may be zero, and its column may be missing."""
         if name not in self:
             return None
         return 0.0 if number(self[name]) == 0 else self.seconds(name, unit_s)
+
+    def word(self, name: str) -> str:
+        """Return a name. A number is a cell of another table."""
+        if number(self[name]) is not None:
+            raise ValueError(f"{self[name]!r:.40}: allowed are names")
+        return str(self[name])
 
     def whole(self, name: str, least: int = 1) -> int:
         """Convert a whole number, also one that is written as "4.0"."""
@@ -171,24 +187,30 @@ ArithmeticError, LookupError, TypeError and ValueError say that the line is torn
 """
 
 
-def read_csv(output: Output, formats: LinesByHeads) -> Reading | None:
-    """Read a CSV file of the first format whose columns it has; None where it is of none.
+def cells_of(line: str) -> list[str]:
+    return [cell.strip('" \r\n') for cell in line.split(",")]
+
+
+def read_csv(output: Output, formats: LinesByHeads) -> Reading:
+    """Read a CSV table, whose first line has the heads of a known format.
 
     Lines that begin with # are comments. The first ValueError of a line is quoted.
     """
     lines = [line for line in output.whole_lines() if not line.startswith("#")]
-    table = csv.DictReader(lines)
-    found_heads = set(table.fieldnames or ())
-    rows_of = next((make for heads, make in formats.items() if heads <= found_heads), None)
+    heads = [head.strip() for head in next(csv.reader(lines[:1]), [])]
+    rows_of = next((make for known, make in formats.items() if known.issubset(heads)), None)
     if rows_of is None:
-        return None
+        return Reading()
+    table = csv.DictReader(lines[1:], heads)
     found = Reading()
     torn, why = output.num_cut_off(), ""
+    is_torn = False
     for line in table:
-        cells = Cells(line)
-        for head, cell in line.items():
-            if isinstance(cell, str):  # not of a line with too few cells, or too many
-                cells[head] = from_text_cell(cell)
+        was_torn, is_torn = is_torn, None in line or None in line.values()
+        if is_torn or was_torn:  # too many cells, or too few; and what may be the rest of the line
+            torn += 1
+            continue
+        cells = Cells({head: from_text_cell(cell) for head, cell in line.items()})
         try:
             found.rows += list(rows_of(output.file, cells))
         except ValueError as error:

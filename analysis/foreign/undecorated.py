@@ -1,48 +1,185 @@
-"""Strip what launchers and collectors put before lines, and tell the lines of each source apart."""
+"""Strip what launchers and collectors put before lines, and tell the lines of each source apart.
 
+The line with which a known output begins shows what stands before each line of its source, such as
+a rank, a pod or a level: whatever it is, nothing of it varies but the time. Hence no launcher needs
+a rule, and no line joins the table of another source.
+"""
+
+import json
 import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+UNSEEN = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles
+    r"|[\ufeff\x00]"  # marks of encodings
+)
+CONTINUED = re.compile(r"\r?\n\S+Z [0-9a-f]{2}[OE]\+")
+"""Ends a piece of a line and begins the next, in logs of GitLab."""
+DAY = (
+    r"(?:\d{4}[-/.]\d\d[-/.]\d\d|\d\d?[-/]\w{2,3}[-/]\d{2,4}|\d{8}|[A-Z]\d{4}"
+    r"|(?P<weekday>[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d)"
+)
+CLOCK = (
+    r"\d{1,2}:?\d\d:?\d\d(?:[.,]\d+)?(?: ?[AP]M)?(?:Z| ?[+-]\d\d:?\d\d)?"
+    r"(?(weekday)(?: \d{4})?)"
+)
 TIME = re.compile(
-    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?\s"  # CI, kubectl
-    r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s"
-    r"|\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}(?=[<\[])"  # mpirun --timestamp-output
-    r"|std(?:out|err) [FP] "  # containers
+    rf"(?<!\w){DAY}[T :_]{CLOCK}"
+    r"|(?<![\w.])\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M\b)?(?![\w:])"
+    r"|(?<![\w.-]) *\d+\.\d+(?![\w.])|(?<![\w.-])\d{10,}(?![\w.-])"  # seconds
 )
-SOURCE = re.compile(
-    r"\[\d+,\d+\](?:\[[^\]]*\])?<std(?:out|err)>:\s?"  # mpirun --tag-output
-    r"|\s*\d+:\s"  # srun --label
-    r"|\[(?:rank|default)?\d+\](?::\s?|\s)"  # mpiexec -l, torchrun --tee
-    r"|\[pod/[^\]]+\]\s"  # kubectl logs --prefix
-    r"|\([A-Za-z_]+ (?:pid|ip)=[^)]*\)\s"  # Ray, SkyPilot
-    r"|[A-Za-z][\w.-]*\s+\|\s"  # docker compose
-    r"|[A-Za-z][\w.-]*: (?=\s*(?:#|\d+\s))"  # pdsh
-)
+MARK = "\0"
+"""Stands for a time in what stands before a line."""
+MOST_LETTERS = 500
+"""Before a head; what is longer is no prefix."""
 
-MOST_PREFIXES = 8
-"""Of a line. Each that is stripped copies the rest, which a hostile line has many of."""
+MESSAGES = ("log", "message", "msg", "MESSAGE", "line", "textPayload", "body", "@message")
+"""The fields in which collectors that write JSON keep a line."""
+HAS_MESSAGE = re.compile(rf'"(?:{"|".join(MESSAGES)}|values)"\s*:')
+WHO = re.compile("rank|host|node|pod|container|worker|replica|task|stream|pid", re.IGNORECASE)
+"""What is in the names of fields that tell sources apart."""
 
 
-def undecorated(text: str) -> list[str]:
-    """Return what each source printed, such as a rank; a text without prefixes is of one source."""
-    by_source: dict[str, list[str]] = {}
-    for line in text.splitlines(keepends=True):
-        source, rest = split(COLOURS.sub("", line))
-        if not rest:  # cut off within a prefix: what follows it is missing
-            source, rest = line, line
-        by_source.setdefault(source, []).append(rest)
-    return ["".join(lines) for lines in by_source.values()] or [""]
+@dataclass
+class Source:
+    """The lines of one source, without what stood before them.
+
+    Attributes:
+        prefix: what stood before the first head.
+        is_spaced: whether a blank ends it.
+    """
+
+    prefix: str
+    is_spaced: bool = False
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.lines)
 
 
-def split(line: str) -> tuple[str, str]:
-    """Split a line into the source that its prefixes name, without times, and the rest."""
-    source = ""
-    for _ in range(MOST_PREFIXES):
-        if found := TIME.match(line):
-            line = line[found.end() :]
-        elif found := SOURCE.match(line):
-            source += found[0].strip()
-            line = line[found.end() :]
+Start = Callable[[str], int | None]
+"""Returns where a known output begins in a line, if it does."""
+
+
+def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[Source], str]:
+    """Return what each source printed in which a known output begins, and the lines of all others.
+
+    Args:
+        text: of one file. One in which nothing begins is of one source.
+        starts: the first that finds a source counts.
+    """
+    lines = CONTINUED.sub("", UNSEEN.sub("", unwrapped(text))).splitlines(keepends=True)
+    found = (sources_by(start_of, lines) for start_of in starts)
+    sources = next(filter(None, found), None)
+    if sources is None:
+        return [Source("", lines=lines)], ""
+    lengths = sorted(set(map(len, sources)), reverse=True)
+    others = []
+    for line in lines:
+        prefix, rest = split(line, sources, lengths)
+        if prefix is None or not rest:  # cut off within a prefix: what follows it is missing
+            others.append(line)
         else:
-            break
-    return source, line
+            sources[prefix].lines.append(rest)
+    return list(sources.values()), "".join(others)
+
+
+def sources_by(start_of: Start, lines: list[str]) -> dict[str, Source]:
+    """Make a source of each prefix, with marks for times, behind which an output begins."""
+    sources: dict[str, Source] = {}
+    for line in lines:
+        start = start_of(line)
+        if start is not None and start <= MOST_LETTERS:
+            before = TIME.sub(MARK, line[:start])
+            key = before.rstrip()
+            sources.setdefault(key, Source(line[:start].strip(), bool(key) and key != before))
+    return sources
+
+
+def split(line: str, prefixes: dict[str, Source], lengths: list[int]) -> tuple[str | None, str]:
+    """Split a line into its prefix, with marks for times, and the rest."""
+    marked = TIME.sub(MARK, line[:MOST_LETTERS]) if lengths != [0] else ""
+    for length in lengths:
+        prefix = marked[:length]
+        if prefix not in prefixes:
+            continue
+        times = list(TIME.finditer(line, 0, MOST_LETTERS))[: prefix.count(MARK)]
+        rest = line[length + sum(len(time[0]) - len(MARK) for time in times) :]
+        if prefixes[prefix].is_spaced and not rest[:1].isspace():
+            continue  # another word begins so
+        rest = rest.lstrip(" \t")
+        if prefix[-1:] in ("'", '"'):
+            body = rest.rstrip("\r\n")
+            rest = body.removesuffix(prefix[-1]) + rest[len(body) :]
+        return prefix, rest
+    return None, line
+
+
+def unwrapped(text: str) -> str:
+    """Return the messages of JSON lines, or of one document, behind what tells who wrote them."""
+    if not HAS_MESSAGE.search(text):
+        return text
+    try:
+        return "".join(lines_of(json.loads(text)))
+    except (ValueError, RecursionError):
+        return "".join(map(unwrapped_line, text.splitlines(keepends=True)))
+
+
+def unwrapped_line(line: str) -> str:
+    start = line.find("{")
+    if start < 0:
+        return line
+    try:
+        value, _ = json.JSONDecoder().raw_decode(line, start)
+        return "".join(line[:start] + message for message in lines_of(value)) or line
+    except (ValueError, RecursionError):
+        return line
+
+
+def lines_of(value: Any, who: str = "") -> Iterator[str]:
+    """Yield each line of each message in a JSON value, behind what its fields say of its source."""
+    message, inner = None, []
+    if isinstance(value, dict):
+        who = " ".join([*filter(None, [who]), *names_in(value)])
+        message, inner = message_in(value), list(value.values())
+    elif isinstance(value, list):
+        message, inner = stamped_in(value), value
+    if message is None:
+        for each in inner:
+            yield from lines_of(each, who)
+        return
+    for line in message.splitlines():  # which may be JSON, of a program in a container
+        yield from (f"{who} {each}\n" for each in unwrapped_line(line).splitlines() or [""])
+
+
+def message_in(fields: dict[str, Any]) -> str | None:
+    """Return the message of an entry; journald writes one with colours as a list of bytes."""
+    for value in map(fields.get, MESSAGES):
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list) and value and all(map(is_byte, value)):
+            return bytes(value).decode(errors="replace")
+    return None
+
+
+def is_byte(value: Any) -> bool:
+    return isinstance(value, int) and value in range(256)
+
+
+def stamped_in(pair: list[Any]) -> str | None:
+    """Return the line of a pair of a time and a line, as Loki answers them."""
+    if len(pair) == 2 and all(isinstance(each, str) for each in pair) and pair[0].isdecimal():
+        return str(pair[1])
+    return None
+
+
+def names_in(fields: dict[str, Any]) -> Iterator[str]:
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield from names_in(value)
+        elif WHO.search(name) and isinstance(value, str | int):
+            yield " ".join(str(value).split())

@@ -5,16 +5,19 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
+from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from analysis import text as texts
 from analysis.cli import main
-from analysis.foreign import nccl_tests
+from analysis.foreign import formats, nccl_tests, undecorated
 from analysis.foreign.timings import Output
-from analysis.foreign.undecorated import undecorated
-from perf.foreign_fuzz import fuzz
+from analysis.foreign.undecorated import MOST_LETTERS
+from perf.foreign_fuzz import COLLECTORS, START, TAGS, TIMES, fuzz
 
 from tests.support.imports import SAMPLES, imported, one, ours
 from tests.support.records import make_record, write_all
@@ -44,7 +47,7 @@ def test_nccl_output_is_taken_as_printed(tmp_path, capsys, golden):
 def test_negative_time_is_no_result(tmp_path, capsys):
     nccl = saved(tmp_path, "n.txt", re.sub(r" (800\.\d+)", r"-\1", NCCL_TEXT.read_text()))
     assert len(imported(tmp_path, nccl)) == 6
-    text = osu("Latency", "8 -1.5", "16 2.5", columns="# Size  Latency (us)")
+    text = osu("Latency", "8 -1.50", "16 2.50", columns="# Size  Latency (us)")
     assert len(imported(tmp_path, saved(tmp_path, "o.txt", text))) == 1
     assert capsys.readouterr().err.count("1 line(s)") == 2
 
@@ -252,7 +255,148 @@ def test_output_defaults_to_first_file_folder(tmp_path, capsys):
 
 
 def test_decorated_and_torn_files_give_true_rows_or_say_what_is_missing():
-    assert list(fuzz(220, seed=7)) == []
+    outcomes = Counter()
+    assert list(fuzz(400, seed=7, outcomes=outcomes)) == []
+    assert outcomes["all rows"] > 100
+
+
+def through(text, decorate):
+    """The text behind what `decorate` makes of each line, of rank 0 and of the time."""
+    at = [START + timedelta(seconds=0.7 * line) for line in range(text.count("\n"))]
+    return "".join(decorate(line, time) + "\n" for line, time in zip(text.splitlines(), at, strict=True))
+
+
+@pytest.mark.parametrize("sample", [NCCL_TEXT, OSU_TEXT, SAMPLES / "cs336_allreduce.csv"], ids=lambda path: path.stem)
+def test_each_decoration_alone_is_taken_off(sample):
+    rows = [asdict(row) for row in formats.read("a.txt", sample.read_text(), 2).rows]
+    decorations = [
+        *(lambda line, at, tag=tag: tag(0) + line for tag in TAGS),
+        *(lambda line, at, time=time: time(at) + line for time in TIMES),
+        *(lambda line, at, collect=collect: json.dumps(collect(line, 0, at)) for collect in COLLECTORS),
+        lambda line, at: f'time="{at}" level=info msg="{line}"',
+        lambda line, at: json.dumps({"log": json.dumps({"message": line, "rank": 0}) + "\n", "stream": "stdout"}),
+        lambda line, at: f"{at:%F %T} +0000 kube.pod: " + json.dumps({"log": line, "stream": "stdout"}),
+    ]
+    for decorate in decorations:
+        found = formats.read("a.txt", through(sample.read_text(), decorate), 2)
+        assert [asdict(row) for row in found.rows if not found.passed_over] == rows, decorate("LINE", START)
+
+
+def test_answer_of_loki_and_pieces_of_lines_are_read():
+    lines = [[str(number), line] for number, line in enumerate(NCCL_TEXT.read_text().splitlines())]
+    answer = {
+        "data": {"result": [{"stream": {"pod": "a"}, "values": lines}, {"stream": {"pod": "b"}, "values": lines}]}
+    }
+    assert len(formats.read("a.txt", json.dumps(answer)).rows) == 16
+    pieces = through(
+        NCCL_TEXT.read_text(), lambda line, at: f"{at:%FT%T}Z 00O {line[:30]}\n{at:%FT%T}Z 00O+{line[30:]}"
+    )
+    assert len(formats.read("a.txt", pieces).rows) == 8
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_mark_of_an_encoding_is_believed(tmp_path, encoding):
+    for sample in (NCCL_TEXT, NCCL_JSON, SAMPLES / "cs336_allreduce.csv"):
+        (tmp_path / sample.name).write_bytes(sample.read_text().replace("\n", "\r\n").encode(encoding))
+        assert len(imported(tmp_path, tmp_path / sample.name)) == len(imported(tmp_path, sample))
+
+
+STRANGER = NCCL_TEXT.read_text().replace("all_reduce_perf", "all_reduce_bias_perf")
+UNNAMED = "".join(line for line in STRANGER.splitlines(keepends=True) if "_perf" not in line)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "all_reduce_perf.txt"])
+@pytest.mark.parametrize(
+    ("text", "rows", "named"),
+    [
+        (NCCL_TEXT.read_text() + STRANGER, 8, True),
+        (STRANGER + NCCL_TEXT.read_text(), 8, True),
+        (STRANGER, 0, True),
+        ("$ ./build/all_reduce_bias_perf -g 4\n" + UNNAMED, 0, True),
+        (NCCL_JSON.read_text().replace("all_gather_perf", "all_reduce_bias_perf"), 0, True),
+        (NCCL_TEXT.read_text() + UNNAMED, 8, False),
+    ],
+    ids=["after", "before", "alone", "by command", "JSON", "without name"],
+)
+def test_no_table_lends_its_program_to_another(name, text, rows, named):
+    found = formats.read(name, text)
+    assert [row.collective for row in found.rows[:8]] == ["all_reduce"] * rows
+    assert len(found.rows) == rows + 8 * (name != "a.txt" and not named)  # the file's name is a word of the user
+    assert any("all_reduce_bias" in line for line in found.passed_over) == named
+    assert found.passed_over or len(found.rows) == 16
+
+
+def test_tests_at_the_same_time_are_not_told_apart():
+    """Two processes write into one file without prefixes."""
+    gathers = NCCL_TEXT.read_text().replace("all_reduce_perf", "all_gather_perf")
+    mixed = [
+        line for pair in zip(NCCL_TEXT.read_text().splitlines(), gathers.splitlines(), strict=True) for line in pair
+    ]
+    found = formats.read("a.txt", "\n".join([*mixed, ""]))
+    assert (found.rows, bool(found.passed_over)) == ([], True)
+    osus = [OSU_TEXT.read_text().splitlines(), OSU_TEXT.read_text().replace("Allreduce", "Broadcast").splitlines()]
+    for first in (0, 8):  # the second begins with the first, or later
+        lines = [*osus[0][:first], *(line for pair in zip(osus[0][first:], osus[1], strict=False) for line in pair)]
+        found = formats.read("a.txt", "\n".join([*lines, ""]), 2)
+        assert {row.collective for row in found.rows} <= {"all_reduce"}
+        assert len(found.rows) <= first
+        assert found.passed_over
+
+
+@pytest.mark.parametrize(
+    ("sample", "old", "new"),
+    [
+        (NCCL_TEXT, "(us)", "(ms)"),
+        (NCCL_TEXT, "(GB/s)", "(Gb/s)"),
+        (NCCL_TEXT, "#wrong", "#off"),
+        (NCCL_TEXT, "busbw", "bw"),
+        (NCCL_TEXT, "-1 ", "0 0 "),
+        (OSU_TEXT, "Avg Latency(us)", "Avg Latency(ms)"),
+        (OSU_TEXT, "Iterations", "Loops"),
+        (OSU_TEXT, "# OSU MPI Allreduce Latency Test v7.4\n", ""),
+        (SAMPLES / "param_comms.txt", "AlgBW(GB/s)", "AlgBW(Gb/s)"),
+        (SAMPLES / "param_comms.txt", "Time(us)", "Time(ms)"),
+    ],
+)
+def test_table_of_a_form_near_a_known_one_is_named(sample, old, new):
+    text = sample.read_text()
+    assert old in text
+    both = formats.read("a.txt", text.replace(old, new) + NCCL_TEXT.read_text(), 2)
+    assert (len(both.rows), bool(both.passed_over)) == (8, True)
+
+
+def test_csv_begins_at_its_heads_and_again_at_others():
+    reduces, models = ((SAMPLES / name).read_text() for name in ("cs336_allreduce.csv", "cs336_transformer.csv"))
+    models = models.replace("max_time_ms\n", '"max, of trials"\n')
+    turned = "".join(",".join(line.split(",")[::-1]) + "\n" for line in reduces.splitlines())
+    found = formats.read("a.txt", "loading\n" + reduces + models + turned)
+    assert [row.SUITE for row in found.rows] == ["collective"] * 3 + ["transformer"] * 2 + ["collective"] * 3
+    times = [row.time_s for row in found.rows]
+    assert times[:3] == times[5:]
+    assert not found.passed_over
+
+
+def test_cell_of_a_line_of_another_table_is_no_name(tmp_path):
+    text = (SAMPLES / "cs336_allreduce.csv").read_text() + "even,8192,2,30.0,40.0,20.0,40.0,50\n"
+    found = formats.read("a.csv", text)
+    assert (len(found.rows), len(found.passed_over)) == (3, 1)
+
+
+def test_outputs_of_several_tools_in_one_log_are_read():
+    found = formats.read("a.log", NCCL_TEXT.read_text() + OSU_TEXT.read_text() + NCCL_TEXT.read_text(), 2)
+    assert (len(found.rows), found.passed_over) == (8 + 22 + 8, [])
+
+
+@pytest.mark.parametrize("lost", [1, 4, 6])
+def test_lines_of_numbers_below_no_heads_are_told(lost):
+    """The log is rotated, or a source lost its prefix."""
+    rest = "".join(OSU_TEXT.read_text().splitlines(keepends=True)[lost:])
+    found = formats.read("a.log", NCCL_TEXT.read_text() + "\n" + rest, 2)
+    told = any("line(s)" in line for line in found.passed_over)
+    assert (len(found.rows), told) == ((30, False) if lost == 1 else (8, True))
+    tagged = "".join(TAG + line for line in NCCL_TEXT.read_text().splitlines(keepends=True))
+    found = formats.read("a.log", tagged + rest.replace("# OSU", "# "), 2)
+    assert (len(found.rows), any("another prefix" in line for line in found.passed_over)) == (8, True)
 
 
 def test_processes_without_mpi_are_separate_communicators(tmp_path):
@@ -267,7 +411,7 @@ def test_ranks_of_a_list_that_is_cut_are_unknown(tmp_path, capsys, cut):
     third = next(line for line in NCCL_TEXT.read_text().splitlines(keepends=True) if line.startswith("#  Rank  2"))
     table = imported(tmp_path, saved(tmp_path, "a.txt", NCCL_TEXT.read_text().replace(third, cut)))
     assert table.world_size.isna().all()
-    assert (len(table), "list of devices" in capsys.readouterr().err) == (8, bool(cut))
+    assert (len(table), "list of devices" in capsys.readouterr().err) == (8, True)
 
 
 def test_results_of_one_side_alone_are_read(tmp_path):
@@ -354,11 +498,32 @@ def test_test_that_is_named_at_the_end_alone_is_known(tmp_path):
 TAG = "[1,0]<stdout>:"
 
 
-@pytest.mark.parametrize("count", [1, 8, 9, 1000])
-def test_at_most_eight_prefixes_are_stripped(count):
-    """A hostile log has a hundred thousand in a line; each costs a copy of the line."""
-    [rest] = undecorated(TAG * count + "8 1.50\n")
-    assert rest.count(TAG) == max(0, count - 8)
+@pytest.mark.parametrize(("letters", "rows"), [(MOST_LETTERS, 8), (MOST_LETTERS + 1, 0)])
+def test_what_stands_before_a_head_is_short(tmp_path, letters, rows):
+    """A hostile log has a hundred thousand prefixes in a line."""
+    lines = ["x" * (letters - 2) + ": " + line for line in NCCL_TEXT.read_text().splitlines()]
+    found = formats.read("a.txt", "\n".join([*lines, ""]))
+    assert (len(found.rows) if found else 0) == rows
+
+
+def test_prefixes_of_hostile_lines_are_searched_in_part(monkeypatch):
+    searched = []
+
+    class Times:
+        def sub(self, mark, text):
+            searched.append(len(text))
+            return times.sub(mark, text)
+
+        def finditer(self, text, start, end):
+            searched.append(end - start)
+            return times.finditer(text, start, end)
+
+    times = undecorated.TIME
+    monkeypatch.setattr(undecorated, "TIME", Times())
+    lines = [TAG + line for line in NCCL_TEXT.read_text().splitlines()]
+    text = "\n".join([*lines[:5], TAG * 100_000, *lines[5:], ""])
+    assert len(formats.read("a.txt", text).rows) == 8
+    assert max(searched) == MOST_LETTERS
 
 
 @pytest.mark.parametrize(("letters", "rows"), [(10_000, 2), (10_001, 1)])
@@ -389,7 +554,8 @@ def test_ranks_are_counted_once_per_table(monkeypatch):
     counted = []
     monkeypatch.setattr(nccl_tests, "size_of", lambda ranks: counted.append(len(ranks)))
     lines = [f"#  Rank {rank} Group  0 Pid 1" for rank in range(50)]
-    nccl_tests.read(Output("all_reduce_perf", "\n".join([*lines, "#  size  count  type  ", ""])))
+    heads = "#  size  count  type  time  algbw  busbw  #wrong"
+    nccl_tests.read(Output("all_reduce_perf", "\n".join([*lines, heads, ""])))
     assert counted == [50]
 
 
