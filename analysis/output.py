@@ -64,8 +64,11 @@ def write(folder: Path, name: str, content: Content) -> Path:
 
 
 def file_name(name: str) -> str:
-    """Return a valid file name: the names in a record may be long and have any characters."""
-    kept = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".")
+    """Return a valid file name: the names in a record may be long and have any characters.
+
+    It is neither hidden nor an option of `rm *`.
+    """
+    kept = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".-")
     if len(kept) > MOST_LETTERS:
         stem, _, kind = kept.rpartition(".")
         digest = hashlib.sha256(name.encode()).hexdigest()[:12]

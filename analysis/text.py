@@ -62,9 +62,13 @@ def cell_in_markdown(cell: Any) -> Any:
     return in_markdown(cell) if isinstance(cell, str) else cell
 
 
+OF_LINKS = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(:]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+"""Signs of HTML, links and pictures, and of addresses, of which GitHub makes links by itself."""
+
+
 def without_html(markdown: str) -> str:
     """Return Markdown in which names from records are no HTML, link or picture."""
-    return re.sub("<(?=[A-Za-z/!?])", "&lt;", markdown).replace("](", "]&#40;")
+    return OF_LINKS.sub(lambda sign: f"&#{ord(sign[0])};", markdown)
 
 
 def as_csv(table: pd.DataFrame, float_format: str | None = None) -> str:

@@ -291,6 +291,26 @@ def test_no_text_of_a_record_steers_a_terminal_or_leaves_its_cell(poisoned_folde
     assert tables > 3
 
 
+LINKS = [
+    ("[a](http://e.x) ![a](/x)", "[a]&#40;http&#58;//e.x) ![a]&#40;/x)"),
+    ("[a]: /x <img src=x> <!-- 1 < 2", "[a]&#58; /x &#60;img src=x> &#60;!-- 1 < 2"),
+    ("https://e.x _www.e.x WWW.e.x a: b.c", "https&#58;//e.x _www&#46;e.x WWW&#46;e.x a: b.c"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), LINKS)
+def test_names_are_no_links_in_markdown(tmp_path, text, expected):
+    """As cmark-gfm reads it, which makes links of addresses by itself."""
+    assert output.write(tmp_path, "a.md", text).read_text() == f"{expected}\n"
+
+
+@pytest.mark.parametrize("name", ["-rf", "--help", ".-rf", "-.x", "=a", " -a", "\u00e9-a", "../-a", "a"])
+def test_names_of_files_are_neither_hidden_nor_options(tmp_path, name):
+    path = output.write(tmp_path, f"{name}.txt", "x")
+    assert path.parent == tmp_path
+    assert path.name[0].isalnum()
+
+
 def test_page_shows_cells_of_tables_as_they_are():
     markdown = pytest.importorskip("analysis.page.markdown")
     shown = []
