@@ -16,7 +16,7 @@ from benchkit.config.identity import digest, identity_of
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import NumEarlier, PlainConfig, Record, RepetitionNumber, Version
-from benchkit.secrets import lacks_values
+from benchkit.secrets import HIDDEN, lacks_values
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,18 @@ def require_folders_of_their_own(entries: Sequence[Entry]) -> None:
                 f"hydra.sweep.subdir: the points {' '.join(other.overrides)} and "
                 f"{' '.join(entry.overrides)} would share the folder {entry.folder}; "
                 "allowed is e.g. ${hydra.job.num}"
+            )
+
+
+def require_one_secret(entries: Sequence[Entry]) -> None:
+    """Raise ConfigError for points that differ by secrets alone, which records do not have."""
+    seen: dict[tuple[str, ...], str] = {}
+    for entry in entries:
+        hidden = [text for text in entry.overrides if HIDDEN in text]
+        if hidden and seen.setdefault(tuple(entry.overrides), entry.key) != entry.key:
+            raise ConfigError(
+                f"{' '.join(hidden)}: several values of a secret, which records do not tell apart; "
+                "allowed is one in a sweep"
             )
 
 

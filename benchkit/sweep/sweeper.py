@@ -157,6 +157,7 @@ class Sweeper(sweeper.Sweeper):
             [point.folder for point in composed],
             [shown_words(point.overrides) for point in composed],
         )
+        manifest.require_one_secret(points)
         repeats = [config.repeat for config in configs]
         runs = manifest.repeated(points, repeats, configs[0].seed)
         entries = [entry for _, entry in runs]

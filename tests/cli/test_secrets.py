@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Cli
+from tests.support.cli import Cli, ends
 
 TOKEN = "wPz8Q3kV"
 SUITE = """
@@ -106,6 +106,43 @@ def test_record_has_what_was_typed_in_place_of_the_environment(cli_with_keys):
     assert config["backend"]["env"] == {
         "B_PSK": "…", "C": "${oc.env:HOOK}", "D": "${note}", "FROM_YAML": "${oc.env:HOOK}", "MY_API_TOKEN": "…",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("values", ["choice(a,b)", "a,b", "'a','b'"])
+def test_secret_has_one_value_in_a_sweep(cli_with_keys, values):
+    """Else its records would pass for runs of one point."""
+    refused = cli_with_keys(*LINE, f"+backend.env.B_TOKEN={values}", "-m", "--dry-run")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "B_TOKEN" in refused.stderr
+
+
+@pytest.mark.slow
+def test_submitted_jobs_write_no_secret_elsewhere(cli_with_keys):
+    cli = cli_with_keys
+    done = cli(*LINE, "launcher=submitit_local", "on_end='echo --token ${oc.env:HOOK} > ended'")
+    assert done.returncode == 0, done.stderr
+    found = leaks(cli.folder / "outputs")
+    assert found
+    assert all("/.submitit/" in path for path in found)
+    assert TOKEN in (cli.folder / "ended").read_text()
+
+
+@pytest.mark.slow
+def test_agents_compare_secrets_and_show_none(cli_with_keys):
+    cli = cli_with_keys
+    words = [*MEASURED[:1], "world_size=2", MEASURED[-1], "hydra.sweep.dir=outputs/s"]
+    variables = {
+        "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": cli.mark, "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    }  # fmt: skip
+    for other, code in (("2", 2), ("1", 0)):
+        agents = [
+            cli.start(*words, f"+backend.env.A_TOKEN={TOKEN}{number}", OMPI_COMM_WORLD_RANK=rank, **variables)
+            for rank, number in (("0", "1"), ("1", other))
+        ]
+        told = ends(agents)
+        assert [each[0] for each in told] == [code, code], told
+        assert not [each for each in told if TOKEN in each[1] + each[2]]
+    assert leaks(cli.folder / "outputs") == []
 
 
 @pytest.mark.slow
