@@ -16,8 +16,8 @@ from benchkit.api.registry import load_suites
 from benchkit.errors import ConfigError
 
 HIDDEN = "…"
-ENVIRONMENT = "${oc.env:"
-"""Begins a value that the environment has, which is recorded as it was typed."""
+FROM_ENVIRONMENT = re.compile(r"\$\{\s*oc\.")
+"""Begins an interpolation that may read the environment, which is recorded as it was typed."""
 WORDS = (
     "AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "CREDENTIAL", "CREDENTIALS", "KEY", "LICENSE",
     "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "PSK", "PWD", "SECRET", "SECRETS", "SESSION",
@@ -159,4 +159,4 @@ def shown_config(config: Any, path: str = "", typed: Mapping[str, str] | None = 
 def lacks_values(config: Mapping[str, Any]) -> bool:
     """Return whether a configuration as it is written down may lack values that identify it."""
     text = msgspec.json.encode(config).decode()
-    return HIDDEN in text or ENVIRONMENT in text
+    return HIDDEN in text or bool(FROM_ENVIRONMENT.search(text))

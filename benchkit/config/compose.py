@@ -24,7 +24,7 @@ from benchkit.config.hydra_internals import Override, Overrides
 from benchkit.config.messages import unknown_key
 from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
-from benchkit.secrets import ENVIRONMENT
+from benchkit.secrets import FROM_ENVIRONMENT
 from launch.topology import num_hosts
 
 AUTO = "auto"
@@ -273,23 +273,22 @@ class Composed:
 class Base:
     """The configuration of one choice of groups, before any values are set.
 
-    `whole` has Hydra's own node, `own` lacks it; `plain` is `own`, and `naming` hydra.sweep.subdir,
-    not interpolated.
+    `whole` has Hydra's own node, `own` lacks it; `texts` are those of `own` with interpolations, by
+    their keys, and `naming` is hydra.sweep.subdir, not interpolated.
     """
 
     whole: DictConfig
     own: DictConfig
-    plain: Any
+    texts: dict[str, str]
     naming: str
 
-
-def texts_of(plain: Any, values: Sequence[Override]) -> dict[str, str]:
-    """Return the texts with interpolations by their keys, once these values are set."""
-    found = dict(interpolated(plain))
-    for override in values:
-        found.pop(override.key_or_group, None)
-        found |= interpolated({override.key_or_group: override.value()})
-    return found
+    def texts_with(self, values: Sequence[Override]) -> dict[str, str]:
+        """Return the texts with interpolations once these values are set."""
+        found = dict(self.texts)
+        for override in values:
+            found.pop(override.key_or_group, None)
+            found |= interpolated({override.key_or_group: override.value()})
+        return found
 
 
 def interpolated(plain: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -307,7 +306,7 @@ def from_environment(schema: type, texts: Mapping[str, str]) -> dict[str, str]:
     They are of variables and of keys with any text; others are names and numbers, which reports
     need.
     """
-    found = {key for key, text in texts.items() if ENVIRONMENT in text}
+    found = {key for key, text in texts.items() if FROM_ENVIRONMENT.search(text)}
     size = 0
     while size < len(found):
         size = len(found)
@@ -354,8 +353,8 @@ class PointComposer:
                 self._variants[kind] = Variants(self._loader, composed)
         folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
         named = with_model_named(config, parsed, base.own)
-        typed_texts = from_environment(type(named), texts_of(base.plain, parsed.values))
-        return Composed(named, parsed.lines(), folder, typed_texts)
+        from_there = from_environment(type(named), base.texts_with(parsed.values))
+        return Composed(named, parsed.lines(), folder, from_there)
 
     def composed(self, parsed: Overrides) -> DictConfig:
         """Compose a point without Hydra's own node, which is the larger part."""
@@ -398,8 +397,8 @@ class PointComposer:
             with read_write(own), open_dict(own):
                 del own["hydra"]
             sweep: Any = OmegaConf.to_container(whole.hydra.sweep, resolve=False)
-            plain = OmegaConf.to_container(own, resolve=False)
-            self._bases[shape] = Base(whole, own, plain, sweep["subdir"])
+            texts = dict(interpolated(OmegaConf.to_container(own, resolve=False)))
+            self._bases[shape] = Base(whole, own, texts, sweep["subdir"])
         return self._bases[shape]
 
 

@@ -41,7 +41,7 @@ hydra:
   job:
     env_set: {A_TOKEN: TOKEN}
 backend:
-  env: {B_PSK: TOKEN, C: "${oc.env:HOOK}", D: "${note}"}
+  env: {B_PSK: TOKEN, C: "${ oc.env:HOOK}", D: "${note}"}
 """.replace("TOKEN}", f"{TOKEN}}}").replace("TOKEN,", f"{TOKEN},")
 MEASURED = ("+suite=broken", "world_size=1", "measure.max_iterations=20")
 TYPED = f"+backend.env.MY_API_TOKEN='{TOKEN} b'"
@@ -104,7 +104,7 @@ def test_record_has_what_was_typed_in_place_of_the_environment(cli_with_keys):
     assert config["note"] == "see ${oc.env:NOTE}"
     assert config["on_end"] == "echo ${oc.env:HOOK} > ended; false"
     assert config["backend"]["env"] == {
-        "B_PSK": "…", "C": "${oc.env:HOOK}", "D": "${note}", "FROM_YAML": "${oc.env:HOOK}", "MY_API_TOKEN": "…",
+        "B_PSK": "…", "C": "${ oc.env:HOOK}", "D": "${note}", "FROM_YAML": "${oc.env:HOOK}", "MY_API_TOKEN": "…",
     }  # fmt: skip
 
 

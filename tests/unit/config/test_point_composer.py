@@ -1,5 +1,6 @@
 """A point composed from a base is the point that Hydra composes."""
 
+import itertools
 from functools import partial
 
 import pytest
@@ -123,6 +124,26 @@ def test_most_points_are_variants(loader, master, monkeypatch):
     points = [composer.point(overrides, 0) for overrides in hydra_internals.product(loader, arguments)]
     assert (len(points), len(composed)) == (60, 2)
     assert {point.config.seed for point in points} == set(range(5))
+
+
+def test_texts_from_the_environment_are_told(loader, master, monkeypatch):
+    """Each point has its own, whether it is composed as a whole or is a variant of the one before."""
+    monkeypatch.setenv("PLACE", "/secret")
+    monkeypatch.setenv("NUMBER", "7")
+    composer = PointComposer(loader, master)
+    ends, seeds, others = (
+        ("x", "${oc.env:PLACE}", "y", "a ${backend.env.A}", "z"),
+        ("3", "${oc.env:NUMBER}"),
+        ("b", "c"),
+    )
+    for end, seed, other in itertools.product(ends, seeds, others):
+        lines = [f"on_end='{end}'", f"seed={seed}", f"+backend.env.B={other}", "+backend.env.A='${ oc.env:PLACE}'"]
+        point = compose(composer, loader, ["+suite=allreduce", *lines])
+        asked = {"backend.env.A": "${ oc.env:PLACE}"} | ({"on_end": end} if "$" in end else {})
+        assert point.typed == asked
+        assert point.config.backend.env == {"A": "/secret", "B": other}
+        assert point.config.on_end.rpartition(" ")[2] == ("/secret" if "$" in end else end)
+        assert point.config.seed == (7 if "$" in seed else 3)
 
 
 def test_overridden_model_is_renamed(loader, master):
