@@ -54,12 +54,9 @@ NEXT = r"\+{0,2}[A-Za-z_][\w./@]*="
 VALUE = re.compile(rf"(?:{QUOTED})+|{ITEM}(?:,(?!{NEXT})(?:\s*(?=[\"']))?{ITEM})*", re.DOTALL)
 """A value in a shell or in Hydra's grammar, up to the next blank, quote, or override."""
 USER = re.compile(r"""[^/\s"'@]+""")
-REFERENCE = re.compile(r"""["'\\]*(?:\w+:)?\$(?:\w+|\{[^{}]*\}|\(.*)["'\\]*""", re.DOTALL)
-"""Where the value is found when it is needed: `$NAME`, `${oc.env:NAME}`, `$(command)`."""
-
-
-def is_harmless(value: str) -> bool:
-    return value.startswith(HIDDEN) or bool(REFERENCE.fullmatch(value))
+INTERPOLATION = re.compile(r"""["'\\]*\$\{[^{},]*\}["'\\]*""")
+IN_SHELL = re.compile(r"""["\\]*(?:\w+:)?\$(?:[A-Za-z_]\w*|\{[^{},]*\}|\(.*)["\\]*""", re.DOTALL)
+"""Where the value is found when it is needed: `${oc.env:NAME}`; in a command also `$NAME`."""
 
 
 def without_secrets(text: str) -> str:
@@ -70,7 +67,7 @@ def without_secrets(text: str) -> str:
         if head.start() < end or (name and not names_secret(name)):
             continue
         value = (USER if head["address"] else VALUE).match(text, head.end())
-        if value and not is_harmless(value[0]):
+        if value and not (value[0].startswith(HIDDEN) or IN_SHELL.fullmatch(value[0])):
             found += text[end : head.end()] + HIDDEN
             end = value.end()
     return found + text[end:]
@@ -78,9 +75,9 @@ def without_secrets(text: str) -> str:
 
 def shown(name: str, value: str) -> str:
     """Return the value of a variable or a key as it is written down."""
-    if names_secret(name) and value and not is_harmless(value):
-        return HIDDEN
-    return without_secrets(value)
+    if value in ("", HIDDEN) or INTERPOLATION.fullmatch(value):
+        return value
+    return HIDDEN if names_secret(name) else without_secrets(value)
 
 
 OVERRIDE = re.compile(r"[\w.+~@/-]+")
@@ -145,7 +142,7 @@ def shown_config(config: Any, path: str = "", typed: Mapping[str, str] | None = 
         typed: texts that stand for values by their paths, such as `${oc.env:NAME}`.
     """
     if typed and path in typed:
-        return typed[path]
+        return shown(path, typed[path])
     if isinstance(config, dict):
         below = f"{path}." if path else ""
         return {name: shown_config(each, f"{below}{name}", typed) for name, each in config.items()}

@@ -90,6 +90,21 @@ def test_commands_lose_their_secrets_alone(text, expected):
     assert without_secrets(text) == expected
 
 
+LITERAL = [
+    ("A_TOKEN", "$ecret"), ("A_TOKEN", "$2b$10$ecret"), ("A_TOKEN", "${oc.env:A,ecret}"),
+    ("A_TOKEN", "x${oc.env:ecret}"), ("A_TOKEN", "…ecret"), ("on_end", "… token=ecret"),
+    ("on_end", "--token '$ecret'"), ("on_end", "--token $2b$10$ecret"), ("on_end", "--token ${oc.env:A,ecret} x"),
+    ("on_end", "token=ecret ${oc.env:A}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), LITERAL)
+def test_what_only_looks_like_a_reference_is_hidden(name, value):
+    assert "ecret" not in shown(name, value)
+    assert "ecret" not in shown_config({name: ""}, typed={name: value})[name]
+    assert "ecret" not in shown_word(f"{name}={value}")
+
+
 def test_variables_of_the_environment():
     found = environment.variables(
         {"NCCL_AUTH": SECRET, "NCCL_DEBUG": "INFO", "NCCL_X": f"a token={SECRET}", "HOME": "/"}
