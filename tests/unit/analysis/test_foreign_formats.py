@@ -52,7 +52,7 @@ def test_rows_of_each_format_stand_beside_records(tmp_path, capsys, golden):
 def test_truncated_file_keeps_whole_lines(tmp_path, capsys):
     for name in FORMATS:
         (tmp_path / name).write_text((SAMPLES / name).read_text()[:-3])
-    table = imported(tmp_path, *(tmp_path / name for name in FORMATS))
+    table = imported(tmp_path, *(tmp_path / name for name in FORMATS), code=1)
     err = capsys.readouterr().err
     for name, (suite, count) in FORMATS.items():
         rows_of_line = 2 if suite == "ring_model" else 1
