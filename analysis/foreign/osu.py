@@ -37,6 +37,8 @@ SIZED_BY_PART = (names.ALL_GATHER, names.GATHER, names.SCATTER, names.ALL_TO_ALL
 TIMES = ("Avg Latency(us)", "Latency (us)")
 TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32"}
 MOST_BYTES = 10**18
+SIZE = re.compile(r"\d+\s+-?\d+\.")
+"""A line whose size is whole, and hence no first part of one whose rest looks like a row."""
 CELL = re.compile(r"\d+\.\d\d")
 LAST_CELL = re.compile(r"(\.\d\d|Pass|Fail)\s*$")
 """Ends a whole line: OSU prints two decimals."""
@@ -67,6 +69,10 @@ class Table:
     is_mixed: bool
     lines: list["Line"] = field(default_factory=list)
 
+    def grows_by(self, line: "Line", was_torn: bool) -> bool:
+        """Return whether a line is the next, and not the rest of one that was torn."""
+        return line.size > self.lines[-1].size if self.lines else not was_torn
+
 
 def read(output: Output) -> Reading:
     """Read the results of one or several benchmarks.
@@ -81,7 +87,6 @@ def read(output: Output) -> Reading:
     was_torn = False
     torn = output.num_cut_off(LAST_CELL)
     for line in map(str.strip, output.whole_lines(LAST_CELL)):
-        parsed = None
         if title := TITLE.match(line):
             run = begun(title)
             titles.append(title["test"])
@@ -94,19 +99,21 @@ def read(output: Output) -> Reading:
                 found.passed_over.append(one_line(f"{output.file}: {why}"))
             elif HEAD.match(line):
                 tables.append(Table(run, is_mixed=len(titles) > 1))
+                was_torn = False
         elif run and run.columns and line[:1].isdigit():
-            titles, table = [], tables[-1]
-            if parsed := line_of(run.columns, line.split()):
-                grows = not table.lines or parsed.size > table.lines[-1].size
-                if grows:
-                    table.lines.append(parsed)
-                table.is_mixed |= not (grows or was_torn)
-            torn += not parsed or not grows
+            table = tables[-1]
+            parsed = line_of(run.columns, line.split())
+            if parsed and table.grows_by(parsed, was_torn):
+                table.lines.append(parsed)
+                titles = []
+            else:
+                table.is_mixed |= bool(parsed) and not was_torn
+                torn += 1
+            was_torn = not SIZE.match(line)
         elif ROW.search(line):
             is_of_unknown = bool(titles) and run is None
             torn += not is_of_unknown
             titles = titles[-1:]
-        was_torn = parsed is None
     for table in tables:
         if table.is_mixed:
             found.passed_over.append(f"{output.file}: {MIXED}")

@@ -153,6 +153,15 @@ def test_torn_line_is_skipped(tmp_path, capsys):
     assert "1 line(s)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("noise", ["", "node0: waiting"])
+@pytest.mark.parametrize("first", [[], ["8 1.50"]])
+def test_rest_of_a_torn_line_is_no_row(tmp_path, first, noise):
+    text = osu("Latency", *first, f"1{noise}", "6 2.50", "32 3.50", columns="# Size  Latency (us)")
+    found = formats.read("a.txt", text)
+    assert [row.payload_bytes for row in found.rows] == [*([16] * len(first)), 64]
+    assert found.passed_over
+
+
 def test_truncated_figure_is_skipped(tmp_path, capsys):
     text = osu("Broadcast Latency", "1024    18.25", "2048    36.50").rstrip("\n")
     for cut in (1, 4):
@@ -177,6 +186,8 @@ def test_barrier_has_no_payload_or_bandwidth(tmp_path):
     row = one(imported(tmp_path, barrier), collective="barrier")
     assert row.time_s == pytest.approx(1.25e-6)
     assert row[["payload_bytes", "algbw_gb_per_s", "busbw_gb_per_s"]].isna().all()
+    both = barrier.read_text() + osu("Latency", "8    1.50", columns="# Size          Latency (us)")
+    assert [row.collective for row in formats.read("a.txt", both).rows] == ["barrier", "send_recv"]
 
 
 def test_osu_output_gives_status_and_device(tmp_path):
