@@ -247,7 +247,7 @@ def visible_gpus() -> VisibleGpus:
         return VisibleGpus(lack="torch is not installed")
     if not is_built_for_gpus():
         return VisibleGpus(lack="torch is not built for GPUs")
-    if not any(Path(driver).exists() for driver in DRIVERS):
+    if not any(map(os.path.exists, DRIVERS)):
         return VisibleGpus(lack="no driver of GPUs is loaded")
     found = ask_child()
     if found.lack:

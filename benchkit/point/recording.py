@@ -196,7 +196,15 @@ def is_alive(owner: Owner | None) -> bool:
     me = this_process()
     if owner is None or owner.boot_id != me.boot_id:
         return False
-    return owner.host != me.host or Path(f"/proc/{owner.pid}").exists()
+    if owner.host != me.host:
+        return True
+    try:
+        os.kill(owner.pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def is_still(path: Path, file: TextIO) -> bool:

@@ -64,7 +64,8 @@ class Rendezvous:
         gloo's interface is kept, but a private network has loopback alone.
         """
         variables = {MEETING_FILE: self.file} if self.file else {}
-        loopback = LOOPBACK_INTERFACE.name if LOOPBACK_INTERFACE.exists() else ""
+        has_loopback = os.path.exists(LOOPBACK_INTERFACE)  # False, too, where none may look
+        loopback = LOOPBACK_INTERFACE.name if has_loopback else ""
         interface = loopback if self.file else self.interface
         if interface and (in_private_network or GLOO_INTERFACE not in os.environ):
             variables[GLOO_INTERFACE] = interface

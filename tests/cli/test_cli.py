@@ -269,6 +269,7 @@ def test_exit_code_follows_statuses(statuses, code):
         ("+suite=allreduce", True), ("-m +suite=allreduce,transformer", True), ("+suite=allreduce --cfg=job", False),
         ("+suite=allreduce --help", False), ("+suite=allreduce launcher=slurm", False),
         ("compare +suite=allreduce", False), ("+suite=all_reduce", False), ("sweep=gloo_cpu", False),
+        ("+suite=allreduce start_method=spawn", False),
     ],
 )  # fmt: skip
 def test_torch_loads_while_points_are_composed(monkeypatch, line, starts):

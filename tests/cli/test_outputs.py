@@ -93,7 +93,7 @@ def test_point_that_has_ended_is_not_left(monkeypatch, told):
         yield
 
     monkeypatch.setattr(launchers, "run_points", run_points)
-    monkeypatch.setattr(sweeper, "start_fork_server", lambda preload: None)
+    monkeypatch.setattr(sweeper, "load_ahead", lambda configs: None)
     monkeypatch.setattr(sweeper, "ignore_signals", lambda: None)
     line = ["+suite=allreduce", "-m", "data_size=1,2,3", "on_end='echo $BENCHKIT_LEFT > left'", "hydra.sweep.dir=s"]
     assert told(*line)[0] == 128 + signal.SIGHUP

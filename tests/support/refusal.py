@@ -10,7 +10,8 @@ import sys
 NUMBERS = {
     "bind": 49, "fadvise64": 221, "fcntl": 72, "flock": 73, "fsync": 74, "getsockopt": 55, "ioctl": 16,
     "memfd_create": 319, "pidfd_open": 434, "prctl": 157, "sched_getaffinity": 204, "sched_setaffinity": 203,
-    "setns": 308, "setsid": 112, "setsockopt": 54, "socket": 41, "statfs": 137, "symlink": 88, "unshare": 272,
+    "sendmsg": 46, "setns": 308, "setsid": 112, "setsockopt": 54, "socket": 41, "statfs": 137, "symlink": 88,
+    "unshare": 272, "waitid": 247,
 }  # fmt: skip
 """arch/x86/entry/syscalls/syscall_64.tbl"""
 IS_KNOWN = (sys.platform, platform.machine()) == ("linux", "x86_64")

@@ -1,5 +1,6 @@
 """What tests take from benchkit.rank."""
 
+from benchkit.rank import assignment as assignment
 from benchkit.rank import backends as backends
 from benchkit.rank import calibration as calibration
 from benchkit.rank import devices as devices
