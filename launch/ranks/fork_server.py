@@ -18,7 +18,6 @@ from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 
 from launch.module_path import path_in_environment
-from launch.ranks.reaper import FOLDER_VARIABLE, GONE_S
 from launch.signals import defer_signals
 from launch.topology import without_pinning
 
@@ -27,6 +26,9 @@ ANSWER_S = 30.0
 LOAD_S = 300.0
 """The same for a fresh one, which first imports torch, perhaps from a network file system."""
 DEATH_S = 5.0
+GONE_S = 0.5
+"""Seconds that the kernel may take from closing a dead process's files to reporting its end."""
+FOLDER_VARIABLE = "BENCHKIT_FORK_SERVER_FOLDER"
 LOST_EXIT_CODE = 255
 """The exit code that multiprocessing gives to a process whose end its fork server cannot report."""
 FEWEST_FILES = 64

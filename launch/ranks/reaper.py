@@ -1,4 +1,4 @@
-"""What the fork server does beside forking ranks; its agent imports names only.
+"""What the fork server, which alone imports this, does beside forking ranks.
 
 It is the parent of what ranks leave behind (Linux): a process that a rank has started in its own
 session outlives the rank. It then becomes a child of the fork server, where
@@ -14,12 +14,12 @@ import shutil
 import sys
 import time
 import warnings
+from contextlib import suppress
 from types import TracebackType
 
-FOLDER_VARIABLE = "BENCHKIT_FORK_SERVER_FOLDER"
+from launch.ranks.fork_server import FOLDER_VARIABLE, GONE_S
+
 PR_SET_CHILD_SUBREAPER = 36
-GONE_S = 0.5
-"""Seconds that the kernel may take from closing a dead process's files to reporting its end."""
 AGENT, SERVER = os.getppid(), os.getpid()
 
 
@@ -43,10 +43,12 @@ def say_why(kind: type[BaseException], error: BaseException, trace: TracebackTyp
         sys.__excepthook__(kind, error, trace)
 
 
+sys.excepthook = say_why
+with suppress(OSError):
+    os.setsid()  # A launcher that kills its agent's process group lets the server clean up.
 if folder := os.environ.pop(FOLDER_VARIABLE, ""):
-    sys.excepthook = say_why
     atexit.register(clean_up, folder)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        # multiprocessing reaps such a child like any other, but warns about it.
-        warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # multiprocessing reaps such a child like any other, but warns about it.
+    warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")

@@ -6,7 +6,6 @@ from launch.ranks import fork_server as fork_server
 from launch.ranks import logs as logs
 from launch.ranks import private_network as private_network
 from launch.ranks import process as process
-from launch.ranks import reaper as reaper
 from launch.ranks import start as start
 from launch.ranks import watch as watch
 from launch.ranks.entry import result_report as result_report
