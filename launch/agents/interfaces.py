@@ -4,6 +4,7 @@ import fcntl
 import os
 import socket
 import struct
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -12,8 +13,9 @@ from pathlib import Path
 
 from launch.topology import read_text
 
-SIOCGIFADDR = 0x8915
-"""Linux's request for the IPv4 address of an interface (netdevice(7)), which begins at byte 20."""
+SIOCGIFCONF = 0x8912
+"""Linux's request for all IPv4 addresses (netdevice(7)), also the further ones of an interface."""
+NAME_BYTES, ROW_BYTES, MOST_ROWS = 16, 40, 4096
 IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 OUTSIDE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 """Addresses for documentation (RFC 5737, RFC 3849)."""
@@ -22,11 +24,14 @@ OUTSIDE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 def addresses() -> dict[IPv4Address | IPv6Address, str]:
     """Return the addresses of this host, each with the name of its interface (Linux only)."""
     found: dict[IPv4Address | IPv6Address, str] = {}
+    rows = array("B", bytes(ROW_BYTES * MOST_ROWS))
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
-            with suppress(OSError):  # it has no IPv4 address
-                answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", os.fsencode(name)))
-                found.setdefault(IPv4Address(answer[20:24]), name)
+        request = struct.pack("iP", len(rows), rows.buffer_info()[0])
+        length, _ = struct.unpack("iP", fcntl.ioctl(asked, SIOCGIFCONF, request))
+        for start in range(0, length, ROW_BYTES):
+            row = rows[start : start + ROW_BYTES].tobytes()
+            alias = os.fsdecode(row[:NAME_BYTES].partition(b"\0")[0])  # such as eth0:1
+            found.setdefault(IPv4Address(row[20:24]), alias.partition(":")[0])
     for line in read_text(IPV6_ADDRESSES).splitlines():
         packed, *_, name = line.split()
         found.setdefault(IPv6Address(bytes.fromhex(packed)), name)

@@ -1,10 +1,11 @@
 """Agents on hosts of their own: namespaces with another clock, and with a cable that can be cut."""
 
 import subprocess
+import sys
 
 import pytest
 
-from tests.support.cli import begun, ends, wait_until
+from tests.support.cli import ROOT, begun, ends, wait_until
 from tests.support.hosts import started_on
 
 POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=120")
@@ -55,6 +56,18 @@ def test_agents_without_names_and_routes_find_each_other(cli, request, hosts):
     ends(started_on(cli, request.getfixturevalue(hosts), *POINT))
     assert [record["status"] for record in cli.records()] == ["ok"]
     assert [agent["host"] for agent in cli.records()[0]["agents"]] == ["n0", "n1"]
+
+
+def test_all_addresses_of_an_interface_are_published(two_hosts):
+    name = two_hosts[0]
+    subprocess.run(
+        ["ip", "-n", name, "addr", "add", "10.99.8.1/24", "dev", f"v{name}", "label", f"v{name}:x"], check=True
+    )
+    program = "from launch.agents import interfaces\nprint(*interfaces.reachable_addresses())\n"
+    program += "print(*map(interfaces.addresses().get, map(interfaces.parse, interfaces.reachable_addresses())))"
+    command = ["ip", "netns", "exec", name, sys.executable, "-c", program]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split()
+    assert printed == ["10.99.7.1", "10.99.8.1", f"v{name}", f"v{name}"]
 
 
 @pytest.mark.parametrize(("hosts", "address"), [("two_hosts", "10.99.7.1"), ("two_ipv6_hosts", "[fd00:99:7::1]")])
