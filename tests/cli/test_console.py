@@ -72,7 +72,7 @@ def test_folder_of_user_in_place_of_ours_is_refused_in_one_line(scripts, golden)
 
 def test_scripts_answer(scripts):
     assert typed(scripts, "benchkit", "--version").startswith("benchkit ")
-    assert "usage: python -m analysis" in typed(scripts, "benchkit-analysis", "--help")
+    assert "usage: benchkit-analysis" in typed(scripts, "benchkit-analysis", "--help")
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ BREAKAGES = [
     Breakage('secret.encode(errors="surrogatepass"), role + ', 'b"", role + ', "unit/launch/agents/test_handshake"),
     Breakage("max(1, int(cores))", "max(1, int(cores) * world_size)", "unit/point/test_placement"),
     Breakage("return EXIT_FAILED if failed", "return EXIT_OK if failed", "cli/test_cli"),
-    Breakage("return task.statuses", "return []", "cli/test_faults"),
+    Breakage("return exit_code(task.statuses)", "return exit_code([])", "cli/test_faults"),
     Breakage("sigmoid(other[1] - lse)", "sigmoid(lse - other[1])", "suites/test_ring_attention"),
     Breakage(
         "owner, next_owner = (self.rank - turn) %",
@@ -66,8 +66,8 @@ BREAKAGES = [
     Breakage("F_SETSIG, signal.SIGKILL", "F_SETSIG, signal.SIGWINCH", "unit/launch/ranks/test_start"),
     Breakage("cause = min(failures", "cause = max(failures", "unit/launch/ranks/test_start"),
     Breakage(
-        "                raise\n            return False",
-        "                raise\n            return True",
+        "raise NoLock(error) from None\n                return False",
+        "raise NoLock(error) from None\n                return True",
         "unit/launch/agents/test_host_lock",
     ),
     Breakage('"OMPI_COMM_WORLD_RANK", "OMPI', '"OMPI_COMM_WORLD_SIZE", "OMPI', "unit/launch/test_topology"),
