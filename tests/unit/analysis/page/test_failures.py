@@ -40,13 +40,19 @@ def test_harmless_kinds_come_last(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret.txt", "/etc/hostname", "link.log", "pipe.log", "missing.log", "", ".", "a\0b"]
-)
+    "name",
+    [
+        "../secret.txt", "/etc/hostname", "", ".", "a\0b", ".netrc", "record.json", "rank_1.log\n",
+        "rank_0.log", "rank_1.log", "rank_2.log", "rank_3.log",
+    ],
+)  # fmt: skip
 def test_only_log_in_own_folder_is_read(tmp_path, name):
     (tmp_path / "secret.txt").write_text("secret")
     place = write_all(tmp_path / "sweep", [failed(1.0, log=name)])
-    (place / "0" / "link.log").symlink_to(tmp_path / "secret.txt")
-    os.mkfifo(place / "0" / "pipe.log")
+    (place / "0" / ".netrc").write_text("secret")
+    (place / "0" / "rank_0.log").symlink_to(tmp_path / "secret.txt")
+    os.link(tmp_path / "secret.txt", place / "0" / "rank_1.log")
+    os.mkfifo(place / "0" / "rank_2.log")
     [kind] = failures_of(table_in(place))
     assert (kind.log_name, kind.log) == ("", "")
 
