@@ -3,7 +3,6 @@
 import grp
 import os
 import stat
-import threading
 from dataclasses import dataclass
 from itertools import product
 
@@ -145,34 +144,29 @@ def test_folder_that_others_may_write_is_distrusted_with_its_files(own, tmp_path
     trust.require_folder(folder)
 
 
-def test_swapped_file_is_never_read(own, tmp_path):
-    """Whatever the name leads to meanwhile: the open file is judged."""
-    path, mine, theirs = (tmp_path / name for name in ("it", "mine", "theirs"))
-    mine.write_bytes(b"mine")
+@pytest.mark.parametrize("is_swapped_before", [True, False])
+def test_file_that_is_open_is_judged_whatever_the_name_leads_to(own, tmp_path, monkeypatch, is_swapped_before):
+    path, theirs = tmp_path / "it", tmp_path / "theirs"
+    path.write_bytes(b"mine")
     theirs.write_bytes(b"theirs")
     theirs.chmod(0o646)
-    done = threading.Event()
+    really_open = os.open
 
-    def swap():
-        while not done.is_set():
-            for source in (theirs, mine):
-                os.replace(source, path)
-                os.replace(path, source)
+    def open_swapped(name, flags, *args, dir_fd=None):
+        if dir_fd is not None and is_swapped_before:
+            os.replace(theirs, path)
+        descriptor = really_open(name, flags, *args, dir_fd=dir_fd)
+        if dir_fd is not None and not is_swapped_before:
+            os.replace(theirs, path)
+        return descriptor
 
-    swapping = threading.Thread(target=swap)
-    swapping.start()
-    found = set()
-    try:
-        for _ in range(3000):
-            try:
-                found.add(trust.read(path, MOST))
-            except OSError as error:
-                found.add(type(error))
-    finally:
-        done.set()
-        swapping.join()
-    assert found <= {b"mine", PermissionError, FileNotFoundError}
-    assert PermissionError in found
+    monkeypatch.setattr(os, "open", open_swapped)
+    if is_swapped_before:
+        with pytest.raises(PermissionError):
+            trust.read(path, MOST)
+    else:
+        assert trust.read(path, MOST) == b"mine"
+    assert path.read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
