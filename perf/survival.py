@@ -11,6 +11,7 @@ measured again. No process and no temporary file is left.
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,8 @@ def left_behind(cli: Cli) -> Iterator[str]:
         yield f"{len(cli.processes())} processes live"
     if names := [path.name for path in (cli.folder / TEMPORARY).rglob("*") if not path.is_dir()]:
         yield f"left: {', '.join(names)}"
+        shutil.rmtree(cli.folder / TEMPORARY)
+        (cli.folder / TEMPORARY).mkdir()
 
 
 def main() -> None:
