@@ -5,6 +5,7 @@ process alone, which then stops the child.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from launch import signals
 from launch.module_path import path_options
 
 BENCHKIT, ANALYSIS = "benchkit", "analysis"
+ANALYSIS_PROGRAM = "benchkit-analysis"
 STOP_S = 30.0
 """Seconds that a sweep may take to store its records when it is stopped."""
 STARTER = (
@@ -46,6 +48,19 @@ class Printed:
     @property
     def complaint(self) -> str:
         return last_line(self.errors)
+
+
+def analysis_program() -> str:
+    """Return what a user types for analysis: its program, wherever it is installed.
+
+    `python -m analysis` would run a folder of that name where the user works.
+    """
+    installed = Path(sys.executable).with_name(ANALYSIS_PROGRAM)
+    if shutil.which(ANALYSIS_PROGRAM) == str(installed):
+        return ANALYSIS_PROGRAM
+    if installed.exists():
+        return min(str(installed), os.path.relpath(installed), key=len)
+    return "python -m analysis"
 
 
 def module(name: str, arguments: Sequence[str]) -> Program:

@@ -77,7 +77,8 @@ def print_table(folder: Path) -> None:
     try:
         log_table(folder)
     except Exception as error:  # What is measured does not depend on it.
-        log.warning("no table: %r; benchkit-analysis %s makes it again", error, folder)
+        again = f"{child.analysis_program()} {folder}"
+        log.warning("no table: %r; %s makes it again", error, again)
 
 
 def log_table(folder: Path) -> None:
@@ -91,7 +92,7 @@ def log_table(folder: Path) -> None:
     if problem := floor.problem():
         log.warning(problem)
     if found.rows:
-        further = [f"Records: {folder}", f"Page: benchkit-analysis {folder} --html"]
+        further = [f"Records: {folder}", f"Page: {child.analysis_program()} {folder} --html"]
         log.info("\n%s", screen_of(combine(found.rows), next_steps=further).text())
 
 
