@@ -137,7 +137,7 @@ def duel(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
         time, *more = filter(None, metrics)
         at = ", ".join(setting_of(variants, variant.row, words))
         place = f" at {at}" if at else ""
-        text = f"{name}: {time}, {times(speedup)}{known_of(speedup)}{where}{place}"
+        text = f"{name}: {time}, {times(speedup)}{known_of(variants, speedup)}{where}{place}"
         text += "".join(f", {each}" for each in more)
         return f"{text}{claim(variants, variant, speedup)}"
     values = [speedup.value for _, speedup in found]
@@ -175,10 +175,10 @@ def between(values: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def known_of(speedup: Speedup) -> str:
+def known_of(variants: Variants, speedup: Speedup) -> str:
     """Format what is known of a speedup: " [1.1, 1.3]", or a range and why nothing is judged."""
     if not speedup.ends:
-        return " (not judged)"
+        return f" (not judged{reasons(variants, [speedup])})"
     low, high = ends(*speedup.ends, half_of(speedup), speedup.value)
     if speedup.is_interval:
         return f" [{low}, {high}]"
@@ -186,14 +186,12 @@ def known_of(speedup: Speedup) -> str:
 
 
 def reasons(variants: Variants, found: Sequence[Speedup]) -> str:
-    """Say why speedups are not judged: what else differs, or how many rounds or runs are missing.
-
-    `how_sure` tells of those that were measured apart.
-    """
-    texts = dict.fromkeys(speedup.reason for speedup in found if speedup.ends and speedup.reason)
-    if variants.confounded:
-        texts = {f"they differ in {', '.join(variants.confounded)}, too": None}
-    return f": {' or '.join(texts)}" if texts else ""
+    """Say why speedups are not judged, and what else differs between the variants."""
+    texts = dict.fromkeys(speedup.reason for speedup in found if speedup.reason)
+    why = " or ".join(texts)
+    if others := variants.confounded:
+        why += f", and {', '.join(others)} {'differs' if len(others) == 1 else 'differ'}"
+    return f": {why}"
 
 
 def claim(variants: Variants, variant: Variant, speedup: Speedup) -> str:
@@ -226,7 +224,7 @@ def best(variants: Variants, own: Sequence[Variant], words: Sequence[str]) -> st
     time, *more = filter(None, (shown(metric, first.row) for metric in metrics))
     at = setting_of(variants, first.row, words)
     place = f" at {', '.join(at)}" if at else ""
-    over = f"{times(of)}{known_of(of) if of.ends else ''}" if of else "the baseline"
+    over = f"{times(of)}{known_of(variants, of) if of.ends else ''}" if of else "the baseline"
     rivals = rivals_of(standing)
     name = f"{first.name} ({rivals})" if rivals else first.name
     found = [", ".join((f"{name}: {time}", f"{over}{where}{place}", *more))]

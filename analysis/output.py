@@ -68,7 +68,8 @@ def file_name(name: str) -> str:
 
     It is neither hidden nor an option of `rm *`.
     """
-    kept = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".-")
+    kept = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)
+    kept = f"_{kept}" if kept[:1] in ("", ".", "-") else kept
     if len(kept) > MOST_LETTERS:
         stem, _, kind = kept.rpartition(".")
         digest = hashlib.sha256(name.encode()).hexdigest()[:12]

@@ -13,7 +13,7 @@ from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError, UnknownKey
 from benchkit.record.naming import printable
 from benchkit.sweep import resume, status
-from launch import topology, trust
+from launch import topology
 from launch.agents.channel import SweepEnds
 from launch.agents.meeting import JoinError
 from launch.ranks import fork_server
@@ -40,7 +40,6 @@ def main() -> int:
     """
     try:
         handle(stopping.SIGNALS, terminate)
-        trust.keep_others_out(Path.cwd())
         return run_command()
     except KeyboardInterrupt as error:
         return 128 + to_stop_request(error).number

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from benchkit.api.registry import load_suites, preload_for
 from benchkit.config.folders import config_folder, suite_of
 from benchkit.errors import ConfigError
+from launch import trust
 from launch.ranks.fork_server import start_fork_server
 
 PREFIX = "+suite="
@@ -17,6 +18,7 @@ ELSEWHERE = ("-", "launcher=", "start_method=", "hydra.mode=", "hydra.sweeper.")
 
 
 def main() -> int:
+    trust.keep_others_out()
     load_torch(sys.argv[1:])
     from benchkit.cli import main as run
 

@@ -407,8 +407,7 @@ def main(
     request = with_overrides(request, check)
     if request.dry_run:
         return show(request, exit_code)
-    request.folder.mkdir(parents=True, exist_ok=True)
-    trust.require_folder(request.folder)
+    trust.make_folder(request.folder)
     with claimed(request.folder):
         remember_latest(request.folder)
         if code := run(request):

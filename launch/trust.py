@@ -4,8 +4,9 @@ The owner is this user or root, and nobody else may write. What is checked is th
 a name may lead to another one a moment later. The file's folder counts, too: who may write there
 may replace the file.
 
-People who share a folder on purpose say so once, by a file MARKER in it or above it that one of
-them, or root, owns (chmod 644): it holds the name of the group that is trusted, or `everyone`.
+People who share a folder on purpose say so once, by a file MARKER in it or above it (chmod 644). It
+counts for its owner, and for all users where root owns it. It holds the name of the group that is
+trusted, or `everyone`.
 """
 
 import contextlib
@@ -28,6 +29,8 @@ OWNERLESS = {"cifs", "drvfs", "exfat", "msdos", "ntfs", "ntfs3", "smb3", "vboxsf
 GROUP, OTHERS = stat.S_IWGRP, stat.S_IWOTH
 log = logging.getLogger("benchkit")
 _said: set[str] = set()
+_umask: list[int] = []
+"""The user's, once `keep_others_out` has replaced it."""
 
 
 def read(path: Path, most_bytes: int, private: bool = False) -> bytes:
@@ -45,12 +48,12 @@ def read(path: Path, most_bytes: int, private: bool = False) -> bytes:
     with contextlib.ExitStack() as closed:
         folder = closed.enter_context(opened_folder(path.parent))
         if not private:
-            require_trusted(path.parent, os.fstat(folder))
+            require_trusted(path.parent, folder)
         file = closed.enter_context(opened_file(path, folder))
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path}: not a regular file")
-        require_trusted(path, status, private)
+        require_trusted(path, file.fileno(), private)
         if status.st_size > most_bytes:
             size = f"{status.st_size:,} bytes; allowed are {most_bytes:,}"
             raise ValueError(f"{path}: {size}")
@@ -80,50 +83,74 @@ def require_folder(folder: Path, private: bool = False) -> None:
     Args:
         private: nobody else may open it either, and it is no link.
     """
-    status = folder.lstat() if private else folder.stat()
-    if not stat.S_ISDIR(status.st_mode):
-        raise PermissionError(f"{folder}: no folder")
-    require_trusted(folder, status, private)
+    if private and folder.is_symlink():
+        raise PermissionError(f"{folder}: a link; allowed is a folder")
+    with opened_folder(folder) as descriptor:
+        require_trusted(folder, descriptor, private)
 
 
-def keep_others_out(folder: Path) -> None:
-    """Let nobody else write what this process makes from now on, unless they share this folder."""
-    if not shared_with(folder):
-        os.umask(os.umask(0o022) | 0o022)
+def keep_others_out() -> None:
+    """Let nobody else write what this process makes from now on, outside of shared folders."""
+    _umask.append(os.umask(0o022))
+    os.umask(_umask[0] | 0o022)
 
 
-def require_trusted(path: Path, status: os.stat_result, private: bool = False) -> None:
-    """Raise PermissionError where others than this user and root may have written."""
-    if why := distrust(path, status, private):
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, if it is not there; in a shared one others may write.
+
+    Raises:
+        PermissionError: it is there, and somebody else owns it or may write it.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if _umask and shared_with(folder.parent):
+        os.umask(_umask[0])
+    try:
+        folder.mkdir()  # by root on NFS it may be nobody's
+    except FileExistsError:
+        require_folder(folder)
+
+
+def require_trusted(path: Path, opened: int, private: bool = False) -> None:
+    """Raise PermissionError where others than this user and root may have written an open file."""
+    if why := distrust(path, os.fstat(opened), private, has_acl(opened)):
         raise PermissionError(f"{path}: {why}")
 
 
-def distrust(path: Path, status: os.stat_result, private: bool) -> str:
-    """Return why a file or a folder, by its status, is not trusted; "" if it is."""
-    mode, is_folder = status.st_mode, stat.S_ISDIR(status.st_mode)
+def distrust(path: Path, status: os.stat_result, private: bool, has_acl: bool = False) -> str:
+    """Return why a file or a folder, by its status, is not trusted; "" if it is.
+
+    With an access control list, the mode's bits for the group are those of all whom it names.
+    """
+    mode = status.st_mode
     if private:
         is_ours = status.st_uid == os.geteuid() and not mode & 0o077
         return "" if is_ours else "ignored; allowed is one that this user alone may open"
-    if not is_folder and status.st_nlink > 1:
+    if not stat.S_ISDIR(mode) and status.st_nlink > 1:
         return "it has a second name (hard link)"
     is_mine = status.st_uid in (os.geteuid(), 0)
     writers = mode & (GROUP | OTHERS)
-    if is_folder and mode & stat.S_ISVTX:
-        writers = 0  # nobody but their owners can replace what is in it
-    if writers & GROUP and is_of_one(status.st_gid):
+    if writers & GROUP and not has_acl and is_of_one(status.st_gid):
         writers &= ~GROUP
     if is_mine and not writers:
         return ""
     if is_mine and is_ownerless(status.st_dev):
         say(f"{path}: its file system has no owners: whoever may write there is trusted")
         return ""
-    shared = shared_with(path)
-    if shared == EVERYONE or (shared and not writers & OTHERS and is_group(shared, status.st_gid)):
+    folder = path if stat.S_ISDIR(mode) else path.parent
+    shared, by_group = shared_with(folder), not writers & OTHERS and not has_acl
+    if shared == EVERYONE or (shared and by_group and is_group(shared, status.st_gid)):
         say(f"{path}: {shared} may have written it, which {MARKER} trusts")
         return ""
-    if is_mine:
-        return f"others may write it; allowed is one that only you may (chmod go-w), or a {MARKER}"
-    return f"it is {user_name(status.st_uid)}'s; allowed is one of your own, or a {MARKER}"
+    allowed = "allowed is one that only you may (chmod go-w)" if is_mine else "allowed is your own"
+    marker = f"{MARKER} names {shared}" if shared else f"or one that a {MARKER} of yours shares"
+    who = "others may write it" if is_mine else f"it is {user_name(status.st_uid)}'s"
+    return f"{who}; {allowed}, {marker}"
+
+
+def has_acl(opened: int) -> bool:
+    with contextlib.suppress(AttributeError, OSError):  # not on Linux, or none
+        return bool(os.getxattr(opened, "system.posix_acl_access"))
+    return False
 
 
 def is_of_one(gid: int) -> bool:
@@ -136,8 +163,9 @@ def is_of_one(gid: int) -> bool:
 
 
 def is_group(name: str, gid: int) -> bool:
+    """Return whether a name, or a number where it has none, is that of a group."""
     with contextlib.suppress(KeyError):
-        return grp.getgrnam(name).gr_gid == gid
+        return name == str(gid) or grp.getgrnam(name).gr_gid == gid
     return False
 
 
@@ -148,12 +176,16 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
-def shared_with(path: Path) -> str:
-    """Return the group, or EVERYONE, that the nearest MARKER at a path or above it names."""
-    for folder in (path, *path.absolute().parents):
+def shared_with(folder: Path) -> str:
+    """Return the group, or EVERYONE, that the nearest MARKER in a folder or above it names.
+
+    Another user's does not count, nor one that others may write.
+    """
+    real = folder.resolve()
+    for place in (real, *real.parents):
         with contextlib.suppress(OSError), contextlib.ExitStack() as closed:
-            place = closed.enter_context(opened_folder(folder))
-            file = closed.enter_context(opened_file(folder / MARKER, place))
+            descriptor = closed.enter_context(opened_folder(place))
+            file = closed.enter_context(opened_file(place / MARKER, descriptor))
             status = os.fstat(file.fileno())
             is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
             is_mine = status.st_uid in (os.geteuid(), 0)

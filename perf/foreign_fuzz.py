@@ -154,15 +154,15 @@ def key(row: Timing) -> str:
 
 
 def faults(found: Reading, truth: list[Timing], is_torn: bool, may_be_untold: bool) -> Iterator[str]:
-    left = Counter(map(key, truth))
+    left = list(truth)
     said = bool(found.passed_over)
-    for row in found.rows:
-        if left[key(row)] > 0:
-            left[key(row)] -= 1
-        elif not any(is_less(row, true) for true in truth):
-            yield f"a row that is not in the sample: {key(row):.300}"
+    for row in sorted(found.rows, key=num_unknown):
+        same = next((true for true in left if is_less(row, true)), None)
+        if same is None:
+            yield f"a row that is not in the sample, or twice: {key(row):.300}"
             return
-    missing = len(truth) - len(found.rows)
+        left.remove(same)
+    missing = len(left)
     if missing and not (said or may_be_untold):
         yield f"{missing} of {len(truth)} rows are missing, and nothing is said"
     if missing and not is_torn:
@@ -174,8 +174,12 @@ def ranks_of(path: Path) -> int | None:
     return RANKS if path.name.startswith(("osu", "both")) else None
 
 
+def num_unknown(row: Timing) -> int:
+    return list(asdict(row).values()).count(None)
+
+
 def is_less(row: Timing, true: Timing) -> bool:
-    """Whether a row says less than the true one, and nothing else."""
+    """Whether a row says what the true one does or less, and nothing else."""
     lacking = {name: None for name, value in asdict(row).items() if value is None}
     return key(row) == str(asdict(true) | lacking | {"file": ""})
 

@@ -319,7 +319,8 @@ def log(folder: Path, found: Harvest, tracker: Tracker) -> str:
     The report goes with a run of its own: copies of it in each run would be many files.
     """
     table = combine(found.rows)
-    name = EARLIER if (folder / EARLIER).is_dir() and not (folder / FOLDER).exists() else FOLDER
+    is_earlier = (folder / EARLIER / "analysis.txt").is_file() and not (folder / FOLDER).exists()
+    name = EARLIER if is_earlier else FOLDER
     has_report = (folder / name).is_dir()
     report = files.make_own(folder / name)
     if not has_report:

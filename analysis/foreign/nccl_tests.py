@@ -118,6 +118,24 @@ class Table:
     sides: tuple[bool, ...] = (False, True)
     results: list[Result] = field(default_factory=list)
 
+    def next_one(self) -> "Table":
+        """Return the table of the next heads, without a list of ranks of its own.
+
+        Processes that are built without MPI list their ranks one after the other, before any of
+        them prints its table.
+        """
+        are_several = any(len(groups) > 1 for groups in self.ranks.values())
+        if self.results and not are_several:
+            return Table()
+        return replace(
+            Table(),
+            started=self.started,
+            command=self.command,
+            ranks=self.ranks,
+            is_cut=self.is_cut,
+            ranks_per_process=self.ranks_per_process,
+        )
+
     def programs(self, default: str | None) -> set[str | None]:
         """Return the programs of which it may be, by the best witness; None for an unknown one."""
         named = self.started | self.concluded
@@ -135,7 +153,7 @@ def read(output: Output) -> Reading:
         table = tables[-1]
         words = line.split()
         if table.columns and (BEGIN.match(line) or RANK.match(line) or SIDES.match(line)):
-            tables.append(table := Table())
+            tables.append(table := table.next_one() if SIDES.match(line) else Table())
         if own := OWN.match(line):
             (table.started if own[1] == "starting" else table.concluded).add(own["program"])
         elif rank := RANK.match(line):

@@ -72,11 +72,11 @@ def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[Source], str]:
         text: of one file. One in which nothing begins is of one source.
         starts: the first that finds a source counts.
     """
-    lines = CONTINUED.sub("", UNSEEN.sub("", unwrapped(text))).splitlines(keepends=True)
+    lines = cleaned(unwrapped(text))
     found = (sources_by(start_of, lines) for start_of in starts)
     sources = next(filter(None, found), None)
     if sources is None:
-        return [Source("", lines=lines)], ""
+        return [Source("", lines=cleaned(text))], ""
     lengths = sorted(set(map(len, sources)), reverse=True)
     others = []
     for line in lines:
@@ -86,6 +86,10 @@ def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[Source], str]:
         else:
             sources[prefix].lines.append(rest)
     return list(sources.values()), "".join(others)
+
+
+def cleaned(text: str) -> list[str]:
+    return CONTINUED.sub("", UNSEEN.sub("", text)).splitlines(keepends=True)
 
 
 def sources_by(start_of: Start, lines: list[str]) -> dict[str, Source]:

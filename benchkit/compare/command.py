@@ -324,8 +324,7 @@ def claim_new(folder: Path) -> None:
         )
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(f"--dir {folder}: is not empty; allowed is a folder of its own")
-    folder.mkdir(parents=True, exist_ok=True)
-    trust.require_folder(folder)
+    trust.make_folder(folder)
 
 
 def write_plan(plan: Plan, folder: Path) -> None:

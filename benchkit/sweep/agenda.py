@@ -116,8 +116,7 @@ def prepared(
         world_sizes: ranks of each point now; None if unknown.
         held: takes over the claim on the folder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    trust.require_folder(folder)
+    trust.make_folder(folder)
     held.enter_context(claimed(folder))
     if asked and manifest.is_in(folder):
         return resumed(folder, wanted, world_sizes, asked)

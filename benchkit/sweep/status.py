@@ -62,7 +62,7 @@ def sweeps_in(folder: Path) -> list[Path]:
 
 
 def report(folder: Path) -> int:
-    sweep = manifest.read(folder)
+    sweep = manifest.read(folder, is_run=False)
     points = sweep.points
     briefs = [brief(folder / point.folder) for point in points]
     ended = [each for each in briefs if each and each.status not in UNFINISHED]

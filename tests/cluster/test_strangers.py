@@ -225,7 +225,7 @@ def test_commands_that_a_group_may_have_written_run_only_where_it_is_trusted(cli
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("owner", "mode"), [(NOBODY, 0o755), (0, 0o777)])
+@pytest.mark.parametrize(("owner", "mode"), [(NOBODY, 0o755), (0, 0o777), (0, 0o1777)])
 def test_sweep_in_a_folder_of_another_user_writes_nothing(cli, owner, mode):
     folder = cli.folder / "theirs"
     (folder / "0").mkdir(parents=True)

@@ -413,8 +413,12 @@ def test_lines_of_numbers_below_no_heads_are_told(lost):
 def test_processes_without_mpi_are_separate_communicators(tmp_path):
     """Each lists its own ranks: a number that repeats is of another communicator."""
     ranks = "".join(line for line in NCCL_TEXT.read_text().splitlines(keepends=True) if line.startswith("#  Rank"))
-    text = NCCL_TEXT.read_text().replace(ranks, ranks * 2)
-    assert set(imported(tmp_path, saved(tmp_path, "a.txt", text)).world_size) == {4}
+    start, _, table = NCCL_TEXT.read_text().partition(ranks)
+    heads, rows = re.split(r"(?m)^(?= *\d)", table, maxsplit=1)
+    for text in (
+        start + ranks * 2 + table, start + ranks * 2 + heads * 2 + rows * 2, start + ranks * 2 + (heads + rows) * 2,
+    ):  # fmt: skip
+        assert set(imported(tmp_path, saved(tmp_path, "a.txt", text)).world_size) == {4}
 
 
 @pytest.mark.parametrize("cut", ["# ...\n", ""])

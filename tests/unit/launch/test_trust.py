@@ -1,10 +1,10 @@
 """What counts as written by this user alone: each mode, owner and kind of file, and who shares a folder."""
 
-import grp
 import os
 import stat
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
 import pytest
 from launch import trust
@@ -56,8 +56,6 @@ def test_only_what_others_cannot_have_written_is_trusted(kind, uid, gid, mode, m
     (tmp_path / trust.MARKER).chmod(0o644)
     os.chown(tmp_path / trust.MARKER, ROOT, OWN) if os.getuid() == 0 else None
     by_group, by_others = mode & 0o020 and gid != OWN, mode & 0o002
-    if kind == FOLDER and mode & stat.S_ISVTX:
-        by_group = by_others = 0
     is_mine = uid != OTHER and not by_group and not by_others
     is_team = marker == "team" and gid == TEAM and not by_others
     expected = is_mine or is_team or marker == "everyone"
@@ -140,8 +138,6 @@ def test_folder_that_others_may_write_is_distrusted_with_its_files(own, tmp_path
     (tmp_path / trust.MARKER).chmod(0o644)
     trust.require_folder(folder)
     assert trust.read(folder / "it", MOST) == b"mine"
-    folder.chmod(0o1777)
-    trust.require_folder(folder)
 
 
 @pytest.mark.parametrize("is_swapped_before", [True, False])
@@ -170,14 +166,54 @@ def test_file_that_is_open_is_judged_whatever_the_name_leads_to(own, tmp_path, m
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-def test_what_is_made_is_not_for_others_to_write_unless_the_folder_is_shared(own, is_shared, tmp_path):
+def test_what_is_made_is_not_for_others_to_write_unless_the_folder_is_shared(own, is_shared, tmp_path, monkeypatch):
     if is_shared:
-        (tmp_path / trust.MARKER).write_text(grp.getgrgid(os.getgid()).gr_name)
+        (tmp_path / trust.MARKER).write_text(str(os.getgid()))
         (tmp_path / trust.MARKER).chmod(0o644)
+    monkeypatch.setattr(trust, "_umask", [])
     before = os.umask(0o002)
     try:
-        trust.keep_others_out(tmp_path)
-        (tmp_path / "made").mkdir()
+        trust.keep_others_out()
+        (tmp_path / "before").mkdir()
+        trust.make_folder(tmp_path / "a" / "made")
+        trust.make_folder(tmp_path / "a" / "made")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == (0o775 if is_shared else 0o755)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("before", "a/made")]
+    assert modes == [0o755, 0o775 if is_shared else 0o755]
+
+
+def test_folder_that_was_just_made_is_its_makers_whoever_owns_it(own, tmp_path, monkeypatch):
+    """On NFS, what root makes is nobody's."""
+    monkeypatch.setattr(trust, "distrust", lambda *_: "it is nobody's")
+    trust.make_folder(tmp_path / "made")
+    with pytest.raises(PermissionError):
+        trust.make_folder(tmp_path / "made")
+
+
+def test_marker_counts_where_a_folder_truly_is(own, tmp_path, monkeypatch):
+    shared, others = tmp_path / "shared", tmp_path / "others"
+    for folder in (shared, others):
+        folder.mkdir()
+        (folder / "sweep").mkdir()
+        (folder / "sweep").chmod(0o777)
+    (shared / trust.MARKER).write_text("everyone")
+    (shared / trust.MARKER).chmod(0o644)
+    (shared / "link").symlink_to(others / "sweep")
+    (others / "link").symlink_to(shared / "sweep")
+    monkeypatch.chdir(shared)
+    trust.require_folder(others / "link")
+    for stranger in (shared / "link", Path("../others/sweep")):
+        with pytest.raises(PermissionError):
+            trust.require_folder(stranger)
+
+
+def test_access_control_list_makes_a_group_of_one_several(own, tmp_path, monkeypatch):
+    path = tmp_path / "it"
+    path.write_bytes(b"mine")
+    path.chmod(0o664)
+    monkeypatch.setattr(trust, "is_of_one", lambda gid: True)
+    assert trust.read(path, MOST) == b"mine"
+    monkeypatch.setattr(os, "getxattr", lambda opened, name: b"list" if name == "system.posix_acl_access" else b"")
+    with pytest.raises(PermissionError):
+        trust.read(path, MOST)
