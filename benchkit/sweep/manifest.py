@@ -154,13 +154,14 @@ VERSION = 1
 class Submitted:
     """A job in Slurm, and the folders of its points within the sweep's.
 
-    `clusters` are those that it was submitted to, by Slurm's commas; "" for that of this host.
+    `clusters` are those that it was submitted to, by Slurm's commas; "" for that of this host, None
+    where an older version did not record them.
     """
 
     job_id: str
     output: str
     folders: list[str]
-    clusters: str = ""
+    clusters: str | None = None
 
 
 @dataclass

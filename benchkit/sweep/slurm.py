@@ -91,16 +91,18 @@ CLUSTERS = "SLURM_CLUSTERS"
 """Environment variable with the names of the clusters that Slurm's commands ask."""
 
 
-def asking(clusters: str = "") -> dict[str, str]:
-    """Return the environment in which Slurm's commands ask these clusters, or this host's own.
+def asking(clusters: str | None = "") -> dict[str, str]:
+    """Return the environment in which Slurm's commands ask these clusters; "" is this host's own.
 
-    A job inherits what its user's shell asks.
+    None leaves it to the shell, and a job inherits what its user's shell asks.
     """
+    if clusters is None:
+        return dict(os.environ)
     others = {name: value for name, value in os.environ.items() if name != CLUSTERS}
     return others | ({CLUSTERS: clusters} if clusters else {})
 
 
-def squeue(jobs: str, columns: str, timeout_s: float, clusters: str = "") -> list[list[str]]:
+def squeue(jobs: str, columns: str, timeout_s: float, clusters: str | None = "") -> list[list[str]]:
     """Return each job's columns; raise OSError or SubprocessError where Slurm does not answer.
 
     Sites with several clusters, and wrappers, print other lines, too.
@@ -458,7 +460,8 @@ class Slurm:
     ) -> None:
         """Submit jobs; follow those submitted `before` as well, first in order."""
         self._jobs = [*before, *(send(executor, jobs) if jobs else [])]
-        self._numbers: dict[str, dict[str, None]] = {}  # of the arrays, each once, by clusters
+        # of the arrays, each once, by clusters
+        self._numbers: dict[str | None, dict[str, None]] = {}
         for job in self._jobs:
             self._numbers.setdefault(job.clusters, {})[job.job_id.split("_")[0]] = None
         self._states = [State("PENDING")] * len(self._jobs)
@@ -485,13 +488,16 @@ class Slurm:
         return self._jobs
 
     def states(self) -> list[State]:
-        """Return the state of every job; the last known one while Slurm does not answer."""
+        """Return the state of every job; the last known one while Slurm does not answer.
+
+        Several clusters may each have a job of one number: it goes on while any of them does.
+        """
         try:
-            found = {
-                (job, clusters): slurm_state(*about)
+            found = [
+                ((job, clusters), slurm_state(*about))
                 for clusters, numbers in self._numbers.items()
                 for job, *about in squeue(",".join(numbers), QUEUE, ANSWER_S, clusters)
-            }
+            ]
         except (OSError, subprocess.TimeoutExpired) as error:
             # slurmctld restarts, or is busy, which does not affect the jobs
             if not self._silent:
@@ -500,7 +506,8 @@ class Slurm:
             return self._states
         self._silent = False
         gone = State("GONE", "Slurm knows it no more", "error")
-        self._states = [found.get((job.job_id, job.clusters), gone) for job in self._jobs]
+        known = dict(sorted(found, key=lambda each: not each[1].status))  # those that go on: last
+        self._states = [known.get((job.job_id, job.clusters), gone) for job in self._jobs]
         return self._states
 
     def interrupt(self) -> str:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
@@ -353,10 +354,27 @@ def test_jobs_are_followed_in_the_cluster_that_took_them(job, shell, option, clu
     sent = SimpleNamespace(job_id="7_0", paths=SimpleNamespace(stderr=""))
     options = {"additional_parameters": {"clusters": option}} if option else {}
     executor = SimpleNamespace(parameters=options, submit=lambda job: sent)
-    before = [Submitted("7_1", "", []), Submitted("8", "", [], "elsewhere")]
+    before = [Submitted("7_1", "", [], ""), Submitted("8", "", [], "elsewhere")]
     slurm = slurm_queue.Slurm(executor, [Job([], Path(), 60, 0)], before)
     assert [each.clusters for each in slurm.submitted()] == ["", "elsewhere", clusters]
     again = slurm_queue.Slurm(None, [], slurm.submitted())
     job.variables(SLURM_CLUSTERS="nowhere")
     assert [state.word for state in again.states()] == ["RUNNING", "PENDING", word]
     assert "scancel --clusters=elsewhere 8" in slurm.interrupt()
+
+
+def test_jobs_of_an_older_manifest_are_followed_where_the_shell_looks(job):
+    """It says of no job which clusters took it."""
+    job.script("squeue", BY_CLUSTER)
+    job.variables(SLURM_CLUSTERS="other")
+    found = [msgspec.convert({"job_id": "7_0", "output": "", "folders": ["0"]}, Submitted)]
+    assert slurm_queue.Slurm.still_there(found) == found
+    assert "scancel 7" in slurm_queue.Slurm(None, [], found).interrupt()
+
+
+@pytest.mark.parametrize("words", [("RUNNING", "COMPLETED"), ("COMPLETED", "RUNNING")])
+def test_job_goes_on_while_one_of_its_number_does_in_any_of_its_clusters(job, words):
+    """sbatch chooses one of several clusters; another of them may have a job of the same number."""
+    job.script("squeue", "".join(f"echo CLUSTER: {word}; echo '7|{word}|None|n1'\n" for word in words))
+    sent = Submitted("7", "", [], "a,b")
+    assert slurm_queue.Slurm.still_there([sent]) == [sent]
