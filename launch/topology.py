@@ -128,24 +128,25 @@ UNJOINED = (
     Numbering(1, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     Numbering(3, "PET_NODE_RANK", "PET_NNODES"),  # Kubeflow Trainer, for torchrun to read
     Numbering(1, "PMIX_RANK", ""),
+    Numbering(1, "HOROVOD_RANK", "HOROVOD_SIZE"),
     *LAUNCHERS.values(),  # where the sign is missing: RANK without torchrun's, for example
 )
 """Launchers whose processes do not join."""
 PARTS = "NODE|HOST|MACHINE|POD|WORKER|TASK|REPLICA|GROUP|SLICE|PROC|RANK|WORLD|MPI"
 INDEX = re.compile(
-    rf"(?!.*LOCAL|.*ARRAY)_?(?:(?P<by>\w+?)_)??"
-    rf"(?:(?:{PARTS})_)?(?:RANK|INDEX|PROCNO|CURRENT_HOST|(?:{PARTS})_ID)"
+    rf"(?!.*LOCAL|.*ARRAY)(?:(?:NODE_)?RANK|NODE_(?:INDEX|ID)|_?(?P<by>\w+?)_"
+    rf"(?:(?:{PARTS})_)?(?:RANK|INDEX|PROCNO|CURRENT_HOST|(?:{PARTS})_ID))"
 )
 COUNT = re.compile(
-    rf"_?(?:(?P<by>\w+?)_)??"
+    rf"N(?:UM_)?NODES|NODE_COUNT|WORLD_SIZE|_?(?P<by>\w+?)_"
     rf"(?:(?:NUM|TOTAL|N)_?(?:{PARTS})S?|(?:{PARTS})S?_(?:SIZE|COUNT|NUM)|HOSTS|HOSTNAMES)"
-    rf"|(?P<alone>[A-Z0-9]+)_(?:SIZE|COUNT)"
 )
 """Names by which any other launcher numbers processes, and counts them.
 
 LWS_WORKER_INDEX and LWS_GROUP_SIZE belong together, as they begin with the same word; NODE_RANK and
-WORLD_SIZE, as they begin with none. Tasks of an array measure on their own. So do the shards of a
-test run, which are counted otherwise (CI_NODE_INDEX, CI_NODE_TOTAL).
+WORLD_SIZE, as they begin with none. Few names count without such a word: containers and scripts
+have a GROUP_ID and NUM_WORKERS of their own. Tasks of an array measure on their own. So do the
+shards of a test run, which are counted otherwise (CI_NODE_INDEX, CI_NODE_TOTAL).
 """
 
 
@@ -246,22 +247,27 @@ def unjoined(variables: str) -> LaunchError:
 def numbered_by_others(environment: Mapping[str, str]) -> str:
     """Return the variables of a launcher outside the tables that started several processes."""
     known = {each.index.partition("_")[0] for each in UNJOINED}
-    indices, counts = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    # of the launchers, by the first words of their names
+    indices, counts = defaultdict[str, dict[str, int]](dict), defaultdict[str, dict[str, int]](dict)
     for name, value in sorted(environment.items()):
-        shown = f"{name}={value}" if is_number(value) else name
-        is_index = is_number(value) or name.endswith("HOST")
-        is_several = int(value) > 1 if is_number(value) else "," in value
-        if is_index and (found := INDEX.fullmatch(name)):
-            indices[first_word(found)].append(shown)
-        elif is_several and (found := COUNT.fullmatch(name)):
-            counts[first_word(found)].append(shown)
-    words = [word for word in indices if word in counts and word not in known]
-    return ", ".join(chain(*(indices[word] + counts[word] for word in words)))
+        number = int(value) if is_number(value) else None
+        shown = name if number is None else f"{name}={value}"
+        if found := INDEX.fullmatch(name):
+            if number is not None or name.endswith("HOST"):
+                indices[first_word(found)][shown] = number or 0
+        elif found := COUNT.fullmatch(name):
+            counts[first_word(found)][shown] = 1 + value.count(",") if number is None else number
+    for word in counts:
+        several = {shown: count for shown, count in counts[word].items() if count > 1}
+        most = max(several.values(), default=0)
+        below = [shown for shown, index in indices[word].items() if index < most]
+        if below and word not in known:
+            return ", ".join([*below, *several])
+    return ""
 
 
 def first_word(name: re.Match[str]) -> str:
-    groups = name.groupdict()
-    return (groups["by"] or groups.get("alone") or "").partition("_")[0]
+    return (name["by"] or "").partition("_")[0]
 
 
 def is_number(text: str) -> bool:

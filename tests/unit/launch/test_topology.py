@@ -23,6 +23,13 @@ LWS = {"LWS_WORKER_INDEX": "1", "LWS_GROUP_SIZE": "2"}
 ARRAY = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "4", "SLURM_NODEID": "0"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "8"}
 
+ORDINARY = {  # of containers and scripts, which number and count something else
+    "GROUP_ID": "1", "USER_ID": "1", "TASK_ID": "1", "WORKER_ID": "1", "INDEX": "1", "HOST_ID": "1",
+    "NPROC": "8", "NPROCS": "8", "NUM_WORKERS": "4", "NUM_TASKS": "4", "HOSTS": "a,b", "GROUP_SIZE": "4",
+    "GPU_INDEX": "1", "GPU_ID": "1", "GPU_COUNT": "4", "MIG_INDEX": "1", "MIG_COUNT": "4", "K_INDEX": "0",
+    "K_COUNT": "4", "FAISS_INDEX": "1", "FAISS_SIZE": "9", "LLM_INDEX": "0", "LLM_SIZE": "70",
+}  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
@@ -195,6 +202,10 @@ def test_launcher_in_doubt_is_refused(environment):
         ({"GPU_INDEX": "1", "GPU_NUM": "8", "GPU_CACHE_SIZE": "4", "OMP_NUM_THREADS": "4"}, "plain"),
         ({"UV_INDEX": "https://pypi.org", "UV_HOSTS": "a,b", "PIP_INDEX_URL": "https://pypi.org"}, "plain"),
         ({"TASK_ID": "7f3c-1", "NNODES": "2"}, "plain"),
+        (ORDINARY, "plain"),
+        (ORDINARY | {"RANK": "0", "WORLD_SIZE": "1"}, "plain"),
+        ({"NODE_RANK": "2", "NNODES": "2", "AZ_BATCH_TASK_ID": "7", "AZ_BATCH_NODE_COUNT": "4"}, "plain"),
+        ({"TPU_WORKER_ID": "2", "TPU_WORKER_HOSTNAMES": "t-0,t-1"}, "plain"),
     ],
 )
 def test_innermost_launcher_counts(environment, by):
