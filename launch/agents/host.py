@@ -24,6 +24,8 @@ Runs under different names disturb each other.
 
 LONGEST_NAME = 107
 """Bytes of a name in the abstract namespace (unix(7))."""
+LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of a process or a kernel that lacks resources now, and does not refuse the lock."""
 LONGEST_S = 7 * 24 * 3600.0
 RETRY_S = 0.5
 """Seconds between two checks of a holder that refuses connections, whose end does not wake us."""
@@ -124,6 +126,8 @@ class HostLock:
                 mine.bind(self._name)
                 mine.listen(512)
             except OSError as error:
+                if error.errno in LACKING:
+                    raise
                 if error.errno != errno.EADDRINUSE:
                     raise NoLock(error) from None
                 return False

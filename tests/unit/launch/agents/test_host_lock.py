@@ -1,3 +1,4 @@
+import errno
 import os
 import socket
 import subprocess
@@ -8,7 +9,7 @@ import time
 import pytest
 
 from tests.support.cli import ROOT, wait_until
-from tests.support.entries.agents import LOCK_VARIABLE, Holder, HostLock, HostTaken
+from tests.support.entries.agents import LOCK_VARIABLE, Holder, HostLock, HostTaken, host
 
 HOLDER = """
 import sys, time
@@ -114,3 +115,16 @@ def test_acquire_times_out_on_full_queue():
             HostLock(name).acquire(lambda holder: None, limit=lambda holder: 0.5)
         for other in others:
             other.close()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS])
+def test_lack_of_resources_is_no_refusal_of_the_lock(monkeypatch, number):
+    """What is measured without the lock is disturbed; here a later try may get it."""
+
+    def lacking(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(host.socket, "socket", lacking)
+    with pytest.raises(OSError, match=os.strerror(number)) as raised:
+        HostLock(f"benchkit-test-lack-{os.getpid()}").acquire(lambda holder: None)
+    assert raised.value.errno == number
