@@ -44,12 +44,11 @@ def reachable_addresses() -> list[str]:
     Hosts may share a network and no route out. A link-local address of IPv6 means nothing without
     the name of an interface of the other host.
     """
-    outer = [
+    return [
         str(address)
-        for address in addresses()
+        for address in dict.fromkeys([*map(parse, leading_out()), *addresses()])
         if not (address.is_loopback or (address.version == 6 and address.is_link_local))
     ]
-    return list(dict.fromkeys([*leading_out(), *outer]))
 
 
 def leading_out() -> Iterator[str]:

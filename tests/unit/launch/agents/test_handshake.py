@@ -461,8 +461,10 @@ def test_addresses_of_ipv6_are_found(monkeypatch, tmp_path):
     found = interfaces.addresses()
     assert found[ip_address("fd00::7")] == found[ip_address("fe80::8")] == "eth7"
     assert ip_address("fd00::8") not in found
+    monkeypatch.setattr(interfaces, "leading_out", lambda: iter(["fe80::8%eth7", "fd00::9"]))
+    assert interfaces.reachable_addresses()[0] == "fd00::9"
     assert "fd00::7" in interfaces.reachable_addresses()
-    assert not {"::1", "127.0.0.1", "fe80::8"} & set(interfaces.reachable_addresses())
+    assert not {"::1", "127.0.0.1", "fe80::8", "fe80::8%eth7"} & set(interfaces.reachable_addresses())
 
 
 def test_host_without_a_list_of_interfaces_has_addresses_that_lead_out(monkeypatch, tmp_path):
