@@ -263,7 +263,8 @@ def key_of(secret: str) -> str:
     """Return the key that agents derive from the word in SECRET_VARIABLE; "" without one.
 
     Who poses as agent 0 gets a proof by which words can be tried: scrypt makes each try dear.
-    Raise JoinError for a word that is soon found all the same.
+    Raise JoinError for a word that is soon found all the same, and where Python has no scrypt, as
+    under FIPS.
     """
     if not secret:
         return ""
@@ -272,7 +273,11 @@ def key_of(secret: str) -> str:
         allowed = f"allowed are {FEWEST_LETTERS} and more, as from openssl rand -hex 16"
         raise JoinError(f"{SECRET_VARIABLE} has {length}; {allowed}")
     word = secret.encode(errors="surrogateescape")
-    return hashlib.scrypt(word, salt=b"benchkit agents", n=1 << 14, r=8, p=1, dklen=32).hex()
+    try:
+        return hashlib.scrypt(word, salt=b"benchkit agents", n=1 << 14, r=8, p=1, dklen=32).hex()
+    except (AttributeError, ValueError) as error:
+        advice = "unset it on every host; agents then need a shared folder, or trust_network=true"
+        raise JoinError(f"{SECRET_VARIABLE}: no scrypt on this host ({error}); {advice}") from None
 
 
 def open_private_listener(path: Path) -> socket.socket | None:

@@ -277,6 +277,21 @@ def test_secret_that_is_soon_guessed_is_refused(monkeypatch, meet, free_port, wo
     assert word == "x" or word not in str(refused.value)
 
 
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_host_whose_cryptography_derives_no_key_says_so(monkeypatch, is_missing):
+    """FIPS forbids scrypt, and LibreSSL lacks it."""
+
+    def refuse(*_, **__):
+        raise ValueError("[digital envelope routines] unsupported")
+
+    if is_missing:
+        monkeypatch.delattr(meeting.hashlib, "scrypt")
+    else:
+        monkeypatch.setattr(meeting.hashlib, "scrypt", refuse)
+    with pytest.raises(JoinError, match=r"^BENCHKIT_SECRET: .*\Z"):
+        meeting.key_of(WORD)
+
+
 def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
     address, [found] = meet(shared=False, trusts_network=True)
     assert (address.token, found.token) == ("7.0", "7.0")
