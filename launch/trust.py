@@ -196,15 +196,21 @@ def shared_with(folder: Path) -> str:
 
 def is_ownerless(device: int) -> bool:
     """Return whether a file system, by its device number, keeps neither owners nor modes."""
+    kind = file_system(device)
+    with contextlib.suppress(OSError):
+        return kind in OWNERLESS or (kind == "9p" and "microsoft" in RELEASE.read_text().lower())
+    return False
+
+
+def file_system(device: int) -> str:
+    """Return the kind of a file system, such as ext4, by its device number; "" if unknown."""
     number = f"{os.major(device)}:{os.minor(device)}"
     with contextlib.suppress(OSError):
         for line in MOUNTS.read_text(errors="replace").splitlines():
             own, _, rest = line.partition(" - ")
             if own.split()[2:3] == [number]:
-                kind = rest.split()[:1]
-                is_wsl = kind == ["9p"] and "microsoft" in RELEASE.read_text().lower()
-                return is_wsl or not OWNERLESS.isdisjoint(kind)
-    return False
+                return rest.partition(" ")[0]
+    return ""
 
 
 def say(what: str) -> None:

@@ -23,6 +23,7 @@ from msgspec import Meta
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import Record
+from launch import trust
 from launch.agents.channel import SweepEnds
 from launch.topology import boot_id, node_name
 
@@ -129,22 +130,22 @@ def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iter
 
     The kernel's lock on a file tells a live owner from a dead one. Not every shared file system
     passes locks from host to host, and some have none. Therefore the file also names its owner: an
-    owner on another host may be alive, unless `anywhere` counts it as dead. Under the same kernel,
-    a host of another name is a container, which a free lock shows to have ended.
+    owner on another host may be alive, unless `anywhere` counts it as dead.
     """
     path = folder / name
     me = this_process()
     with locked(path) as file:
-        if file is None:
-            owner = owner_of(path) or "another process"
-            raise ConfigError(f"{folder}: {owner} works in it; allowed is a folder of its own")
         before = owner_of(path)
-        if before and before.host != me.host and before.boot_id == me.boot_id:
-            log.warning("%s: taken over from %s, which has ended", folder, before)
-        elif before and before.host != me.host and not anywhere:
-            raise ConfigError(
-                f"{folder}: {before} may still work in it; if that has ended, remove {path}"
-            )
+        if before and before.host != me.host:
+            if file and is_ended_container(before, file):
+                log.warning("%s: taken over from %s, which has ended", folder, before)
+            elif not (file and anywhere):
+                raise ConfigError(
+                    f"{folder}: {before} may still work in it; if that has ended, remove {path}"
+                )
+        elif file is None:
+            owner = before or "another process"
+            raise ConfigError(f"{folder}: {owner} works in it; allowed is a folder of its own")
         file.truncate(0)
         file.write(json.dumps(asdict(me)))
         file.flush()
@@ -154,6 +155,16 @@ def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iter
             # The lock is still held here, so the file cannot be another process's.
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def is_ended_container(owner: Owner, lock: TextIO) -> bool:
+    """Return whether an owner on a host of another name has ended, as this lock, held here, shows.
+
+    Under the same kernel that host is a container. Each mount of FUSE has locks of its own, so that
+    they may show nothing of other containers.
+    """
+    kind = trust.file_system(os.fstat(lock.fileno()).st_dev)
+    return owner.boot_id == boot_id() and not kind.startswith("fuse")
 
 
 @contextlib.contextmanager

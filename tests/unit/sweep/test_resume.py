@@ -18,6 +18,7 @@ from benchkit.record.naming import without_settings
 from benchkit.sweep import agenda, manifest, resume
 from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.tally import Tally
+from launch import trust
 from launch.agents.channel import SweepEnds
 
 from tests.support.cli import ROOT
@@ -168,16 +169,42 @@ def test_claim_on_other_host_is_respected(tmp_path):
         assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
 
 
-def test_claim_of_ended_container_is_stale_and_one_without_locks_is_respected(tmp_path, monkeypatch, caplog):
+def test_claim_of_ended_container_is_taken_over_with_a_word(tmp_path, caplog):
     container = Owner("a-name-before-the-restart", this_process().boot_id, 1)
     (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(container)))
     with claimed(tmp_path):
         assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
     assert [each.levelname for each in caplog.records] == ["WARNING"]
-    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(container)))
-    without_locks(monkeypatch)
-    with pytest.raises(ConfigError), claimed(tmp_path):
-        pass
+
+
+@pytest.mark.parametrize("lock", ["free", "held", "none"])
+@pytest.mark.parametrize("kind", ["ext4", "fuse.juicefs"])
+@pytest.mark.parametrize("is_same_kernel", [True, False])
+@pytest.mark.parametrize("anywhere", [True, False])
+def test_owner_of_another_name_may_be_alive(tmp_path, monkeypatch, lock, kind, is_same_kernel, anywhere):
+    """Each mount of FUSE has locks of its own: a free one does not tell of another container's."""
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"3 2 {os.major(device)}:{os.minor(device)} / / rw,noatime - {kind} x rw\n")
+    monkeypatch.setattr(trust, "MOUNTS", mounts)
+    boot_id = this_process().boot_id if is_same_kernel else "another"
+    path = tmp_path / recording.FILE_NAME
+    is_taken_over = {
+        "free": anywhere or (is_same_kernel and kind == "ext4"), "held": False,
+        "none": anywhere and not is_same_kernel,
+    }[lock]  # fmt: skip
+    if lock == "none":
+        without_locks(monkeypatch)
+    with contextlib.ExitStack() as held:
+        if lock == "held":
+            held.enter_context(claimed(tmp_path))
+        path.write_text(json.dumps(asdict(Owner("n7", boot_id, 1))))
+        if is_taken_over:
+            held.enter_context(claimed(tmp_path, anywhere=anywhere))
+        else:
+            with pytest.raises(ConfigError) as refused, claimed(tmp_path, anywhere=anywhere):
+                pass
+            assert f"remove {path}" in str(refused.value)
 
 
 def without_locks(monkeypatch):
