@@ -332,9 +332,13 @@ class PointComposer:
     Every method raises what Hydra raises.
     """
 
-    def __init__(self, loader: Any, master_config: DictConfig) -> None:
+    def __init__(
+        self, loader: Any, master_config: DictConfig, typed: Mapping[str, Override] | None = None
+    ) -> None:
+        """Take overrides as they were typed, by lines: these are written down in their place."""
         self._loader = loader
         self._master = master_config
+        self._typed = typed or {}
         self._bases: dict[tuple[str, ...], Base] = {}
         self._variants: dict[tuple[tuple[str, ...], tuple[str, ...]], Variants] = {}
         self._are_values: dict[str, bool] = {}
@@ -351,9 +355,15 @@ class PointComposer:
             config = typed(composed)
             if known is None:
                 self._variants[kind] = Variants(self._loader, composed)
-        folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
         named = with_model_named(config, parsed, base.own)
-        from_there = from_environment(type(named), base.texts_with(parsed.values))
+        as_typed = [self._typed.get(str(each.input_line), each) for each in parsed.own]
+        from_there = from_environment(type(named), base.texts_with(as_typed))
+        written = [
+            each if each.key_or_group in from_there else own
+            for each, own in zip(as_typed, parsed.own, strict=True)
+        ]
+        parsed = dataclasses.replace(parsed, own=written)
+        folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
         return Composed(named, parsed.lines(), folder, from_there)
 
     def composed(self, parsed: Overrides) -> DictConfig:

@@ -212,6 +212,25 @@ def values_of(override: Override) -> list[Override]:
     ]
 
 
+def typed_by_line(loader: Any, lines: Sequence[str], texts: Sequence[str]) -> dict[str, Override]:
+    """Return overrides as they were typed, with interpolations, by the line that each one means.
+
+    One with several values is left out: points differ by them.
+
+    Args:
+        texts: what was typed for each of the lines.
+    """
+    found = {}
+    for line, text in zip(lines, texts, strict=True):
+        if "${" in text and len(values := values_of(*parse(loader, [line]))) == 1:
+            try:
+                [typed] = parse(loader, [text])
+            except HydraException:  # what it means may be right all the same
+                typed = replace(values[0], _value=text.partition("=")[2], input_line=text)
+            found[str(values[0].input_line)] = typed
+    return found
+
+
 def parse(loader: Any, lines: Sequence[str]) -> list[Override]:
     return list(OverridesParser.create(loader).parse_overrides(list(lines)))
 
@@ -240,7 +259,8 @@ class Overrides:
     def dirname(self, point: DictConfig) -> str:
         naming = point.hydra.job.config.override_dirname
         shown = [replace(each, input_line=shown_word(str(each.input_line))) for each in self.own]
-        return get_overrides_dirname(shown, naming.exclude_keys, naming.item_sep, naming.kv_sep)
+        name = get_overrides_dirname(shown, naming.exclude_keys, naming.item_sep, naming.kv_sep)
+        return name.replace("${", r"\${")  # else OmegaConf puts the value in
 
 
 def sort_overrides(

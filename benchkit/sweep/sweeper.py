@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from benchkit.api.keys import RunConfig, as_dict
 from benchkit.config import hydra_internals
-from benchkit.config.compose import PointComposer, from_environment, interpolated
+from benchkit.config.compose import PointComposer, interpolated
 from benchkit.config.hydra_internals import SweepTask
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
@@ -135,13 +135,15 @@ class Sweeper(sweeper.Sweeper):
         The last ones are texts by their keys, see Composed.
         """
         loader = self._context.config_loader
-        composer = PointComposer(loader, self._config)
         started = topology.detect_launcher()
         if not isinstance(self._params, Mapping):
             raise ConfigError(f"hydra.sweeper.params={self._params}: allowed are keys with values")
         sweeper: Any = OmegaConf.to_container(self._config.hydra.sweeper, resolve=False)
-        typed = from_environment(RunConfig, dict(interpolated(sweeper["params"] or {})))
-        own = [f"{name}={typed.get(name, value)}" for name, value in self._params.items()]
+        own = [f"{name}={value}" for name, value in self._params.items()]
+        asked = dict(interpolated(sweeper["params"]))
+        as_typed = [f"{name}={asked.get(name, value)}" for name, value in self._params.items()]
+        typed = hydra_internals.typed_by_line(loader, own, as_typed)
+        composer = PointComposer(loader, self._config, typed)
         composed = []
         for number, overrides in enumerate(hydra_internals.product(loader, [*own, *arguments])):
             point = composer.point(overrides, number)

@@ -194,3 +194,30 @@ def test_study_writes_no_secret(cli_with_keys):
     refused = cli("--resume", str(folder))
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert cli("--resume", str(folder), f"password={TOKEN}", TYPED).returncode == 0
+
+
+SWEPT = """# @package _global_
+hydra:
+  sweeper:
+    params:
+      +backend.env.NCCL_ALGO: ${oc.env:ALGOS}
+      on_end: ${oc.env:COMMAND}
+      measure.max_iterations: ${oc.env:NUMBER}
+"""
+
+
+@pytest.mark.parametrize(("algorithms", "num_points"), [("Ring,Tree", 2), ("Ring", 1), ("'Ring,Tree'", 1)])
+def test_values_of_a_sweep_may_come_from_the_environment(cli_with_keys, algorithms, num_points):
+    cli = cli_with_keys
+    (cli.config / "sweep" / "swept.yaml").write_text(SWEPT)
+    named = "hydra.sweep.subdir='${hydra.job.num}_${hydra.job.override_dirname}'"
+    variables = {"ALGOS": algorithms, "COMMAND": f"'echo {TOKEN}, b > ended'", "NUMBER": "20"}
+    done = cli(*MEASURED[:2], "sweep=swept", named, "hydra.sweep.dir=outputs/s", **variables)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(path.read_text()) for path in sorted((cli.folder / "outputs/s").rglob("record.json"))]
+    written = algorithms.split(",") if num_points > 1 else ["${oc.env:ALGOS}"]
+    assert [each["config"]["backend"]["env"]["NCCL_ALGO"] for each in found] == written
+    assert [each["config"]["on_end"] for each in found] == ["${oc.env:COMMAND}"] * num_points
+    assert all("measure.max_iterations=20" in each["overrides"] for each in found)
+    assert (cli.folder / "ended").read_text() == f"{TOKEN}, b\n"
+    assert leaks(cli.folder / "outputs") == []
