@@ -54,7 +54,9 @@ class Arm:
 
     def without_secrets(self) -> "Arm":
         environment = {name: shown(name, value) for name, value in self.environment.items()}
-        return replace(self, environment=environment, overrides=shown_words(self.overrides))
+        overrides = shown_words(self.overrides)
+        text = without_secrets(self.text)
+        return replace(self, text=text, environment=environment, overrides=overrides)
 
     @property
     def is_here(self) -> bool:

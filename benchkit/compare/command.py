@@ -109,6 +109,9 @@ def parse(arguments: Sequence[str]) -> Request | Resumed:
         refuse_key(word)
     if len(arms) < 2:
         raise ConfigError(f"compare takes two arms or more, got {len(arms)}; allowed are {ALLOWED}")
+    texts = [without_secrets(arm) for arm in dict.fromkeys(arms)]
+    if alike := [text for text in texts if texts.count(text) > 1]:
+        raise ConfigError(f"{alike[0]}: allowed are arms that differ by more than a secret")
     options = Options(flags.pairs, flags.max_pairs, flags.fail_on, flags.statistic)
     return Request(arms, overrides, options, flags.seed, flags.floor, flags.dir)
 
@@ -276,7 +279,9 @@ def read_plan(folder: Path, secrets: Sequence[str] = ()) -> Plan:
     others = [word for word in secrets if not is_arm(word)]
     texts = restore_secrets([arm.text for arm in plan.arms], given, place, without_secrets)
     arms = [
-        arm if text == arm.text else with_secrets(arm, parse_arm(text, folder))
+        replace(arm, text=without_secrets(text))
+        if text == arm.text
+        else with_secrets(arm, parse_arm(text, folder))
         for arm, text in zip(plan.arms, texts, strict=True)
     ]
     return replace(plan, arms=arms, overrides=restore_secrets(plan.overrides, others, place))

@@ -199,7 +199,7 @@ def main(arguments: Sequence[str], check: Check) -> int:
         if agents.first:
             made, problem = prepare(agents, plan, is_new, folder, held), None
         else:
-            made, folder, problem = follow(agents, asked, folder)
+            made, folder, problem = follow(agents, asked, folder, plan)
         agreed = with_arms(agents, made, problem)
         try:
             held.enter_context(hosts_to_ourselves(agents, config.host_wait_s))
@@ -278,11 +278,11 @@ class Told:
     digest: str = ""
 
 
-def planned(asked: Request | Resumed, folder: Path, seed: int | None = None, id: str = "") -> Plan:
+def planned(asked: Request | Resumed, folder: Path) -> Plan:
     """Return the plan that is asked for, be it of a fresh comparison or from its folder."""
     if isinstance(asked, Resumed):
         return command.read_plan(folder, asked.secrets)
-    return command.new_plan(asked if seed is None else replace(asked, seed=seed), folder, id)
+    return command.new_plan(asked, folder)
 
 
 def prepare(
@@ -309,10 +309,11 @@ def prepare(
 
 
 def follow(
-    agents: Agents, asked: Request | Resumed, folder: Path
+    agents: Agents, asked: Request | Resumed, folder: Path, own: Plan
 ) -> tuple[Plan | None, Path, str | None]:
     """Make the plan on an agent other than 0, from its own command line and files.
 
+    `own` is what this agent planned before the agents met: agent 0 has written the file since.
     Return the plan, the folder, and why the plan is not that of agent 0. Raise ConfigError where
     agent 0 has none.
     """
@@ -320,10 +321,12 @@ def follow(
     if told.problem:
         raise ConfigError(told.problem)
     folder = folder.with_name(told.name)
-    try:
-        found = planned(asked, folder, told.seed, told.id)
-    except ConfigError as error:
-        return None, folder, str(error)
+    found = own
+    if isinstance(asked, Request):
+        try:
+            found = command.new_plan(replace(asked, seed=told.seed), folder, told.id)
+        except ConfigError as error:
+            return None, folder, str(error)
     same = found.digest() == told.digest
     return found, folder, None if same else f"{command.FILE_NAME}: {DIFFERS}"
 

@@ -145,3 +145,12 @@ def test_plan_of_a_comparison_is_restored(tmp_path):
         with pytest.raises(ConfigError, match=r"=…"):
             command.read_plan(tmp_path, secrets[:missing] + secrets[missing + 1 :])
     assert arms.without_secrets("git:v1") == "git:v1"
+
+
+@pytest.mark.parametrize("form", ["env:A_TOKEN={}", "set:+backend.env.A_TOKEN={}", "set:on_end='curl -u me:{} x'"])
+def test_arms_that_differ_by_a_secret_alone_are_refused(form):
+    """Nothing would say which of them a result is of."""
+    with pytest.raises(ConfigError, match="…") as told:
+        command.parse([form.format("x"), "plain", form.format("z"), "+suite=allreduce"])
+    assert "\n" not in str(told.value)
+    assert command.parse([form.format("x"), form.format("x"), "+suite=allreduce"])

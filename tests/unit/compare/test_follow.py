@@ -1,7 +1,7 @@
 """A comparison on an agent other than 0: its own command line and files say what it runs."""
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -24,7 +24,8 @@ class Agents:
 
 
 def follow(told: Any, folder, asked: Any = None):
-    return session.follow(Agents(told), asked or command.parse(WORDS), folder)
+    asked = asked or command.parse(WORDS)
+    return session.follow(Agents(told), asked, folder, session.planned(asked, folder))
 
 
 def told_by_agent_0(folder, words=WORDS, **changes: Any) -> dict[str, Any]:
@@ -45,14 +46,22 @@ def test_other_plan_is_refused(tmp_path):
     assert follow(told, tmp_path / "now")[2]
 
 
-def test_resumed_plan_is_read_from_own_folder(tmp_path):
-    made = command.new_plan(command.parse(WORDS), tmp_path)
-    told = asdict(Told("", made.id, made.seed, tmp_path.name, made.digest()))
-    asked = command.Resumed(tmp_path, [])
-    assert follow(told, tmp_path, asked)[2]
+@pytest.mark.parametrize("arm", ["env:A_TOKEN=x", "set:backend.env.A_TOKEN=x"])
+def test_resumed_plan_is_that_of_own_folder_before_agent_0_writes(tmp_path, arm):
+    """Whose plan in the file may then lack secrets that were there."""
+    asked, words = command.Resumed(tmp_path, []), ["plain", arm, "+suite=allreduce"]
+    made = command.new_plan(command.parse(words), tmp_path)
+    in_full = replace(made, arms=[made.arms[0], replace(made.arms[1], text=arm)])
+    (tmp_path / command.FILE_NAME).write_bytes(in_full.to_json())
+    own = session.planned(asked, tmp_path)
+    assert own == made
+    told = asdict(Told("", made.id, made.seed, tmp_path.name, session.planned(asked, tmp_path).digest()))
     command.write_plan(made, tmp_path)
-    assert follow(told, tmp_path, asked) == (made, tmp_path, None)
-    assert follow(told | {"digest": "0"}, tmp_path, asked)[2]
+    assert session.follow(Agents(told), asked, tmp_path, own) == (made, tmp_path, None)
+    assert session.follow(Agents(told | {"digest": "0"}), asked, tmp_path, own)[2]
+    with pytest.raises(ConfigError, match=r"A_TOKEN=…"):
+        session.planned(asked, tmp_path)
+    assert session.planned(command.Resumed(tmp_path, [arm]), tmp_path) == made
 
 
 def test_problem_of_agent_0_ends_all(tmp_path):
