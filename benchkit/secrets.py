@@ -19,43 +19,65 @@ HIDDEN = "…"
 FROM_ENVIRONMENT = re.compile(r"\$\{\s*oc\.")
 """Begins an interpolation that may read the environment, which is recorded as it was typed."""
 WORDS = (
-    "AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "CREDENTIAL", "CREDENTIALS", "KEY", "LICENSE",
-    "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "PSK", "PWD", "SECRET", "SECRETS", "SESSION",
-    "TOKEN",
+    "AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "CREDENTIAL", "KEY", "LICENSE", "PASS",
+    "PASSPHRASE", "PASSWD", "PASSWORD", "PSK", "PWD", "SECRET", "SESSION", "TOKEN",
 )  # fmt: skip
 ENDINGS = ("KEY", "PASSWD", "PASSWORD", "SECRET", "TOKEN")
 """As in APIKEY."""
-HARMLESS = ("PWD", "NCCL_IB_PKEY", "UCX_IB_PKEY")
-"""The working folder, and numbers of InfiniBand's partitions."""
+HARMLESS = ("PKEY", "PKEYS")
+"""Numbers of InfiniBand's partitions."""
 
 
 def names_secret(name: str) -> bool:
     """Return whether what has this name is a secret; keys of suites are none."""
     key = name.lstrip("+~-")
     variable = key.removeprefix("backend.env.").upper()
-    words = re.split(r"[^A-Z0-9]+", variable)
+    found = [word.rstrip("0123456789") for word in re.split(r"[^A-Z0-9]+", variable)]
+    found = [word for word in found if word not in HARMLESS]
+    words = [*found, *(word.removesuffix("S") for word in found)]
     is_announced = any(word in WORDS or word.endswith(ENDINGS) for word in words)
-    if not is_announced or variable in HARMLESS:
+    if not is_announced or variable == "PWD":  # the working folder
         return False
     return not any(key in described_keys(suite.config) for suite in load_suites().values())
 
 
+SCHEME = r"(?:bearer|basic|digest|token|api-?key|geniekey|splunk)\s+"
 HEAD = re.compile(
-    r"""(?P<address>https?://(?=[^/\s"']*@)|(?<!\w)\w+://[^/\s"':@]*:(?=[^/\s"']*@))"""
-    r"""|(?<!\S)(?P<user>(?:-u|--user)[\s=]+["']?[^\s"':]+:)"""
-    r"""|(?<![\w.+~-])(?:(?P<name>[\w.+~-]+)\\*["']?\s*[=:]|(?P<flag>--[\w-]+|bearer)\s)"""
-    r"""\s*(?:(?:bearer|basic|digest|token)\s+)?""",
+    r"""(?P<address>(?<![\w.+-])(?:(?:[\w.-]+\+)*https?://|[\w.+-]+://[^/\s"':@]*:)"""
+    r"""(?=[^/\s"']*@))"""
+    r"""|(?<!\S)(?:-u[\s=]*|--(?:proxy-)?user[\s=]+)(?P<opening>["']?)"""
+    r"""(?!\d+:\d+(?![^\s"']))[^\s"':]+:"""
+    r"""|(?:(?<=(?P<quote>["']))(?P<header>[\w-]+)\s*:"""
+    r"""|(?<![\w.+~/-])(?P<line>authorization|cookie):(?=\s))"""
+    rf"""(?!//)\s*(?:{SCHEME})?"""
+    r"""|(?<![\w.+~/-])(?:(?P<name>[\w.+~-]+)\\*["']?\s*[=:](?!//)|(?P<flag>--[\w-]+|bearer)\s)"""
+    rf"""\s*(?:{SCHEME})?""",
     re.IGNORECASE,
 )
-"""What stands before a value: an address with a user, curl's name of one, a name or a flag."""
+"""What stands before a value: an address with a user, curl's name of one, a name or a flag.
+
+Two numbers behind --user are ids of a user and a group. A part of a path, `/key=1/`, is no name.
+"""
 QUOTED = r"""\\+["'].*?\\+["']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
-ITEM = rf"""(?:{QUOTED}|\w*\([^()]*\)|\[[^][]*\]|\{{[^{{}}]*\}}|[^\s"',]+)"""
+PLAIN = rf"""(?:\$\([^()]*\)|\\\s|[^\s"',]|(?=["']\w)(?:{QUOTED})|["'](?=\w))+"""
+ITEM = rf"""(?:{QUOTED}|\w*\([^()]*\)|\[[^][]*\]|\{{[^{{}}]*\}}|{PLAIN})"""
 NEXT = r"\+{0,2}[A-Za-z_][\w./@]*="
-VALUE = re.compile(rf"(?:{QUOTED})+|{ITEM}(?:,(?!{NEXT})(?:\s*(?=[\"']))?{ITEM})*", re.DOTALL)
+VALUE = re.compile(
+    rf"(?:{QUOTED})+(?:(?=[\w.$+/=-]){PLAIN})?"
+    rf"|{ITEM}(?:,(?!{NEXT})(?:\s*(?=[\"']))?{ITEM})*",
+    re.DOTALL,
+)
 """A value in a shell or in Hydra's grammar, up to the next blank, quote, or override."""
-USER = re.compile(r"""[^/\s"'@]+""")
-INTERPOLATION = re.compile(r"""["'\\]*\$\{[^{},]*\}["'\\]*""")
-IN_SHELL = re.compile(r"""["\\]*(?:\w+:)?\$(?:[A-Za-z_]\w*|\{[^{},]*\}|\(.*)["\\]*""", re.DOTALL)
+USER = re.compile(r"""[^/\s"']+(?=@)""")
+UP_TO = {
+    '"': re.compile(r"""(?:(?!\\*").)+""", re.DOTALL),
+    "'": re.compile(r"""(?:(?!\\*').)+""", re.DOTALL),
+    "": re.compile(r"""[^"'\n]+"""),
+}
+"""The value of a header, or of a user, by the quote that stands before it."""
+REFERENCE = r"\{\s*(?:oc\.env:\s*)?[\w.]+\s*\}"
+INTERPOLATION = re.compile(rf"""["'\\]*\${REFERENCE}["'\\]*""")
+IN_SHELL = re.compile(rf"""["\\]*\$(?:[A-Za-z_]\w*|{REFERENCE}|\([^()]*\)?)["\\]*""", re.DOTALL)
 """Where the value is found when it is needed: `${oc.env:NAME}`; in a command also `$NAME`."""
 
 
@@ -63,10 +85,12 @@ def without_secrets(text: str) -> str:
     """Return a text, such as a shell command, with HIDDEN for each secret that a name announces."""
     found, end = "", 0
     for head in HEAD.finditer(text):
-        name = head["name"] or head["flag"]
+        name = head["name"] or head["flag"] or head["header"]
         if head.start() < end or (name and not names_secret(name)):
             continue
-        value = (USER if head["address"] else VALUE).match(text, head.end())
+        quote = head["quote"] or head["opening"] or ""
+        kind = UP_TO[quote] if quote or head["line"] else USER if head["address"] else VALUE
+        value = kind.match(text, head.end())
         if value and not (value[0].startswith(HIDDEN) or IN_SHELL.fullmatch(value[0])):
             found += text[end : head.end()] + HIDDEN
             end = value.end()
@@ -125,8 +149,9 @@ def restore_secrets(
                     f"{place}: {word}: a secret, which is not kept; "
                     f"type the word with its value behind {place}"
                 )
-            left.remove(same)
             word = same
+        if word in left:  # or kept in full by an older version
+            left.remove(word)
         found.append(word)
     if left:
         raise ConfigError(f"{place}: {show(left[0])}: there is no such word to fill in")
@@ -150,6 +175,8 @@ def shown_config(config: Any, path: str = "", typed: Mapping[str, str] | None = 
         return [
             shown_word(each) if isinstance(each, str) else shown_config(each) for each in config
         ]
+    if isinstance(config, int | float) and not isinstance(config, bool):
+        return HIDDEN if names_secret(path) else config
     return shown(path, config) if isinstance(config, str) else config
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from benchkit.point.point import Point
 from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.record.naming import printable
+from benchkit.secrets import shown_words
 from benchkit.sweep import manifest, resume
 from benchkit.sweep.folder import LOG_FILE, require_unused
 from benchkit.sweep.manifest import Entry, Manifest
@@ -153,9 +154,11 @@ def resumed(
     if others:
         warn_of_others(others)
     Manifest(
-        arguments=before.arguments or wanted.arguments,
+        arguments=shown_words(before.arguments) or wanted.arguments,
         made_with=before.made_with or wanted.made_with,
-        points=points + others,
+        points=[
+            replace(entry, overrides=shown_words(entry.overrides)) for entry in points + others
+        ],
         jobs=before.jobs,
         started_in=before.started_in if before.arguments else wanted.started_in,
     ).write(folder)

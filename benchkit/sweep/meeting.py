@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from benchkit.api.keys import RunConfig, as_dict
@@ -73,13 +74,13 @@ class Meeting:
         world_sizes = self.world_sizes(agents)
         folder = Path(self.hydra_config.hydra.sweep.dir)
         parent = parent_of(folder, naming)
+        plain = OmegaConf.to_container(self.hydra_config, enum_to_str=True)
+        settings = yaml.safe_dump(shown_config(plain), sort_keys=False, allow_unicode=True)
         agenda, problem = None, None
         if agents.first:
             try:
                 agenda = prepared(folder, wanted, world_sizes, self.asked, held)
-                settings = shown_config(OmegaConf.to_container(self.hydra_config))
-                text = OmegaConf.to_yaml(OmegaConf.create(settings))
-                files.write_whole(folder / "multirun.yaml", text.encode())
+                files.write_whole(folder / "multirun.yaml", settings.encode())
             except (ConfigError, OSError) as error:
                 problem = str(error)
         own = [agenda.told(parent) if agenda else None, problem]

@@ -101,6 +101,7 @@ def remembered(folder: Path, given: Sequence[str]) -> list[str]:
             f"--resume {folder}: the sweep does not say how it was started; repeat its overrides"
         )
     others, added = without_config_dir(before.arguments)
+    others = [word for word in others if not word.startswith("hydra.sweep.dir=")]  # it is `folder`
     if not added or without_config_dir(given)[1]:
         return others
     return ["--config-dir", found_again(added, before.started_in, folder), *others]

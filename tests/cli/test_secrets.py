@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.cli import Cli, ends
 
@@ -221,3 +222,13 @@ def test_values_of_a_sweep_may_come_from_the_environment(cli_with_keys, algorith
     assert all("measure.max_iterations=20" in each["overrides"] for each in found)
     assert (cli.folder / "ended").read_text() == f"{TOKEN}, b\n"
     assert leaks(cli.folder / "outputs") == []
+
+
+def test_settings_are_written_where_a_default_in_them_is_a_secret(cli_with_keys):
+    cli = cli_with_keys
+    done = cli(*LINE, f"on_end='echo ${{oc.env:NONE,--token {TOKEN} y}}'", f"+hydra.job.env_set.A_PASS={'1' * 9}")
+    assert done.returncode == 0, done.stderr
+    assert leaks(cli.folder / "outputs") == []
+    settings = yaml.safe_load((cli.folder / "outputs/s/multirun.yaml").read_text())
+    assert settings["on_end"] == "echo ${oc.env:NONE,--token … y}"
+    assert settings["hydra"]["job"]["env_set"] == {"A_PASS": "…"}

@@ -25,13 +25,18 @@ SECRET = "hunter2"
 
 
 @pytest.mark.parametrize("word", WORDS)
-@pytest.mark.parametrize("form", ["{0}", "MY_{0}", "{0}_2", "X-{0}-ID", "ucx.{0}", "+backend.env.A_{0}"])
+@pytest.mark.parametrize(
+    "form", ["{0}", "MY_{0}", "{0}_2", "X-{0}-ID", "ucx.{0}", "+backend.env.A_{0}", "A_{0}S", "{0}1"]
+)
 def test_words_in_names_announce_secrets(form, word):
     for name in (form.format(word), form.format(word.lower())):
         assert names_secret(name) is (name.upper() != "PWD"), name
 
 
-HARMLESS = ["PATH", "NCCL_IB_PKEY", "+backend.env.UCX_IB_PKEY", "backend.env.PWD", "AUTHOR", "PASSES", "UCX_PASSIVE"]
+HARMLESS = [
+    "PATH", "NCCL_IB_PKEY", "+backend.env.UCX_IB_PKEY", "backend.env.PWD", "AUTHOR", "PASSES", "UCX_PASSIVE",
+    "PSM3_PKEY", "MV2_DEFAULT_PKEY", "NVSHMEM_IB_PKEY", "OMPI_MCA_btl_openib_pkey",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -82,6 +87,23 @@ TEXTS = [
     ("X_TOKEN=$T Y_TOKEN=\"${T}\" --token $(cat f)", "X_TOKEN=$T Y_TOKEN=\"${T}\" --token $(cat f)"),
     ("curl -H \"Authorization: Bearer $T\" -u me:$T", "curl -H \"Authorization: Bearer $T\" -u me:$T"),
     ("echo a key, and = the pass", "echo a key, and = the pass"),
+    ("x git+https://abc@h --i=git+ssh+https://u:abc@h", "x git+https://…@h --i=git+ssh+https://…@h"),
+    ("postgresql+psycopg2://u:abc@h redis+tls://:abc@h/0", "postgresql+psycopg2://u:…@h redis+tls://:…@h/0"),
+    ("postgres://ann@h/db https://me:p@abc@h/a@b", "postgres://ann@h/db https://…@h/a@b"),
+    ("-H 'Authorization: ApiKey a b' x", "-H 'Authorization: ApiKey …' x"),
+    ('-H "Authorization: GenieKey abc" x', '-H "Authorization: GenieKey …" x'),
+    ('-H "Authorization: Splunk abc" x', '-H "Authorization: Splunk …" x'),
+    ('-H "Authorization: AWS4 a, b=c" x', '-H "Authorization: …" x'),
+    ("-H 'Authorization: Digest u=\"me\", r=\"abc\"' x", "-H 'Authorization: Digest …' x"),
+    ('-H "Cookie: lang=en; sid=abc" x', '-H "Cookie: …" x'),
+    ("Cookie: lang=en; sid=abc", "Cookie: …"),
+    ('-H "Authorization: ApiKey $T" x', '-H "Authorization: ApiKey $T" x'),
+    ('X_TOKEN="abc"def y', "X_TOKEN=… y"), ('X_TOKEN=abc"d f" y', "X_TOKEN=… y"), (r"X_TOKEN=a\ b y", "X_TOKEN=… y"),
+    ("X_TOKEN=${X:-abc} y", "X_TOKEN=… y"), ("X_TOKEN=${oc.env:X} y", "X_TOKEN=${oc.env:X} y"),
+    ("X_TOKEN=$(cat f)abc y", "X_TOKEN=… y"), ("X_TOKEN=abc:$T y", "X_TOKEN=… y"),
+    ("curl -ume:abc --proxy-user me:abc -u 'me:a b' x", "curl -ume:… --proxy-user me:… -u 'me:…' x"),
+    ("docker run --user 1000:1000 -u 0:0 x", "docker run --user 1000:1000 -u 0:0 x"),
+    ("luts/key=1/t.csv", "luts/key=1/t.csv"),
 ]  # fmt: skip
 
 
@@ -113,8 +135,10 @@ def test_variables_of_the_environment():
 
 
 def test_configuration_is_copied_without_secrets():
-    config = {"suite": "s", "seed": 3, "backend": {"env": {"A_PSK": SECRET, "B": "$C"}}, "on_end": f"--token {SECRET}"}
-    kept = {"suite": "s", "seed": 3, "backend": {"env": {"A_PSK": "…", "B": "${oc.env:B}"}}, "on_end": "--token …"}
+    env = {"A_PSK": SECRET, "B": "$C", "C_PASS": 12345678, "D_PASS": 1.5, "E_PASS": None, "N": 5}
+    config = {"suite": "s", "seed": 3, "backend": {"env": env}, "on_end": f"--token {SECRET}"}
+    env = env | {"A_PSK": "…", "B": "${oc.env:B}", "C_PASS": "…", "D_PASS": "…"}
+    kept = {"suite": "s", "seed": 3, "backend": {"env": env}, "on_end": "--token …"}
     assert shown_config(config, typed={"backend.env.B": "${oc.env:B}"}) == kept
     assert config["backend"]["env"]["A_PSK"] == SECRET
 
@@ -127,6 +151,14 @@ def test_words_are_filled_in_by_what_they_were_made_from():
         with pytest.raises(ConfigError, match=r"_TOKEN=…") as told:
             restore_secrets(kept, given, "--resume s")
         assert "\n" not in str(told.value)
+
+
+def test_words_that_are_kept_in_full_may_be_typed_again():
+    kept = ["seed=1", "A_TOKEN=1", "B_TOKEN=…"]
+    assert restore_secrets(kept, ["A_TOKEN=1", "B_TOKEN=2"], "--resume s") == ["seed=1", "A_TOKEN=1", "B_TOKEN=2"]
+    assert restore_secrets(kept, ["B_TOKEN=2"], "--resume s") == ["seed=1", "A_TOKEN=1", "B_TOKEN=2"]
+    with pytest.raises(ConfigError, match="A_TOKEN=…"):
+        restore_secrets(kept, ["A_TOKEN=2", "B_TOKEN=2"], "--resume s")
 
 
 def test_plan_of_a_comparison_is_restored(tmp_path):

@@ -288,3 +288,17 @@ def test_folder_with_a_link_where_a_sweep_writes_is_refused(tmp_path, name, make
     with contextlib.ExitStack() as held, pytest.raises(ConfigError):
         agenda.prepared(folder, wanted, [2], asked, held)
     assert {path: path.lstat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_older_manifest_with_secrets_is_resumed_and_written_without(tmp_path):
+    words = ["+suite=allreduce", "+backend.env.A_TOKEN=hunter2", "hydra.sweep.dir=runs/key=3"]
+    Manifest(words, {}, [Entry(key, 0, key, words) for key in ("0", "1")]).write(tmp_path)
+    for again in ([], words[1:2]):
+        assert resume.parse(["--resume", str(tmp_path), *again])[:2] == words[:2]
+    assert not [word for word in resume.parse(["--resume", str(tmp_path)]) if "runs" in word]
+    wanted = Manifest([], {}, [Entry("0", 0, "0", [*words[:1], "+backend.env.A_TOKEN=…"])])
+    with contextlib.ExitStack() as held:
+        agenda.prepared(tmp_path, wanted, [2], resume.Resume(tmp_path), held)
+    assert "hunter2" not in (tmp_path / manifest.FILE_NAME).read_text()
+    assert [entry.folder for entry in manifest.read(tmp_path).points] == ["0", "1"]
+    assert resume.parse(["--resume", str(tmp_path), words[1]])[:2] == words[:2]
