@@ -121,7 +121,7 @@ def drawing_library() -> str:
     version = altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
     bundler = distribution_version("vl-convert-python")
     maker = hashlib.sha256(f"{version} {bundler} {EXPOSED}".encode()).digest()
-    if known := bytes(kept(LIBRARY, maker)):
+    if known := bytes(kept(LIBRARY, lambda: maker)):
         return known.decode()
     library = vl_convert.javascript_bundle(EXPOSED, version)
     keep(LIBRARY, maker, library.encode())

@@ -14,7 +14,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -177,21 +177,21 @@ class Cache:
 
     def _read(self) -> dict[bytes, Derived]:
         with contextlib.suppress(ValueError):
-            return dict(decode_cached(kept(self._name, fingerprint())))
+            return dict(decode_cached(kept(self._name, fingerprint)))
         return {}
 
 
-def kept(name: str, maker: bytes) -> memoryview:
+def kept(name: str, maker: Callable[[], bytes]) -> memoryview:
     """Return what a file of the cache holds if it is whole, and made by this; else nothing.
 
     Args:
-        maker: 32 bytes that change with what makes the content.
+        maker: returns 32 bytes that change with what makes the content.
     """
     with contextlib.suppress(OSError, ValueError):
         path = private_folder() / name
         found = memoryview(files.read_regular(path))
         content = found[64:]
-        if found[:64] == maker + hashlib.sha256(content).digest():
+        if found[:64] == maker() + hashlib.sha256(content).digest():
             os.utime(path)  # `make_room` keeps what was used last
             return content
     return memoryview(b"")
