@@ -46,10 +46,10 @@ def read(path: Path, most_bytes: int, private: bool = False) -> bytes:
         ValueError: it is no regular file, or larger than `most_bytes`.
     """
     with contextlib.ExitStack() as closed:
-        folder = closed.enter_context(opened_folder(path.parent))
+        folder = closed.enter_context(open_folder(path.parent))
         if not private:
             require_trusted(path.parent, folder)
-        file = closed.enter_context(opened_file(path, folder))
+        file = closed.enter_context(open_file(path, folder))
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path}: not a regular file")
@@ -61,8 +61,8 @@ def read(path: Path, most_bytes: int, private: bool = False) -> bytes:
 
 
 @contextlib.contextmanager
-def opened_folder(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def open_folder(folder: Path, flags: int = 0) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | flags)
     try:
         yield descriptor
     finally:
@@ -70,7 +70,7 @@ def opened_folder(folder: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def opened_file(path: Path, folder: int) -> Iterator[BinaryIO]:
+def open_file(path: Path, folder: int) -> Iterator[BinaryIO]:
     """Open a file of an open folder: no link, and without waiting for the other end of a pipe."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path.name, flags, dir_fd=folder), "rb") as file:
@@ -83,10 +83,21 @@ def require_folder(folder: Path, private: bool = False) -> None:
     Args:
         private: nobody else may open it either, and it is no link.
     """
-    if private and folder.is_symlink():
-        raise PermissionError(f"{folder}: a link; allowed is a folder")
-    with opened_folder(folder) as descriptor:
-        require_trusted(folder, descriptor, private)
+    try:
+        with open_folder(folder, os.O_NOFOLLOW if private else 0) as descriptor:
+            require_trusted(folder, descriptor, private)
+    except NotADirectoryError:  # so is a link that is not followed
+        raise PermissionError(f"{folder}: a link or a file; allowed is a folder") from None
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only this user may open, in one that exists, if it is not there.
+
+    Raises:
+        PermissionError: it is there, and others may open it.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    require_folder(folder, private=True)
 
 
 def keep_others_out() -> None:
@@ -184,8 +195,8 @@ def shared_with(folder: Path) -> str:
     real = folder.resolve()
     for place in (real, *real.parents):
         with contextlib.suppress(OSError), contextlib.ExitStack() as closed:
-            descriptor = closed.enter_context(opened_folder(place))
-            file = closed.enter_context(opened_file(place / MARKER, descriptor))
+            descriptor = closed.enter_context(open_folder(place))
+            file = closed.enter_context(open_file(place / MARKER, descriptor))
             status = os.fstat(file.fileno())
             is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
             is_mine = status.st_uid in (os.geteuid(), 0)

@@ -12,6 +12,7 @@ from analysis.page.figures import records_of
 from analysis.report.naming import Namer
 from benchkit.record.naming import UNPRINTABLE
 from benchkit.record.record import HARMLESS, ErrorReport, Record
+from launch import trust
 
 MOST_KINDS = 40
 """Kinds of failures with their logs; of further ones the names alone are listed."""
@@ -98,8 +99,7 @@ def log_of(record: Record, folder: Path) -> tuple[str, str]:
     if not LOG_NAME.fullmatch(name):
         return "", ""
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        with open(os.open(folder / name, flags), "rb") as file:
+        with trust.open_folder(folder) as place, trust.open_file(folder / name, place) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                 return "", ""

@@ -188,7 +188,8 @@ def kept(name: str, maker: Callable[[], bytes]) -> memoryview:
         maker: returns 32 bytes that change with what makes the content.
     """
     with contextlib.suppress(OSError, ValueError):
-        path = private_folder() / name
+        path = cache_folder() / name
+        trust.require_folder(path.parent, private=True)
         found = memoryview(files.read_regular(path))
         content = found[64:]
         if found[:64] == maker() + hashlib.sha256(content).digest():
@@ -200,8 +201,9 @@ def kept(name: str, maker: Callable[[], bytes]) -> memoryview:
 def keep(name: str, maker: bytes, content: bytes) -> None:
     """Keep something in the cache, if there can be one."""
     with contextlib.suppress(OSError):
-        cache_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-        place = private_folder()
+        place = cache_folder()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        trust.make_private_folder(place)
         head = maker + hashlib.sha256(content).digest()
         files.write_whole(place / name, head + content, durable=False)
         make_room(place)
@@ -218,17 +220,6 @@ def cache_folder() -> Path:
     if not os.path.isabs(base):
         raise OSError("the user has no home")
     return Path(base, "benchkit", "figures")
-
-
-def private_folder() -> Path:
-    """Return the folder of the cache once it is known that only this user may open it.
-
-    Raises:
-        OSError: it is not there, or others may open it.
-    """
-    folder = cache_folder()
-    trust.require_folder(folder, private=True)
-    return folder
 
 
 def make_room(folder: Path) -> None:

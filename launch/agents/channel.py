@@ -203,7 +203,7 @@ def callers(
             soonest = min([deadline, *(caller.deadline for caller in waiting)])
             ready = wait_for([*listeners, *waiting], max(0.0, soonest - now))
             for listener, queue in queues.items():
-                yield from heard_of(queue, ready)
+                yield from greetings_of(queue, ready)
                 if listener in ready:
                     accept(listener, secret, queue)
     finally:
@@ -212,7 +212,7 @@ def callers(
                 caller.close()
 
 
-def heard_of(queue: list[Caller], ready: Sequence[Any]) -> Generator[tuple[Channel, Any]]:
+def greetings_of(queue: list[Caller], ready: Sequence[Any]) -> Generator[tuple[Channel, Any]]:
     """Yield the channels and hellos of callers that have proved themselves; drop strangers."""
     for caller in [caller for caller in queue if caller in ready]:
         try:

@@ -81,7 +81,7 @@ class Meeting:
         self._socket: Path | None = None
         if started.local:
             self._files.append(temporary_folder() / name)
-            self._socket = temporary_folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+            self._socket = temporary_folder() / hashlib.sha256(name.encode()).hexdigest()[:16]
         self._needs_file = not (self._secret and (self._fixed or self._key))
         self._reached_s: float | None = None
         self._distrusted = ""
@@ -160,8 +160,7 @@ class Meeting:
         for path in self._files:
             try:
                 if path.parent == temporary_folder():
-                    path.parent.mkdir(mode=0o700, exist_ok=True)
-                    trust.require_folder(path.parent, private=True)
+                    trust.make_private_folder(path.parent)
                 write_whole(path, text)
                 own_text(path)  # Some file systems have no owners, or do not keep modes.
                 return
@@ -284,8 +283,7 @@ def open_private_listener(path: Path) -> socket.socket | None:
     """Open a socket in this user's own folder, at which no stranger can knock; None without one."""
     listener = socket.socket(socket.AF_UNIX)
     try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        trust.require_folder(path.parent, private=True)
+        trust.make_private_folder(path.parent)
         path.unlink(missing_ok=True)  # of an earlier start
         listener.bind(os.fspath(path))
         listener.listen(BACKLOG)

@@ -183,6 +183,17 @@ def test_what_is_made_is_not_for_others_to_write_unless_the_folder_is_shared(own
     assert modes == [0o755, 0o775 if is_shared else 0o755]
 
 
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_private_folder_is_neither_a_link_nor_a_file(own, tmp_path, kind):
+    """Not even a link to a folder of this user alone: where it leads may change."""
+    (tmp_path / "mine").mkdir(mode=0o700)
+    trust.make_private_folder(tmp_path / "mine")
+    path = tmp_path / "other"
+    path.symlink_to(tmp_path / "mine") if kind == "link" else path.touch(mode=0o600)
+    with pytest.raises(PermissionError, match="other"):
+        trust.require_folder(path, private=True)
+
+
 def test_folder_that_was_just_made_is_its_makers_whoever_owns_it(own, tmp_path, monkeypatch):
     """On NFS, what root makes is nobody's."""
     monkeypatch.setattr(trust, "distrust", lambda *_: "it is nobody's")
