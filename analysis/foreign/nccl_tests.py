@@ -127,8 +127,7 @@ class Table:
         are_several = any(len(groups) > 1 for groups in self.ranks.values())
         if self.results and not are_several:
             return Table()
-        return replace(
-            Table(),
+        return Table(
             started=self.started,
             command=self.command,
             ranks=self.ranks,

@@ -72,11 +72,11 @@ def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[Source], str]:
         text: of one file. One in which nothing begins is of one source.
         starts: the first that finds a source counts.
     """
-    lines = cleaned(unwrapped(text))
+    lines = clean_lines(unwrapped(text))
     found = (sources_by(start_of, lines) for start_of in starts)
     sources = next(filter(None, found), None)
     if sources is None:
-        return [Source("", lines=cleaned(text))], ""
+        return [Source("", lines=clean_lines(text))], ""
     lengths = sorted(set(map(len, sources)), reverse=True)
     others = []
     for line in lines:
@@ -88,7 +88,7 @@ def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[Source], str]:
     return list(sources.values()), "".join(others)
 
 
-def cleaned(text: str) -> list[str]:
+def clean_lines(text: str) -> list[str]:
     return CONTINUED.sub("", UNSEEN.sub("", text)).splitlines(keepends=True)
 
 

@@ -55,7 +55,7 @@ class Arm:
     def without_secrets(self) -> "Arm":
         environment = {name: shown(name, value) for name, value in self.environment.items()}
         overrides = shown_words(self.overrides)
-        text = without_secrets(self.text)
+        text = shown_arm(self.text)
         return replace(self, text=text, environment=environment, overrides=overrides)
 
     @property
@@ -95,7 +95,7 @@ def is_arm(argument: str) -> bool:
     return argument == "plain" or (bool(colon) and kind in KINDS)
 
 
-def without_secrets(text: str) -> str:
+def shown_arm(text: str) -> str:
     """Return an arm as it was typed, each of its variables and overrides without a secret."""
     kind, colon, value = text.partition(":")
     following = {"env": NEXT_VARIABLE, "set": NEXT_OVERRIDE}.get(kind)
@@ -108,7 +108,7 @@ def parse_arm(typed: str, trees: Path) -> Arm:
     `trees` holds the checkouts of `git:` arms.
     """
     kind, _, value = typed.partition(":")
-    text = without_secrets(typed)
+    text = shown_arm(typed)
     if text == "plain":
         return Arm(text=text)
     if not value:

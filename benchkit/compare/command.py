@@ -22,7 +22,7 @@ from benchkit.compare.arms import (
     is_arm,
     parse_arm,
     refuse_key,
-    without_secrets,
+    shown_arm,
 )
 from benchkit.errors import ConfigError
 from benchkit.record import files
@@ -109,7 +109,7 @@ def parse(arguments: Sequence[str]) -> Request | Resumed:
         refuse_key(word)
     if len(arms) < 2:
         raise ConfigError(f"compare takes two arms or more, got {len(arms)}; allowed are {ALLOWED}")
-    texts = [without_secrets(arm) for arm in dict.fromkeys(arms)]
+    texts = [shown_arm(arm) for arm in dict.fromkeys(arms)]
     if alike := [text for text in texts if texts.count(text) > 1]:
         raise ConfigError(f"{alike[0]}: allowed are arms that differ by more than a secret")
     options = Options(flags.pairs, flags.max_pairs, flags.fail_on, flags.statistic)
@@ -117,7 +117,7 @@ def parse(arguments: Sequence[str]) -> Request | Resumed:
 
 
 def show_of(word: str) -> Callable[[str], str]:
-    return without_secrets if is_arm(word) else shown_word
+    return shown_arm if is_arm(word) else shown_word
 
 
 def flag_parser() -> Parser:
@@ -277,9 +277,9 @@ def read_plan(folder: Path, secrets: Sequence[str] = ()) -> Plan:
     place = f"compare --resume {folder}"
     given = [word for word in secrets if is_arm(word)]
     others = [word for word in secrets if not is_arm(word)]
-    texts = restore_secrets([arm.text for arm in plan.arms], given, place, without_secrets)
+    texts = restore_secrets([arm.text for arm in plan.arms], given, place, shown_arm)
     arms = [
-        replace(arm, text=without_secrets(text))
+        replace(arm, text=shown_arm(text))
         if text == arm.text
         else with_secrets(arm, parse_arm(text, folder))
         for arm, text in zip(plan.arms, texts, strict=True)
