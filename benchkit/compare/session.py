@@ -40,11 +40,11 @@ from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.version import __version__
-from launch import topology
 from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import END_S, EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host import LOCK_VARIABLE
 from launch.agents.meeting import join
+from launch.launcher_env import allocation_remark, require_launcher
 from launch.module_path import path_options
 from launch.signals import to_stop_request
 
@@ -182,8 +182,8 @@ def main(arguments: Sequence[str], check: Check) -> int:
     if {"--help", "-h"} & set(arguments):
         print(command.HELP)
         return 0
-    started = topology.require_launcher()
-    if remark := topology.allocation_remark():
+    started = require_launcher()
+    if remark := allocation_remark():
         print(f"benchkit: {remark}", file=sys.stderr)
     asked = command.parse(arguments)
     folder = (asked.folder or command.new_folder()).absolute()

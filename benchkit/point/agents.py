@@ -26,9 +26,9 @@ from launch.agents.group import (
     OffsetTracker,
 )
 from launch.agents.host import LOCK_VARIABLE, Holder, HostLock, HostTaken, NoLock
+from launch.host import Limits, limits
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
-from launch.topology import Limits, limits
 
 log = logging.getLogger("benchkit")
 T = TypeVar("T")

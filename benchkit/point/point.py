@@ -49,9 +49,10 @@ from benchkit.record.record import (
 )
 from benchkit.secrets import shown_config
 from benchkit.selftest import floor
-from launch import signals, topology
+from launch import signals
 from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
+from launch.launcher_env import detect_launcher
 
 COMPARISON_VARIABLE = "BENCHKIT_COMPARISON"
 """Environment variable with the Comparison, as JSON, that a run belongs to.
@@ -120,7 +121,7 @@ def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
         world_size=plan.world_size,
         threads_per_rank=plan.threads,
         cores_per_rank=plan.cores_per_rank,
-        launched_by=topology.detect_launcher().by,
+        launched_by=detect_launcher().by,
         agents=plan.agents,
         slowdown=SlowdownReport(asked=list(plan.slowdown)),
         warnings=[

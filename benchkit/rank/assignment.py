@@ -18,9 +18,9 @@ from benchkit.record import files
 from benchkit.record.record import Labels, Measured
 from launch.agents.channel import LOOPBACK
 from launch.agents.group import Offset
+from launch.host import Limits
 from launch.ranks.entry import MEETING_FILE
 from launch.ranks.private_network import opened_by
-from launch.topology import Limits
 
 if TYPE_CHECKING:
     import torch.distributed as dist

@@ -56,9 +56,9 @@ from benchkit.rank.run_cases import (
 from benchkit.record.record import CaseRecord, Measured, RankUse, SlowdownReport
 from benchkit.streams import protect_streams
 from launch.agents.group import Offset
+from launch.host import core_list, limits, read_text
 from launch.ranks import entry
 from launch.slowdown.cgroup import NoThrottle, Throttle, make_throttle
-from launch.topology import core_list, limits, read_text
 
 _joined: dict[Rendezvous, "Joined"] = {}
 """By rendezvous, what this process has joined: process-wide, as torch's group is."""

@@ -28,11 +28,10 @@ from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.resume import Resume
 from benchkit.version import __version__
-from launch import topology
 from launch.agents.channel import Lost
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.meeting import JoinError, join
-from launch.topology import LaunchContext
+from launch.launcher_env import LaunchContext, detect_launcher
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Meeting:
         about to run different things, ConfigError where the folder is in use, or holds another
         sweep.
         """
-        started = topology.detect_launcher()
+        started = detect_launcher()
         traits = {
             "benchkit": __version__,
             "torch": metadata.version("torch"),

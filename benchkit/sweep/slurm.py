@@ -35,10 +35,10 @@ from benchkit.streams import protect_streams
 from benchkit.sweep import resume
 from benchkit.sweep.manifest import Submitted
 from benchkit.version import __version__
-from launch import topology
 from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.meeting import JoinError, join
+from launch.launcher_env import ALONE_VARIABLE, detect_launcher
 from launch.signals import STOPPING, StopRequested, handle, ignore_signals, to_stop_request
 
 SLURM_ENDINGS = {
@@ -162,7 +162,7 @@ class Job:
         """Run the points; their records say how they ended."""
         protect_streams("benchkit")
         if os.environ.get("SUBMITIT_EXECUTOR") == "slurm":  # srun starts agents that join
-            os.environ.pop(topology.ALONE_VARIABLE, None)  # of the process that submitted the job
+            os.environ.pop(ALONE_VARIABLE, None)  # of the process that submitted the job
         show_log()
         handle(STOPPING, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
@@ -185,11 +185,11 @@ class Job:
         is_open = [not resume.settled_status(point.folder) for point in self.points]
         config = self.points[0].config
         try:
-            started = topology.detect_launcher()
+            started = detect_launcher()
             agents = join(started, traits, self.folder, config.join_timeout_s, config.trust_network)
             told = agents.exchange(is_open, EXCHANGE_TIMEOUT_S)[0]
         except (JoinError, Lost) as error:
-            if topology.detect_launcher().index == 0:
+            if detect_launcher().index == 0:
                 for point in compress(self.points, is_open):
                     note_end(point, "error", str(error))
             sys.exit(str(error))
@@ -218,7 +218,7 @@ class Job:
     def leave(self, error: StopRequested) -> None:
         """End the process; agent 0 first queues a job again that is to go on."""
         job = own_job()
-        if error.status == "preempted" and job and topology.detect_launcher().index == 0:
+        if error.status == "preempted" and job and detect_launcher().index == 0:
             problem = requeue(job)
             log.warning("%s; %s", error, problem or "queued again")
         sys.exit(128 + error.number)
@@ -272,7 +272,7 @@ def show_log() -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
-    log.setLevel(logging.INFO if topology.detect_launcher().index == 0 else logging.WARNING)
+    log.setLevel(logging.INFO if detect_launcher().index == 0 else logging.WARNING)
 
 
 NO_CONFIGURATION = "Could not establish a configuration source"

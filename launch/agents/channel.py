@@ -14,8 +14,8 @@ from typing import Any
 
 from launch.agents.interfaces import reachable_addresses
 from launch.framing import Pieces, framed, is_writable
+from launch.host import namespace, node_name, usable_cores
 from launch.signals import wait_for
-from launch.topology import namespace, node_name, usable_cores
 
 MESSAGE_BYTES = 1 << 26
 """Above any outcome with its tracebacks."""

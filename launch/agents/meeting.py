@@ -37,7 +37,8 @@ from launch.agents.channel import (
     this_member,
 )
 from launch.agents.group import Agents, alone
-from launch.topology import LaunchContext, namespace
+from launch.host import namespace
+from launch.launcher_env import LaunchContext
 
 POLL_S = 0.1
 BACKLOG = 512

@@ -7,7 +7,7 @@ from benchkit.rank.assignment import Assignment, Rendezvous
 from benchkit.record.record import AgentReport
 from launch.agents.channel import AgentInfo
 from launch.agents.group import Agents, Offset
-from launch.topology import Limits
+from launch.host import Limits
 
 from tests.support import fakes
 

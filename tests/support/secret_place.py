@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from launch import topology
+from launch.launcher_env import detect_launcher
 
 from tests.support.entries.agents import join
 from tests.support.entries.agents import meeting as rendezvous
@@ -23,7 +23,7 @@ def watched(meeting: rendezvous.Meeting) -> Any:
     return listener, address
 
 
-started = topology.detect_launcher()
+started = detect_launcher()
 rendezvous.Meeting.listen = watched  # type: ignore[method-assign]
 told |= {"by": started.by, "job": started.job, "local": started.local}
 agents = join(started, {}, Path("meet"), 60)

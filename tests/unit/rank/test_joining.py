@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchkit.errors import Unavailable
-from launch.topology import Limits
+from launch.host import Limits
 
 from tests.support import configs
 from tests.support.entries import rank

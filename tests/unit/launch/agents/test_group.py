@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch.launcher_env import LaunchContext
 from launch.signals import StopRequested
-from launch.topology import LaunchContext
 
 from tests.support.entries.agents import Agents, JoinError, Lost, SweepEnds, alone, channel, join, write_whole
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from launch.framing import framed
+from launch.launcher_env import LaunchContext
 from launch.signals import wait_for
-from launch.topology import LaunchContext
 
 from tests.support.cli import wait_until
 from tests.support.entries.agents import (
