@@ -14,7 +14,7 @@ from benchkit.errors import ConfigError, UnknownKey
 from benchkit.record.naming import printable
 from benchkit.sweep import resume, status
 from launch.agents.channel import SweepEnds
-from launch.agents.meeting import JoinError
+from launch.agents.rendezvous import JoinError
 from launch.host import node_name
 from launch.launcher_env import LaunchError, detect_launcher
 from launch.ranks import fork_server

@@ -42,8 +42,8 @@ from benchkit.sweep.resume import Resume, settled_status
 from benchkit.version import __version__
 from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import END_S, EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.host import LOCK_VARIABLE
-from launch.agents.meeting import join
+from launch.agents.host_lock import LOCK_VARIABLE
+from launch.agents.rendezvous import join
 from launch.launcher_env import allocation_remark, require_launcher
 from launch.module_path import path_options
 from launch.signals import to_stop_request

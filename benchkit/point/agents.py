@@ -25,7 +25,7 @@ from launch.agents.group import (
     Offset,
     OffsetTracker,
 )
-from launch.agents.host import LOCK_VARIABLE, Holder, HostLock, HostTaken, NoLock
+from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken, NoLock
 from launch.host import Limits, limits
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork

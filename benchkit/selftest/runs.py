@@ -42,7 +42,7 @@ from benchkit.statistics.compare import (
     standard_deviation,
 )
 from benchkit.statistics.intervals import Array, find_modes
-from launch.agents.host import HostLock, HostTaken, NoLock
+from launch.agents.host_lock import HostLock, HostTaken, NoLock
 from launch.host import usable_cores
 from launch.launcher_env import LaunchError, allocation_remark, require_launcher
 

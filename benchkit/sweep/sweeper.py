@@ -24,11 +24,11 @@ from benchkit.secrets import shown_words
 from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda
+from benchkit.sweep.agreement import Meeting
 from benchkit.sweep.folder import report_on
 from benchkit.sweep.forecast import seconds_of
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Entry
-from benchkit.sweep.meeting import Meeting
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.sweep.slurm import record_signature
 from benchkit.sweep.tally import Tally

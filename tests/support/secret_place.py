@@ -7,8 +7,7 @@ from typing import Any
 
 from launch.launcher_env import detect_launcher
 
-from tests.support.entries.agents import join
-from tests.support.entries.agents import meeting as rendezvous
+from tests.support.entries.agents import join, rendezvous
 
 told: dict[str, Any] = {}
 listen = rendezvous.Meeting.listen

@@ -1,9 +1,9 @@
 """What tests take from launch.agents."""
 
 from launch.agents import channel as channel
-from launch.agents import host as host
+from launch.agents import host_lock as host_lock
 from launch.agents import interfaces as interfaces
-from launch.agents import meeting as meeting
+from launch.agents import rendezvous as rendezvous
 from launch.agents.channel import AGENT_0 as AGENT_0
 from launch.agents.channel import CALLER as CALLER
 from launch.agents.channel import NONCE_BYTES as NONCE_BYTES
@@ -25,13 +25,13 @@ from launch.agents.group import Offset as Offset
 from launch.agents.group import OffsetTracker as OffsetTracker
 from launch.agents.group import alone as alone
 from launch.agents.group import best as best
-from launch.agents.host import LOCK_VARIABLE as LOCK_VARIABLE
-from launch.agents.host import Holder as Holder
-from launch.agents.host import HostLock as HostLock
-from launch.agents.host import HostTaken as HostTaken
-from launch.agents.meeting import JoinError as JoinError
-from launch.agents.meeting import Meeting as Meeting
-from launch.agents.meeting import join as join
-from launch.agents.meeting import open_listener as open_listener
-from launch.agents.meeting import parse_hello as parse_hello
-from launch.agents.meeting import write_whole as write_whole
+from launch.agents.host_lock import LOCK_VARIABLE as LOCK_VARIABLE
+from launch.agents.host_lock import Holder as Holder
+from launch.agents.host_lock import HostLock as HostLock
+from launch.agents.host_lock import HostTaken as HostTaken
+from launch.agents.rendezvous import JoinError as JoinError
+from launch.agents.rendezvous import Meeting as Meeting
+from launch.agents.rendezvous import join as join
+from launch.agents.rendezvous import open_listener as open_listener
+from launch.agents.rendezvous import parse_hello as parse_hello
+from launch.agents.rendezvous import write_whole as write_whole

@@ -33,10 +33,10 @@ from tests.support.entries.agents import (
     channel,
     interfaces,
     join,
-    meeting,
     open_listener,
     parse_hello,
     proof,
+    rendezvous,
     this_member,
     write_whole,
 )
@@ -229,7 +229,7 @@ def free_port(monkeypatch) -> int:
         port = free.getsockname()[1]
     monkeypatch.setenv("MASTER_ADDR", "somewhere")
     monkeypatch.setenv("MASTER_PORT", str(port))
-    monkeypatch.delenv(meeting.SECRET_VARIABLE, raising=False)
+    monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
     return port
 
 
@@ -262,7 +262,7 @@ def test_fixed_address_takes_random_secret_from_file(tmp_path, meet, free_port):
 
 
 def test_fixed_address_takes_secret_from_environment(monkeypatch, tmp_path, meet, free_port):
-    monkeypatch.setenv(meeting.SECRET_VARIABLE, WORD)
+    monkeypatch.setenv(rendezvous.SECRET_VARIABLE, WORD)
     address, [found] = meet(shared=False)
     assert (found.token, found.hosts) == (address.token, ["somewhere"])
     assert (len(address.token), WORD in str(address)) == (64, False)
@@ -271,7 +271,7 @@ def test_fixed_address_takes_secret_from_environment(monkeypatch, tmp_path, meet
 
 @pytest.mark.parametrize("word", ["x", "hunter2", WORD[:-1]])
 def test_secret_that_is_soon_guessed_is_refused(monkeypatch, meet, free_port, word):
-    monkeypatch.setenv(meeting.SECRET_VARIABLE, word)
+    monkeypatch.setenv(rendezvous.SECRET_VARIABLE, word)
     with pytest.raises(JoinError, match=rf"^BENCHKIT_SECRET has {len(word)} characters?; allowed are 16 ") as refused:
         meet(shared=False)
     assert word == "x" or word not in str(refused.value)
@@ -285,11 +285,11 @@ def test_host_whose_cryptography_derives_no_key_says_so(monkeypatch, is_missing)
         raise ValueError("[digital envelope routines] unsupported")
 
     if is_missing:
-        monkeypatch.delattr(meeting.hashlib, "scrypt")
+        monkeypatch.delattr(rendezvous.hashlib, "scrypt")
     else:
-        monkeypatch.setattr(meeting.hashlib, "scrypt", refuse)
+        monkeypatch.setattr(rendezvous.hashlib, "scrypt", refuse)
     with pytest.raises(JoinError, match=r"^BENCHKIT_SECRET: .*\Z"):
-        meeting.key_of(WORD)
+        rendezvous.key_of(WORD)
 
 
 def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
@@ -299,11 +299,11 @@ def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
 
 
 def test_agents_of_one_host_meet_in_a_private_folder_by_a_random_secret(meet, monkeypatch, tmp_path):
-    monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
     address, [found] = meet(local=True, trusts_network=True)
     assert len(address.token) == 64
     private = Path(found.candidates()[0])
-    assert private.parent == meeting.temporary_folder()
+    assert private.parent == rendezvous.temporary_folder()
     assert private.is_socket()
     assert private.parent.stat().st_mode & 0o777 == 0o700
     assert found.candidates()[1:] == ["127.0.0.1"]
@@ -318,21 +318,21 @@ def test_agents_of_one_host_meet_on_loopback_without_a_private_folder(meet, monk
     if why == "others":
         (folder / f"benchkit-{os.geteuid()}").mkdir()
         (folder / f"benchkit-{os.geteuid()}").chmod(0o755)
-    monkeypatch.setattr(meeting.tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(folder))
     _, [found] = meet(local=True)
     assert found.candidates() == ["127.0.0.1"]
 
 
 def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_path):
     """Callers that never prove themselves, and more of them than agent 0 keeps, while an agent is slow."""
-    monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
     place = [Meeting(LaunchContext("srun", index, 2, "j", local=True), tmp_path) for index in range(2)]
     listeners, address = place[0].listen()
     with ExitStack() as opened, ThreadPoolExecutor(1) as pool:
         opened.callback(place[0].leave)
-        opened.callback(meeting.close_all, listeners)
+        opened.callback(rendezvous.close_all, listeners)
         hello = pool.submit(next, channel.callers(listeners, address.token, time.monotonic() + 60))
-        slow = opened.enter_context(meeting.dial(address.candidates()[0], address.port))
+        slow = opened.enter_context(rendezvous.dial(address.candidates()[0], address.port))
         nonce_0 = slow.recv(NONCE_BYTES)
         for _ in range(2 * channel.MOST_CALLERS):
             opened.enter_context(connected(address.port))
@@ -349,16 +349,16 @@ def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_p
 def test_lack_of_common_secret_ends_join(monkeypatch, tmp_path, meet, free_port, secret_is_set):
     """Agent 1 knows that agent 0 is there, but not its secret: it does not wait for the whole limit."""
     if secret_is_set:  # on agent 0 alone
-        monkeypatch.setenv(meeting.SECRET_VARIABLE, WORD)
+        monkeypatch.setenv(rendezvous.SECRET_VARIABLE, WORD)
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             monkeypatch.delenv(name)
     else:
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setattr(meeting, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(rendezvous, "PATIENCE_S", 0.1)
     meet(shared=secret_is_set)
     if secret_is_set:  # the file does not tell it
         assert [json.loads(path.read_text())["token"] for path in tmp_path.glob(".agents*")] == [""]
-    monkeypatch.delenv(meeting.SECRET_VARIABLE, raising=False)
+    monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
     elsewhere = tmp_path if secret_is_set else tmp_path / "elsewhere"
     began = time.monotonic()
     with pytest.raises(JoinError, match=r"BENCHKIT_SECRET=(.|\n)*trust_network=true"):
@@ -378,22 +378,22 @@ def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
 
 
 def test_signed_address_holds_no_secret(tmp_path):
-    address = meeting.Address(["n1"], 1, "", "word")
-    signed = meeting.signed(address)
+    address = rendezvous.Address(["n1"], 1, "", "word")
+    signed = rendezvous.signed(address)
     assert "word" not in str(signed)
     for other in ({"port": 2}, {"hosts": ["n2"]}, {"network": "x"}, {"token": "other"}):
-        assert meeting.signed(replace(address, **other)).token != signed.token
+        assert rendezvous.signed(replace(address, **other)).token != signed.token
 
 
 def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
     """Where the sweep's own folder cannot keep a file."""
-    monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("")
     place = [Meeting(LaunchContext("srun", index, 2, "j", local=True), tmp_path / "file") for index in range(2)]
     listeners, address = place[0].listen()
-    meeting.close_all(listeners)
+    rendezvous.close_all(listeners)
     assert place[1].find() == [address]
-    own = meeting.temporary_folder()
+    own = rendezvous.temporary_folder()
     assert own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o770)
     assert place[1].find() == []

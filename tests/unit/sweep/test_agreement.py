@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from benchkit.sweep.agenda import Agenda
-from benchkit.sweep.meeting import parent_of
+from benchkit.sweep.agreement import parent_of
 from launch.agents.channel import SweepEnds
 
 TOLD = {"names": ["then"], "folders": ["0", "1/x"], "open": [1]}

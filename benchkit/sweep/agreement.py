@@ -30,7 +30,7 @@ from benchkit.sweep.resume import Resume
 from benchkit.version import __version__
 from launch.agents.channel import Lost
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.meeting import JoinError, join
+from launch.agents.rendezvous import JoinError, join
 from launch.launcher_env import LaunchContext, detect_launcher
 
 
