@@ -40,10 +40,10 @@ from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.version import __version__
-from launch.agents.channel import Lost, SweepEnds
+from launch.agents.connect import join
 from launch.agents.group import END_S, EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host_lock import LOCK_VARIABLE
-from launch.agents.rendezvous import join
+from launch.agents.messages import Lost, SweepEnds
 from launch.launcher_env import allocation_remark, require_launcher
 from launch.module_path import path_options
 from launch.signals import to_stop_request

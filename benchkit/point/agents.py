@@ -16,16 +16,10 @@ from benchkit.record.naming import duration
 from benchkit.record.record import AgentReport, StartClock
 from benchkit.secrets import without_secrets
 from launch.agents import interfaces
-from launch.agents.channel import AgentInfo, Lost, SweepEnds
-from launch.agents.group import (
-    ESTIMATOR,
-    EXCHANGE_TIMEOUT_S,
-    SHARED,
-    Agents,
-    Offset,
-    OffsetTracker,
-)
+from launch.agents.clock import ESTIMATOR, SHARED, Offset, OffsetTracker
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken, NoLock
+from launch.agents.messages import AgentInfo, Lost, SweepEnds
 from launch.host import Limits, limits
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork

@@ -22,7 +22,7 @@ from benchkit.api.keys import GRAPH
 from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
 from benchkit.rank.assignment import RankReport
 from benchkit.record.record import TIMEOUT, CaseRecord, ErrorReport, Measured, StartClock
-from launch.agents.group import Offset
+from launch.agents.clock import Offset
 from launch.host import node_name
 from launch.ranks.watch import Failure, root_cause
 from launch.slowdown.cgroup import QuotaUnavailable

@@ -50,8 +50,8 @@ from benchkit.record.record import (
 from benchkit.secrets import shown_config
 from benchkit.selftest import floor
 from launch import signals
-from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
+from launch.agents.messages import Lost, SweepEnds
 from launch.launcher_env import detect_launcher
 
 COMPARISON_VARIABLE = "BENCHKIT_COMPARISON"

@@ -16,8 +16,8 @@ from benchkit.api.case import Case, Components
 from benchkit.api.keys import RunConfig
 from benchkit.record import files
 from benchkit.record.record import Labels, Measured
-from launch.agents.channel import LOOPBACK
-from launch.agents.group import Offset
+from launch.agents.address import LOOPBACK
+from launch.agents.clock import Offset
 from launch.host import Limits
 from launch.ranks.entry import MEETING_FILE
 from launch.ranks.private_network import opened_by

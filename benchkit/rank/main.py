@@ -55,7 +55,7 @@ from benchkit.rank.run_cases import (
 )
 from benchkit.record.record import CaseRecord, Measured, RankUse, SlowdownReport
 from benchkit.streams import protect_streams
-from launch.agents.group import Offset
+from launch.agents.clock import Offset
 from launch.host import core_list, limits, read_text
 from launch.ranks import entry
 from launch.slowdown.cgroup import NoThrottle, Throttle, make_throttle

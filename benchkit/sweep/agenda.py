@@ -22,7 +22,7 @@ from benchkit.sweep.folder import LOG_FILE, require_unused
 from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.resume import Resume
 from launch import trust
-from launch.agents.channel import SweepEnds
+from launch.agents.messages import SweepEnds
 
 SHOWN = 20
 log = logging.getLogger("benchkit")

@@ -28,9 +28,10 @@ from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.resume import Resume
 from benchkit.version import __version__
-from launch.agents.channel import Lost
+from launch.agents.connect import join
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.rendezvous import JoinError, join
+from launch.agents.messages import Lost
+from launch.agents.rendezvous import JoinError
 from launch.launcher_env import LaunchContext, detect_launcher
 
 

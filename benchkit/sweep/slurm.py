@@ -35,9 +35,10 @@ from benchkit.streams import protect_streams
 from benchkit.sweep import resume
 from benchkit.sweep.manifest import Submitted
 from benchkit.version import __version__
-from launch.agents.channel import Lost, SweepEnds
+from launch.agents.connect import join
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.rendezvous import JoinError, join
+from launch.agents.messages import Lost, SweepEnds
+from launch.agents.rendezvous import JoinError
 from launch.launcher_env import ALONE_VARIABLE, detect_launcher
 from launch.signals import STOPPING, StopRequested, handle, ignore_signals, to_stop_request
 

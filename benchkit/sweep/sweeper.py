@@ -32,8 +32,8 @@ from benchkit.sweep.manifest import Entry
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.sweep.slurm import record_signature
 from benchkit.sweep.tally import Tally
-from launch.agents.channel import SweepEnds
 from launch.agents.group import Agents
+from launch.agents.messages import SweepEnds
 from launch.launcher_env import (
     allocation_remark,
     detect_launcher,

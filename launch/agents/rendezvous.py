@@ -1,7 +1,6 @@
-"""How the agents of one start find agent 0, and agree that all run the same."""
+"""How the agents of one start find agent 0."""
 
 import contextlib
-import errno
 import hashlib
 import hmac
 import json
@@ -11,37 +10,28 @@ import re
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from launch import trust
-from launch.agents.channel import (
+from launch.agents.address import (
     ADDRESS_BYTES,
-    HELLO_S,
-    LOOPBACK,
     Address,
-    AgentInfo,
-    Channel,
-    PeerLost,
-    Stranger,
-    call,
-    callers,
+    close_all,
     host_and_port,
-    is_path,
+    open_listener,
+    open_private_listener,
     own_address,
     parse_address,
-    parse_member,
-    this_member,
+    signed,
 )
-from launch.agents.group import Agents, alone
 from launch.host import namespace
 from launch.launcher_env import LaunchContext
 
 POLL_S = 0.1
-BACKLOG = 512
 DEFAULT_PORT = "29500"
 PATIENCE_S = 10.0
 """Seconds until a file of agent 0 must be visible here, once agent 0 is known to be there."""
@@ -248,17 +238,6 @@ def temporary_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"benchkit-{os.geteuid()}"
 
 
-def signed(address: Address) -> Address:
-    """Return an address that everyone may read: a signature by the secret stands for the secret.
-
-    Without it, whoever can write where the address stands could lead agents through a process of
-    its own, which hands on their handshake.
-    """
-    text = json.dumps([address.hosts, address.port, address.network]).encode()
-    secret = address.token.encode(errors="surrogatepass")
-    return replace(address, token=hmac.digest(secret, b"address" + text, "sha256").hex())
-
-
 def key_of(secret: str) -> str:
     """Return the key that agents derive from the word in SECRET_VARIABLE; "" without one.
 
@@ -278,39 +257,6 @@ def key_of(secret: str) -> str:
     except (AttributeError, ValueError) as error:
         advice = "unset it on every host; agents then need a shared folder, or trust_network=true"
         raise JoinError(f"{SECRET_VARIABLE}: no scrypt on this host ({error}); {advice}") from None
-
-
-def open_private_listener(path: Path) -> socket.socket | None:
-    """Open a socket in this user's own folder, at which no stranger can knock; None without one."""
-    listener = socket.socket(socket.AF_UNIX)
-    try:
-        trust.make_private_folder(path.parent)
-        path.unlink(missing_ok=True)  # of an earlier start
-        listener.bind(os.fspath(path))
-        listener.listen(BACKLOG)
-    except OSError:  # too long a path, or a file system without sockets
-        listener.close()
-        return None
-    return listener
-
-
-def close_all(listeners: Sequence[socket.socket]) -> None:
-    for listener in listeners:
-        listener.close()
-
-
-def open_listener(port: int, local: bool) -> socket.socket:
-    if local:
-        return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
-    if socket.has_dualstack_ipv6():
-        try:
-            return socket.create_server(
-                ("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
-            )
-        except OSError as error:  # The kernel has IPv6, but this network namespace has not.
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                raise
-    return socket.create_server(("", port), backlog=BACKLOG)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -340,190 +286,3 @@ def until(deadline: float, attempt: Callable[[], Any]) -> Any:
         if result is not None or time.monotonic() > deadline:
             return result
         time.sleep(POLL_S)
-
-
-def join(
-    started: LaunchContext,
-    traits: Mapping[str, str],
-    folder: Path,
-    timeout_s: float,
-    trusts_network: bool = False,
-) -> Agents:
-    """Join the agents of one start.
-
-    Args:
-        traits: what all agents must have in common, by name.
-        folder: where agents meet by a file, if the nodes share it.
-        timeout_s: limit of the whole join.
-        trusts_network: a secret that others can guess will do between hosts.
-
-    Raise JoinError on every agent where one does not come or has another trait.
-    """
-    if started.count == 1:
-        return alone()
-    meeting = Meeting(started, folder, trusts_network)
-    deadline = time.monotonic() + timeout_s
-    me = this_member(started.index)
-    if started.index:
-        return join_as_peer(meeting, me, traits, deadline, timeout_s)
-    listeners, address = meeting.listen()
-    try:
-        return receive_all(listeners, address, me, meeting, traits, deadline, timeout_s)
-    finally:
-        close_all(listeners)
-        meeting.leave()
-
-
-def receive_all(
-    listeners: Sequence[socket.socket],
-    address: Address,
-    me: AgentInfo,
-    meeting: Meeting,
-    traits: Mapping[str, str],
-    deadline: float,
-    timeout_s: float,
-) -> Agents:
-    count = meeting.count
-    members = {0: me}
-    channels: dict[int, Channel] = {}
-    differences: list[str] = []
-    with contextlib.closing(callers(listeners, address.token, deadline)) as proved:
-        for channel, hello in proved:
-            try:
-                member, their_traits = parse_hello(hello, count)
-            except ValueError as error:
-                log.debug("a stranger that knows the secret: %s", error)
-                channel.close()
-                continue
-            if member.index in channels:
-                channels[member.index].close()
-            members[member.index] = member
-            channels[member.index] = channel
-            differences += disagreement(me, traits, member, their_traits)
-            if len(members) == count:
-                break
-    problem = differences[0] if differences else ""
-    if len(members) < count:
-        problem = describe_missing(members, count, address, timeout_s) + meeting.choices
-    listed = [members[index] for index in sorted(members)]
-    welcome = {"problem": problem, "members": [asdict(member) for member in listed]}
-    for channel in channels.values():
-        channel.send("welcome", welcome)
-    if problem:
-        raise JoinError(problem)
-    return Agents(me, listed, dict(sorted(channels.items())), LOOPBACK)
-
-
-def describe_missing(
-    members: Mapping[int, AgentInfo], count: int, address: Address, timeout_s: float
-) -> str:
-    joined = ", ".join(str(member) for member in members.values())
-    missing = ", ".join(str(index) for index in range(count) if index not in members)
-    return (
-        f"{'no workers: ' if len(members) == 1 else ''}{len(members)} of {count} agents joined "
-        f"{host_and_port(address.hosts[0], address.port)} within {timeout_s:g} s ({joined}); "
-        f"missing: agent {missing}"
-    )
-
-
-def parse_hello(hello: Any, count: int) -> tuple[AgentInfo, dict[str, str]]:
-    """Parse a hello; raise ValueError if it is not from one of `count` agents, or from agent 0."""
-    if not isinstance(hello, dict) or set(hello) != {"member", "traits"}:
-        raise ValueError("not the fields of a hello")
-    member, traits = parse_member(hello["member"], count), hello["traits"]
-    if member.index == 0:
-        raise ValueError("there is one agent 0")
-    if not isinstance(traits, dict) or not all(isinstance(value, str) for value in traits.values()):
-        raise ValueError("traits: allowed is text")
-    return member, traits
-
-
-def disagreement(
-    mine: AgentInfo, traits: Mapping[str, str], other: AgentInfo, theirs: Mapping[str, str]
-) -> list[str]:
-    for name, value in traits.items():
-        if theirs.get(name) != value:
-            return [f"agents disagree on {name}: {value} on {mine}, {theirs.get(name)} on {other}"]
-    return []
-
-
-def join_as_peer(
-    meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], deadline: float, timeout_s: float
-) -> Agents:
-    tried: dict[str, str] = {}
-    found = until(deadline, lambda: connect(meeting, me, traits, tried))
-    if found is None and tried:
-        where = ", ".join(f"{place} ({why})" for place, why in tried.items())
-        raise JoinError(
-            f"agent 0 is not reached within {timeout_s:g} s; {me} tried {where}: "
-            f"start agent 0 first, or {ADVICE}{meeting.choices}"
-        )
-    if found is None:
-        raise JoinError(
-            f"no agent 0 found within {timeout_s:g} s at {meeting}: "
-            f"is it started, and can it be reached?{meeting.choices}"
-        )
-    channel, host = found
-    try:
-        _, welcome = channel.receive(max(HELLO_S, deadline + HELLO_S - time.monotonic()))
-        problem = str(welcome["problem"])
-        members = [parse_member(member, meeting.count) for member in welcome["members"]]
-    except PeerLost as error:
-        raise JoinError(f"agent 0 at {host} {error} before all agents had joined") from None
-    except (KeyError, TypeError, ValueError) as error:
-        answer = f"agent 0 at {host} answers what this benchkit does not know ({error!r})"
-        raise JoinError(f"{answer}: is it of the same version?") from None
-    if problem:
-        raise JoinError(problem)
-    return Agents(me, members, {0: channel}, host)
-
-
-def connect(
-    meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], tried: dict[str, str]
-) -> tuple[Channel, str] | None:
-    """Try each name of agent 0 once; return the channel and the name that led to it.
-
-    `tried` is replaced by the addresses that led nowhere in this try, and why.
-    """
-    places = [(host, address) for address in meeting.find() for host in address.candidates()]
-    if places:
-        tried.clear()  # An earlier try says nothing about this one.
-    for host, address in places:
-        place = host_and_port(host, address.port)
-        try:
-            stream = dial(host, address.port)
-        except (OSError, UnicodeError) as error:  # UnicodeError: not the name of a host
-            tried[place] = why_not(error)
-            continue
-        try:
-            channel = call(stream, address.token)
-        except Stranger:  # The address is from an earlier run.
-            tried[place] = "another program answers"
-            stream.close()
-            continue
-        channel.send("hello", {"member": asdict(me), "traits": dict(traits)})
-        return channel, LOOPBACK if is_path(host) else host
-    return None
-
-
-def dial(host: str, port: int) -> socket.socket:
-    if not is_path(host):
-        return socket.create_connection((host, port), timeout=HELLO_S)
-    stream = socket.socket(socket.AF_UNIX)
-    try:
-        stream.settimeout(HELLO_S)
-        stream.connect(host)
-    except OSError:
-        stream.close()
-        raise
-    return stream
-
-
-def why_not(error: OSError | UnicodeError) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "refused"
-    if isinstance(error, TimeoutError):
-        return "no answer"
-    if isinstance(error, UnicodeError | socket.gaierror):
-        return "no such host"
-    return (error.strerror or str(error)).lower()

@@ -5,8 +5,9 @@ from benchkit.api.registry import load_suites
 from benchkit.point.agents import AgentFacts, AgentGroup
 from benchkit.rank.assignment import Assignment, Rendezvous
 from benchkit.record.record import AgentReport
-from launch.agents.channel import AgentInfo
-from launch.agents.group import Agents, Offset
+from launch.agents.clock import Offset
+from launch.agents.group import Agents
+from launch.agents.messages import AgentInfo
 from launch.host import Limits
 
 from tests.support import fakes

@@ -8,7 +8,7 @@ import pytest
 from benchkit.compare import command, session
 from benchkit.compare.session import Told
 from benchkit.errors import ConfigError
-from launch.agents.channel import SweepEnds
+from launch.agents.messages import SweepEnds
 
 WORDS = ["plain", "env:A=1", "+suite=allreduce"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from benchkit.sweep.agenda import Agenda
 from benchkit.sweep.agreement import parent_of
-from launch.agents.channel import SweepEnds
+from launch.agents.messages import SweepEnds
 
 TOLD = {"names": ["then"], "folders": ["0", "1/x"], "open": [1]}
 HERE, PARENT = Path("/mine/now"), Path("/mine")

@@ -14,7 +14,7 @@ import pytest
 from launch.launcher_env import LaunchContext
 from launch.signals import StopRequested
 
-from tests.support.entries.agents import Agents, JoinError, Lost, SweepEnds, alone, channel, join, write_whole
+from tests.support.entries.agents import Agents, JoinError, Lost, SweepEnds, alone, handshake, join, write_whole
 
 TRAITS = {"version": "1"}
 
@@ -153,7 +153,7 @@ def test_join_names_differing_trait(tmp_path, golden):
 
 def test_stale_address_does_not_mislead(tmp_path, monkeypatch):
     """Agent 1 finds the file of a start that was killed, which leads to somebody else's port, until agent 0 comes."""
-    monkeypatch.setattr(channel, "HELLO_S", 0.3)
+    monkeypatch.setattr(handshake, "HELLO_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor(2) as pool:
         stale = {"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"}
         write_whole(tmp_path / ".agents-srun-j", json.dumps(stale))

@@ -25,18 +25,22 @@ from tests.support.entries.agents import (
     CALLER,
     NONCE_BYTES,
     PROOF_BYTES,
+    Address,
     Caller,
     JoinError,
     Meeting,
     Stranger,
     call,
-    channel,
+    close_all,
+    dial,
+    handshake,
     interfaces,
     join,
     open_listener,
     parse_hello,
     proof,
     rendezvous,
+    signed,
     this_member,
     write_whole,
 )
@@ -134,7 +138,7 @@ STRANGERS = {
     "dripping": dripping,
     "wrong_proofs": wrong_proofs,
     "garbage": says(b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100_000, DEEP, b""),
-    "too_long": says(b" " * (channel.HELLO_BYTES + 1), proves=True),
+    "too_long": says(b" " * (handshake.HELLO_BYTES + 1), proves=True),
     "wrong_hello": says(
         *(DEEP, b"{}", b"[]", b'["hello", 1]', b'["hello", {"member": 1}]', b"\xff"),
         *(changed(index=index) for index in (0, 2, -1, True, "1", None, 1.5)),
@@ -210,7 +214,7 @@ def drips(stream: socket.socket) -> None:
 
 @pytest.mark.parametrize("behave", [reflects, hangs_up, drips, lambda stream: None])
 def test_call_rejects_stranger(agent_0, monkeypatch, behave):
-    monkeypatch.setattr(channel, "HELLO_S", 0.2)
+    monkeypatch.setattr(handshake, "HELLO_S", 0.2)
     with pytest.raises(Stranger):
         call(agent_0(behave), "secret")
 
@@ -330,11 +334,11 @@ def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_p
     listeners, address = place[0].listen()
     with ExitStack() as opened, ThreadPoolExecutor(1) as pool:
         opened.callback(place[0].leave)
-        opened.callback(rendezvous.close_all, listeners)
-        hello = pool.submit(next, channel.callers(listeners, address.token, time.monotonic() + 60))
-        slow = opened.enter_context(rendezvous.dial(address.candidates()[0], address.port))
+        opened.callback(close_all, listeners)
+        hello = pool.submit(next, handshake.callers(listeners, address.token, time.monotonic() + 60))
+        slow = opened.enter_context(dial(address.candidates()[0], address.port, 10))
         nonce_0 = slow.recv(NONCE_BYTES)
-        for _ in range(2 * channel.MOST_CALLERS):
+        for _ in range(2 * handshake.MOST_CALLERS):
             opened.enter_context(connected(address.port))
         nonce = b"n" * NONCE_BYTES
         slow.sendall(proof(address.token, CALLER, nonce_0, nonce) + nonce)
@@ -378,11 +382,11 @@ def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
 
 
 def test_signed_address_holds_no_secret(tmp_path):
-    address = rendezvous.Address(["n1"], 1, "", "word")
-    signed = rendezvous.signed(address)
-    assert "word" not in str(signed)
+    address = Address(["n1"], 1, "", "word")
+    public = signed(address)
+    assert "word" not in str(public)
     for other in ({"port": 2}, {"hosts": ["n2"]}, {"network": "x"}, {"token": "other"}):
-        assert rendezvous.signed(replace(address, **other)).token != signed.token
+        assert signed(replace(address, **other)).token != public.token
 
 
 def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
@@ -391,7 +395,7 @@ def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
     (tmp_path / "file").write_text("")
     place = [Meeting(LaunchContext("srun", index, 2, "j", local=True), tmp_path / "file") for index in range(2)]
     listeners, address = place[0].listen()
-    rendezvous.close_all(listeners)
+    close_all(listeners)
     assert place[1].find() == [address]
     own = rendezvous.temporary_folder()
     assert own.stat().st_mode & 0o777 == 0o700
