@@ -13,8 +13,7 @@ from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError, UnknownKey
 from benchkit.record.naming import printable
 from benchkit.sweep import resume, status
-from launch.agents.messages import SweepEnds
-from launch.agents.rendezvous import JoinError
+from launch.agents.messages import JoinError, SweepEnds
 from launch.host import node_name
 from launch.launcher_env import LaunchError, detect_launcher
 from launch.ranks import fork_server

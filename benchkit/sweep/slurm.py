@@ -24,7 +24,6 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from benchkit.errors import ConfigError
-from benchkit.point.agents import heard
 from benchkit.point.outcome import error_report
 from benchkit.point.point import Point, Report, new_record, now, run_points
 from benchkit.point.ranks import load_ahead
@@ -35,10 +34,9 @@ from benchkit.streams import protect_streams
 from benchkit.sweep import resume
 from benchkit.sweep.manifest import Submitted
 from benchkit.version import __version__
-from launch.agents.connect import join
-from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.messages import Lost, SweepEnds
-from launch.agents.rendezvous import JoinError
+from launch.agents.connect import connect_agents
+from launch.agents.group import Agents
+from launch.agents.messages import JoinError, Lost, SweepEnds
 from launch.launcher_env import ALONE_VARIABLE, detect_launcher
 from launch.signals import STOPPING, StopRequested, handle, ignore_signals, to_stop_request
 
@@ -171,7 +169,7 @@ class Job:
 
         load_ahead(point.config for point in self.points)
         try:
-            agents, open_points = self.join()
+            agents, open_points = self.connect()
             with agents.stopping_together():
                 list(run_points(open_points, agents, Progress().report))
                 agents.wait_for_end()
@@ -180,21 +178,23 @@ class Job:
         except SweepEnds as error:
             sys.exit(f"{error}; the sweep ends, what was measured is kept")
 
-    def join(self) -> tuple[Agents, list[Point]]:
-        """Join the agents on the job's other nodes, or exit; return agent 0's open points."""
+    def connect(self) -> tuple[Agents, list[Point]]:
+        """Connect to the job's agents on other nodes, or exit; return agent 0's open points."""
         traits = {"benchkit": __version__, "torch": metadata.version("torch")}
         is_open = [not resume.settled_status(point.folder) for point in self.points]
         config = self.points[0].config
         try:
             started = detect_launcher()
-            agents = join(started, traits, self.folder, config.join_timeout_s, config.trust_network)
-            told = agents.exchange(is_open, EXCHANGE_TIMEOUT_S)[0]
+            agents = connect_agents(
+                started, traits, self.folder, config.join_timeout_s, config.trust_network
+            )
+            is_open_at_0 = agents.broadcast(is_open, list[bool])
         except (JoinError, Lost) as error:
             if detect_launcher().index == 0:
                 for point in compress(self.points, is_open):
                     note_end(point, "error", str(error))
             sys.exit(str(error))
-        return agents, list(compress(self.points, heard(told, list[bool])))
+        return agents, list(compress(self.points, is_open_at_0))
 
     def stop(self, number: int, frame: Any) -> None:
         """Handle a signal: raise StopRequested with what the signal means.

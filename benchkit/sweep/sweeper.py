@@ -24,7 +24,7 @@ from benchkit.secrets import shown_words
 from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda
-from benchkit.sweep.agreement import Meeting
+from benchkit.sweep.agreement import Proposal
 from benchkit.sweep.folder import report_on
 from benchkit.sweep.forecast import seconds_of
 from benchkit.sweep.launchers import Launcher
@@ -117,9 +117,9 @@ class Sweeper(sweeper.Sweeper):
             return []
         if self._launcher.runs_here and (remark := allocation_remark()):
             print(f"benchkit: {remark}", file=sys.stderr)
-        meeting = Meeting(self._config, self._launcher, self._resume, configs, entries)
+        proposal = Proposal(self._config, self._launcher, self._resume, configs, entries)
         with contextlib.ExitStack() as held:
-            agents, agenda = meeting.meet(held)
+            agents, agenda = proposal.agree(held)
             points = agenda.open_points(configs, entries, self._launcher.num_agents, typed)
             configure_log(self._config.hydra.job_logging)
             load_ahead(point.config for point in points)

@@ -4,11 +4,14 @@ import errno
 import hmac
 import json
 import os
-import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from launch import trust
 from launch.agents.interfaces import reachable_addresses
@@ -19,69 +22,78 @@ LOOPBACK = "127.0.0.1"
 ADDRESS_BYTES = 1 << 16
 
 
-def host_and_port(host: str, port: int) -> str:
-    if is_path(host):
-        return host
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+class Endpoint(NamedTuple):
+    """One way to reach agent 0: a host and a port, or a Unix socket of this host."""
+
+    host: str
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.path or f"{host}:{self.port}"
+
+    def dial(self, timeout_s: float) -> socket.socket:
+        if not self.path:
+            return socket.create_connection((self.host, self.port), timeout=timeout_s)
+        stream = socket.socket(socket.AF_UNIX)
+        try:
+            stream.settimeout(timeout_s)
+            stream.connect(self.path)
+        except OSError:
+            stream.close()
+            raise
+        return stream
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(Struct, frozen=True, forbid_unknown_fields=True):
     """Where agent 0 listens.
 
     Attributes:
-        hosts: names and IP addresses of agent 0's host, or a path: of a socket on this host.
+        hosts: names and IP addresses of agent 0's host.
         network: network namespace of agent 0, whose loopback reaches it.
         token: the secret of this run's agents; a signature or "" where others may read the address.
+        path: of agent 0's Unix socket, for agents in its network; "" without one.
     """
 
     hosts: list[str]
-    port: int
+    port: Annotated[int, Meta(gt=0, lt=1 << 16)]
     network: str
     token: str
+    path: str = ""
 
-    def candidates(self) -> list[str]:
-        if self.network != namespace("net"):
-            return self.hosts
-        paths = [host for host in self.hosts if is_path(host)]
-        return list(dict.fromkeys([*paths, LOOPBACK, *self.hosts]))
+    def endpoints(self) -> list[Endpoint]:
+        """Return by what this process may reach agent 0, the nearest first."""
+        is_near = self.network == namespace("net")
+        hosts = dict.fromkeys([LOOPBACK, *self.hosts] if is_near else self.hosts)
+        sockets = [Endpoint(LOOPBACK, path=self.path)] if is_near and self.path else []
+        return sockets + [Endpoint(host, self.port) for host in hosts]
 
+    def to_json(self) -> str:
+        return json.dumps(msgspec.to_builtins(self))
 
-def is_path(host: str) -> bool:
-    return host.startswith("/")
+    def signed(self) -> "Address":
+        """Return an address that everyone may read: a signature by the secret stands for it.
 
-
-def own_address(port: int, local: bool, secret: str = "") -> Address:
-    own = [LOOPBACK] if local else [node_name(), socket.gethostname(), *reachable_addresses()]
-    token = secret or secrets.token_hex(32)
-    return Address(list(dict.fromkeys(own)), port, namespace("net"), token)
+        Without it, whoever can write where the address stands could lead agents through a process
+        of its own, which hands on their handshake.
+        """
+        text = json.dumps([self.hosts, self.port, self.network, self.path]).encode()
+        secret = self.token.encode(errors="surrogatepass")
+        return replace(self, token=hmac.digest(secret, b"address" + text, "sha256").hex())
 
 
 def parse_address(text: bytes) -> Address:
+    """Parse what agent 0 has published; raise ValueError where it is no address."""
     try:
-        plain = json.loads(text)
+        return msgspec.convert(json.loads(text), Address)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not isinstance(plain, dict) or set(plain) != {"hosts", "port", "network", "token"}:
-        raise ValueError("not the fields of an address")
-    hosts = plain["hosts"]
-    others = [plain["network"], plain["token"]]
-    if not isinstance(hosts, list) or not all(isinstance(field, str) for field in hosts + others):
-        raise ValueError("hosts, network, token: allowed is text")
-    if type(plain["port"]) is not int or not 0 < plain["port"] < 1 << 16:
-        raise ValueError("port: allowed are 1 to 65535")
-    return Address(**plain)
 
 
-def signed(address: Address) -> Address:
-    """Return an address that everyone may read: a signature by the secret stands for the secret.
-
-    Without it, whoever can write where the address stands could lead agents through a process of
-    its own, which hands on their handshake.
-    """
-    text = json.dumps([address.hosts, address.port, address.network]).encode()
-    secret = address.token.encode(errors="surrogatepass")
-    return replace(address, token=hmac.digest(secret, b"address" + text, "sha256").hex())
+def names_of_host() -> list[str]:
+    """Return names and addresses by which other hosts may reach this one."""
+    return list(dict.fromkeys([node_name(), socket.gethostname(), *reachable_addresses()]))
 
 
 def open_private_listener(path: Path) -> socket.socket | None:
@@ -103,9 +115,12 @@ def close_all(listeners: Sequence[socket.socket]) -> None:
         listener.close()
 
 
-def open_listener(port: int, local: bool) -> socket.socket:
-    if local:
-        return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
+def open_local_listener() -> socket.socket:
+    return socket.create_server((LOOPBACK, 0), backlog=BACKLOG)
+
+
+def open_listener(port: int) -> socket.socket:
+    """Open a socket for other hosts, by IPv6 and IPv4 where there are both."""
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(
@@ -115,19 +130,6 @@ def open_listener(port: int, local: bool) -> socket.socket:
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 raise
     return socket.create_server(("", port), backlog=BACKLOG)
-
-
-def dial(host: str, port: int, timeout_s: float) -> socket.socket:
-    if not is_path(host):
-        return socket.create_connection((host, port), timeout=timeout_s)
-    stream = socket.socket(socket.AF_UNIX)
-    try:
-        stream.settimeout(timeout_s)
-        stream.connect(host)
-    except OSError:
-        stream.close()
-        raise
-    return stream
 
 
 def why_not(error: OSError | UnicodeError) -> str:

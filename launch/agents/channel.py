@@ -8,6 +8,8 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
+import msgspec
+
 from launch.framing import Pieces, framed, is_writable
 from launch.signals import wait_for
 
@@ -42,13 +44,13 @@ class Channel:
         self._unsent = bytearray()
         self._given_up = False
 
-    def send(self, kind: str, value: Any = None) -> None:
+    def send(self, kind: str, value: object = None) -> None:
         """Send one message, or nothing if the peer is lost, which receive() reports.
 
         A peer that does not read for WHOLE_S counts as lost.
         Raise ValueError for a message longer than MESSAGE_BYTES, which the peer would refuse.
         """
-        text = json.dumps([kind, value]).encode()
+        text = json.dumps([kind, msgspec.to_builtins(value)]).encode()
         if len(text) > MESSAGE_BYTES:
             size = f"{len(text)} bytes for another agent"
             raise ValueError(f"{kind}: {size}; allowed are {MESSAGE_BYTES}")

@@ -1,13 +1,17 @@
 """The handshake of agents: each side proves that it knows the secret, or is a stranger."""
 
 import hmac
+import logging
 import secrets
 import socket
 import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
+import msgspec
+
 from launch.agents.channel import Channel, PeerLost
+from launch.agents.messages import Hello
 from launch.signals import wait_for
 
 NONCE_BYTES = PROOF_BYTES = 32
@@ -20,6 +24,9 @@ MOST_CALLERS = 256
 ACCEPTED_AT_ONCE = 32
 """Limit of callers per turn, so that a caller has several turns before a flood drops it."""
 AGENT_0, CALLER = b"benchkit agent 0", b"benchkit caller"
+
+
+log = logging.getLogger(__name__)
 
 
 class Stranger(Exception): ...
@@ -46,7 +53,7 @@ class Caller:
     def fileno(self) -> int:
         return (self._channel.connection if self._channel else self._stream).fileno()
 
-    def hear(self) -> tuple[Channel, Any] | None:
+    def hear(self) -> tuple[Channel, Hello] | None:
         """Return the channel to the caller and its hello, or None while more must come."""
         try:
             if self._channel is None and not self._prove():
@@ -59,8 +66,11 @@ class Caller:
             raise Stranger from error
         if message is None:
             return None
-        _, hello = message
-        return self._channel, hello
+        try:
+            return self._channel, msgspec.convert(message[1], Hello)
+        except msgspec.ValidationError as error:
+            log.debug("a stranger that knows the secret: %s", error)
+            raise Stranger from error
 
     def _prove(self) -> bool:
         """Check the caller's proof and send agent 0's; return False while more must come."""
@@ -85,7 +95,7 @@ class Caller:
 
 def callers(
     listeners: Sequence[socket.socket], secret: str, deadline: float
-) -> Generator[tuple[Channel, Any], None, None]:
+) -> Generator[tuple[Channel, Hello], None, None]:
     """Yield the channel and the hello of each caller that knows the secret, until the deadline.
 
     Agent 0 serves all connections at once, so a stranger that is silent or slow delays no agent.
@@ -109,7 +119,7 @@ def callers(
                 caller.close()
 
 
-def greetings_of(queue: list[Caller], ready: Sequence[Any]) -> Generator[tuple[Channel, Any]]:
+def greetings_of(queue: list[Caller], ready: Sequence[Any]) -> Generator[tuple[Channel, Hello]]:
     """Yield the channels and hellos of callers that have proved themselves; drop strangers."""
     for caller in [caller for caller in queue if caller in ready]:
         try:

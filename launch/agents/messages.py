@@ -1,20 +1,44 @@
-"""What agents tell each other, and how an agent is lost."""
+"""What agents tell each other, as types; how agents are lost, and a sweep with them.
+
+Agents tell numbers, names and texts for people. No program, path, module or configuration is taken
+from another agent.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
 
 from launch.host import namespace, node_name, usable_cores
+from launch.signals import STOPPING
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class AgentInfo:
+class JoinError(Exception):
+    """The message says who joined, who did not and what to do."""
+
+
+class SweepEnds(BaseException):
+    """Nothing more can be measured: agent 0 or a whole node is lost."""
+
+
+def parse_message(plain: object, kind: type[T]) -> T:
+    """Convert plain JSON of another agent to a type; raise SweepEnds if it does not fit."""
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise SweepEnds(f"another agent sends what this benchkit does not know ({error})") from None
+
+
+class AgentInfo(Struct, frozen=True, forbid_unknown_fields=True):
     """An agent as the others know it.
 
     Agents with the same `network` are on the same host; those with the same `clock` share a clock.
     """
 
-    index: int
+    index: Annotated[int, Meta(ge=0)]
     host: str
     network: str
     clock: str
@@ -24,27 +48,41 @@ class AgentInfo:
         return f"agent {self.index} on {self.host}"
 
 
-def parse_member(plain: Any, count: int) -> AgentInfo:
-    """Parse plain JSON; raise ValueError if it is not the AgentInfo of one of `count` agents."""
-    texts, numbers = ("host", "network", "clock"), ("index", "cores")
-    if not isinstance(plain, dict) or set(plain) != {*texts, *numbers}:
-        raise ValueError("not the fields of an agent")
-    if not all(isinstance(plain[name], str) for name in texts):
-        raise ValueError(f"{', '.join(texts)}: allowed is text")
-    cores = plain["cores"]
-    if not isinstance(cores, list) or not all(type(core) is int for core in cores):
-        raise ValueError("cores: allowed is a list of numbers")
-    if type(plain["index"]) is not int or not 0 <= plain["index"] < count:
-        raise ValueError(f"index: allowed are 0 to {count - 1}")
-    return AgentInfo(**plain)
-
-
 def this_member(index: int) -> AgentInfo:
     return AgentInfo(index, node_name(), namespace("net"), namespace("time"), usable_cores())
 
 
-class SweepEnds(BaseException):
-    """Nothing more can be measured: agent 0 or a whole node is lost."""
+class Hello(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an agent tells agent 0 first; all agents must have the same `traits`."""
+
+    member: AgentInfo
+    traits: dict[str, str]
+
+
+class Welcome(Struct, frozen=True):
+    """Agent 0's answer to all: the members, or the problem because of which all end."""
+
+    problem: str | None
+    members: list[AgentInfo]
+
+
+class StopMessage(Struct, frozen=True):
+    """Another agent was told to stop, by a signal of this number."""
+
+    number: int
+    status: str
+    why: str
+
+    def __post_init__(self) -> None:
+        if self.number not in STOPPING:
+            raise ValueError(f"{self.number} as a request to stop")
+
+
+class LostMessage(Struct, frozen=True):
+    """Agent 0 has lost agents; the others drop them as well."""
+
+    members: list[AgentInfo]
+    host_is_silent: bool
 
 
 class Lost(Exception):

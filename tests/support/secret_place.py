@@ -7,14 +7,14 @@ from typing import Any
 
 from launch.launcher_env import detect_launcher
 
-from tests.support.entries.agents import join, rendezvous
+from tests.support.entries.agents import AgentRendezvous, connect_agents
 
 told: dict[str, Any] = {}
-listen = rendezvous.Meeting.listen
+listen = AgentRendezvous.listen
 
 
-def watched(meeting: rendezvous.Meeting) -> Any:
-    listener, address = listen(meeting)
+def watched(rendezvous: AgentRendezvous) -> Any:
+    listener, address = listen(rendezvous)
     files = list(Path.cwd().glob("meet/.agents*"))
     told["modes"] = [path.stat().st_mode & 0o777 for path in files]
     told["in_file"] = [json.loads(path.read_text())["token"] == address.token for path in files]
@@ -23,12 +23,12 @@ def watched(meeting: rendezvous.Meeting) -> Any:
 
 
 started = detect_launcher()
-rendezvous.Meeting.listen = watched  # type: ignore[method-assign]
+AgentRendezvous.listen = watched  # type: ignore[method-assign]
 told |= {"by": started.by, "job": started.job, "local": started.local}
-agents = join(started, {}, Path("meet"), 60)
-told["agents"] = agents.exchange(len(agents.members), 60)
+agents = connect_agents(started, {}, Path("meet"), 60)
+told["agents"] = agents.all_gather(len(agents.members), list[int], 60)
 told["left"] = [path.name for path in Path.cwd().glob("meet/.agents*")]
 if agents.first:
     print(json.dumps(told), flush=True)
-agents.exchange(None, 60)
+agents.all_gather(None, list[None], 60)
 sys.exit(0)

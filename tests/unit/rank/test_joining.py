@@ -71,7 +71,7 @@ def test_agents_of_one_host_share_interface(monkeypatch, of_agents, leads_out, t
     agents = configs.agent_group("n1", "n1", "n2").agents
     monkeypatch.setattr(forming.interfaces, "name_leads_out", lambda: leads_out)
     monkeypatch.setattr(forming.interfaces, "outer_interface", lambda connections: of_agents[0])
-    monkeypatch.setattr(agents, "exchange", lambda own, timeout_s: [own, *of_agents[1:]])
+    monkeypatch.setattr(agents, "all_gather", lambda own, kind: [own, *of_agents[1:]])
     assert forming.gloo_interface(agents) == told
 
 
