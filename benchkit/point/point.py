@@ -297,7 +297,9 @@ class PointRun:
         when = self.point.config.measure.alone
         if when == "never" or (when == "auto" and not self.kept.is_alone_due()):
             return []
-        own = [case.labels for case in cases_alone(cases, always=when == "always")]
+        own: list[Labels] = [
+            dict(case.labels) for case in cases_alone(cases, always=when == "always")
+        ]
         return self.agents.broadcast(own, list[Labels])
 
     def run_fresh(self, name: str, only: Labels | None = None) -> RanksEnd:
