@@ -126,7 +126,7 @@ MODES = (
 LIMIT_S = 60.0
 """Without persistence mode the driver initializes each GPU for each query, one after another."""
 TOPOLOGY_LIMIT_S = 30.0
-"""With LIMIT_S, and that of visible_gpus.py, it is less than other agents wait: EXCHANGE_TIMEOUT_S.
+"""With LIMIT_S, and that of environment.py, it is less than other agents wait: EXCHANGE_TIMEOUT_S.
 """
 MOST_LETTERS = 4000
 """Of the topology: 8 GPUs and 12 network cards take about 3000."""

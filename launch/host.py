@@ -48,7 +48,7 @@ def available_cores(root: Path = ROOT) -> int:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResourceLimits:
     """What a process may use of its host.
 
     Attributes:
@@ -64,8 +64,8 @@ class Limits:
     memory_bytes: int | None = None
 
 
-def limits(root: Path = ROOT) -> Limits:
-    return Limits(usable_cores(), cpuset(root), cpu_quota(root), memory_limit(root))
+def resource_limits(root: Path = ROOT) -> ResourceLimits:
+    return ResourceLimits(usable_cores(), cpuset(root), cpu_quota(root), memory_limit(root))
 
 
 def cpuset(root: Path = ROOT) -> list[int]:

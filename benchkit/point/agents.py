@@ -18,7 +18,7 @@ from launch.agents.clock import ESTIMATOR, SHARED, Offset, OffsetTracker
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken, NoLock
 from launch.agents.messages import AgentInfo, Lost, SweepEnds
-from launch.host import Limits, limits
+from launch.host import ResourceLimits, resource_limits
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
 
@@ -39,7 +39,7 @@ class AgentFacts:
     report: AgentReport
     visible_gpus: list[str]
     lack_of_gpus: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
 
 
 @dataclass
@@ -195,7 +195,7 @@ def gloo_interface(agents: Agents) -> str:
 def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Return each agent's facts, by its index; all agents call this together."""
     gpus = visible_gpus()
-    own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, limits())
+    own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, resource_limits())
     facts = despite_losses(lambda: agents.all_gather(own, list[AgentFacts]))
     return {member.index: each for member, each in zip(agents.members, facts, strict=True)}
 

@@ -1,4 +1,4 @@
-"""What an agent sends to each rank and gets back; imports no torch, which only ranks load."""
+"""What an agent sends to each rank and gets back; imports torch only to open a store."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ from benchkit.record import files
 from benchkit.record.record import Labels, Measured
 from launch.agents.address import LOOPBACK
 from launch.agents.clock import Offset
-from launch.host import Limits
+from launch.host import ResourceLimits
 from launch.ranks.entry import MEETING_FILE
 from launch.ranks.private_network import opened_by
 
@@ -167,7 +167,7 @@ class Assignment:
     only: Labels | None = None
     idle_pids: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
 
 
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:

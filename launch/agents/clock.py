@@ -26,7 +26,7 @@ class Offset:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class OffsetEstimate:
     """One measurement of the offset to agent 0's clock, at `here_s` by this host's perf_counter.
 
     `error_s` is the largest possible error of `offset_s`.
@@ -39,7 +39,7 @@ class Estimate:
 
 @dataclass
 class OffsetTracker:
-    estimates: list[Estimate] = field(default_factory=list)
+    estimates: list[OffsetEstimate] = field(default_factory=list)
 
     def look(self, agents: Agents) -> None:
         """Add one estimate, together with all agents; do nothing if all share one clock."""
@@ -50,7 +50,7 @@ class OffsetTracker:
             if agents.first:
                 agents.pong(member, ROUNDS)
             elif member.index == agents.me.index:
-                self.estimates.append(best(agents.ping(ROUNDS)))
+                self.estimates.append(shortest_round_trip(agents.ping(ROUNDS)))
 
     def offset(self) -> Offset:
         if not self.estimates:
@@ -70,8 +70,8 @@ class OffsetTracker:
         return last.error_s + abs(used.at(last.here_s) - last.offset_s)
 
 
-def best(answers: Sequence[tuple[float, float, float]]) -> Estimate:
+def shortest_round_trip(answers: Sequence[tuple[float, float, float]]) -> OffsetEstimate:
     """Return the estimate of the answer of `Agents.ping` with the shortest round trip."""
     sent, remote, received = min(answers, key=lambda answer: answer[2] - answer[0])
     middle = (sent + received) / 2
-    return Estimate(middle, remote - middle, (received - sent) / 2)
+    return OffsetEstimate(middle, remote - middle, (received - sent) / 2)

@@ -8,7 +8,7 @@ from benchkit.record.record import AgentReport
 from launch.agents.clock import Offset
 from launch.agents.group import Agents
 from launch.agents.messages import AgentInfo
-from launch.host import Limits
+from launch.host import ResourceLimits
 
 from tests.support import fakes
 
@@ -40,7 +40,7 @@ def agent_group(*hosts, me=0, gpus=None, cores=None, available=None, cpuset=()):
     facts = {}
     for index, host in enumerate(hosts):
         report = AgentReport(host=host, cpu="cpu", available_cores=available or len(cores[index]))
-        facts[index] = AgentFacts(report, gpus[index], limits=Limits(cores[index], list(cpuset)))
+        facts[index] = AgentFacts(report, gpus[index], limits=ResourceLimits(cores[index], list(cpuset)))
     return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, meets_in_file=True)
 
 

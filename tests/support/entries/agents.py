@@ -11,10 +11,10 @@ from launch.agents.address import close_all as close_all
 from launch.agents.address import open_listener as open_listener
 from launch.agents.channel import Channel as Channel
 from launch.agents.channel import PeerLost as PeerLost
-from launch.agents.clock import Estimate as Estimate
 from launch.agents.clock import Offset as Offset
+from launch.agents.clock import OffsetEstimate as OffsetEstimate
 from launch.agents.clock import OffsetTracker as OffsetTracker
-from launch.agents.clock import best as best
+from launch.agents.clock import shortest_round_trip as shortest_round_trip
 from launch.agents.connect import connect_agents as connect_agents
 from launch.agents.group import EXCHANGE_TIMEOUT_S as EXCHANGE_TIMEOUT_S
 from launch.agents.group import Agents as Agents
