@@ -24,8 +24,6 @@ MOST_CALLERS = 256
 ACCEPTED_AT_ONCE = 32
 """Limit of callers per turn, so that a caller has several turns before a flood drops it."""
 AGENT_0, CALLER = b"benchkit agent 0", b"benchkit caller"
-
-
 log = logging.getLogger(__name__)
 
 
@@ -53,7 +51,7 @@ class Caller:
     def fileno(self) -> int:
         return (self._channel.connection if self._channel else self._stream).fileno()
 
-    def hear(self) -> tuple[Channel, Hello] | None:
+    def receive_hello(self) -> tuple[Channel, Hello] | None:
         """Return the channel to the caller and its hello, or None while more must come."""
         try:
             if self._channel is None and not self._prove():
@@ -123,7 +121,7 @@ def greetings_of(queue: list[Caller], ready: Sequence[Any]) -> Generator[tuple[C
     """Yield the channels and hellos of callers that have proved themselves; drop strangers."""
     for caller in [caller for caller in queue if caller in ready]:
         try:
-            greeting = caller.hear()
+            greeting = caller.receive_hello()
         except Stranger:
             drop(queue, caller)
             continue

@@ -58,7 +58,7 @@ class AgentRendezvous(ABC):
     """Where agent 0 publishes its address, and the other agents look for it.
 
     Attributes:
-        secret: what all agents know before they meet.
+        secret: what all agents know before agent 0 publishes anything.
         master: the host and the port of agent 0 that all agents know before; else None.
         advice: what to set where agents may lack a common secret, after a line break; else "".
     """

@@ -274,7 +274,9 @@ def test_rank_that_differs_from_plan_is_named(monkeypatch, golden):
     assert rank.main.unplanned(given, group, []) == []
     monkeypatch.setattr(rank.main, "resource_limits", lambda: replace(planned, cores=[0, 1]))
     assert rank.main.unplanned(given, group, [0, 1]) == []  # of its GPU's NUMA node
-    monkeypatch.setattr(rank.main, "resource_limits", lambda: replace(planned, cores=[0], cpu_quota=None, memory_bytes=5))
+    monkeypatch.setattr(
+        rank.main, "resource_limits", lambda: replace(planned, cores=[0], cpu_quota=None, memory_bytes=5)
+    )
     given.threads += 1
     lines = rank.main.unplanned(given, group, [])
     assert len(lines) == 4

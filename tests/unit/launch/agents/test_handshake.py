@@ -77,7 +77,7 @@ def test_other_secret_makes_strangers_of_both(other_secret):
         calling = pool.submit(call, theirs, other_secret)
         assert wait_for([caller], 10)
         with pytest.raises(Stranger):
-            caller.hear()
+            caller.receive_hello()
         caller.close()
         with pytest.raises(Stranger):
             calling.result()
