@@ -5,7 +5,6 @@ import hmac
 import json
 import os
 import socket
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -108,11 +107,6 @@ def open_private_listener(path: Path) -> socket.socket | None:
         listener.close()
         return None
     return listener
-
-
-def close_all(listeners: Sequence[socket.socket]) -> None:
-    for listener in listeners:
-        listener.close()
 
 
 def open_local_listener() -> socket.socket:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from launch.agents.address import LOOPBACK, Address, Endpoint, close_all, why_not
+from launch.agents.address import LOOPBACK, Address, Endpoint, why_not
 from launch.agents.channel import Channel, PeerLost
 from launch.agents.group import Agents, alone
 from launch.agents.handshake import HELLO_S, Stranger, call, callers
@@ -47,8 +47,7 @@ def connect_agents(
 def accept_agents(rendezvous: AgentRendezvous, own: Hello, count: int, timeout_s: float) -> Agents:
     """Connect agent 0 to `count - 1` others, and tell all who is there, or why they end."""
     deadline = time.monotonic() + timeout_s
-    listeners, address = rendezvous.listen()
-    try:
+    with rendezvous.listening() as (listeners, address):
         with contextlib.closing(callers(listeners, address.token, deadline)) as greetings:
             channels, hellos = one_of_each(greetings, count)
         members = [own.member, *(hellos[index].member for index in sorted(hellos))]
@@ -58,9 +57,6 @@ def accept_agents(rendezvous: AgentRendezvous, own: Hello, count: int, timeout_s
             problem = describe_missing(members, count, address, timeout_s) + rendezvous.advice
         for channel in channels.values():
             channel.send("welcome", Welcome(problem, members))
-    finally:
-        close_all(listeners)
-        rendezvous.leave()
     if problem:
         raise JoinError(problem)
     return Agents(own.member, members, dict(sorted(channels.items())), LOOPBACK)

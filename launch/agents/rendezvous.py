@@ -35,7 +35,6 @@ from launch.agents.address import (
     LOOPBACK,
     Address,
     Endpoint,
-    close_all,
     names_of_host,
     open_listener,
     open_local_listener,
@@ -94,24 +93,27 @@ class AgentRendezvous(ABC):
         token = self.secret.key or secrets.token_hex(32)
         return Address(hosts, listener.getsockname()[1], namespace("net"), token, path)
 
-    def listen(self) -> tuple[list[socket.socket], Address]:
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[tuple[list[socket.socket], Address]]:
         """Open agent 0's sockets and publish its address; raise JoinError where that fails."""
-        try:
-            listeners, address = self.open_listeners()
-        except OSError as error:
-            port = self.master.port if self.master else 0
-            reason = error.strerror or error
-            raise JoinError(f"agent 0 cannot listen at port {port}: {reason}; {ADVICE}") from None
-        try:
-            self.publish(address)
-        except (OSError, RuntimeError) as error:  # torch raises RuntimeErrors
-            close_all(listeners)
-            self.leave()
-            problem = f"agent 0 cannot leave its address at {self}: {error}"
-            raise JoinError(f"{problem}{self.advice}") from None
-        if self.secret.is_guessable:
-            log.warning("trust_network=true: anyone who reaches port %d can join", address.port)
-        return listeners, address
+        with contextlib.ExitStack() as opened:
+            try:
+                listeners, address = self.open_listeners()
+            except OSError as error:
+                port = self.master.port if self.master else 0
+                problem = f"agent 0 cannot listen at port {port}: {error.strerror or error}"
+                raise JoinError(f"{problem}; {ADVICE}") from None
+            for listener in listeners:
+                opened.enter_context(listener)
+            opened.callback(self.leave)
+            try:
+                self.publish(address)
+            except (OSError, RuntimeError) as error:  # torch raises RuntimeErrors
+                problem = f"agent 0 cannot leave its address at {self}: {error}"
+                raise JoinError(f"{problem}{self.advice}") from None
+            if self.secret.is_guessable:
+                log.warning("trust_network=true: anyone who reaches port %d can join", address.port)
+            yield listeners, address
 
 
 class FixedAddress(AgentRendezvous):

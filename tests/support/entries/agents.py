@@ -7,7 +7,6 @@ from launch.agents import interfaces as interfaces
 from launch.agents import rendezvous as rendezvous
 from launch.agents import secret as secret
 from launch.agents.address import Address as Address
-from launch.agents.address import close_all as close_all
 from launch.agents.address import open_listener as open_listener
 from launch.agents.channel import Channel as Channel
 from launch.agents.channel import PeerLost as PeerLost

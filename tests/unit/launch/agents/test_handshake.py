@@ -32,7 +32,6 @@ from tests.support.entries.agents import (
     Stranger,
     call,
     choose_rendezvous,
-    close_all,
     connect_agents,
     handshake,
     interfaces,
@@ -239,10 +238,7 @@ def meet(tmp_path) -> Iterator[Callable[..., tuple[Any, list[Any]]]]:
             started = [LaunchContext(by, index, 2, job, **options) for index in range(2)]
             folders = [tmp_path, tmp_path if shared else tmp_path / "elsewhere"]
             first, second = (choose_rendezvous(*args, trusts) for args in zip(started, folders, strict=True))
-            listeners, address = first.listen()
-            for listener in listeners:
-                opened.enter_context(listener)
-            opened.callback(first.leave)
+            _, address = opened.enter_context(first.listening())
             return address, second.find()
 
         yield start
@@ -323,10 +319,8 @@ def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_p
     """Callers that never prove themselves, and more of them than agent 0 keeps, while an agent is slow."""
     monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
     place = [choose_rendezvous(LaunchContext("srun", index, 2, "j", local=True), tmp_path) for index in range(2)]
-    listeners, address = place[0].listen()
     with ExitStack() as opened, ThreadPoolExecutor(1) as pool:
-        opened.callback(place[0].leave)
-        opened.callback(close_all, listeners)
+        listeners, address = opened.enter_context(place[0].listening())
         hello = pool.submit(next, handshake.callers(listeners, address.token, time.monotonic() + 60))
         slow = opened.enter_context(address.endpoints()[0].dial(10))
         nonce_0 = slow.recv(NONCE_BYTES)
@@ -388,15 +382,14 @@ def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
     place = [
         choose_rendezvous(LaunchContext("srun", index, 2, "j", local=True), tmp_path / "file") for index in range(2)
     ]
-    listeners, address = place[0].listen()
-    close_all(listeners)
-    assert place[1].find() == [address]
-    own = rendezvous.temporary_folder()
-    assert own.stat().st_mode & 0o777 == 0o700
-    own.chmod(0o770)
-    assert place[1].find() == []
-    with pytest.raises(JoinError):
-        place[0].listen()
+    with place[0].listening() as (_, address):
+        assert place[1].find() == [address]
+        own = rendezvous.temporary_folder()
+        assert own.stat().st_mode & 0o777 == 0o700
+        own.chmod(0o770)
+        assert place[1].find() == []
+    with pytest.raises(JoinError), place[0].listening():
+        pass
 
 
 def test_remote_agents_listen_on_ipv4_and_ipv6():
