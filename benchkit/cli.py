@@ -13,9 +13,9 @@ from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError, UnknownKey
 from benchkit.record.naming import printable
 from benchkit.sweep import resume, status
-from launch import topology
-from launch.agents.channel import SweepEnds
-from launch.agents.meeting import JoinError
+from launch.agents.messages import JoinError, SweepEnds
+from launch.host import node_name
+from launch.launcher_env import LaunchError, detect_launcher
 from launch.ranks import fork_server
 from launch.signals import StopRequested, handle, to_stop_request
 
@@ -23,7 +23,7 @@ EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 REFUSALS = (
     ConfigError,
     JoinError,
-    topology.LaunchError,
+    LaunchError,
     *hydra_internals.ERRORS,
     OSError,
     ValueError,
@@ -125,7 +125,7 @@ def check(arguments: Sequence[str]) -> hydra_internals.SweepTask:
 
 def in_one_line(refusal: Exception, arguments: Sequence[str]) -> str:
     """Return one of REFUSALS as one line; a missing suite takes several, which list all suites."""
-    if isinstance(refusal, ConfigError | JoinError | topology.LaunchError):
+    if isinstance(refusal, ConfigError | JoinError | LaunchError):
         return str(refusal)
     return messages.explain(refusal, arguments)
 
@@ -134,8 +134,8 @@ def complain(message: str) -> None:
     """Print a message to standard error; agents other than agent 0 add their index and host."""
     if hydra_internals.COMPLETED in os.environ:
         return  # a shell would print it into the line that is being typed
-    me = topology.detect_launcher()
-    agent = f"agent {me.index} on {topology.node_name()}: " if me.index else ""
+    me = detect_launcher()
+    agent = f"agent {me.index} on {node_name()}: " if me.index else ""
     print(f"benchkit: {agent}{printable(message)}", file=sys.stderr)
 
 

@@ -25,13 +25,7 @@ from benchkit.record.naming import printable
 from benchkit.record.record import VERSIONS, AgentReport, Environment, HostReport
 from benchkit.secrets import shown, shown_words
 from benchkit.version import __version__
-from launch.topology import (
-    available_cores,
-    cpu_quota,
-    node_name,
-    read_text,
-    without_pinning,
-)
+from launch.host import available_cores, cpu_quota, node_name, read_text, without_pinning
 
 
 class Checkout(TypedDict):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launch.topology import cores_in, read_text
+from launch.host import cores_in, read_text
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 NODES = Path("/sys/devices/system/node")
@@ -126,7 +126,7 @@ MODES = (
 LIMIT_S = 60.0
 """Without persistence mode the driver initializes each GPU for each query, one after another."""
 TOPOLOGY_LIMIT_S = 30.0
-"""With LIMIT_S, and that of visible_gpus.py, it is less than other agents wait: EXCHANGE_TIMEOUT_S.
+"""With LIMIT_S, and that of environment.py, it is less than other agents wait: EXCHANGE_TIMEOUT_S.
 """
 MOST_LETTERS = 4000
 """Of the topology: 8 GPUs and 12 network cards take about 3000."""

@@ -23,7 +23,7 @@ from benchkit.sweep.folder import remember_latest
 from benchkit.sweep.forecast import Total
 from benchkit.sweep.resume import DRY_RUN, RETRY, Parser, Resume, found_again
 from launch import trust
-from launch.topology import detect_launcher, require_launcher
+from launch.launcher_env import detect_launcher, require_launcher
 
 OUT = "out"
 """The parameter that stands for the study's folder."""

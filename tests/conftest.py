@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from benchkit import cli as app
 from benchkit.errors import ConfigError
-from launch.agents.host import LOCK_VARIABLE
+from launch.agents.host_lock import LOCK_VARIABLE
 from syrupy.assertion import SnapshotAssertion
 
 from tests.support.cli import ROOT, SUITES, Cli, cleaned

@@ -301,7 +301,7 @@ def instead_of(name: str, value: str) -> str:
 
 def check_variables(variables: dict[str, str], start_method: str) -> None:
     """Raise ConfigError where a variable of a rank would be overwritten, or set too late."""
-    from launch.topology import PINNING  # here: analysis, too, reads the files of suites
+    from launch.host import PINNING  # here: analysis, too, reads the files of suites
 
     for name, value in variables.items():
         if name in OVERRULED:

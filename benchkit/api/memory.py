@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launch.topology import ROOT, control_groups, read_text
+from launch.host import ROOT, control_groups, read_text
 
 if TYPE_CHECKING:
     import torch

@@ -105,7 +105,7 @@ def load_suites() -> dict[str, Suite]:
 
 
 def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
-    from launch.topology import without_pinning  # here: analysis, too, reads the files of suites
+    from launch.host import without_pinning  # here: analysis, too, reads the files of suites
 
     found: dict[str, Suite] = {}
     for name in modules:

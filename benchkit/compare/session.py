@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -30,7 +30,7 @@ from benchkit.compare.judging import RunFigures, judge_runs, read_run
 from benchkit.compare.report import Result
 from benchkit.config.hydra_internals import SweepTask
 from benchkit.errors import ConfigError, HostBusy
-from benchkit.point.agents import AgentGroup, heard
+from benchkit.point.agents import AgentGroup
 from benchkit.point.point import COMPARISON_VARIABLE
 from benchkit.point.recording import claimed
 from benchkit.record import files
@@ -40,11 +40,11 @@ from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.version import __version__
-from launch import topology
-from launch.agents.channel import Lost, SweepEnds
-from launch.agents.group import END_S, EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.host import LOCK_VARIABLE
-from launch.agents.meeting import join
+from launch.agents.connect import connect_agents
+from launch.agents.group import END_S, Agents
+from launch.agents.host_lock import LOCK_VARIABLE
+from launch.agents.messages import Lost, SweepEnds
+from launch.launcher_env import allocation_remark, require_launcher
 from launch.module_path import path_options
 from launch.signals import to_stop_request
 
@@ -182,8 +182,8 @@ def main(arguments: Sequence[str], check: Check) -> int:
     if {"--help", "-h"} & set(arguments):
         print(command.HELP)
         return 0
-    started = topology.require_launcher()
-    if remark := topology.allocation_remark():
+    started = require_launcher()
+    if remark := allocation_remark():
         print(f"benchkit: {remark}", file=sys.stderr)
     asked = command.parse(arguments)
     folder = (asked.folder or command.new_folder()).absolute()
@@ -193,7 +193,9 @@ def main(arguments: Sequence[str], check: Check) -> int:
         config = config_of(plan, check)
     typed = " ".join(command.show_of(word)(word) for word in arguments)
     traits = {"benchkit": __version__, "the command line": typed}
-    agents = join(started, traits, folder.parent, config.join_timeout_s, config.trust_network)
+    agents = connect_agents(
+        started, traits, folder.parent, config.join_timeout_s, config.trust_network
+    )
     with agents.stopping_together(), contextlib.ExitStack() as held:
         made: Plan | None
         if agents.first:
@@ -301,10 +303,9 @@ def prepare(
             for arm in plan.arms:
                 arms.make_folder(arm)
     except (ConfigError, OSError) as error:
-        agents.exchange(asdict(Told(str(error))), EXCHANGE_TIMEOUT_S)
+        agents.broadcast(Told(str(error)), Told)
         raise ConfigError(str(error)) from None
-    told = Told(None, plan.id, plan.seed, folder.name, plan.digest())
-    agents.exchange(asdict(told), EXCHANGE_TIMEOUT_S)
+    agents.broadcast(Told(None, plan.id, plan.seed, folder.name, plan.digest()), Told)
     return plan
 
 
@@ -317,7 +318,7 @@ def follow(
     Return the plan, the folder, and why the plan is not that of agent 0. Raise ConfigError where
     agent 0 has none.
     """
-    told = heard(agents.exchange(None, EXCHANGE_TIMEOUT_S)[0], Told)
+    told = agents.broadcast(None, Told)
     if told.problem:
         raise ConfigError(told.problem)
     folder = folder.with_name(told.name)
@@ -337,7 +338,7 @@ def with_arms(agents: Agents, made: Plan | None, problem: str | None) -> Plan:
     needed = [(arm.text, path) for arm in planned for path in (arm.python, arm.folder) if path]
     missing = (f"{text}: {path} is not there" for text, path in needed if not Path(path).exists())
     own = problem or next(missing, None)
-    problems = heard(agents.exchange(own, EXCHANGE_TIMEOUT_S), list[str | None])
+    problems = agents.all_gather(own, list[str | None])
     for member, problem in zip(agents.members, problems, strict=True):
         if problem:
             raise ConfigError(f"{problem} on {member.host}; all hosts must see it")
@@ -361,12 +362,11 @@ def run_all(agreed: Plan, folder: Path, agents: Agents) -> int:
     while True:
         turn = progress.next_turn() if progress else None
         end = progress.end() if progress and turn is None else 0
-        own = [[turn.number, turn.role] if turn else None, end]
-        first = agents.exchange(own, EXCHANGE_TIMEOUT_S)[0]
-        told, code = heard(first, tuple[tuple[int, int] | None, int])
-        if told is None:
+        own = ((turn.number, turn.role) if turn else None, end)
+        next_run, code = agents.broadcast(own, tuple[tuple[int, int] | None, int])
+        if next_run is None:
             return code
-        number, role = told
+        number, role = next_run
         rounds = agreed.order[number - 1 : number] if number > 0 else []
         turns = [one for played in rounds for one in turns_of(number, played) if one.role == role]
         if not turns:
@@ -388,11 +388,11 @@ def run_together(plan: Plan, turn: Turn, folder: Path, agents: Agents) -> tuple[
             set_aside(folder)
         except (ConfigError, OSError) as error:
             problem = str(error)
-    if told := heard(agents.exchange(problem, EXCHANGE_TIMEOUT_S), list[str | None])[0]:
-        raise ConfigError(told)
+    if problem := agents.all_gather(problem, list[str | None])[0]:
+        raise ConfigError(problem)
     began_s = time.perf_counter()
-    own = [*perform(plan, turn, folder, agents.first)]
-    ends = heard(agents.exchange(own, END_S), list[tuple[int, str]])
+    own = perform(plan, turn, folder, agents.first)
+    ends = agents.all_gather(own, list[tuple[int, str]], END_S)
     seconds = time.perf_counter() - began_s
     for code, line in ends:
         require_end(code, line, plan.arms[turn.arm], folder)

@@ -25,7 +25,7 @@ from benchkit.config.messages import unknown_key
 from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
 from benchkit.secrets import FROM_ENVIRONMENT
-from launch.topology import num_hosts
+from launch.launcher_env import num_hosts
 
 AUTO = "auto"
 """The hardware of this machine."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from launch.topology import read_text
+from launch.host import read_text
 
 
 def config_folder() -> Path:

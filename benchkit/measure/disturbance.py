@@ -5,7 +5,7 @@ import os
 import resource
 from pathlib import Path
 
-from launch.topology import group_folders, read_text
+from launch.host import group_folders, read_text
 
 COUNTERS = (
     "steal_s",

@@ -2,11 +2,9 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from benchkit import environment
 from benchkit.environment import visible_gpus
@@ -16,34 +14,16 @@ from benchkit.record.naming import duration
 from benchkit.record.record import AgentReport, StartClock
 from benchkit.secrets import without_secrets
 from launch.agents import interfaces
-from launch.agents.channel import AgentInfo, Lost, SweepEnds
-from launch.agents.group import (
-    ESTIMATOR,
-    EXCHANGE_TIMEOUT_S,
-    SHARED,
-    Agents,
-    Offset,
-    OffsetTracker,
-)
-from launch.agents.host import LOCK_VARIABLE, Holder, HostLock, HostTaken, NoLock
+from launch.agents.clock import ESTIMATOR, SHARED, Offset, OffsetTracker
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
+from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken, NoLock
+from launch.agents.messages import AgentInfo, Lost, SweepEnds
+from launch.host import ResourceLimits, resource_limits
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
-from launch.topology import Limits, limits
 
 log = logging.getLogger("benchkit")
 T = TypeVar("T")
-
-
-def heard(value: object, kind: type[T]) -> T:
-    """Convert what another agent sent to the expected type; raise SweepEnds if it does not fit.
-
-    Agents send numbers, names and texts for people. No program, path, module or configuration is
-    taken from another agent.
-    """
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise SweepEnds(f"another agent sends what this benchkit does not know ({error})") from None
 
 
 @dataclass(frozen=True)
@@ -59,7 +39,7 @@ class AgentFacts:
     report: AgentReport
     visible_gpus: list[str]
     lack_of_gpus: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
 
 
 @dataclass
@@ -91,8 +71,7 @@ class AgentGroup:
     def start_clock(self, offset: Offset) -> StartClock:
         """Return the clock of starts since an offset; all agents call this together."""
         self.clock.look(self.agents)
-        told = self.agents.exchange(self.clock.error_s(offset), EXCHANGE_TIMEOUT_S)
-        errors_s = heard(told, list[float])
+        errors_s = self.agents.all_gather(self.clock.error_s(offset), list[float])
         is_shared = len({member.clock for member in self.agents.members}) == 1
         return StartClock(SHARED if is_shared else ESTIMATOR, max(errors_s))
 
@@ -105,14 +84,11 @@ class AgentGroup:
         """
         if not self.meets_in_file:
             store = tcp_store() if self.agents.first else None
-            ports = self.agents.exchange(store.port if store else None, EXCHANGE_TIMEOUT_S)
-            port = heard(ports[0], int)
+            port = self.agents.broadcast(store.port if store else None, int)
             yield Rendezvous(host=self.agents.hub, port=port, interface=self.interface)
             return
         with memory_file() if self.agents.first else contextlib.nullcontext() as file:
-            own = msgspec.to_builtins(file)
-            told = heard(self.agents.exchange(own, EXCHANGE_TIMEOUT_S)[0], MemoryFile)
-            yield Rendezvous(file=told.path)
+            yield Rendezvous(file=self.agents.broadcast(file, MemoryFile).path)
 
     def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
         return [other for other in self.agents.members if other.network == member.network]
@@ -140,8 +116,10 @@ class AgentGroup:
             mine = None
             if me.network == network and self.on_host_of(me)[0] == me:
                 mine = self.acquire(lock, limit_s)
-            told = self.agents.exchange(mine, limit_s + EXCHANGE_TIMEOUT_S)
-            taken += filter(None, heard(told, list[tuple[str, bool] | None]))
+            on_hosts = self.agents.all_gather(
+                mine, list[tuple[str, bool] | None], limit_s + EXCHANGE_TIMEOUT_S
+            )
+            taken += filter(None, on_hosts)
         for text, is_ours in taken:
             if is_ours:
                 raise HostBusy(f"{text}; host_wait_s={limit_s:g}")
@@ -187,14 +165,13 @@ def form_group(agents: Agents) -> AgentGroup:
     """
     facts = gather_facts(agents)
     with memory_file() as trial:
-        made = None
-        if agents.first:
-            made = msgspec.to_builtins((trial, private_network.make() or NO_NETWORK))
-        told = exchanged(agents, made)[0]
-        file, network = heard(told, tuple[MemoryFile, PrivateNetwork])
+        made = (trial, private_network.make() or NO_NETWORK) if agents.first else None
+        file, network = despite_losses(
+            lambda: agents.broadcast(made, tuple[MemoryFile, PrivateNetwork])
+        )
         one_host = len({member.network for member in agents.members}) == 1
-        own = [one_host and file.can_be_opened(), network.can_be_entered()]
-        reached = heard(exchanged(agents, own), list[tuple[bool, bool]])
+        own = (one_host and file.can_be_opened(), network.can_be_entered())
+        reached = despite_losses(lambda: agents.all_gather(own, list[tuple[bool, bool]]))
     if all(opened for opened, _ in reached):
         enterable = bool(network.paths) and all(entered for _, entered in reached)
         return AgentGroup(agents, facts, meets_in_file=True, network=network if enterable else None)
@@ -209,24 +186,25 @@ def gloo_interface(agents: Agents) -> str:
     """
     names_host = interfaces.name_leads_out()
     own = "" if names_host else interfaces.outer_interface(agents.connections)
-    names = zip(agents.members, heard(exchanged(agents, own), list[str]), strict=True)
-    here = [name for member, name in names if member.network == agents.me.network]
+    names = despite_losses(lambda: agents.all_gather(own, list[str]))
+    named = zip(agents.members, names, strict=True)
+    here = [name for member, name in named if member.network == agents.me.network]
     return next(filter(None, here), "")
 
 
 def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Return each agent's facts, by its index; all agents call this together."""
     gpus = visible_gpus()
-    own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, limits())
-    reports = heard(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
-    return {member.index: report for member, report in zip(agents.members, reports, strict=True)}
+    own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, resource_limits())
+    facts = despite_losses(lambda: agents.all_gather(own, list[AgentFacts]))
+    return {member.index: each for member, each in zip(agents.members, facts, strict=True)}
 
 
-def exchanged(agents: Agents, value: Any) -> list[Any]:
-    """Return every agent's value before the first point, without agents lost meanwhile."""
+def despite_losses(exchange: Callable[[], T]) -> T:
+    """Return the result of an exchange before the first point, without agents lost meanwhile."""
     while True:
         try:
-            return agents.exchange(value, EXCHANGE_TIMEOUT_S)
+            return exchange()
         except Lost as lost:
             if lost.host_is_silent:
                 raise SweepEnds(str(lost)) from None

@@ -22,8 +22,8 @@ from benchkit.api.keys import GRAPH
 from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
 from benchkit.rank.assignment import RankReport
 from benchkit.record.record import TIMEOUT, CaseRecord, ErrorReport, Measured, StartClock
-from launch import topology
-from launch.agents.group import Offset
+from launch.agents.clock import Offset
+from launch.host import node_name
 from launch.ranks.watch import Failure, root_cause
 from launch.slowdown.cgroup import QuotaUnavailable
 from launch.slowdown.mps import MpsUnavailable
@@ -119,7 +119,7 @@ def error_of(failure: Failure) -> ErrorReport:
 
 def error_report(message: str, rank: int | None = None, host: str = "") -> ErrorReport:
     log = None if rank is None else f"rank_{rank}.log"
-    return ErrorReport(message=message, rank=rank, host=host or topology.node_name(), log=log)
+    return ErrorReport(message=message, rank=rank, host=host or node_name(), log=log)
 
 
 def placed(failure: Failure, host: str, offset: Offset) -> Failure:

@@ -14,7 +14,7 @@ from benchkit.rank.assignment import (
     by_mps,
 )
 from benchkit.record.record import AgentReport
-from launch.agents.channel import AgentInfo
+from launch.agents.messages import AgentInfo
 from launch.ranks.private_network import PrivateNetwork
 from launch.slowdown import mps
 

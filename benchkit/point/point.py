@@ -24,7 +24,7 @@ from benchkit.api.keys import RunConfig, as_dict
 from benchkit.config.identity import point_id
 from benchkit.errors import HostBusy
 from benchkit.point import recording
-from benchkit.point.agents import form_group, heard
+from benchkit.point.agents import form_group
 from benchkit.point.outcome import AgentEnd, RanksEnd, end_of, error_report, leaves_ranks_sound
 from benchkit.point.placement import (
     Placement,
@@ -49,9 +49,10 @@ from benchkit.record.record import (
 )
 from benchkit.secrets import shown_config
 from benchkit.selftest import floor
-from launch import signals, topology
-from launch.agents.channel import Lost, SweepEnds
-from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
+from launch import signals
+from launch.agents.group import Agents
+from launch.agents.messages import Lost, SweepEnds
+from launch.launcher_env import detect_launcher
 
 COMPARISON_VARIABLE = "BENCHKIT_COMPARISON"
 """Environment variable with the Comparison, as JSON, that a run belongs to.
@@ -120,7 +121,7 @@ def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
         world_size=plan.world_size,
         threads_per_rank=plan.threads,
         cores_per_rank=plan.cores_per_rank,
-        launched_by=topology.detect_launcher().by,
+        launched_by=detect_launcher().by,
         agents=plan.agents,
         slowdown=SlowdownReport(asked=list(plan.slowdown)),
         warnings=[
@@ -242,7 +243,7 @@ class PointRun:
 
     def announce(self) -> None:
         """Store the record as `running`; raise SweepEnds on all agents if agent 0 cannot."""
-        problems = heard(self.agents.exchange(self.save(), EXCHANGE_TIMEOUT_S), list[str | None])
+        problems = self.agents.all_gather(self.save(), list[str | None])
         if problem := next(filter(None, problems), None):
             raise SweepEnds(problem)
 
@@ -296,8 +297,10 @@ class PointRun:
         when = self.point.config.measure.alone
         if when == "never" or (when == "auto" and not self.kept.is_alone_due()):
             return []
-        own = [dict(case.labels) for case in cases_alone(cases, always=when == "always")]
-        return heard(self.agents.exchange(own, EXCHANGE_TIMEOUT_S)[0], list[Labels])
+        own: list[Labels] = [
+            dict(case.labels) for case in cases_alone(cases, always=when == "always")
+        ]
+        return self.agents.broadcast(own, list[Labels])
 
     def run_fresh(self, name: str, only: Labels | None = None) -> RanksEnd:
         folder = self.point.folder / name
@@ -346,7 +349,7 @@ class PointRun:
         is_sound = report is None or leaves_ranks_sound(report.measured.cases, config.measure.mode)
         own = AgentEnd(ends.failure, environment.oom_kills() > oom_kills, is_sound)
         rest_s = began_s + config.timeout_s + ENDING_S - time.perf_counter()
-        all_ends = heard(self.agents.exchange(msgspec.to_builtins(own), rest_s), list[AgentEnd])
+        all_ends = self.agents.all_gather(own, list[AgentEnd], rest_s)
         start_clock = group.start_clock(offset)
         ranks.may_stay = all(end.is_sound and not end.failure for end in all_ends)
         end = end_of(report, all_ends)

@@ -24,8 +24,8 @@ from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import Record
 from launch import trust
-from launch.agents.channel import SweepEnds
-from launch.topology import boot_id, node_name
+from launch.agents.messages import SweepEnds
+from launch.host import boot_id, node_name
 
 FILE_NAME = ".owner"
 POINT_FILE = ".point-owner"

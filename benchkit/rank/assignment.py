@@ -1,4 +1,4 @@
-"""What an agent sends to each rank and gets back; imports no torch, which only ranks load."""
+"""What an agent sends to each rank and gets back; imports torch only to open a store."""
 
 import fcntl
 import os
@@ -16,11 +16,11 @@ from benchkit.api.case import Case, Components
 from benchkit.api.keys import RunConfig
 from benchkit.record import files
 from benchkit.record.record import Labels, Measured
-from launch.agents.channel import LOOPBACK
-from launch.agents.group import Offset
+from launch.agents.address import LOOPBACK
+from launch.agents.clock import Offset
+from launch.host import ResourceLimits
 from launch.ranks.entry import MEETING_FILE
 from launch.ranks.private_network import opened_by
-from launch.topology import Limits
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -167,7 +167,7 @@ class Assignment:
     only: Labels | None = None
     idle_pids: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
 
 
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:

@@ -17,8 +17,8 @@ from benchkit.api.p2p import gather_json
 from benchkit.api.torch_internals import nccl_has_failed
 from benchkit.errors import Reason, Unavailable, oom_reason
 from benchkit.rank.assignment import STORE_TIMEOUT, Place, Rendezvous
+from launch.host import read_text
 from launch.ranks.entry import fail
-from launch.topology import read_text
 
 WARM_UP_ELEMENTS = 2**18
 """float32 elements that each rank sends to each other one in warm_up(): 1 MiB."""

@@ -27,7 +27,7 @@ from benchkit.record.record import (
     RankDevice,
     TorchSettings,
 )
-from launch.topology import usable_cores
+from launch.host import usable_cores
 
 RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Variables with the length of torch's flight recorder, 0 for none; the first that is set."""

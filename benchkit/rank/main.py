@@ -55,10 +55,10 @@ from benchkit.rank.run_cases import (
 )
 from benchkit.record.record import CaseRecord, Measured, RankUse, SlowdownReport
 from benchkit.streams import protect_streams
-from launch.agents.group import Offset
+from launch.agents.clock import Offset
+from launch.host import core_list, read_text, resource_limits
 from launch.ranks import entry
 from launch.slowdown.cgroup import NoThrottle, Throttle, make_throttle
-from launch.topology import core_list, limits, read_text
 
 _joined: dict[Rendezvous, "Joined"] = {}
 """By rendezvous, what this process has joined: process-wide, as torch's group is."""
@@ -247,7 +247,7 @@ def unplanned(assignment: Assignment, group: ControlGroup, bound_to: Sequence[in
     `bound_to` are the cores on which this rank keeps itself, if any. All ranks call this together,
     at the end: a library may pin its process at its first use.
     """
-    own, planned = limits(), assignment.limits
+    own, planned = resource_limits(), assignment.limits
     pairs = {
         "cores": (core_list(own.cores), core_list(bound_to or planned.cores)),
         "CPU quota in cores": (own.cpu_quota or "none", planned.cpu_quota or "none"),

@@ -42,8 +42,9 @@ from benchkit.statistics.compare import (
     standard_deviation,
 )
 from benchkit.statistics.intervals import Array, find_modes
-from launch.agents.host import HostLock, HostTaken, NoLock
-from launch.topology import LaunchError, allocation_remark, require_launcher, usable_cores
+from launch.agents.host_lock import HostLock, HostTaken, NoLock
+from launch.host import usable_cores
+from launch.launcher_env import LaunchError, allocation_remark, require_launcher
 
 MATRIX = 512
 ALL_REDUCE = ("+suite=allreduce", "data_size=1KiB,1MiB")

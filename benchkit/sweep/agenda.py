@@ -11,7 +11,6 @@ from msgspec import Meta
 
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.point import agents
 from benchkit.point.point import Point
 from benchkit.point.recording import claimed
 from benchkit.record import files
@@ -22,7 +21,7 @@ from benchkit.sweep.folder import LOG_FILE, require_unused
 from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.resume import Resume
 from launch import trust
-from launch.agents.channel import SweepEnds
+from launch.agents.messages import SweepEnds
 
 SHOWN = 20
 log = logging.getLogger("benchkit")
@@ -35,10 +34,10 @@ Below = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}(/|\Z))[^/\0]+(/(?!\.{1,2}(/|\
 
 
 @dataclass(frozen=True)
-class Told:
-    """Agent 0's message about an agenda; `names` are trailing parts of the sweep's folder."""
+class AgendaMessage:
+    """What agent 0 tells of its agenda; `names` are trailing parts of the sweep's folder."""
 
-    names: list[Name]
+    names: Sequence[Name]
     folders: list[Below]
     open: list[Annotated[int, Meta(ge=0)]]
 
@@ -60,10 +59,9 @@ class Agenda:
     statuses: list[str]
     resumed_with: dict[str, list[str]]
 
-    def told(self, parent: Path) -> dict[str, object]:
-        """Return what the other agents need, as JSON; each knows the folder's `parent`."""
-        names = self.folder.relative_to(parent).parts
-        return {"names": names, "folders": self.folders, "open": self.open}
+    def message(self, parent: Path) -> AgendaMessage:
+        """Return what the other agents need; each knows the folder's `parent`."""
+        return AgendaMessage(self.folder.relative_to(parent).parts, self.folders, self.open)
 
     def open_points(
         self,
@@ -87,19 +85,20 @@ class Agenda:
         ]
 
     @classmethod
-    def heard(cls, content: object, folder: Path, parent: Path, num_points: int) -> "Agenda":
+    def from_message(
+        cls, message: AgendaMessage, folder: Path, parent: Path, num_points: int
+    ) -> "Agenda":
         """Return agent 0's agenda for another agent's own folder and points.
 
         Agent 0 tells the names below `parent`, such as a time stamp. Raise SweepEnds for another
         number of points.
         """
-        told = agents.heard(content, Told)
         num_names = len(folder.relative_to(parent).parts)
-        if (len(told.names), len(told.folders)) != (num_names, num_points):
+        if (len(message.names), len(message.folders)) != (num_names, num_points):
             raise SweepEnds("agent 0 tells an agenda of another sweep")
-        if any(index >= num_points for index in told.open):
+        if any(index >= num_points for index in message.open):
             raise SweepEnds("agent 0 tells points that there are not")
-        return cls(parent.joinpath(*told.names), told.folders, told.open, [], {})
+        return cls(parent.joinpath(*message.names), message.folders, message.open, [], {})
 
 
 def prepared(

@@ -31,7 +31,7 @@ from benchkit.record.naming import duration
 from benchkit.record.record import Amount, Count, Figure, NumRanks, PlainConfig, Seconds
 from benchkit.statistics import FEWEST_TURNS
 from benchkit.sweep import manifest
-from launch.topology import available_cores
+from launch.host import available_cores
 
 FLOP_PER_S = {"cpu": 8e10, "cuda": 1e14}  # of a thread of a CPU, and of a GPU
 SENT_PER_S, COPIED_PER_S = {"cpu": 1e9, "cuda": 1e11}, {"cpu": 1e10, "cuda": 1e12}  # bytes

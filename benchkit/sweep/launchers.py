@@ -26,8 +26,8 @@ from benchkit.record.record import FINAL
 from benchkit.sweep import manifest
 from benchkit.sweep.slurm import Job
 from launch.agents.group import Agents
+from launch.launcher_env import LaunchContext
 from launch.module_path import path_options
-from launch.topology import LaunchContext
 
 
 class Launcher(launcher.Launcher):

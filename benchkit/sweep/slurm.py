@@ -24,7 +24,6 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from benchkit.errors import ConfigError
-from benchkit.point.agents import heard
 from benchkit.point.outcome import error_report
 from benchkit.point.point import Point, Report, new_record, now, run_points
 from benchkit.point.ranks import load_ahead
@@ -35,10 +34,10 @@ from benchkit.streams import protect_streams
 from benchkit.sweep import resume
 from benchkit.sweep.manifest import Submitted
 from benchkit.version import __version__
-from launch import topology
-from launch.agents.channel import Lost, SweepEnds
-from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.meeting import JoinError, join
+from launch.agents.connect import connect_agents
+from launch.agents.group import Agents
+from launch.agents.messages import JoinError, Lost, SweepEnds
+from launch.launcher_env import ALONE_VARIABLE, detect_launcher
 from launch.signals import STOPPING, StopRequested, handle, ignore_signals, to_stop_request
 
 SLURM_ENDINGS = {
@@ -162,7 +161,7 @@ class Job:
         """Run the points; their records say how they ended."""
         protect_streams("benchkit")
         if os.environ.get("SUBMITIT_EXECUTOR") == "slurm":  # srun starts agents that join
-            os.environ.pop(topology.ALONE_VARIABLE, None)  # of the process that submitted the job
+            os.environ.pop(ALONE_VARIABLE, None)  # of the process that submitted the job
         show_log()
         handle(STOPPING, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
@@ -170,7 +169,7 @@ class Job:
 
         load_ahead(point.config for point in self.points)
         try:
-            agents, open_points = self.join()
+            agents, open_points = self.connect()
             with agents.stopping_together():
                 list(run_points(open_points, agents, Progress().report))
                 agents.wait_for_end()
@@ -179,21 +178,23 @@ class Job:
         except SweepEnds as error:
             sys.exit(f"{error}; the sweep ends, what was measured is kept")
 
-    def join(self) -> tuple[Agents, list[Point]]:
-        """Join the agents on the job's other nodes, or exit; return agent 0's open points."""
+    def connect(self) -> tuple[Agents, list[Point]]:
+        """Connect to the job's agents on other nodes, or exit; return agent 0's open points."""
         traits = {"benchkit": __version__, "torch": metadata.version("torch")}
         is_open = [not resume.settled_status(point.folder) for point in self.points]
         config = self.points[0].config
         try:
-            started = topology.detect_launcher()
-            agents = join(started, traits, self.folder, config.join_timeout_s, config.trust_network)
-            told = agents.exchange(is_open, EXCHANGE_TIMEOUT_S)[0]
+            started = detect_launcher()
+            agents = connect_agents(
+                started, traits, self.folder, config.join_timeout_s, config.trust_network
+            )
+            is_open_at_0 = agents.broadcast(is_open, list[bool])
         except (JoinError, Lost) as error:
-            if topology.detect_launcher().index == 0:
+            if detect_launcher().index == 0:
                 for point in compress(self.points, is_open):
                     note_end(point, "error", str(error))
             sys.exit(str(error))
-        return agents, list(compress(self.points, heard(told, list[bool])))
+        return agents, list(compress(self.points, is_open_at_0))
 
     def stop(self, number: int, frame: Any) -> None:
         """Handle a signal: raise StopRequested with what the signal means.
@@ -218,7 +219,7 @@ class Job:
     def leave(self, error: StopRequested) -> None:
         """End the process; agent 0 first queues a job again that is to go on."""
         job = own_job()
-        if error.status == "preempted" and job and topology.detect_launcher().index == 0:
+        if error.status == "preempted" and job and detect_launcher().index == 0:
             problem = requeue(job)
             log.warning("%s; %s", error, problem or "queued again")
         sys.exit(128 + error.number)
@@ -272,7 +273,7 @@ def show_log() -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
-    log.setLevel(logging.INFO if topology.detect_launcher().index == 0 else logging.WARNING)
+    log.setLevel(logging.INFO if detect_launcher().index == 0 else logging.WARNING)
 
 
 NO_CONFIGURATION = "Could not establish a configuration source"

@@ -15,7 +15,7 @@ from benchkit.record.record import HARMLESS, UNFINISHED, Seconds
 from benchkit.sweep import manifest
 from benchkit.sweep.manifest import Entry
 from benchkit.sweep.tally import PROGRESS_FILE
-from launch.topology import node_name
+from launch.host import node_name
 
 LATEST = Path("outputs") / "latest"
 SHOWN = 20

@@ -24,17 +24,22 @@ from benchkit.secrets import shown_words
 from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda
+from benchkit.sweep.agreement import Proposal
 from benchkit.sweep.folder import report_on
 from benchkit.sweep.forecast import seconds_of
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Entry
-from benchkit.sweep.meeting import Meeting
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.sweep.slurm import record_signature
 from benchkit.sweep.tally import Tally
-from launch import topology
-from launch.agents.channel import SweepEnds
 from launch.agents.group import Agents
+from launch.agents.messages import SweepEnds
+from launch.launcher_env import (
+    allocation_remark,
+    detect_launcher,
+    require_first_start,
+    require_launcher,
+)
 from launch.signals import ignore_signals
 
 log = logging.getLogger("benchkit")
@@ -97,9 +102,9 @@ class Sweeper(sweeper.Sweeper):
     def sweep(self, arguments: list[str]) -> Any:
         """Run all points; their statuses are in the task afterwards."""
         if not (self._only_check or self._dry_run):
-            topology.require_launcher()
+            require_launcher()
             if not self._resume:
-                topology.require_first_start()
+                require_first_start()
         configs, entries, typed = self.compose(arguments)
         self._task.configs, self._task.runs_here = configs, self._launcher.runs_here
         if self._only_check:
@@ -110,11 +115,11 @@ class Sweeper(sweeper.Sweeper):
         if self._dry_run:
             self.forecast(configs, entries)
             return []
-        if self._launcher.runs_here and (remark := topology.allocation_remark()):
+        if self._launcher.runs_here and (remark := allocation_remark()):
             print(f"benchkit: {remark}", file=sys.stderr)
-        meeting = Meeting(self._config, self._launcher, self._resume, configs, entries)
+        proposal = Proposal(self._config, self._launcher, self._resume, configs, entries)
         with contextlib.ExitStack() as held:
-            agents, agenda = meeting.meet(held)
+            agents, agenda = proposal.agree(held)
             points = agenda.open_points(configs, entries, self._launcher.num_agents, typed)
             configure_log(self._config.hydra.job_logging)
             load_ahead(point.config for point in points)
@@ -135,7 +140,7 @@ class Sweeper(sweeper.Sweeper):
         The last ones are texts by their keys, see Composed.
         """
         loader = self._context.config_loader
-        started = topology.detect_launcher()
+        started = detect_launcher()
         if not isinstance(self._params, Mapping):
             raise ConfigError(f"hydra.sweeper.params={self._params}: allowed are keys with values")
         sweeper: Any = OmegaConf.to_container(self._config.hydra.sweeper, resolve=False)
@@ -172,7 +177,7 @@ class Sweeper(sweeper.Sweeper):
         """Print what is known of the open points; the task's statuses are those that all have."""
         from benchkit.sweep import dry_run
 
-        if topology.detect_launcher().count > 1:
+        if detect_launcher().count > 1:
             allowed = "without torchrun, mpirun or srun, which would start several agents"
             raise ConfigError(f"--dry-run: allowed {allowed}")
         folder = Path(self._config.hydra.sweep.dir)

@@ -11,7 +11,7 @@ import msgspec
 
 from benchkit.record import files
 from benchkit.record.record import HARMLESS, UNFINISHED
-from launch.agents.channel import SweepEnds
+from launch.agents.messages import SweepEnds
 
 PROGRESS_FILE = "progress.json"
 

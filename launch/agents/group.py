@@ -1,33 +1,56 @@
-"""The agents of one run: their channels, what happens when one is lost, and their clocks."""
+"""The agents of one start: they exchange values and alarms, and learn when one is lost."""
 
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from launch.agents.channel import (
-    LOOPBACK,
+import msgspec
+
+from launch.agents.address import LOOPBACK
+from launch.agents.channel import Channel, PeerLost
+from launch.agents.messages import (
     AgentInfo,
-    Channel,
     Lost,
-    PeerLost,
+    LostMessage,
+    StopMessage,
     SweepEnds,
+    parse_message,
     this_member,
 )
-from launch.signals import STOPPING, StopRequested, to_stop_request, wait_for
+from launch.signals import StopRequested, to_stop_request, wait_for
+
+SLACK_S = 5.0
+"""Seconds that the others wait longer than agent 0, so that agent 0 reports who is missing."""
+END_S = 600.0
+"""Seconds that agent 0 may take to end after the last point, because it prints a table."""
+EXCHANGE_TIMEOUT_S = 180.0
+"""Seconds between two steps without a measurement or a wait, for example to find the GPUs."""
+T = TypeVar("T")
 
 
-class Peers:
+class Agents:
+    """All living agents as one of them sees them.
+
+    Agent 0 has a channel to each of the others, and each of them one to agent 0. `hub` is this
+    agent's name for agent 0's host.
+    """
+
     def __init__(
-        self, me: AgentInfo, members: Sequence[AgentInfo], wires: Mapping[int, Channel]
+        self,
+        me: AgentInfo,
+        members: Sequence[AgentInfo],
+        channels: Mapping[int, Channel],
+        hub: str,
     ) -> None:
         self.me = me
         self.members = list(members)
-        self._wires = dict(wires)
-        self._early: dict[int, Any] = {}  # values received for an exchange(), by agent
-        self._lost: dict[int, PeerLost] = {}
+        self.hub = hub
         self.losses: list[Lost] = []
+        self._channels = dict(channels)
+        self._early: dict[int, object] = {}  # values received before they are gathered, by agent
+        self._lost: dict[int, PeerLost] = {}
+        self._stopping = False
 
     @property
     def first(self) -> bool:
@@ -37,84 +60,64 @@ class Peers:
     @property
     def connections(self) -> list[Any]:
         """What to wait for beside the ranks; pass those that are ready to hear()."""
-        return [channel.connection for channel in self._wires.values()]
+        return [channel.connection for channel in self._channels.values()]
 
-    def _tell(self, kind: str, value: Any, but: int | None = None) -> None:
-        for index, channel in self._wires.items():
-            if index != but:
-                channel.send(kind, value)
+    def all_gather(self, value: object, kind: type[T], timeout_s: float = EXCHANGE_TIMEOUT_S) -> T:
+        """Return the values of all agents, in order of agents.
 
-    def _receive(self, index: int, timeout_s: float) -> tuple[str, Any]:
-        """Receive one message from a peer; on agent 0 the loss of the peer is an alarm.
+        Args:
+            kind: type of what is returned, such as list[int].
+            timeout_s: limit of agent 0's wait for the others.
 
         Raises:
-            StopRequested: the peer was told to stop; the other peers have been told.
-            SweepEnds: agent 0 is lost.
+            Lost: on all remaining agents, which go on without those that are lost or late.
+            SweepEnds: a value is of another type, or agent 0 is lost.
         """
-        try:
-            kind, value = self._wires[index].receive(timeout_s)
-        except PeerLost as error:
-            if not self.first:
-                problem = f"{self.members[0]} {error}: nobody is left to write records"
-                raise SweepEnds(problem) from None
-            self._lose(index, error)
-            return "alarm", "lost"
-        if kind == "stop":
-            self._tell("stop", value, but=index)
-            if self.first:
-                self._wires.pop(index)  # The peer has announced its end, which is no loss.
-            raise StopRequested(*parse_stop(value), relayed=True)
-        return kind, value
+        return parse_message(self._exchange(value, timeout_s), kind)
 
-    def _lose(self, index: int, gone: PeerLost) -> None:
-        self._lost[index] = gone
-        self._early.pop(index, None)
-        self._wires.pop(index).close()
+    def broadcast(self, value: T | None, kind: type[T], timeout_s: float = EXCHANGE_TIMEOUT_S) -> T:
+        """Return agent 0's value on all agents; the others may pass None, and send nothing.
 
-    def _tell_lost(self) -> Lost:
-        members = [member for member in self.members if member.index in self._lost]
-        is_silent = any(error.silently for error in self._lost.values())
-        self._tell(
-            "lost", {"members": [asdict(member) for member in members], "host_is_silent": is_silent}
-        )
-        return Lost(members, is_silent)
+        All agents call this together. It raises what all_gather() does.
+        """
+        values = self._exchange(value if self.first else None, timeout_s)
+        if self.first:
+            assert value is not None
+            return value
+        return parse_message(values[0], kind)
 
-    def _forget(self, lost: Lost) -> Lost:
-        self.losses.append(lost)
-        self._lost = {}
-        indices = {member.index for member in lost.members}
-        self.members = [member for member in self.members if member.index not in indices]
-        return lost
+    def _exchange(self, value: object, timeout_s: float) -> list[object]:
+        plain = msgspec.to_builtins(value)
+        if not self.first:
+            return self._send_and_receive_all(plain, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while missing := [index for index in self._channels if index not in self._early]:
+            ready = wait_for(self.connections, max(0.0, deadline - time.monotonic()))
+            if not ready:
+                for index in missing:
+                    self._lose(index, PeerLost(silently=True))
+            self.hear(ready)
+        early = self._early
+        self._early = {}
+        if self._lost:
+            raise self._forget(self._tell_lost())
+        values = [plain, *(early[index] for index in self._channels)]
+        self._tell("values", values)
+        return values
 
-
-def parse_stop(plain: Any) -> tuple[int, str, str]:
-    match plain:
-        case [int(number), str(status), str(why)] if number in STOPPING:
-            return number, status, why
-    raise SweepEnds("another agent sends what this benchkit does not know, as a request to stop")
-
-
-SLACK_S = 5.0
-"""Seconds that the others wait longer than agent 0, so that agent 0 reports who is missing."""
-END_S = 600.0
-"""Seconds that agent 0 may take to end after the last point, because it prints a table."""
-EXCHANGE_TIMEOUT_S = 180.0
-"""Seconds between two steps without a measurement or a wait, for example to find the GPUs."""
-
-
-class Agents(Peers):
-    """All living agents as one of them sees them; `hub` is its name for agent 0's host."""
-
-    def __init__(
-        self,
-        me: AgentInfo,
-        members: Sequence[AgentInfo],
-        wires: Mapping[int, Channel],
-        hub: str,
-    ) -> None:
-        super().__init__(me, members, wires)
-        self.hub = hub
-        self._stopping = False
+    def _send_and_receive_all(self, plain: object, timeout_s: float) -> list[object]:
+        deadline = time.monotonic() + timeout_s + SLACK_S
+        self._channels[0].send("value", plain)
+        while True:
+            kind, answer = self._receive(0, max(0.0, deadline - time.monotonic()))
+            if kind == "values":
+                values = parse_message(answer, list[object])
+                if len(values) != len(self.members):
+                    raise SweepEnds(f"agent 0 tells {len(values)} values, not {len(self.members)}")
+                return values
+            if kind == "lost":
+                lost = parse_message(answer, LostMessage)
+                raise self._forget(Lost(lost.members, lost.host_is_silent))
 
     def alarm(self, kind: str) -> None:
         self._tell("alarm", kind)
@@ -127,38 +130,16 @@ class Agents(Peers):
             SweepEnds: agent 0 is lost.
         """
         alarm = None
-        for index, channel in list(self._wires.items()):
+        for index, channel in list(self._channels.items()):
             if channel.connection not in ready:
                 continue
             kind, value = self._receive(index, EXCHANGE_TIMEOUT_S)
             if kind == "alarm":
-                alarm = str(value)
+                alarm = parse_message(value, str)
                 self._tell("alarm", alarm, but=index)
             elif kind == "value":
                 self._early[index] = value
         return alarm
-
-    def exchange(self, value: Any, timeout_s: float) -> list[Any]:
-        """Return the value of every agent, in order of agents; values are plain JSON.
-
-        Raise Lost on all remaining agents, and drop those that are lost or sent no value in time.
-        """
-        if not self.first:
-            return self._ask(value, timeout_s)
-        deadline = time.monotonic() + timeout_s
-        while missing := [index for index in self._wires if index not in self._early]:
-            ready = wait_for(self.connections, max(0.0, deadline - time.monotonic()))
-            if not ready:
-                for index in missing:
-                    self._lose(index, PeerLost(silently=True))
-            self.hear(ready)
-        early = self._early
-        self._early = {}
-        if self._lost:
-            raise self._forget(self._tell_lost())
-        values = [value, *(early[index] for index in self._wires)]
-        self._tell("values", values)
-        return values
 
     def losses_after(self, known: int, patience_s: float) -> list[Lost]:
         """Return the losses after the first `known` ones.
@@ -167,7 +148,7 @@ class Agents(Peers):
         agents because one died, and may be faster than the news of its death.
         """
         deadline = time.monotonic() + patience_s
-        while self.first and self._wires and not self._lost and len(self.losses) == known:
+        while self.first and self._channels and not self._lost and len(self.losses) == known:
             if (rest_s := deadline - time.monotonic()) <= 0:
                 break
             with contextlib.suppress(StopRequested):  # A peer was told to stop, too: not the cause.
@@ -180,7 +161,7 @@ class Agents(Peers):
         """Tell all others to stop as well, unless the request came from them or they know."""
         if not (told.relayed or self._stopping):
             self._stopping = True
-            self._tell("stop", [told.number, told.status, f"{self.me} was {told}"])
+            self._tell("stop", StopMessage(told.number, told.status, f"{self.me} was {told}"))
 
     @contextlib.contextmanager
     def stopping_together(self) -> Iterator[None]:
@@ -200,8 +181,8 @@ class Agents(Peers):
         """
         deadline = time.monotonic() + timeout_s
         try:
-            while not self.first and self._wires:
-                self._wires[0].receive(max(0.0, deadline - time.monotonic()))
+            while not self.first and self._channels:
+                self._channels[0].receive(max(0.0, deadline - time.monotonic()))
         except PeerLost as error:
             if error.silently:
                 raise SweepEnds(f"{self.members[0]} {error} after the last point") from None
@@ -213,104 +194,68 @@ class Agents(Peers):
         """
         answers = []
         for _ in range(rounds):
-            sent = time.perf_counter()
-            self._wires[0].send("ping")
-            _, remote = self._receive(0, EXCHANGE_TIMEOUT_S)
-            answers.append((sent, float(remote), time.perf_counter()))
+            sent_s = time.perf_counter()
+            self._channels[0].send("ping")
+            _, remote_s = self._receive(0, EXCHANGE_TIMEOUT_S)
+            received_s = time.perf_counter()
+            answers.append((sent_s, parse_message(remote_s, float), received_s))
         return answers
 
     def pong(self, member: AgentInfo, rounds: int) -> None:
         for _ in range(rounds):
-            if member.index not in self._wires:
+            if member.index not in self._channels:
                 return
             self._receive(member.index, EXCHANGE_TIMEOUT_S)
-            if member.index in self._wires:
-                self._wires[member.index].send("time", time.perf_counter())
+            if member.index in self._channels:
+                self._channels[member.index].send("time", time.perf_counter())
 
-    def _ask(self, value: Any, timeout_s: float) -> list[Any]:
-        deadline = time.monotonic() + timeout_s + SLACK_S
-        self._wires[0].send("value", value)
-        while True:
-            kind, answer = self._receive(0, max(0.0, deadline - time.monotonic()))
-            if kind == "values":
-                return list(answer)
-            if kind == "lost":
-                members = [AgentInfo(**plain) for plain in answer["members"]]
-                raise self._forget(Lost(members, answer["host_is_silent"]))
+    def _tell(self, kind: str, value: object, but: int | None = None) -> None:
+        for index, channel in self._channels.items():
+            if index != but:
+                channel.send(kind, value)
+
+    def _receive(self, index: int, timeout_s: float) -> tuple[str, object]:
+        """Receive one message from a peer; on agent 0 the loss of the peer is an alarm.
+
+        Raises:
+            StopRequested: the peer was told to stop; the other peers have been told.
+            SweepEnds: agent 0 is lost.
+        """
+        try:
+            kind, value = self._channels[index].receive(timeout_s)
+        except PeerLost as error:
+            if not self.first:
+                problem = f"{self.members[0]} {error}: nobody is left to write records"
+                raise SweepEnds(problem) from None
+            self._lose(index, error)
+            return "alarm", "lost"
+        if kind == "stop":
+            self._tell("stop", value, but=index)
+            if self.first:
+                self._channels.pop(index)  # The peer has announced its end, which is no loss.
+            stop = parse_message(value, StopMessage)
+            raise StopRequested(stop.number, stop.status, stop.why, relayed=True)
+        return kind, value
+
+    def _lose(self, index: int, gone: PeerLost) -> None:
+        self._lost[index] = gone
+        self._early.pop(index, None)
+        self._channels.pop(index).close()
+
+    def _tell_lost(self) -> Lost:
+        members = [member for member in self.members if member.index in self._lost]
+        is_silent = any(error.silently for error in self._lost.values())
+        self._tell("lost", LostMessage(members, is_silent))
+        return Lost(members, is_silent)
+
+    def _forget(self, lost: Lost) -> Lost:
+        self.losses.append(lost)
+        self._lost = {}
+        indices = {member.index for member in lost.members}
+        self.members = [member for member in self.members if member.index not in indices]
+        return lost
 
 
 def alone() -> Agents:
     me = this_member(0)
     return Agents(me, [me], {}, LOOPBACK)
-
-
-ESTIMATOR = "min_rtt_line"
-SHARED = "shared_clock"
-ROUNDS = 32
-
-
-@dataclass(frozen=True)
-class Offset:
-    """What to add to this host's perf_counter to get agent 0's: a line through (here_s, at_s).
-
-    `drift` is the change of the offset per second.
-    """
-
-    here_s: float = 0.0
-    at_s: float = 0.0
-    drift: float = 0.0
-
-    def at(self, here_s: float) -> float:
-        return self.at_s + self.drift * (here_s - self.here_s)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """One measurement of the offset to agent 0's clock, at `here_s` by this host's perf_counter.
-
-    `error_s` is the largest possible error of `offset_s`.
-    """
-
-    here_s: float
-    offset_s: float
-    error_s: float
-
-
-@dataclass
-class OffsetTracker:
-    estimates: list[Estimate] = field(default_factory=list)
-
-    def look(self, agents: Agents) -> None:
-        """Add one estimate, together with all agents; do nothing if all share one clock."""
-        zero = agents.members[0].clock
-        for member in agents.members:
-            if member.clock == zero:
-                continue
-            if agents.first:
-                agents.pong(member, ROUNDS)
-            elif member.index == agents.me.index:
-                self.estimates.append(best(agents.ping(ROUNDS)))
-
-    def offset(self) -> Offset:
-        if not self.estimates:
-            return Offset()
-        first, last = self.estimates[0], self.estimates[-1]
-        moved = last.offset_s - first.offset_s
-        # What the errors of both may be would be a slope that grows without end.
-        has_drifted = abs(moved) > first.error_s + last.error_s
-        drift = moved / (last.here_s - first.here_s) if has_drifted else 0.0
-        return Offset(last.here_s, last.offset_s, drift)
-
-    def error_s(self, used: Offset) -> float:
-        """Return how wrong `used` may have been by the last estimate; 0 if clocks are shared."""
-        if not self.estimates:
-            return 0.0
-        last = self.estimates[-1]
-        return last.error_s + abs(used.at(last.here_s) - last.offset_s)
-
-
-def best(answers: Sequence[tuple[float, float, float]]) -> Estimate:
-    """Return the estimate of the answer of `Agents.ping` with the shortest round trip."""
-    sent, remote, received = min(answers, key=lambda answer: answer[2] - answer[0])
-    middle = (sent + received) / 2
-    return Estimate(middle, remote - middle, (received - sent) / 2)

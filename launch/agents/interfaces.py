@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from launch.topology import read_text
+from launch.host import read_text
 
 SIOCGIFCONF = 0x8912
 """Linux's request for all IPv4 addresses (netdevice(7)), also the further ones of an interface."""

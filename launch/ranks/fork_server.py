@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 
+from launch.host import without_pinning
 from launch.module_path import path_in_environment
 from launch.signals import defer_signals
-from launch.topology import without_pinning
 
 ANSWER_S = 30.0
 """Seconds that a fork server that has forked before may take to fork all ranks of a point."""

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from launch.framing import Pieces, framed, is_writable
+from launch.host import without_pinning
 from launch.ranks import fork_server
 from launch.ranks.entry import Job, rank_main
 from launch.ranks.private_network import PrivateNetwork
 from launch.slowdown import mps
-from launch.topology import without_pinning
 
 DEATH_S = 5.0
 TAKE_S = 30.0

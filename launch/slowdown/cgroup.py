@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from launch.host import control_groups, read_text
 from launch.slowdown.duty_cycle import DutyCycle
-from launch.topology import control_groups, read_text
 
 PERIOD_US = 10_000
 """Short, so that a step of some ten milliseconds is slowed evenly."""

@@ -107,9 +107,9 @@ def test_recipe_launcher_is_one_row(tmp_path):
     """A copy of the package has the row; its agents join where they would have refused to measure alone."""
     [row] = re.findall(r"^```\n(    \"ours\".*?)```", RECIPES, re.DOTALL | re.MULTILINE)
     shutil.copytree(ROOT / "launch", tmp_path / "launch")
-    topology = tmp_path / "launch" / "topology.py"
-    topology.write_text(topology.read_text().replace("LAUNCHERS = {\n", f"LAUNCHERS = {{\n{row}", 1))
-    program = "from launch.topology import require_launcher; print(require_launcher())"
+    launchers = tmp_path / "launch" / "launcher_env.py"
+    launchers.write_text(launchers.read_text().replace("LAUNCHERS = {\n", f"LAUNCHERS = {{\n{row}", 1))
+    program = "from launch.launcher_env import require_launcher; print(require_launcher())"
     given = {"OURS_RANK": "1", "OURS_SIZE": "4", "OURS_JOB": "7", "OURS_LOCAL_SIZE": "2", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=given, capture_output=True, text=True, check=True

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from launch.topology import cpuset
+from launch.host import cpuset
 
 TELLS = """
 import os
@@ -12,7 +12,7 @@ import torch  # as suites outside of benchkit may: the agent loads it, too
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import RunConfig
 from benchkit.api.registry import suite
-from launch.topology import PINNING, usable_cores
+from launch.host import PINNING, usable_cores
 
 
 @suite

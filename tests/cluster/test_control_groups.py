@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from launch.topology import control_groups
+from launch.host import control_groups
 
 MEMORY, CPUS = 1_200_000_000, 1.5
 FILES = {

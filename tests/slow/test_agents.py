@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 
-from launch.agents.host import HostLock
+from launch.agents.host_lock import HostLock
 
 from tests.support.cli import PATIENCE_S, begun, ends, wait_until
 

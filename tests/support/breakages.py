@@ -70,7 +70,7 @@ BREAKAGES = [
         "raise NoLock(error) from None\n                return True",
         "unit/launch/agents/test_host_lock",
     ),
-    Breakage('"OMPI_COMM_WORLD_RANK", "OMPI', '"OMPI_COMM_WORLD_SIZE", "OMPI', "unit/launch/test_topology"),
+    Breakage('"OMPI_COMM_WORLD_RANK", "OMPI', '"OMPI_COMM_WORLD_SIZE", "OMPI', "unit/launch/test_launcher_env"),
     Breakage("self._threads / factor", "self._threads * factor", "unit/launch/test_slowdown"),
     Breakage(
         "return count / median_s if count", "return count * median_s if count", "suites/test_transformer_analysis"

@@ -5,9 +5,10 @@ from benchkit.api.registry import load_suites
 from benchkit.point.agents import AgentFacts, AgentGroup
 from benchkit.rank.assignment import Assignment, Rendezvous
 from benchkit.record.record import AgentReport
-from launch.agents.channel import AgentInfo
-from launch.agents.group import Agents, Offset
-from launch.topology import Limits
+from launch.agents.clock import Offset
+from launch.agents.group import Agents
+from launch.agents.messages import AgentInfo
+from launch.host import ResourceLimits
 
 from tests.support import fakes
 
@@ -39,7 +40,7 @@ def agent_group(*hosts, me=0, gpus=None, cores=None, available=None, cpuset=()):
     facts = {}
     for index, host in enumerate(hosts):
         report = AgentReport(host=host, cpu="cpu", available_cores=available or len(cores[index]))
-        facts[index] = AgentFacts(report, gpus[index], limits=Limits(cores[index], list(cpuset)))
+        facts[index] = AgentFacts(report, gpus[index], limits=ResourceLimits(cores[index], list(cpuset)))
     return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, meets_in_file=True)
 
 

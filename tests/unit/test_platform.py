@@ -13,7 +13,7 @@ from analysis.records import derive
 from benchkit import environment
 from benchkit.record import files
 from benchkit.selftest import runs
-from launch.topology import usable_cores
+from launch.host import usable_cores
 
 from tests.support.configs import agent_group, config
 from tests.support.entries.agents import Channel, Holder, HostLock, HostTaken

@@ -31,8 +31,8 @@ from benchkit.rank.backends import ControlGroup
 from benchkit.rank.devices import Devices
 from benchkit.record.record import RankDevice, StartClock
 from benchkit.suites.transformer import peak_flops
-from launch.agents.group import ESTIMATOR, SHARED, Offset
-from launch.agents.host import LOCK_VARIABLE
+from launch.agents.clock import ESTIMATOR, SHARED, Offset
+from launch.agents.host_lock import LOCK_VARIABLE
 from launch.ranks import entry
 from launch.ranks.watch import Failure, RankEnds
 from torch.testing._internal.distributed import fake_pg

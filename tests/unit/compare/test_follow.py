@@ -8,7 +8,7 @@ import pytest
 from benchkit.compare import command, session
 from benchkit.compare.session import Told
 from benchkit.errors import ConfigError
-from launch.agents.channel import SweepEnds
+from launch.agents.messages import SweepEnds, parse_message
 
 WORDS = ["plain", "env:A=1", "+suite=allreduce"]
 
@@ -19,8 +19,11 @@ class Agents:
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def exchange(self, value: Any, timeout_s: float) -> list[Any]:
-        return [self.value, value]
+    def broadcast(self, value: Any, kind: type) -> Any:
+        return parse_message(self.value, kind)
+
+    def all_gather(self, value: Any, kind: type) -> Any:
+        return parse_message([self.value, value], kind)
 
 
 def follow(told: Any, folder, asked: Any = None):

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from launch import topology
+from launch import host
 
 from tests.support.cli import wait_until
 from tests.support.entries.slowdown import CpuQuota, DutyCycle, QuotaUnavailable, Room, cgroup, mps
@@ -75,7 +75,7 @@ def tree(tmp_path, monkeypatch):
             f"3:memory:/elsewhere\n1:{name}:/job/task",
             f"1 1 0:1 / /proc rw - proc proc rw\n2 1 0:2 / /cgroup rw,nosuid - {kind} cgroup {options}",
         )
-        monkeypatch.setattr(cgroup, "control_groups", partial(topology.control_groups, root=tmp_path))
+        monkeypatch.setattr(cgroup, "control_groups", partial(host.control_groups, root=tmp_path))
         return inside
 
     return make
@@ -150,7 +150,7 @@ def test_auto_falls_back_on_refused_quota(tree, golden, monkeypatch):
 def test_quota_is_threads_over_factor(tmp_path, factor, quota, period):
     two = CpuQuota(Room(tmp_path, 2), threads=2)
     folder = tmp_path / f"benchkit-{os.getpid()}"
-    assert topology.SLOWED_GROUP.fullmatch(folder.name)  # no limit of somebody else
+    assert host.SLOWED_GROUP.fullmatch(folder.name)  # no limit of somebody else
     assert (folder / "cgroup.procs").read_text() == str(os.getpid())
     two.apply(factor)
     assert (folder / "cpu.max").read_text() == f"{quota} {period}"

@@ -39,7 +39,7 @@ def test_baseline_and_best_are_timed_alone(cases, kept):
 def measured(tmp_path, monkeypatch):
     """Measures a point whose ranks end as told; returns the record and the labels that ran alone."""
 
-    def run(together, alone=None, agents=alone_agents, when="auto"):
+    def run(together, alone=None, broadcast=lambda own, kind: own, when="auto"):
         ran = []
 
         def run_ranks(self, ranks, folder, only=None, idle_pids=()):
@@ -52,17 +52,13 @@ def measured(tmp_path, monkeypatch):
         monkeypatch.setattr(ranks, "fresh_ranks", lambda group: nullcontext())
         monkeypatch.setattr(point, "fresh_ranks", lambda group: nullcontext())
         group = agent_group("n1")
-        group.agents.exchange = agents
+        group.agents.broadcast = broadcast
         asked = config(ranks="fresh", measure=fakes.plan(alone=when))
         attempt = point.begin(Point(asked, tmp_path, []), KeptRanks(group), 1)
         attempt.measure([])
         return attempt, ran
 
     return run
-
-
-def alone_agents(value, timeout_s):
-    return [value]
 
 
 def ended(*cases, **changes):
@@ -86,7 +82,7 @@ def test_cases_alone_are_in_record(measured, golden):
 
 
 def test_other_agents_run_what_agent_0_chose(measured):
-    _, ran = measured(RanksEnd("ok"), agents=lambda value, timeout_s: [[{"way": "a"}], value])
+    _, ran = measured(RanksEnd("ok"), broadcast=lambda own, kind: [{"way": "a"}])
     assert ran == [({"way": "a"}, "alone_0")]
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchkit.errors import Unavailable
-from launch.topology import Limits
+from launch.host import ResourceLimits
 
 from tests.support import configs
 from tests.support.entries import rank
@@ -71,7 +71,7 @@ def test_agents_of_one_host_share_interface(monkeypatch, of_agents, leads_out, t
     agents = configs.agent_group("n1", "n1", "n2").agents
     monkeypatch.setattr(forming.interfaces, "name_leads_out", lambda: leads_out)
     monkeypatch.setattr(forming.interfaces, "outer_interface", lambda connections: of_agents[0])
-    monkeypatch.setattr(agents, "exchange", lambda own, timeout_s: [own, *of_agents[1:]])
+    monkeypatch.setattr(agents, "all_gather", lambda own, kind: [own, *of_agents[1:]])
     assert forming.gloo_interface(agents) == told
 
 
@@ -267,14 +267,16 @@ def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
 
 
 def test_rank_that_differs_from_plan_is_named(monkeypatch, golden):
-    planned = Limits(cores=[0, 1, 2, 3], cpuset=[0, 1, 2, 3], cpu_quota=2.0)
+    planned = ResourceLimits(cores=[0, 1, 2, 3], cpuset=[0, 1, 2, 3], cpu_quota=2.0)
     monkeypatch.setattr(rank.main, "gather_json", lambda own, handle: [own, [], own])
     given, group = SimpleNamespace(limits=planned, threads=torch.get_num_threads()), SimpleNamespace(handle=None)
-    monkeypatch.setattr(rank.main, "limits", lambda: replace(planned, cpuset=[]))
+    monkeypatch.setattr(rank.main, "resource_limits", lambda: replace(planned, cpuset=[]))
     assert rank.main.unplanned(given, group, []) == []
-    monkeypatch.setattr(rank.main, "limits", lambda: replace(planned, cores=[0, 1]))
+    monkeypatch.setattr(rank.main, "resource_limits", lambda: replace(planned, cores=[0, 1]))
     assert rank.main.unplanned(given, group, [0, 1]) == []  # of its GPU's NUMA node
-    monkeypatch.setattr(rank.main, "limits", lambda: replace(planned, cores=[0], cpu_quota=None, memory_bytes=5))
+    monkeypatch.setattr(
+        rank.main, "resource_limits", lambda: replace(planned, cores=[0], cpu_quota=None, memory_bytes=5)
+    )
     given.threads += 1
     lines = rank.main.unplanned(given, group, [])
     assert len(lines) == 4

@@ -11,7 +11,7 @@ from benchkit.cli import exit_code
 from benchkit.errors import ConfigError, UnknownKey
 from benchkit.sweep.forecast import Total
 from benchkit.sweep.resume import DRY_RUN
-from launch.topology import LaunchError
+from launch.launcher_env import LaunchError
 
 from tests.support.records import make_record, write_plan
 

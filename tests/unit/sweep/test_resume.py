@@ -19,7 +19,7 @@ from benchkit.sweep import agenda, manifest, resume
 from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.tally import Tally
 from launch import trust
-from launch.agents.channel import SweepEnds
+from launch.agents.messages import SweepEnds
 
 from tests.support.cli import ROOT
 from tests.support.records import as_record, make_record

@@ -18,8 +18,8 @@ from benchkit.sweep import slurm as slurm_queue
 from benchkit.sweep.launchers import Submitting
 from benchkit.sweep.manifest import Submitted
 from benchkit.sweep.slurm import Job, State, follow, in_seconds, slurm_state, summary
+from launch.launcher_env import LaunchContext
 from launch.signals import StopRequested
-from launch.topology import LaunchContext
 
 from tests.support.cli import PATIENCE_S
 from tests.support.configs import config

@@ -8,7 +8,15 @@ from random import Random
 import pytest
 from launch.framing import HEAD, framed
 
-from tests.support.entries.agents import Channel, Estimate, Offset, OffsetTracker, PeerLost, best, channel
+from tests.support.entries.agents import (
+    Channel,
+    Offset,
+    OffsetEstimate,
+    OffsetTracker,
+    PeerLost,
+    channel,
+    shortest_round_trip,
+)
 
 
 @pytest.fixture
@@ -114,18 +122,18 @@ def test_receive_distinguishes_silent_from_closed(ends):
 
 def test_best_uses_shortest_round_trip():
     answers = [(10.0, 510.5, 10.9), (11.0, 511.05, 11.1), (12.0, 512.9, 13.0)]
-    estimate = best(answers)
+    estimate = shortest_round_trip(answers)
     assert estimate.offset_s == pytest.approx(500.0)
     assert estimate.here_s == pytest.approx(11.05)
     assert estimate.error_s == pytest.approx(0.05)
 
 
 def test_tracker_fits_linear_drift():
-    tracker = OffsetTracker([Estimate(100.0, 5.0, 1e-4), Estimate(200.0, 5.001, 1e-4)])
+    tracker = OffsetTracker([OffsetEstimate(100.0, 5.0, 1e-4), OffsetEstimate(200.0, 5.001, 1e-4)])
     offset = tracker.offset()
     assert offset.drift == pytest.approx(1e-5)
     assert offset.at(300.0) == pytest.approx(5.002)
-    tracker.estimates.append(Estimate(300.0, 5.0025, 2e-4))
+    tracker.estimates.append(OffsetEstimate(300.0, 5.0025, 2e-4))
     assert tracker.error_s(offset) == pytest.approx(2e-4 + 5e-4)  # half a round trip, and how far the line missed
 
 
@@ -134,7 +142,7 @@ def test_errors_of_estimates_are_no_drift(span_s):
     """A line through two of them would miss by milliseconds in five minutes."""
     error_s, random = 5e-5, Random(0)
     for _ in range(100):
-        looks = [Estimate(100.0 + at, 5.0 + random.uniform(-error_s, error_s), error_s) for at in (0.0, span_s)]
+        looks = [OffsetEstimate(100.0 + at, 5.0 + random.uniform(-error_s, error_s), error_s) for at in (0.0, span_s)]
         offset = OffsetTracker(looks).offset()
         assert abs(offset.at(100.0 + span_s + 300.0) - 5.0) <= error_s
 
@@ -142,7 +150,7 @@ def test_errors_of_estimates_are_no_drift(span_s):
 def test_tracker_follows_drift_once_it_shows():
     drift, error_s, random = 2e-5, 5e-5, Random(0)
     for _ in range(100):
-        looks = [Estimate(at, at * drift + random.uniform(-error_s, error_s), error_s) for at in (0.0, 100.0)]
+        looks = [OffsetEstimate(at, at * drift + random.uniform(-error_s, error_s), error_s) for at in (0.0, 100.0)]
         assert OffsetTracker(looks).offset().at(200.0) == pytest.approx(200.0 * drift, abs=3 * error_s)
 
 

@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch.launcher_env import LaunchContext
 from launch.signals import StopRequested
-from launch.topology import LaunchContext
 
-from tests.support.entries.agents import Agents, JoinError, Lost, SweepEnds, alone, channel, join, write_whole
+from tests.support.entries.agents import (
+    Agents,
+    JoinError,
+    Lost,
+    SweepEnds,
+    alone,
+    connect_agents,
+    handshake,
+    write_whole,
+)
 
 TRAITS = {"version": "1"}
 
@@ -25,7 +34,9 @@ def together(count: int, folder: Path, act: Callable[[Agents], Any], job: str = 
 
     def live(index: int) -> None:
         try:
-            agents = join(LaunchContext("srun", index, count, job), (traits or {}).get(index, TRAITS), folder, 5.0)
+            agents = connect_agents(
+                LaunchContext("srun", index, count, job), (traits or {}).get(index, TRAITS), folder, 5.0
+            )
             results[index] = act(agents)
         except BaseException as error:
             results[index] = error
@@ -39,7 +50,9 @@ def together(count: int, folder: Path, act: Callable[[Agents], Any], job: str = 
 
 
 def test_exchange_returns_values_in_order(tmp_path):
-    results = together(4, tmp_path, lambda agents: [agents.exchange(agents.me.index * 10, 5) for _ in range(3)])
+    results = together(
+        4, tmp_path, lambda agents: [agents.all_gather(agents.me.index * 10, list[int], 5) for _ in range(3)]
+    )
     assert results == [[[0, 10, 20, 30]] * 3] * 4
 
 
@@ -47,7 +60,7 @@ def test_single_agent_needs_no_peers():
     agents = alone()
     assert agents.first
     assert agents.connections == []
-    assert agents.exchange("x", 1) == ["x"]
+    assert agents.all_gather("x", list[str], 1) == ["x"]
     agents.alarm("signal")
     assert agents.hear([]) is None
     agents.wait_for_end()
@@ -74,7 +87,7 @@ def test_alarm_reaches_all_other_agents(tmp_path):
             agents.alarm("signal")
         else:
             heard = agents.hear(connection.wait(agents.connections, 5))
-        return heard, agents.exchange(agents.me.index, 5)
+        return heard, agents.all_gather(agents.me.index, list[int], 5)
 
     assert together(3, tmp_path, act) == [("signal", [0, 1, 2]), ("signal", [0, 1, 2]), (None, [0, 1, 2])]
 
@@ -82,12 +95,12 @@ def test_alarm_reaches_all_other_agents(tmp_path):
 def test_exchange_drops_lost_agent(tmp_path):
     def act(agents: Agents):
         if agents.me.index == 1:
-            agents._wires[0].close()
+            agents._channels[0].close()
             return None
         with pytest.raises(Lost) as lost:
-            agents.exchange("x", 5)
+            agents.all_gather("x", list[str], 5)
         [gone] = lost.value.members
-        return gone.index, lost.value.host_is_silent, agents.exchange(agents.me.index, 5)
+        return gone.index, lost.value.host_is_silent, agents.all_gather(agents.me.index, list[int], 5)
 
     first, _, last = together(3, tmp_path, act)
     assert first == last == (1, False, [0, 2])
@@ -101,7 +114,7 @@ def test_exchange_drops_silent_node(tmp_path):
             silence.wait(10)
             return None
         with pytest.raises(Lost) as lost:
-            agents.exchange("x", 0.3)
+            agents.all_gather("x", list[str], 0.3)
         silence.set()
         return lost.value.host_is_silent
 
@@ -111,10 +124,10 @@ def test_exchange_drops_silent_node(tmp_path):
 def test_lost_agent_0_ends_sweep(tmp_path):
     def act(agents: Agents):
         if agents.first:
-            for wire in agents._wires.values():
+            for wire in agents._channels.values():
                 wire.close()
             return None
-        return agents.exchange("x", 5)
+        return agents.all_gather("x", list[str], 5)
 
     assert isinstance(together(2, tmp_path, act)[1], SweepEnds)
 
@@ -125,7 +138,7 @@ def test_stop_reaches_all_agents(tmp_path, golden, who):
         if agents.me.index == who:
             agents.stop(StopRequested(15, "preempted"))
             return None
-        agents.exchange("x", 5)
+        agents.all_gather("x", list[str], 5)
 
     stopped = [error for error in together(3, tmp_path, act) if isinstance(error, StopRequested)]
     assert len(stopped) == 2
@@ -153,14 +166,14 @@ def test_join_names_differing_trait(tmp_path, golden):
 
 def test_stale_address_does_not_mislead(tmp_path, monkeypatch):
     """Agent 1 finds the file of a start that was killed, which leads to somebody else's port, until agent 0 comes."""
-    monkeypatch.setattr(channel, "HELLO_S", 0.3)
+    monkeypatch.setattr(handshake, "HELLO_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor(2) as pool:
         stale = {"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"}
         write_whole(tmp_path / ".agents-srun-j", json.dumps(stale))
         started = [LaunchContext("srun", index, 2, "j") for index in range(2)]
-        second = pool.submit(join, started[1], TRAITS, tmp_path, 15)
+        second = pool.submit(connect_agents, started[1], TRAITS, tmp_path, 15)
         time.sleep(0.5)
-        first = pool.submit(join, started[0], TRAITS, tmp_path, 15)
+        first = pool.submit(connect_agents, started[0], TRAITS, tmp_path, 15)
         assert [len(agents.result().members) for agents in (first, second)] == [2, 2]
 
 
@@ -170,4 +183,4 @@ def test_join_refuses_taken_or_invalid_port(tmp_path, monkeypatch, port):
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]) if port == "taken" else port)
         with pytest.raises(JoinError, match="port"):
-            join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 1)
+            connect_agents(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 1)

@@ -9,15 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launch.framing import framed
+from launch.launcher_env import LaunchContext
 from launch.signals import wait_for
-from launch.topology import LaunchContext
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from tests.support.cli import wait_until
 from tests.support.entries.agents import (
@@ -25,18 +26,19 @@ from tests.support.entries.agents import (
     CALLER,
     NONCE_BYTES,
     PROOF_BYTES,
+    Address,
     Caller,
     JoinError,
-    Meeting,
     Stranger,
     call,
-    channel,
+    choose_rendezvous,
+    connect_agents,
+    handshake,
     interfaces,
-    join,
-    meeting,
     open_listener,
-    parse_hello,
     proof,
+    rendezvous,
+    secret,
     this_member,
     write_whole,
 )
@@ -44,7 +46,7 @@ from tests.support.entries.agents import (
 TRAITS = {"version": "1"}
 DEEP = b"[" * 60_000
 WORD = "sixteen letters."
-HELLO = {"member": {**vars(this_member(1))}, "traits": TRAITS}
+HELLO = {"member": to_builtins(this_member(1)), "traits": TRAITS}
 
 
 def connected(port: int) -> socket.socket:
@@ -66,15 +68,15 @@ def test_proof_depends_on_secret_role_and_nonces():
         assert proof(*[*parts[:changed], other, *parts[changed + 1 :]]) != proof(*parts)
 
 
-@pytest.mark.parametrize("secret", ["", "mine "])
-def test_other_secret_makes_strangers_of_both(secret):
+@pytest.mark.parametrize("other_secret", ["", "mine "])
+def test_other_secret_makes_strangers_of_both(other_secret):
     ours, theirs = socket.socketpair()
     with ours, theirs, ThreadPoolExecutor(1) as pool:
         caller = Caller(ours, "mine")
-        calling = pool.submit(call, theirs, secret)
+        calling = pool.submit(call, theirs, other_secret)
         assert wait_for([caller], 10)
         with pytest.raises(Stranger):
-            caller.hear()
+            caller.receive_hello()
         caller.close()
         with pytest.raises(Stranger):
             calling.result()
@@ -134,7 +136,7 @@ STRANGERS = {
     "dripping": dripping,
     "wrong_proofs": wrong_proofs,
     "garbage": says(b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100_000, DEEP, b""),
-    "too_long": says(b" " * (channel.HELLO_BYTES + 1), proves=True),
+    "too_long": says(b" " * (handshake.HELLO_BYTES + 1), proves=True),
     "wrong_hello": says(
         *(DEEP, b"{}", b"[]", b'["hello", 1]', b'["hello", {"member": 1}]', b"\xff"),
         *(changed(index=index) for index in (0, 2, -1, True, "1", None, 1.5)),
@@ -153,8 +155,8 @@ def test_strangers_do_not_delay_join(tmp_path, strangers):
 
     def live(index: int) -> None:
         try:
-            agents = join(LaunchContext("srun", index, 2, "j"), TRAITS, tmp_path, 15)
-            results[index] = agents.exchange(index, 5)
+            agents = connect_agents(LaunchContext("srun", index, 2, "j"), TRAITS, tmp_path, 15)
+            results[index] = agents.all_gather(index, list[int], 5)
         except BaseException as error:
             results[index] = error
 
@@ -210,16 +212,9 @@ def drips(stream: socket.socket) -> None:
 
 @pytest.mark.parametrize("behave", [reflects, hangs_up, drips, lambda stream: None])
 def test_call_rejects_stranger(agent_0, monkeypatch, behave):
-    monkeypatch.setattr(channel, "HELLO_S", 0.2)
+    monkeypatch.setattr(handshake, "HELLO_S", 0.2)
     with pytest.raises(Stranger):
         call(agent_0(behave), "secret")
-
-
-def test_parse_hello_refuses_second_agent_0():
-    member, traits = parse_hello(HELLO, 2)
-    assert (member.index, traits) == (1, TRAITS)
-    with pytest.raises(ValueError, match="one agent 0"):
-        parse_hello({**HELLO, "member": {**HELLO["member"], "index": 0}}, 2)
 
 
 @pytest.fixture
@@ -229,7 +224,7 @@ def free_port(monkeypatch) -> int:
         port = free.getsockname()[1]
     monkeypatch.setenv("MASTER_ADDR", "somewhere")
     monkeypatch.setenv("MASTER_PORT", str(port))
-    monkeypatch.delenv(meeting.SECRET_VARIABLE, raising=False)
+    monkeypatch.delenv(secret.SECRET_VARIABLE, raising=False)
     return port
 
 
@@ -242,11 +237,8 @@ def meet(tmp_path) -> Iterator[Callable[..., tuple[Any, list[Any]]]]:
             trusts = options.pop("trusts_network", False)
             started = [LaunchContext(by, index, 2, job, **options) for index in range(2)]
             folders = [tmp_path, tmp_path if shared else tmp_path / "elsewhere"]
-            first, second = (Meeting(*args, trusts) for args in zip(started, folders, strict=True))
-            listeners, address = first.listen()
-            for listener in listeners:
-                opened.enter_context(listener)
-            opened.callback(first.leave)
+            first, second = (choose_rendezvous(*args, trusts) for args in zip(started, folders, strict=True))
+            _, address = opened.enter_context(first.listening())
             return address, second.find()
 
         yield start
@@ -262,7 +254,7 @@ def test_fixed_address_takes_random_secret_from_file(tmp_path, meet, free_port):
 
 
 def test_fixed_address_takes_secret_from_environment(monkeypatch, tmp_path, meet, free_port):
-    monkeypatch.setenv(meeting.SECRET_VARIABLE, WORD)
+    monkeypatch.setenv(secret.SECRET_VARIABLE, WORD)
     address, [found] = meet(shared=False)
     assert (found.token, found.hosts) == (address.token, ["somewhere"])
     assert (len(address.token), WORD in str(address)) == (64, False)
@@ -271,7 +263,7 @@ def test_fixed_address_takes_secret_from_environment(monkeypatch, tmp_path, meet
 
 @pytest.mark.parametrize("word", ["x", "hunter2", WORD[:-1]])
 def test_secret_that_is_soon_guessed_is_refused(monkeypatch, meet, free_port, word):
-    monkeypatch.setenv(meeting.SECRET_VARIABLE, word)
+    monkeypatch.setenv(secret.SECRET_VARIABLE, word)
     with pytest.raises(JoinError, match=rf"^BENCHKIT_SECRET has {len(word)} characters?; allowed are 16 ") as refused:
         meet(shared=False)
     assert word == "x" or word not in str(refused.value)
@@ -285,11 +277,11 @@ def test_host_whose_cryptography_derives_no_key_says_so(monkeypatch, is_missing)
         raise ValueError("[digital envelope routines] unsupported")
 
     if is_missing:
-        monkeypatch.delattr(meeting.hashlib, "scrypt")
+        monkeypatch.delattr(secret.hashlib, "scrypt")
     else:
-        monkeypatch.setattr(meeting.hashlib, "scrypt", refuse)
+        monkeypatch.setattr(secret.hashlib, "scrypt", refuse)
     with pytest.raises(JoinError, match=r"^BENCHKIT_SECRET: .*\Z"):
-        meeting.key_of(WORD)
+        secret.key_of(WORD)
 
 
 def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
@@ -299,14 +291,14 @@ def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
 
 
 def test_agents_of_one_host_meet_in_a_private_folder_by_a_random_secret(meet, monkeypatch, tmp_path):
-    monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
     address, [found] = meet(local=True, trusts_network=True)
     assert len(address.token) == 64
-    private = Path(found.candidates()[0])
-    assert private.parent == meeting.temporary_folder()
+    private = Path(found.endpoints()[0].path)
+    assert private.parent == rendezvous.temporary_folder()
     assert private.is_socket()
     assert private.parent.stat().st_mode & 0o777 == 0o700
-    assert found.candidates()[1:] == ["127.0.0.1"]
+    assert [str(each) for each in found.endpoints()] == [str(private), f"127.0.0.1:{found.port}"]
 
 
 @pytest.mark.parametrize("why", ["no folder", "long", "others"])
@@ -318,30 +310,28 @@ def test_agents_of_one_host_meet_on_loopback_without_a_private_folder(meet, monk
     if why == "others":
         (folder / f"benchkit-{os.geteuid()}").mkdir()
         (folder / f"benchkit-{os.geteuid()}").chmod(0o755)
-    monkeypatch.setattr(meeting.tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(folder))
     _, [found] = meet(local=True)
-    assert found.candidates() == ["127.0.0.1"]
+    assert [str(each) for each in found.endpoints()] == [f"127.0.0.1:{found.port}"]
 
 
 def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_path):
     """Callers that never prove themselves, and more of them than agent 0 keeps, while an agent is slow."""
-    monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
-    place = [Meeting(LaunchContext("srun", index, 2, "j", local=True), tmp_path) for index in range(2)]
-    listeners, address = place[0].listen()
+    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
+    place = [choose_rendezvous(LaunchContext("srun", index, 2, "j", local=True), tmp_path) for index in range(2)]
     with ExitStack() as opened, ThreadPoolExecutor(1) as pool:
-        opened.callback(place[0].leave)
-        opened.callback(meeting.close_all, listeners)
-        hello = pool.submit(next, channel.callers(listeners, address.token, time.monotonic() + 60))
-        slow = opened.enter_context(meeting.dial(address.candidates()[0], address.port))
+        listeners, address = opened.enter_context(place[0].listening())
+        hello = pool.submit(next, handshake.callers(listeners, address.token, time.monotonic() + 60))
+        slow = opened.enter_context(address.endpoints()[0].dial(10))
         nonce_0 = slow.recv(NONCE_BYTES)
-        for _ in range(2 * channel.MOST_CALLERS):
+        for _ in range(2 * handshake.MOST_CALLERS):
             opened.enter_context(connected(address.port))
         nonce = b"n" * NONCE_BYTES
         slow.sendall(proof(address.token, CALLER, nonce_0, nonce) + nonce)
         assert slow.recv(PROOF_BYTES) == proof(address.token, AGENT_0, nonce_0, nonce)
         slow.sendall(framed(json.dumps(["hello", HELLO]).encode()))
         found, told = hello.result()
-        assert told == HELLO
+        assert to_builtins(told) == HELLO
         found.close()
 
 
@@ -349,20 +339,20 @@ def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_p
 def test_lack_of_common_secret_ends_join(monkeypatch, tmp_path, meet, free_port, secret_is_set):
     """Agent 1 knows that agent 0 is there, but not its secret: it does not wait for the whole limit."""
     if secret_is_set:  # on agent 0 alone
-        monkeypatch.setenv(meeting.SECRET_VARIABLE, WORD)
+        monkeypatch.setenv(secret.SECRET_VARIABLE, WORD)
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             monkeypatch.delenv(name)
     else:
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setattr(meeting, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(rendezvous, "PATIENCE_S", 0.1)
     meet(shared=secret_is_set)
     if secret_is_set:  # the file does not tell it
         assert [json.loads(path.read_text())["token"] for path in tmp_path.glob(".agents*")] == [""]
-    monkeypatch.delenv(meeting.SECRET_VARIABLE, raising=False)
+    monkeypatch.delenv(secret.SECRET_VARIABLE, raising=False)
     elsewhere = tmp_path if secret_is_set else tmp_path / "elsewhere"
     began = time.monotonic()
     with pytest.raises(JoinError, match=r"BENCHKIT_SECRET=(.|\n)*trust_network=true"):
-        join(LaunchContext("srun", 1, 2, "7.0"), TRAITS, elsewhere, 60)
+        connect_agents(LaunchContext("srun", 1, 2, "7.0"), TRAITS, elsewhere, 60)
     assert time.monotonic() - began < 30
 
 
@@ -378,45 +368,46 @@ def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
 
 
 def test_signed_address_holds_no_secret(tmp_path):
-    address = meeting.Address(["n1"], 1, "", "word")
-    signed = meeting.signed(address)
-    assert "word" not in str(signed)
-    for other in ({"port": 2}, {"hosts": ["n2"]}, {"network": "x"}, {"token": "other"}):
-        assert meeting.signed(replace(address, **other)).token != signed.token
+    address = Address(["n1"], 1, "", "word")
+    public = address.signed()
+    assert "word" not in str(public)
+    for other in ({"port": 2}, {"hosts": ["n2"]}, {"network": "x"}, {"token": "other"}, {"path": "/x"}):
+        assert replace(address, **other).signed().token != public.token
 
 
 def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
     """Where the sweep's own folder cannot keep a file."""
-    monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("")
-    place = [Meeting(LaunchContext("srun", index, 2, "j", local=True), tmp_path / "file") for index in range(2)]
-    listeners, address = place[0].listen()
-    meeting.close_all(listeners)
-    assert place[1].find() == [address]
-    own = meeting.temporary_folder()
-    assert own.stat().st_mode & 0o777 == 0o700
-    own.chmod(0o770)
-    assert place[1].find() == []
-    with pytest.raises(JoinError):
-        place[0].listen()
+    place = [
+        choose_rendezvous(LaunchContext("srun", index, 2, "j", local=True), tmp_path / "file") for index in range(2)
+    ]
+    with place[0].listening() as (_, address):
+        assert place[1].find() == [address]
+        own = rendezvous.temporary_folder()
+        assert own.stat().st_mode & 0o777 == 0o700
+        own.chmod(0o770)
+        assert place[1].find() == []
+    with pytest.raises(JoinError), place[0].listening():
+        pass
 
 
 def test_remote_agents_listen_on_ipv4_and_ipv6():
     if not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
-    with open_listener(0, local=False) as listener:
+    with open_listener(0) as listener:
         port = listener.getsockname()[1]
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, port), timeout=10).close()
 
 
 @pytest.mark.parametrize("by_link", [True, False])
-def test_meeting_file_of_others_is_ignored(tmp_path, caplog, by_link):
+def test_address_file_of_others_is_ignored(tmp_path, caplog, by_link):
     path, other = tmp_path / ".agents-srun-j", tmp_path / "elsewhere"
     other.write_text("{}")
     other.chmod(0o644)
     path.symlink_to(other) if by_link else other.rename(path)
-    place = Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path)
+    place = choose_rendezvous(LaunchContext("srun", 1, 2, "j"), tmp_path)
     assert (place.find(), place.find()) == ([], [])
     assert len(caplog.messages) == (not by_link)
 
@@ -427,9 +418,9 @@ def test_meeting_file_of_others_is_ignored(tmp_path, caplog, by_link):
      b'{"hosts": [], "port": "1", "network": "", "token": ""}',
      b'{"hosts": [], "port": 99999, "network": "", "token": ""}'],
 )  # fmt: skip
-def test_meeting_file_without_address_is_ignored(tmp_path, text):
+def test_address_file_without_address_is_ignored(tmp_path, text):
     write_whole(tmp_path / ".agents-srun-j", text.decode())
-    assert Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path).find() == []
+    assert choose_rendezvous(LaunchContext("srun", 1, 2, "j"), tmp_path).find() == []
 
 
 @pytest.mark.parametrize("addresses", [["192.0.2.9", "127.0.1.1"], ["192.0.2.9"], [], None])

@@ -9,11 +9,11 @@ import time
 import pytest
 
 from tests.support.cli import ROOT, wait_until
-from tests.support.entries.agents import LOCK_VARIABLE, Holder, HostLock, HostTaken, host
+from tests.support.entries.agents import LOCK_VARIABLE, Holder, HostLock, HostTaken, host_lock
 
 HOLDER = """
 import sys, time
-from launch.agents.host import HostLock
+from launch.agents.host_lock import HostLock
 lock = HostLock(sys.argv[1])
 lock.acquire(lambda holder: print("waits for", holder.pid, flush=True))
 print("holds", flush=True)
@@ -124,7 +124,7 @@ def test_lack_of_resources_is_no_refusal_of_the_lock(monkeypatch, number):
     def lacking(*_):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(host.socket, "socket", lacking)
+    monkeypatch.setattr(host_lock.socket, "socket", lacking)
     with pytest.raises(OSError, match=os.strerror(number)) as raised:
         HostLock(f"benchkit-test-lack-{os.getpid()}").acquire(lambda holder: None)
     assert raised.value.errno == number

@@ -3,18 +3,23 @@
 from pathlib import Path
 
 import pytest
-from benchkit.sweep.agenda import Agenda
-from benchkit.sweep.meeting import parent_of
-from launch.agents.channel import SweepEnds
+from benchkit.sweep.agenda import Agenda, AgendaMessage
+from benchkit.sweep.agreement import parent_of
+from launch.agents.messages import SweepEnds, parse_message
+from msgspec import to_builtins
 
 TOLD = {"names": ["then"], "folders": ["0", "1/x"], "open": [1]}
 HERE, PARENT = Path("/mine/now"), Path("/mine")
 
 
+def taken(told: dict[str, object]) -> Agenda:
+    return Agenda.from_message(parse_message(told, AgendaMessage), HERE, PARENT, 2)
+
+
 def test_agent_follows_below_its_own_folder():
-    agenda = Agenda.heard(TOLD, HERE, PARENT, 2)
+    agenda = taken(TOLD)
     assert agenda == Agenda(Path("/mine/then"), ["0", "1/x"], [1], [], {})
-    assert Agenda.heard(agenda.told(PARENT), HERE, PARENT, 2) == agenda
+    assert taken(to_builtins(agenda.message(PARENT))) == agenda
 
 
 @pytest.mark.parametrize(
@@ -27,7 +32,7 @@ def test_agent_follows_below_its_own_folder():
 )  # fmt: skip
 def test_agent_ends_where_agent_0_tells_something_else(changes):
     with pytest.raises(SweepEnds):
-        Agenda.heard(TOLD | changes, HERE, PARENT, 2)
+        taken(TOLD | changes)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""All agents meet before the first point: they agree on one folder and one agenda."""
+"""Before the first point all agents agree on one folder and one agenda."""
 
 import contextlib
 import itertools
@@ -18,26 +18,25 @@ from benchkit.api.keys import RunConfig, as_dict
 from benchkit.config.identity import digest
 from benchkit.environment import checkout
 from benchkit.errors import ConfigError
-from benchkit.point.agents import AgentGroup, gather_facts, heard
+from benchkit.point.agents import AgentGroup, gather_facts
 from benchkit.point.placement import resolve_world_size
 from benchkit.record import files
 from benchkit.record.naming import without_settings
 from benchkit.secrets import shown_config, shown_words
-from benchkit.sweep.agenda import Agenda, prepared
+from benchkit.sweep.agenda import Agenda, AgendaMessage, prepared
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.resume import Resume
 from benchkit.version import __version__
-from launch import topology
-from launch.agents.channel import Lost
-from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.meeting import JoinError, join
-from launch.topology import LaunchContext
+from launch.agents.connect import connect_agents
+from launch.agents.group import Agents
+from launch.agents.messages import JoinError, Lost, SweepEnds
+from launch.launcher_env import LaunchContext, detect_launcher
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """What one agent brings to the meeting.
+class Proposal:
+    """The sweep that one agent is about to run, before all agree.
 
     `asked` is None for a fresh sweep; `configs` and `entries` are of all points.
     """
@@ -48,14 +47,14 @@ class Meeting:
     configs: Sequence[RunConfig]
     entries: Sequence[Entry]
 
-    def meet(self, held: contextlib.ExitStack) -> tuple[Agents, Agenda]:
-        """Join the other agents that a launcher started; all take agent 0's folder and agenda.
+    def agree(self, held: contextlib.ExitStack) -> tuple[Agents, Agenda]:
+        """Connect to the other agents of this start; all take agent 0's folder and agenda.
 
         `held` takes over the claim on the sweep's folder. Raises JoinError where the agents are
         about to run different things, ConfigError where the folder is in use, or holds another
         sweep.
         """
-        started = topology.detect_launcher()
+        started = detect_launcher()
         traits = {
             "benchkit": __version__,
             "torch": metadata.version("torch"),
@@ -65,8 +64,8 @@ class Meeting:
         hydra_sweep: Any = OmegaConf.to_container(self.hydra_config.hydra.sweep, resolve=False)
         naming = str(hydra_sweep["dir"])
         config = self.configs[0]
-        agents = join(
-            started, traits, meeting_folder(naming), config.join_timeout_s, config.trust_network
+        agents = connect_agents(
+            started, traits, common_folder(naming), config.join_timeout_s, config.trust_network
         )
         conditions = made_with(started, agents, self.launcher)
         typed = shown_words(without_settings(sys.argv[1:]))
@@ -83,15 +82,16 @@ class Meeting:
                 files.write_whole(folder / "multirun.yaml", settings.encode())
             except (ConfigError, OSError) as error:
                 problem = str(error)
-        own = [agenda.told(parent) if agenda else None, problem]
+        own = (agenda.message(parent) if agenda else None, problem)
         try:
-            told = agents.exchange(own, EXCHANGE_TIMEOUT_S)[0]
+            message, problem = agents.broadcast(own, tuple[AgendaMessage | None, str | None])
         except Lost as lost:
             raise JoinError(f"{lost} before the first point") from None
-        content, problem = heard(told, tuple[dict[str, object] | None, str | None])
         if problem:
             raise ConfigError(problem)
-        return agents, agenda or Agenda.heard(content, folder, parent, len(self.entries))
+        if message is None:
+            raise SweepEnds("agent 0 tells neither an agenda nor why there is none")
+        return agents, agenda or Agenda.from_message(message, folder, parent, len(self.entries))
 
     def world_sizes(self, agents: Agents) -> list[int | None]:
         """Return each point's number of ranks; None where only the job that runs it will know.
@@ -123,8 +123,8 @@ def made_with(started: LaunchContext, agents: Agents, launcher: Launcher) -> dic
     return {**shared, "hosts": hosts, "agents": str(started.count)}
 
 
-def meeting_folder(naming: str) -> Path:
-    """Return the folder where agents meet: the part of the sweep's without a time stamp.
+def common_folder(naming: str) -> Path:
+    """Return the folder of agents' rendezvous: the part of the sweep's without a time stamp.
 
     `naming` is hydra.sweep.dir before its interpolations such as ${now:…} are resolved.
     """

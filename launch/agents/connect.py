@@ -1,0 +1,169 @@
+"""How the agents of one start connect, and agree that all run the same."""
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from launch.agents.address import LOOPBACK, Address, Endpoint, why_not
+from launch.agents.channel import Channel, PeerLost
+from launch.agents.group import Agents, alone
+from launch.agents.handshake import HELLO_S, Stranger, call, callers
+from launch.agents.messages import AgentInfo, Hello, JoinError, Welcome, this_member
+from launch.agents.rendezvous import ADVICE, AgentRendezvous, choose_rendezvous
+from launch.launcher_env import LaunchContext
+
+POLL_S = 0.1
+
+
+def connect_agents(
+    started: LaunchContext,
+    traits: Mapping[str, str],
+    folder: Path,
+    timeout_s: float,
+    trusts_network: bool = False,
+) -> Agents:
+    """Connect the agents of one start.
+
+    Args:
+        traits: what all agents must have in common, by name.
+        folder: where agents meet by a file, if the nodes share it.
+        timeout_s: limit until all are connected.
+        trusts_network: a secret that others can guess will do between hosts.
+
+    Raise JoinError on every agent where one does not come or has another trait.
+    """
+    if started.count == 1:
+        return alone()
+    rendezvous = choose_rendezvous(started, folder, trusts_network)
+    hello = Hello(this_member(started.index), dict(traits))
+    if started.index:
+        return connect_to_agent_0(rendezvous, hello, started.count, timeout_s)
+    return accept_agents(rendezvous, hello, started.count, timeout_s)
+
+
+def accept_agents(rendezvous: AgentRendezvous, own: Hello, count: int, timeout_s: float) -> Agents:
+    """Connect agent 0 to `count - 1` others, and tell all who is there, or why they end."""
+    deadline = time.monotonic() + timeout_s
+    with rendezvous.listening() as (listeners, address):
+        with contextlib.closing(callers(listeners, address.token, deadline)) as greetings:
+            channels, hellos = one_of_each(greetings, count)
+        members = [own.member, *(hellos[index].member for index in sorted(hellos))]
+        differences = (disagreement(own, other) for other in hellos.values())
+        problem = next(filter(None, differences), None)
+        if len(members) < count:
+            problem = describe_missing(members, count, address, timeout_s) + rendezvous.advice
+        for channel in channels.values():
+            channel.send("welcome", Welcome(problem, members))
+    if problem:
+        raise JoinError(problem)
+    return Agents(own.member, members, dict(sorted(channels.items())), LOOPBACK)
+
+
+def one_of_each(
+    greetings: Iterable[tuple[Channel, Hello]], count: int
+) -> tuple[dict[int, Channel], dict[int, Hello]]:
+    """Return the last channel and hello of each agent but agent 0, until all have come."""
+    channels: dict[int, Channel] = {}
+    hellos: dict[int, Hello] = {}
+    for channel, hello in greetings:
+        index = hello.member.index
+        if not 0 < index < count:
+            channel.close()
+            continue
+        if index in channels:
+            channels[index].close()
+        channels[index] = channel
+        hellos[index] = hello
+        if len(channels) == count - 1:
+            break
+    return channels, hellos
+
+
+def describe_missing(
+    members: list[AgentInfo], count: int, address: Address, timeout_s: float
+) -> str:
+    joined = ", ".join(map(str, members))
+    present = {member.index for member in members}
+    missing = ", ".join(str(index) for index in range(count) if index not in present)
+    return (
+        f"{'no workers: ' if len(members) == 1 else ''}{len(members)} of {count} agents joined "
+        f"{Endpoint(address.hosts[0], address.port)} within {timeout_s:g} s ({joined}); "
+        f"missing: agent {missing}"
+    )
+
+
+def disagreement(own: Hello, other: Hello) -> str | None:
+    for name, value in own.traits.items():
+        if (theirs := other.traits.get(name)) != value:
+            return f"agents disagree on {name}: {value} on {own.member}, {theirs} on {other.member}"
+    return None
+
+
+def connect_to_agent_0(
+    rendezvous: AgentRendezvous, hello: Hello, count: int, timeout_s: float
+) -> Agents:
+    """Connect an agent other than 0; raise JoinError where agent 0 does not come or refuses."""
+    deadline = time.monotonic() + timeout_s
+    channel, host = reach_agent_0(rendezvous, hello.member, timeout_s)
+    channel.send("hello", hello)
+    try:
+        _, plain = channel.receive(max(HELLO_S, deadline + HELLO_S - time.monotonic()))
+        welcome = msgspec.convert(plain, Welcome)
+        if any(member.index >= count for member in welcome.members):
+            raise ValueError(f"index: allowed are 0 to {count - 1}")
+    except PeerLost as error:
+        raise JoinError(f"agent 0 at {host} {error} before all agents had joined") from None
+    except ValueError as error:
+        answer = f"agent 0 at {host} answers what this benchkit does not know ({error!r})"
+        raise JoinError(f"{answer}: is it of the same version?") from None
+    if welcome.problem:
+        raise JoinError(welcome.problem)
+    return Agents(hello.member, welcome.members, {0: channel}, host)
+
+
+def reach_agent_0(
+    rendezvous: AgentRendezvous, me: AgentInfo, timeout_s: float
+) -> tuple[Channel, str]:
+    """Try each endpoint of agent 0 until it proves itself; return the channel and agent 0's host.
+
+    Raise JoinError after `timeout_s`.
+    """
+    deadline = time.monotonic() + timeout_s
+    failures: dict[str, str] = {}  # by endpoint, of the last try that had any
+    while True:
+        addresses = rendezvous.find()
+        if addresses:
+            failures.clear()
+        for address in addresses:
+            for endpoint in address.endpoints():
+                try:
+                    return call_endpoint(endpoint, address.token), endpoint.host
+                except (OSError, UnicodeError) as error:  # UnicodeError: not the name of a host
+                    failures[str(endpoint)] = why_not(error)
+                except Stranger:  # The address is from an earlier run.
+                    failures[str(endpoint)] = "another program answers"
+        if time.monotonic() > deadline:
+            break
+        time.sleep(POLL_S)
+    if failures:
+        where = ", ".join(f"{endpoint} ({why})" for endpoint, why in failures.items())
+        raise JoinError(
+            f"agent 0 is not reached within {timeout_s:g} s; {me} tried {where}: "
+            f"start agent 0 first, or {ADVICE}{rendezvous.advice}"
+        )
+    raise JoinError(
+        f"no agent 0 found within {timeout_s:g} s at {rendezvous}: "
+        f"is it started, and can it be reached?{rendezvous.advice}"
+    )
+
+
+def call_endpoint(endpoint: Endpoint, token: str) -> Channel:
+    stream = endpoint.dial(HELLO_S)
+    try:
+        return call(stream, token)
+    except Stranger:
+        stream.close()
+        raise

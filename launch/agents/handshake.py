@@ -1,0 +1,181 @@
+"""The handshake of agents: each side proves that it knows the secret, or is a stranger."""
+
+import hmac
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import msgspec
+
+from launch.agents.channel import Channel, PeerLost
+from launch.agents.messages import Hello
+from launch.signals import wait_for
+
+NONCE_BYTES = PROOF_BYTES = 32
+HELLO_S = 5.0
+"""Seconds that either side of a new connection may take for its proof and its hello."""
+HELLO_BYTES = 1 << 22
+"""A hello contains the command line."""
+MOST_CALLERS = 256
+"""Limit of callers without a hello; beyond it the oldest is dropped."""
+ACCEPTED_AT_ONCE = 32
+"""Limit of callers per turn, so that a caller has several turns before a flood drops it."""
+AGENT_0, CALLER = b"benchkit agent 0", b"benchkit caller"
+log = logging.getLogger(__name__)
+
+
+class Stranger(Exception): ...
+
+
+def proof(secret: str, role: bytes, nonce_0: bytes, nonce: bytes) -> bytes:
+    """Return the proof that only a holder of the secret can send in this role and connection."""
+    return hmac.digest(secret.encode(errors="surrogatepass"), role + nonce_0 + nonce, "sha256")
+
+
+class Caller:
+    """A connection to agent 0 whose other end has not sent its hello yet."""
+
+    def __init__(self, stream: socket.socket, secret: str) -> None:
+        stream.setblocking(False)
+        self.deadline = time.monotonic() + HELLO_S
+        self._stream = stream
+        self._secret = secret
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self._answer = bytearray()
+        self._channel: Channel | None = None  # set when the caller has proved itself
+        stream.send(self._nonce)
+
+    def fileno(self) -> int:
+        return (self._channel.connection if self._channel else self._stream).fileno()
+
+    def receive_hello(self) -> tuple[Channel, Hello] | None:
+        """Return the channel to the caller and its hello, or None while more must come."""
+        try:
+            if self._channel is None and not self._prove():
+                return None
+            assert self._channel
+            message = self._channel.take(HELLO_BYTES)
+        except BlockingIOError:
+            return None
+        except (OSError, PeerLost) as error:
+            raise Stranger from error
+        if message is None:
+            return None
+        try:
+            return self._channel, msgspec.convert(message[1], Hello)
+        except msgspec.ValidationError as error:
+            log.debug("a stranger that knows the secret: %s", error)
+            raise Stranger from error
+
+    def _prove(self) -> bool:
+        """Check the caller's proof and send agent 0's; return False while more must come."""
+        missing = PROOF_BYTES + NONCE_BYTES - len(self._answer)
+        piece = self._stream.recv(missing)
+        if not piece:
+            raise Stranger
+        self._answer += piece
+        if len(piece) < missing:
+            return False
+        nonce = bytes(self._answer[PROOF_BYTES:])
+        expected = proof(self._secret, CALLER, self._nonce, nonce)
+        if not hmac.compare_digest(expected, bytes(self._answer[:PROOF_BYTES])):
+            raise Stranger
+        self._stream.send(proof(self._secret, AGENT_0, self._nonce, nonce))
+        self._channel = Channel(self._stream)
+        return True
+
+    def close(self) -> None:
+        (self._channel or self._stream).close()
+
+
+def callers(
+    listeners: Sequence[socket.socket], secret: str, deadline: float
+) -> Generator[tuple[Channel, Hello], None, None]:
+    """Yield the channel and the hello of each caller that knows the secret, until the deadline.
+
+    Agent 0 serves all connections at once, so a stranger that is silent or slow delays no agent.
+    Each listener has its own queue: a flood at one of them drops no caller of another.
+    """
+    queues: dict[socket.socket, list[Caller]] = {listener: [] for listener in listeners}
+    for listener in listeners:
+        listener.setblocking(False)
+    try:
+        while (now := time.monotonic()) < deadline:
+            waiting = [caller for queue in queues.values() for caller in queue]
+            soonest = min([deadline, *(caller.deadline for caller in waiting)])
+            ready = wait_for([*listeners, *waiting], max(0.0, soonest - now))
+            for listener, queue in queues.items():
+                yield from greetings_of(queue, ready)
+                if listener in ready:
+                    accept(listener, secret, queue)
+    finally:
+        for queue in queues.values():
+            for caller in queue:
+                caller.close()
+
+
+def greetings_of(queue: list[Caller], ready: Sequence[Any]) -> Generator[tuple[Channel, Hello]]:
+    """Yield the channels and hellos of callers that have proved themselves; drop strangers."""
+    for caller in [caller for caller in queue if caller in ready]:
+        try:
+            greeting = caller.receive_hello()
+        except Stranger:
+            drop(queue, caller)
+            continue
+        if greeting:
+            queue.remove(caller)
+            yield greeting
+    for caller in [caller for caller in queue if caller.deadline <= time.monotonic()]:
+        drop(queue, caller)
+
+
+def drop(waiting: list[Caller], caller: Caller) -> None:
+    waiting.remove(caller)
+    caller.close()
+
+
+def accept(listener: socket.socket, secret: str, waiting: list[Caller]) -> None:
+    for _ in range(ACCEPTED_AT_ONCE):
+        try:
+            stream, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # The caller has left, or there are no more file descriptors.
+            if waiting:
+                drop(waiting, waiting[0])
+            return
+        try:
+            waiting.append(Caller(stream, secret))
+        except OSError:
+            stream.close()
+        if len(waiting) > MOST_CALLERS:
+            drop(waiting, waiting[0])
+
+
+def call(stream: socket.socket, secret: str) -> Channel:
+    """Perform the caller's side of the handshake; raise Stranger unless agent 0 proves itself."""
+    deadline = time.monotonic() + HELLO_S
+    try:
+        nonce_0 = read_exactly(stream, NONCE_BYTES, deadline)
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        stream.sendall(proof(secret, CALLER, nonce_0, nonce) + nonce)
+        answer = read_exactly(stream, PROOF_BYTES, deadline)
+    except OSError as error:
+        raise Stranger from error
+    if not hmac.compare_digest(proof(secret, AGENT_0, nonce_0, nonce), answer):
+        raise Stranger
+    return Channel(stream)
+
+
+def read_exactly(stream: socket.socket, count: int, deadline: float) -> bytes:
+    held = b""
+    while len(held) < count:
+        stream.settimeout(max(0.001, deadline - time.monotonic()))
+        piece = stream.recv(count - len(held))
+        if not piece or time.monotonic() > deadline:
+            raise ConnectionError("no answer in time")
+        held += piece
+    return held

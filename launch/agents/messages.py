@@ -1,0 +1,99 @@
+"""What agents tell each other, as types; how agents are lost, and a sweep with them.
+
+Agents tell numbers, names and texts for people. No program, path, module or configuration is taken
+from another agent.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from launch.host import namespace, node_name, usable_cores
+from launch.signals import STOPPING
+
+T = TypeVar("T")
+
+
+class JoinError(Exception):
+    """The message says who joined, who did not and what to do."""
+
+
+class SweepEnds(BaseException):
+    """Nothing more can be measured: agent 0 or a whole node is lost."""
+
+
+def parse_message(plain: object, kind: type[T]) -> T:
+    """Convert plain JSON of another agent to a type; raise SweepEnds if it does not fit."""
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise SweepEnds(f"another agent sends what this benchkit does not know ({error})") from None
+
+
+class AgentInfo(Struct, frozen=True, forbid_unknown_fields=True):
+    """An agent as the others know it.
+
+    Agents with the same `network` are on the same host; those with the same `clock` share a clock.
+    """
+
+    index: Annotated[int, Meta(ge=0)]
+    host: str
+    network: str
+    clock: str
+    cores: list[int]
+
+    def __str__(self) -> str:
+        return f"agent {self.index} on {self.host}"
+
+
+def this_member(index: int) -> AgentInfo:
+    return AgentInfo(index, node_name(), namespace("net"), namespace("time"), usable_cores())
+
+
+class Hello(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an agent tells agent 0 first; all agents must have the same `traits`."""
+
+    member: AgentInfo
+    traits: dict[str, str]
+
+
+class Welcome(Struct, frozen=True):
+    """Agent 0's answer to all: the members, or the problem because of which all end."""
+
+    problem: str | None
+    members: list[AgentInfo]
+
+
+class StopMessage(Struct, frozen=True):
+    """Another agent was told to stop, by a signal of this number."""
+
+    number: int
+    status: str
+    why: str
+
+    def __post_init__(self) -> None:
+        if self.number not in STOPPING:
+            raise ValueError(f"{self.number} as a request to stop")
+
+
+class LostMessage(Struct, frozen=True):
+    """Agent 0 has lost agents; the others drop them as well."""
+
+    members: list[AgentInfo]
+    host_is_silent: bool
+
+
+class Lost(Exception):
+    """Agents are lost.
+
+    `host_is_silent`: no lost agent's host answers, so its state is unknown; else only the processes
+    of agents ended.
+    """
+
+    def __init__(self, members: Sequence[AgentInfo], host_is_silent: bool) -> None:
+        how = "does not answer" if host_is_silent else "is gone"
+        super().__init__(f"{' and '.join(map(str, members))} {how}")
+        self.members = list(members)
+        self.host_is_silent = host_is_silent
