@@ -12,7 +12,7 @@ import torch.distributed as dist
 from benchkit.api.case import Case, Rank, noop
 from benchkit.api.keys import COLD
 from benchkit.api.memory import PeakMemory, available_bytes, free_unused, host_available_bytes
-from benchkit.api.p2p import gather_json
+from benchkit.api.p2p import gather_json, subgroup
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.torch_internals import keep_gpu_busy, reset_compiler
@@ -307,6 +307,7 @@ def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
         shares=tuple(map(config.hardware.share, assignment.slowdown)),
         seconds_of=prober.seconds_of,
         group=lambda name: kept.side_group(name, assignment),
+        subgroup=partial(subgroup, backends.group_timeout(config)),
         by_mps=by_mps(config, assignment.slowdown),
         host_sharers=int(max(memory["host_sharers"])[0]),
         host_available_bytes=min(memory["free_on_host"])[0],

@@ -112,7 +112,7 @@ class Stage:
         dist.init_process_group("fake", store=fake_pg.FakeStore(), rank=0, world_size=num_ranks)
 
     def leave_group(self) -> None:
-        p2p.join_group.cache_clear()
+        p2p.new_group.cache_clear()
         if dist.is_initialized():
             dist.destroy_process_group()
 
