@@ -12,7 +12,7 @@ from benchkit.api.case import noop
 from benchkit.api.regions import QUEUEING
 from benchkit.measure.clocks import Clock
 from benchkit.measure.sampler import lead_for, most_hidden
-from benchkit.rank.around_samples import CLOSE_ENOUGH, ThrottleController, miss
+from benchkit.rank.sampling_hooks import CLOSE_ENOUGH, ThrottleController, miss
 from benchkit.record.record import SlowdownReport
 from launch.slowdown.cgroup import MECHANISMS
 

@@ -20,12 +20,6 @@ from benchkit.errors import Reason
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
 from benchkit.measure.timer import exchange_named
 from benchkit.rank import backends, calibration
-from benchkit.rank.around_samples import (
-    ThrottleController,
-    flushed_profiler,
-    record_traces,
-    trace_file,
-)
 from benchkit.rank.assignment import (
     Assignment,
     RankReport,
@@ -52,6 +46,12 @@ from benchkit.rank.run_cases import (
     of_several_cases,
     require_sound,
     run_cases,
+)
+from benchkit.rank.sampling_hooks import (
+    ThrottleController,
+    flushed_profiler,
+    record_traces,
+    trace_file,
 )
 from benchkit.record.record import CaseRecord, Measured, RankUse, SlowdownReport
 from benchkit.streams import protect_streams

@@ -16,9 +16,9 @@ from benchkit.errors import InvalidResult, Reason, oom_reason
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.sampler import Hooks, Sampler
 from benchkit.measure.timer import Measurement, measure
-from benchkit.rank.around_samples import ThrottleController, as_timed, capture, hooks_of
 from benchkit.rank.backends import ControlGroup, Finding
 from benchkit.rank.devices import GpuWatch
+from benchkit.rank.sampling_hooks import ThrottleController, as_timed, capture, hooks_of
 from benchkit.record.record import CaseRecord, ComponentPositions
 
 DOING = {

@@ -6,10 +6,6 @@ from benchkit.rank import calibration as calibration
 from benchkit.rank import devices as devices
 from benchkit.rank import main as main
 from benchkit.rank import run_cases as run_cases
-from benchkit.rank.around_samples import ThrottleController as ThrottleController
-from benchkit.rank.around_samples import capture as capture
-from benchkit.rank.around_samples import flushed_profiler as flushed_profiler
-from benchkit.rank.around_samples import hooks_of as hooks_of
 from benchkit.rank.assignment import Assignment as Assignment
 from benchkit.rank.assignment import Place as Place
 from benchkit.rank.assignment import Rendezvous as Rendezvous
@@ -35,3 +31,7 @@ from benchkit.rank.run_cases import require_sound as require_sound
 from benchkit.rank.run_cases import stays_slowed as stays_slowed
 from benchkit.rank.run_cases import verify as verify
 from benchkit.rank.run_cases import with_details as with_details
+from benchkit.rank.sampling_hooks import ThrottleController as ThrottleController
+from benchkit.rank.sampling_hooks import capture as capture
+from benchkit.rank.sampling_hooks import flushed_profiler as flushed_profiler
+from benchkit.rank.sampling_hooks import hooks_of as hooks_of

@@ -25,7 +25,7 @@ from benchkit.measure.disturbance import COUNTERS
 from benchkit.point import point as point_module
 from benchkit.point.agents import AgentGroup
 from benchkit.point.ranks import LocalRanks
-from benchkit.rank import around_samples, calibration, main, run_cases
+from benchkit.rank import calibration, main, run_cases, sampling_hooks
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.backends import ControlGroup
 from benchkit.rank.devices import Devices
@@ -434,7 +434,7 @@ def install(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     # The GPU: graphs, ranges of nsys and the flush of its cache are those of a virtual one.
     patch.setattr(run_cases, "capture", partial(run_cases.capture, cuda=gpu))
     patch.setattr(run_cases, "hooks_of", partial(run_cases.hooks_of, cuda=gpu))
-    patch.setattr(around_samples, "cache_flush", lambda cuda, device: cuda.flush)
+    patch.setattr(sampling_hooks, "cache_flush", lambda cuda, device: cuda.flush)
 
     # Blocks of the timer: their samples count, others do not.
     within(timer.Timer, "run_block", stage.block)
