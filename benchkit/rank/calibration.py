@@ -12,7 +12,7 @@ from benchkit.api.case import noop
 from benchkit.api.regions import QUEUEING
 from benchkit.measure.clocks import Clock
 from benchkit.measure.sampler import lead_for, most_hidden
-from benchkit.rank.sampling_hooks import CLOSE_ENOUGH, ThrottleController, miss
+from benchkit.rank.throttle import CLOSE_ENOUGH, ThrottleController, relative_error
 from benchkit.record.record import SlowdownReport
 from launch.slowdown.cgroup import MECHANISMS
 
@@ -141,7 +141,7 @@ def warnings(slowdown: SlowdownReport) -> list[str]:
     return [
         f"rank {rank} is slowed {measured:.3g} times by {slowdown.mechanism}, asked {asked:g}"
         for rank, (asked, measured) in enumerate(pairs)
-        if miss(measured, asked) > WARN_BEYOND
+        if relative_error(measured, asked) > WARN_BEYOND
     ]
 
 
@@ -171,7 +171,7 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
         measured = prober.slowdown_of(multiply)
         readings.append(measured)
         # All ranks have all readings, so they leave the loop together.
-        if all(miss(*pair) <= CLOSE_ENOUGH for pair in zip(measured, asked, strict=True)):
+        if all(relative_error(*pair) <= CLOSE_ENOUGH for pair in zip(measured, asked, strict=True)):
             break
         prober.controller.correct(measured[prober.rank])
     nearest = nearest_attempts(readings, asked)
@@ -208,6 +208,6 @@ def nearest_attempts(readings: list[list[float]], asked: Sequence[float]) -> lis
     """Return each rank's nearest attempt: [attempt][rank] -> [rank]."""
     nearest = []
     for rank, factor in enumerate(asked):
-        misses = [miss(reading[rank], factor) for reading in readings]
+        misses = [relative_error(reading[rank], factor) for reading in readings]
         nearest.append(misses.index(min(misses)))
     return nearest

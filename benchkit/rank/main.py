@@ -47,12 +47,9 @@ from benchkit.rank.run_cases import (
     require_sound,
     run_cases,
 )
-from benchkit.rank.sampling_hooks import (
-    ThrottleController,
-    flushed_profiler,
-    record_traces,
-    trace_file,
-)
+from benchkit.rank.sampling_hooks import flushed_profiler
+from benchkit.rank.throttle import ThrottleController
+from benchkit.rank.traces import record_traces, trace_file
 from benchkit.record.record import CaseRecord, Measured, RankUse, SlowdownReport
 from benchkit.streams import protect_streams
 from launch.agents.group import Offset

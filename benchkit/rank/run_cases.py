@@ -17,8 +17,10 @@ from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.sampler import Hooks, Sampler
 from benchkit.measure.timer import Measurement, measure
 from benchkit.rank.backends import ControlGroup, Finding
+from benchkit.rank.cuda_graphs import as_replayed, capture
 from benchkit.rank.devices import GpuWatch
-from benchkit.rank.sampling_hooks import ThrottleController, as_timed, capture, hooks_of
+from benchkit.rank.sampling_hooks import hooks_of
+from benchkit.rank.throttle import ThrottleController
 from benchkit.record.record import CaseRecord, ComponentPositions
 
 DOING = {
@@ -154,7 +156,7 @@ def time_cases(
     run: RankRun, timed: Sequence[CaseRun], hooks: Hooks, after_block: SamplesSoFar
 ) -> None:
     """Time cases in interleaved blocks, with what is seen of the GPUs meanwhile."""
-    running = as_timed([each.case for each in timed], run.config)
+    running = as_replayed([each.case for each in timed], run.config)
 
     def check(index: int, measurement: Measurement, sampler: Sampler) -> bool:
         def reason_of(each: CaseRun) -> Reason:

@@ -14,6 +14,7 @@ from benchkit.rank.backends import Finding as Finding
 from benchkit.rank.backends import first_finding as first_finding
 from benchkit.rank.calibration import TURNS as TURNS
 from benchkit.rank.calibration import Prober as Prober
+from benchkit.rank.cuda_graphs import capture as capture
 from benchkit.rank.devices import FRESH_S as FRESH_S
 from benchkit.rank.devices import Devices as Devices
 from benchkit.rank.devices import GpuWatch as GpuWatch
@@ -31,7 +32,6 @@ from benchkit.rank.run_cases import require_sound as require_sound
 from benchkit.rank.run_cases import stays_slowed as stays_slowed
 from benchkit.rank.run_cases import verify as verify
 from benchkit.rank.run_cases import with_details as with_details
-from benchkit.rank.sampling_hooks import ThrottleController as ThrottleController
-from benchkit.rank.sampling_hooks import capture as capture
 from benchkit.rank.sampling_hooks import flushed_profiler as flushed_profiler
 from benchkit.rank.sampling_hooks import hooks_of as hooks_of
+from benchkit.rank.throttle import ThrottleController as ThrottleController

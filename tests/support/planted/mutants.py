@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from analysis.records import doubts, metrics
 from benchkit.measure import clocks, sampler, timer
-from benchkit.rank import run_cases, sampling_hooks
+from benchkit.rank import run_cases, throttle
 from benchkit.statistics import samples, summary
 
 from tests.support.planted.axes import AXES, Combination
@@ -82,8 +82,8 @@ MUTANTS = {
     "the offset of a clock has the wrong sign": Mutant(
         clocks.HostClock, "__init__", lambda f: lambda self, shift: f(self, lambda start: -shift(start))
     ),
-    "a slowdown is never lifted": Mutant(sampling_hooks.ThrottleController, "release", none),
-    "a slowdown is never applied": Mutant(sampling_hooks.ThrottleController, "apply", none),
+    "a slowdown is never lifted": Mutant(throttle.ThrottleController, "release", none),
+    "a slowdown is never applied": Mutant(throttle.ThrottleController, "apply", none),
     "p95 is p90": Mutant(
         summary, "quantile", lambda f: lambda ordered, share: f(ordered, 0.9 if share == 0.95 else share)
     ),
