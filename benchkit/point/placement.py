@@ -11,7 +11,6 @@ from benchkit.rank.assignment import (
     LOOPBACK_INTERFACE,
     Assignment,
     Place,
-    by_mps,
 )
 from benchkit.record.record import AgentReport
 from launch.agents.channel import AgentInfo
@@ -281,7 +280,7 @@ def rank_environment(assignment: Assignment) -> dict[str, str]:
     if config.hardware.device == "cuda":
         # NCCL does not abort the ranks whose peer has failed: the agent ends them.
         of_gpu["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
-    if by_mps(config, assignment.slowdown):
+    if assignment.uses_mps:
         share = config.hardware.share(assignment.slowdown[place.rank])
         of_gpu |= mps.share_environment(share)
     own = (

@@ -1,10 +1,8 @@
 """Verify, time and verify again the cases of one job; report each as the record stores it."""
 
-import math
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -58,7 +56,7 @@ class Stopwatch:
 
 @dataclass
 class RankRun:
-    """What a rank measures with; `store` keeps the cases so far, for a point that does not end."""
+    """What a rank measures with."""
 
     config: RunConfig
     clock: Clock
@@ -66,7 +64,6 @@ class RankRun:
     controller: ThrottleController
     watch: GpuWatch
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
-    store: Callable[[list[CaseRecord]], object] = noop
 
 
 @dataclass
@@ -90,8 +87,12 @@ class CaseRun:
         self.status, self.finding = status, finding
 
 
-def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
+def run_cases(
+    run: RankRun, cases: Sequence[Case], store: Callable[[list[CaseRecord]], object] = noop
+) -> list[CaseRecord]:
     """Verify, time and verify again; return the cases as the record stores them.
+
+    `store` keeps what there is so far, from time to time, for a point that does not end.
 
     All ranks call this together. A case that any rank skips or finds wrong is not timed. Where
     first calls are timed, cases are verified only afterwards, since verifying would make their
@@ -100,7 +101,6 @@ def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
     config, controller = run.config, run.controller
     hooks = hooks_of(config, controller, run.group.world_size, run.watch.turn_to)
     all_cases = [CaseRun(case, f"{i} of {len(cases)}") for i, case in enumerate(cases, start=1)]
-    require_alike(cases, run.group)
     run.stopwatch.enter("verify")
     note(run.group, all_cases, "unavailable", lambda each: each.case.unavailable)
     note(
@@ -121,7 +121,7 @@ def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
     def reports() -> list[CaseRecord]:
         return [case_record(each, cases, run.clock) for each in all_cases]
 
-    time_cases(run, timed, hooks, SamplesSoFar(timed, lambda: run.store(reports())))
+    time_cases(run, timed, hooks, SamplesSoFar(timed, lambda: store(reports())))
 
     run.stopwatch.enter("verify_again")
     verify_timed(run, all_cases, Sampler(run.clock, run.group.barrier, hooks))
@@ -348,122 +348,3 @@ def position_of(case: Case | None, cases: Sequence[Case]) -> int | None:
 
 def nanoseconds(rows: list[list[float]]) -> list[list[float]]:
     return [[round(value, 9) for value in row] for row in rows]
-
-
-def require_sound(cases: list[Case], config: RunConfig) -> None:
-    """Raise ValueError for cases that a suite may not return.
-
-    There must be a case. A label may not have the name of a column that every suite has; the column
-    of `ranks` has another name, because suites have labels of that name. A label with the name of
-    one of the suite's own keys says what this case has in place of it. References must lead to
-    cases of the list.
-    """
-    if not cases:
-        raise ValueError(f"suite {config.suite} returned no case")
-    keys = {
-        item.name
-        for item in fields(RunConfig)
-        if not isinstance(getattr(config, item.name), list | dict)
-    }
-    taken = (keys | {"status", "device"}) - {"ranks"}
-    for case in cases:
-        if clash := taken & set(case.labels):
-            raise ValueError(
-                f"suite {config.suite}: a label cannot be named {min(clash)}, "
-                "which is a key or a column of every suite"
-            )
-        if odd := [*not_finite(dict(case.labels)), *not_finite(vars(case.work))]:
-            raise ValueError(f"suite {config.suite}: {odd[0]}; allowed are finite numbers")
-    try:
-        require_references(cases)
-    except ValueError as error:
-        raise ValueError(f"suite {config.suite}: {error}") from None
-
-
-ALIKE = (
-    "labels",
-    "ranks",
-    "calls",
-    "estimator",
-    "regions",
-    "launches_count",
-    "on_host",
-    "unslowed",
-)
-"""What says how a case is timed, which ranks do together."""
-
-
-def require_alike(cases: Sequence[Case], group: ControlGroup) -> None:
-    """Raise ValueError where ranks would time a case in different ways; all call this together.
-
-    A rank that cannot run a case need not describe it.
-    """
-    rows = group.exchange([digest_of(case) for case in cases])
-    for number, (case, values) in enumerate(zip(cases, zip(*rows, strict=True), strict=True)):
-        if len(set(values) - {UNABLE}) > 1:
-            raise ValueError(
-                f"case {number} {dict(case.labels)}: ranks differ in one of {', '.join(ALIKE)}; "
-                "allowed are the same of all ranks, also of those that take no part"
-            )
-
-
-UNABLE = -1.0
-
-
-def digest_of(case: Case) -> float:
-    if case.skip or case.unavailable:
-        return UNABLE
-    return float(zlib.crc32(repr([getattr(case, name) for name in ALIKE]).encode()))
-
-
-def require_references(cases: list[Case]) -> None:
-    """Raise ValueError for a case that is listed twice, or refers to one outside the list."""
-    for case in cases:
-        if cases.count(case) > 1:
-            raise ValueError(f"case {dict(case.labels)} is returned twice; allowed is once")
-        references: dict[str, Case | None] = {"baseline": case.baseline, **vars(case.components)}
-        for role, other in references.items():
-            if other is not None and other not in cases:
-                raise ValueError(
-                    f"case {dict(case.labels)}: its {role} {dict(other.labels)} is not returned; "
-                    "allowed are returned cases"
-                )
-
-
-def not_finite(values: Mapping[str, object]) -> Iterator[str]:
-    """Yield what JSON has no number for, such as "loss=nan", of a mapping and those inside it."""
-    for name, value in values.items():
-        if isinstance(value, list | tuple):
-            value = {str(index): each for index, each in enumerate(value)}
-        if isinstance(value, Mapping):
-            yield from (f"{name}.{each}" for each in not_finite(value))
-        elif isinstance(value, float) and not math.isfinite(value):
-            yield f"{name}={value}"
-
-
-def odd_details(reports: Sequence[CaseRecord]) -> list[str]:
-    """Return a warning per case whose details the record cannot hold."""
-    found = [(report.labels, ", ".join(not_finite(report.details))) for report in reports]
-    return [f"case {labels}: details without a value: {odd}" for labels, odd in found if odd]
-
-
-def of_several_cases(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:
-    """Return a warning where cases shared the processes whose first calls were timed."""
-    number = sum(bool(report.samples_s) for report in reports)
-    if config.measure.mode != COLD or number < 2:
-        return []
-    return [
-        f"{number} cases took turns in the same processes, in random order: only one of them was "
-        "first, the others found libraries and kernels loaded; for one case per point: "
-        f"{' '.join(sweeps_of(config)) or 'choose one by the keys of the suite'}"
-    ]
-
-
-def sweeps_of(config: RunConfig) -> list[str]:
-    """Return the overrides that make points of the keys whose lists select cases."""
-    chosen = {each.name: getattr(config, each.name) for each in fields(config)}
-    return [
-        f"{name}={','.join(f'[{value}]' for value in values)}"
-        for name, values in chosen.items()
-        if isinstance(values, list) and len(values) > 1
-    ]

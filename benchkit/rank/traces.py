@@ -1,6 +1,6 @@
 """Traces of torch's profiler: a few steps of each case, after the measurement."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -8,8 +8,9 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from benchkit.api.case import Case
 from benchkit.api.regions import marked_by
+from benchkit.rank.assignment import Assignment
 from benchkit.rank.sampling_hooks import label_of
-from benchkit.rank.throttle import ThrottleController
+from benchkit.rank.session import RankSession
 
 UNSEEN = 1  # steps before the profiler is on
 WARM_UP = 1  # steps of each case that are traced as warm-up
@@ -21,19 +22,15 @@ def trace_file(folder: Path, rank: int) -> Path:
     return folder / f"trace_rank_{rank}.json.gz"
 
 
-def record_traces(
-    cases: Sequence[Case],
-    barrier: Callable[[], None],
-    controller: ThrottleController,
-    device: torch.device,
-    path: Path,
-) -> None:
+def record_traces(cases: Sequence[Case], session: RankSession, assignment: Assignment) -> None:
+    """Trace a few steps of each case on each rank; all ranks call this together."""
     if not cases:
         return
     activities = [ProfilerActivity.CPU]
-    if device.type == "cuda":
+    if session.device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
     steps = labelled_steps(cases)
+    path = trace_file(assignment.folder, assignment.place.rank)
     traced_steps = (WARM_UP + ACTIVE) * len(cases)
     with (
         profile(
@@ -45,12 +42,12 @@ def record_traces(
         marked_by(record_function),
     ):
         for case, label in steps:
-            controller.set_for(case.unslowed)
+            session.controller.set_for(case.unslowed)
             case.reset()
-            barrier()
-            run_step(case, label, device)
+            session.group.barrier()
+            run_step(case, label, session.device)
             profiler.step()
-    controller.release()
+    session.controller.release()
 
 
 def run_step(case: Case, label: str, device: torch.device) -> None:

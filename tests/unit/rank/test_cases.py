@@ -365,8 +365,8 @@ def test_ranks_that_time_a_case_in_different_ways_are_refused():
     own, absent, other = Case(ranks=1, launches_count=True), Case(ranks=1), Case(skip="full")
 
     def two(first, second):
-        rows = [[rank.run_cases.digest_of(first)], [rank.run_cases.digest_of(second)]]
-        rank.run_cases.require_alike([first], group(exchange=lambda values: rows))
+        rows = [[rank.job.digest_of(first)], [rank.job.digest_of(second)]]
+        rank.job.require_alike([first], group(exchange=lambda values: rows))
 
     two(own, replace(own, step=lambda: None))
     two(own, other)
