@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from benchkit.api.regions import QUEUEING
 from benchkit.measure.clocks import Clock
-from benchkit.measure.sampler import lead_for, most_hidden
+from benchkit.measure.sampler import delay_for, most_calls_hidden
 from benchkit.rank.throttle import ThrottleController
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ProbedCalls:
     call: Callable[[], object]
     count: int = 1
     seconds: float = 0.0
-    lead_s: float = 0.0
+    delay_s: float = 0.0
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Prober:
         return [row[0] for row in self.peers.exchange([median(ratios)])]
 
     def plan(self, call: Callable[[], object], turn: float = UNSLOWED_TURN) -> ProbedCalls:
-        """Find how many calls make a turn, and the lead that hides their launches.
+        """Find how many calls make a turn, and the delay that hides their launches.
 
         It is the same on all ranks, because the call may be a collective.
         """
@@ -109,8 +109,8 @@ class Prober:
         count = max(1, math.ceil(turn * self.budget_s / once_s))
         if not queueing_s:
             return ProbedCalls(call, count, count * once_s)
-        count = min(count, most_hidden(queueing_s)) or count
-        return ProbedCalls(call, count, count * once_s, lead_for(count * queueing_s))
+        count = min(count, most_calls_hidden(queueing_s)) or count
+        return ProbedCalls(call, count, count * once_s, delay_for(count * queueing_s))
 
     def once(self, call: Callable[[], object]) -> tuple[float, float]:
         """Return seconds of one call and of queueing it on a GPU, on the slowest rank."""
@@ -122,5 +122,5 @@ class Prober:
     def take(self, turn: ProbedCalls) -> float:
         """Return the seconds per call of a turn that all ranks begin together."""
         self.peers.barrier()
-        _, duration_s = self.clock.time(turn.call, turn.count, turn.lead_s)
+        _, duration_s = self.clock.time(turn.call, turn.count, turn.delay_s)
         return max(SHORTEST_CALL_S, duration_s / turn.count)

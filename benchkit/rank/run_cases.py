@@ -250,7 +250,7 @@ def wrong_when_timed(case: Case, measurement: Measurement, sampler: Sampler) -> 
 
     All ranks call this together.
     """
-    make = partial(sampler.check, case, measurement.calls_per_sample, measurement.lead_s)
+    make = partial(sampler.check, case, measurement.calls_per_sample, measurement.delay_s)
     is_checked = False
 
     def call(prepare: Callable[[], object] = noop) -> Any:

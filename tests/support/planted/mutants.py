@@ -44,8 +44,8 @@ class Mutant:
 
 
 def undivided(sound: Callable[..., Any]) -> Callable[..., Any]:
-    def sample(self: Any, case: Any, calls: int, count: int, lead_s: float | None) -> Any:
-        durations, starts, regions = sound(self, case, calls, count, lead_s)
+    def sample(self: Any, case: Any, calls: int, count: int, delay_s: float | None) -> Any:
+        durations, starts, regions = sound(self, case, calls, count, delay_s)
         return [seconds * calls for seconds in durations], starts, regions
 
     return sample
@@ -95,8 +95,8 @@ MUTANTS = {
         metrics, "median_of", lambda f: lambda case: f(case) * (1.02 if case.is_component else 1.0)
     ),
     "regions are those of the fastest rank": Mutant(metrics, "slowest_rank", lambda f: fastest),
-    "no lead hides launches": Mutant(sampler, "lead_for", lambda f: lambda queueing_s: 0.0),
-    "a lead hides launches that count": Mutant(sampler.Lead, "never", lambda f: sampler.Lead),
+    "no delay hides launches": Mutant(sampler, "delay_for", lambda f: lambda queueing_s: 0.0),
+    "a delay hides launches that count": Mutant(sampler.LaunchDelay, "never", lambda f: sampler.LaunchDelay),
     "no clock is too uncertain": Mutant(samples, "MAX_START_UNCERTAINTY", lambda f: 1e9),
 }
 """By what is wrong then."""

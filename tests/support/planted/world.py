@@ -213,9 +213,9 @@ class WatchedHostClock(clocks.HostClock):
         super().__init__(*arguments)
         self.stage = stage
 
-    def time(self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0) -> tuple[float, float]:
+    def time(self, call: Callable[[], object], repeat: int, delay_s: float | None = 0.0) -> tuple[float, float]:
         with self.stage.sample(repeat):
-            return super().time(call, repeat, lead_s)
+            return super().time(call, repeat, delay_s)
 
 
 class WatchedCudaClock(clocks.CudaClock):
@@ -226,9 +226,9 @@ class WatchedCudaClock(clocks.CudaClock):
     def now(self) -> float:  # type: ignore[override]  # the class has kept the host's function
         return self.stage.clock()
 
-    def time(self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0) -> tuple[float, float]:
+    def time(self, call: Callable[[], object], repeat: int, delay_s: float | None = 0.0) -> tuple[float, float]:
         with self.stage.sample(repeat):
-            return super().time(call, repeat, lead_s)
+            return super().time(call, repeat, delay_s)
 
 
 @dataclass
@@ -249,7 +249,7 @@ class Gpu:
         rank = self.stage.rank
         rank.stream_s = rank.ready_s + cycles / CYCLES_PER_S
         if rank.window:
-            rank.window.lead_s = cycles / CYCLES_PER_S
+            rank.window.delay_s = cycles / CYCLES_PER_S
 
     def flush(self) -> None:
         self.stage.rank.stream_s = self.stage.rank.ready_s + FLUSH_S
@@ -259,7 +259,7 @@ class Gpu:
         rank = self.stage.rank
         rank.stream_s = max(self.stage.world.meet("alignment", rank.ready_s))
         if rank.window:
-            rank.window.aligned_s = rank.stream_s - rank.window.lead_s
+            rank.window.aligned_s = rank.stream_s - rank.window.delay_s
 
     def current_stream(self) -> SimpleNamespace:
         return SimpleNamespace(wait_stream=lambda other: None)

@@ -61,19 +61,19 @@ def prober(throttle, factor, *others):
 
 
 @pytest.mark.parametrize(
-    ("call_ms", "host_ms", "count", "lead_s"),
+    ("call_ms", "host_ms", "count", "delay_s"),
     [(1.0, 0.1, 20, 0.0042), (0.01, 0.01, 490, 0.01), (0.001, 0.1, 49, 0.01), (20.0, 20.0, 1, 0.0)],
 )
-def test_probe_hides_launches(call_ms, host_ms, count, lead_s):
-    """Calls of a GPU are queued behind a lead, as many as one can hide, or none where a call is too long for it."""
+def test_probe_hides_launches(call_ms, host_ms, count, delay_s):
+    """Calls of a GPU are queued behind a delay, as many as one can hide, or none where a call is too long for it."""
     taken = []
 
     class Clock:
         forget_regions = staticmethod(lambda: None)
 
-        def time(self, call, repeat, lead_s=0.0):
-            taken.append((repeat, lead_s))
-            return 0.0, repeat * max(call_ms, 0.0 if lead_s else host_ms) * 1e-3
+        def time(self, call, repeat, delay_s=0.0):
+            taken.append((repeat, delay_s))
+            return 0.0, repeat * max(call_ms, 0.0 if delay_s else host_ms) * 1e-3
 
         def take_regions(self):
             return {QUEUEING: taken[-1][0] * host_ms * 1e-3}
@@ -81,7 +81,7 @@ def test_probe_hides_launches(call_ms, host_ms, count, lead_s):
     controller = ranks.ThrottleController(NoThrottle(), 1.0, 1.0)
     probe = ranks.Prober(0, controller, 1.0, Clock(), group(), budget_s=1.0)
     [[seconds]] = probe.seconds_of(lambda: None)
-    assert taken[-1] == pytest.approx((count, lead_s), rel=0.03)
+    assert taken[-1] == pytest.approx((count, delay_s), rel=0.03)
     assert seconds == pytest.approx(1e-3 * call_ms)
 
 

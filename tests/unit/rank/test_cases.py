@@ -355,7 +355,7 @@ def test_lack_of_memory_in_capture_is_oom(in_graph_mode):
 
 
 def test_clock_that_stands_still_makes_no_result(monkeypatch):
-    monkeypatch.setattr(HostClock, "time", lambda self, call, repeat, lead_s=0.0: (0.0, 0.0 * bool(call())))
+    monkeypatch.setattr(HostClock, "time", lambda self, call, repeat, delay_s=0.0: (0.0, 0.0 * bool(call())))
     [report] = reports_of([Case()])
     assert (report.status, "clock" in report.reason) == ("invalid", True)
 
