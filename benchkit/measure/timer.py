@@ -22,36 +22,17 @@ from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.measure.places import CheckPlaces
 from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, LaunchDelay, Sampler
-from benchkit.statistics import SLOWEST_RANK
+from benchkit.record.record import CaseSamples, Rows
 from benchkit.statistics.intervals import Array, series_interval
-from benchkit.statistics.samples import Samples, slowest_rank
+from benchkit.statistics.samples import slowest_rank
 from benchkit.statistics.summary import relative_half_width
 
-Rows = list[list[float]]  # [rank][iteration]
 
-
-@dataclass
-class Measurement:
-    """The raw samples of one case on all ranks, and how they were taken.
-
-    An iteration is one sample on every rank: all ranks pass a barrier and make the same calls.
+@dataclass(kw_only=True)
+class Measurement(CaseSamples):
+    """The samples of one case while they are taken, and what decides on the next ones.
 
     Attributes:
-        calls_per_sample: calls back to back in one sample; the sample is their mean.
-        blocks: iterations of each block, in order. Between blocks other cases had their turns.
-        warmup_s: set aside, per call: [rank][iteration].
-        steady: the warm-up went on until calls got no faster; None if not tried.
-        samples_s: per call: [rank][iteration]. None is dropped.
-        start_offsets_s: start of each rank's sample after the first rank's start of the same
-            iteration: [rank][iteration].
-        regions_s: by region, per call: [rank][iteration].
-        disturbance: by counter in `benchkit.measure.disturbance`, its growth during the blocks:
-            [rank]. Also `lowest_ghz` and `highest_ghz` of `core_ghz()` after the blocks: [rank].
-        elapsed_s: with resets and barriers, on the slowest rank.
-        stopped_by: target_rel_ci, max_iterations or max_seconds; "" until it is.
-        converged: the interval met `target_rel_ci`; None without a target.
-        ranks: number of ranks that take part, the first ones; None for all.
-        estimator: what the time of an iteration is, see `Samples.times`.
         typical_s: seconds of one iteration, with reset and barrier, as known so far. It sets the
             size of the next block.
         delay: how long a GPU is kept busy before a sample, while the host queues its calls; None if
@@ -61,19 +42,7 @@ class Measurement:
         is_wrong: a check found its result wrong.
     """
 
-    calls_per_sample: int = 1
-    blocks: list[int] = field(default_factory=list)
-    warmup_s: Rows = field(default_factory=list)
-    steady: bool | None = None
-    samples_s: Rows = field(default_factory=list)
     start_offsets_s: Rows = field(default_factory=list)
-    regions_s: dict[str, Rows] = field(default_factory=dict)
-    disturbance: dict[str, list[float]] = field(default_factory=dict)
-    elapsed_s: float = 0.0
-    stopped_by: str = ""
-    converged: bool | None = None
-    ranks: int | None = None
-    estimator: str = SLOWEST_RANK
     typical_s: float = 0.0
     delay: LaunchDelay | None = field(default_factory=LaunchDelay)
     oom_reason: str | None = None
@@ -96,12 +65,7 @@ class Measurement:
         return len(self.samples_s[0]) if self.samples_s else 0
 
     def times(self) -> Array:
-        return Samples(
-            calls_s=np.array(self.samples_s[: self.ranks]),
-            starts_s=np.array(self.start_offsets_s[: self.ranks]),
-            calls=self.calls_per_sample,
-            estimator=self.estimator,
-        ).times
+        return self.to_samples().times
 
     def add(self, samples: Rows, starts: Rows, regions: dict[str, Rows]) -> None:
         """Append a block: seconds per call, and starts on one clock, [rank][iteration]."""
@@ -254,9 +218,8 @@ class Timer:
             )
             for case in cases
         ]
-        if (
-            self.check and self.config.mode != COLD
-        ):  # among first calls a further one would change them
+        # A check would change the first calls that follow it.
+        if self.check and self.config.mode != COLD:
             draw = random.Random(self.unforeseen())
             for measurement in measurements:
                 measurement.places = CheckPlaces(draw)

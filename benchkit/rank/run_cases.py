@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from benchkit.rank.cuda_graphs import as_replayed, capture
 from benchkit.rank.devices import GpuWatch
 from benchkit.rank.sampling_hooks import hooks_of
 from benchkit.rank.throttle import ThrottleController
-from benchkit.record.record import CaseRecord, ComponentPositions
+from benchkit.record.record import CaseRecord, CaseSamples, ComponentPositions
 
 DOING = {
     "init": "joining the other ranks",
@@ -324,22 +324,15 @@ def with_samples(described: CaseRecord, measurement: Measurement, clock: Clock) 
 
     Starts are stored only if the host's clock gave them: its starts and durations can be added up.
     """
-    starts_s = nanoseconds(measurement.start_offsets_s)
-    return replace(
-        described,
-        calls_per_sample=measurement.calls_per_sample,
-        blocks=measurement.blocks,
-        warmup_s=nanoseconds(measurement.warmup_s),
-        steady=measurement.steady,
-        samples_s=nanoseconds(measurement.samples_s),
-        start_offsets_s=starts_s if clock.name == HostClock.name else None,
-        regions_s={name: nanoseconds(rows) for name, rows in measurement.regions_s.items()},
-        disturbance=measurement.disturbance,
-        elapsed_s=measurement.elapsed_s,
-        stopped_by=measurement.stopped_by,
-        converged=measurement.converged,
-        checks=measurement.num_checks,
-    )
+    has_starts = clock.name == HostClock.name
+    samples = {item.name: getattr(measurement, item.name) for item in fields(CaseSamples)}
+    samples |= {
+        "warmup_s": nanoseconds(measurement.warmup_s),
+        "samples_s": nanoseconds(measurement.samples_s),
+        "start_offsets_s": nanoseconds(measurement.start_offsets_s) if has_starts else None,
+        "regions_s": {name: nanoseconds(rows) for name, rows in measurement.regions_s.items()},
+    }
+    return replace(described, **samples, checks=measurement.num_checks)
 
 
 def position_of(case: Case | None, cases: Sequence[Case]) -> int | None:

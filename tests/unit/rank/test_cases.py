@@ -73,7 +73,7 @@ def test_timed_case_is_rounded_to_nanoseconds():
     odd_s, rounded_s = [[0.0012345678912, 1e-9]], [[0.001234568, 1e-9]]
     alike = {
         "calls_per_sample": 3, "blocks": [2], "steady": True, "disturbance": {"steal_s": [0.5]}, "elapsed_s": 0.1,
-        "stopped_by": "max_iterations", "converged": False,
+        "stopped_by": "max_iterations", "converged": False, "ranks": 1, "estimator": "any",
     }  # fmt: skip
     measurement = Measurement(
         warmup_s=odd_s, samples_s=odd_s, start_offsets_s=odd_s, regions_s={"wait": odd_s}, **alike
@@ -82,7 +82,7 @@ def test_timed_case_is_rounded_to_nanoseconds():
     each = rank.CaseRun(case, measurement=measurement)
     record = rank.with_details(rank.case_record(each, [case], HostClock()), each)
     assert record == CaseRecord(
-        labels={"a": 1}, status="ok", payload_bytes=8, details={"tokens": [4]}, ranks=1, estimator="any",
+        labels={"a": 1}, status="ok", payload_bytes=8, details={"tokens": [4]},
         warmup_s=rounded_s, samples_s=rounded_s, start_offsets_s=rounded_s, regions_s={"wait": rounded_s}, **alike,
     )  # fmt: skip
     other = rank.case_record(each, [case], fakes.FakeClock(lambda: 0.0))
