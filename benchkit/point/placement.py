@@ -10,7 +10,7 @@ from benchkit.rank.assignment import (
     GLOO_INTERFACE,
     LOOPBACK_INTERFACE,
     Assignment,
-    Place,
+    RankPlace,
 )
 from benchkit.record.record import AgentReport
 from launch.agents.channel import AgentInfo
@@ -70,7 +70,7 @@ class Placement:
     threads: int
     cores_per_rank: float
     slowdown: tuple[float, ...]
-    places: list[Place]
+    places: list[RankPlace]
     agents: list[AgentReport]
     problem: str | None = None
     crowding: str | None = None
@@ -198,7 +198,7 @@ def uneven(world_size: int, num_agents: int) -> str:
     return f"{world_size} ranks do not divide over {num_agents} agents"
 
 
-def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
+def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[RankPlace]:
     """Place this agent's ranks; agents that see the same GPUs take different ones."""
     me = group.agents.me
     here = group.on_host_of(me)
@@ -208,7 +208,7 @@ def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
     first_local_rank = here.index(me) * share
     first_slot = first_local_rank if gpus_are_shared else 0
     return [
-        Place(
+        RankPlace(
             rank=first_rank + i,
             local_rank=first_local_rank + i,
             local_world_size=share * len(here),

@@ -127,7 +127,7 @@ def tcp_store() -> "dist.TCPStore":
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """Where one rank runs.
 
     Attributes:
@@ -156,7 +156,7 @@ class Assignment:
     """
 
     config: RunConfig
-    place: Place
+    place: RankPlace
     world_size: int
     threads: int
     slowdown: tuple[float, ...]

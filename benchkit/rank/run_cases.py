@@ -14,7 +14,7 @@ from benchkit.errors import InvalidResult, Reason, oom_reason
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.sampler import Hooks, Sampler
 from benchkit.measure.timer import Measurement, measure
-from benchkit.rank.backends import ControlGroup, Finding
+from benchkit.rank.backends import ControlGroup, RankReason
 from benchkit.rank.cuda_graphs import as_replayed, capture
 from benchkit.rank.devices import GpuWatch
 from benchkit.rank.sampling_hooks import hooks_of
@@ -79,12 +79,12 @@ class CaseRun:
     case: Case
     number: str = ""
     status: str = "ok"
-    finding: Finding = field(default_factory=Finding)
+    why: RankReason = field(default_factory=RankReason)
     measurement: Measurement | None = None
     unchecked: str = ""
 
-    def find(self, status: str, finding: Finding) -> None:
-        self.status, self.finding = status, finding
+    def end(self, status: str, why: RankReason) -> None:
+        self.status, self.why = status, why
 
 
 def run_cases(
@@ -182,9 +182,9 @@ def time_cases(
         measurement.disturbance |= state
         each.measurement = measurement
         if measurement.oom_reason:
-            each.find("oom", Finding(measurement.oom_reason, 0))
+            each.end("oom", RankReason(measurement.oom_reason, 0))
         elif not measurement.times().any():
-            each.find("invalid", Finding("every time is 0: the clock stands still", 0))
+            each.end("invalid", RankReason("every time is 0: the clock stands still", 0))
 
 
 def note(
@@ -208,13 +208,13 @@ def note(
             shortage = oom_reason(error)
             if group.world_size > 1 or not shortage:
                 raise
-            each.find("oom", Finding(shortage, 0))
+            each.end("oom", RankReason(shortage, 0))
         if each.status == "oom":
             free_unused()  # only here, because the exception held the case's tensors
         reasons.append(reason)
-    for each, finding in zip(sound, group.first_reason(reasons), strict=True):
-        if finding.reason:
-            each.find(status, finding)
+    for each, why in zip(sound, group.first_reason(reasons), strict=True):
+        if why.reason:
+            each.end(status, why)
 
 
 def verify(run: RankRun, all_cases: Sequence[CaseRun]) -> None:
@@ -294,8 +294,8 @@ def case_record(each: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecor
     described = CaseRecord(
         labels=dict(case.labels),
         status=each.status,
-        reason=each.finding.reason,
-        rank=each.finding.rank,
+        reason=each.why.reason,
+        rank=each.why.rank,
         **asdict(case.work),
         baseline=position_of(case.baseline, cases),
         is_component=case.is_component,

@@ -10,10 +10,10 @@ from benchkit.rank import reporter as reporter
 from benchkit.rank import run_cases as run_cases
 from benchkit.rank import session as session
 from benchkit.rank.assignment import Assignment as Assignment
-from benchkit.rank.assignment import Place as Place
+from benchkit.rank.assignment import RankPlace as RankPlace
 from benchkit.rank.assignment import Rendezvous as Rendezvous
-from benchkit.rank.backends import Finding as Finding
-from benchkit.rank.backends import first_finding as first_finding
+from benchkit.rank.backends import RankReason as RankReason
+from benchkit.rank.backends import first_rank_reason as first_rank_reason
 from benchkit.rank.cuda_graphs import capture as capture
 from benchkit.rank.devices import FRESH_S as FRESH_S
 from benchkit.rank.devices import Devices as Devices

@@ -163,7 +163,7 @@ def test_calibrate_agrees_on_all_ranks():
 def controller_on_gpu(*slowdown, slow_by):
     asked = config(device="cuda", ranks_per_device=2, slowdown=list(slowdown))
     asked.hardware.slow_by = slow_by
-    place = ranks.Place(0, 0, 2, 0)
+    place = ranks.RankPlace(0, 0, 2, 0)
     return ranks.session.make_controller(ranks.Assignment(asked, place, 2, 1, slowdown, None, None, None))
 
 

@@ -225,7 +225,7 @@ def test_memory_is_freed_after_oom_in_check(emptied):
     too_large, left = emptied
     cases = verified([Case(), Case(verify=too_large), Case(verify=wrong)], group())
     assert [each.status for each in cases] == ["ok", "oom", "invalid"]
-    assert [each.finding.reason for each in cases] == ["", OOM, "element 3"]
+    assert [each.why.reason for each in cases] == ["", OOM, "element 3"]
     assert left == [[None]]
 
 

@@ -48,7 +48,7 @@ def test_store_waits_as_long_as_groups(monkeypatch):
     store = SimpleNamespace(set_timeout=limits.append)
     monkeypatch.setattr(dist, "init_process_group", lambda *_, timeout, **__: limits.append(timeout))
     monkeypatch.setattr(rank.Rendezvous, "store", lambda self: store)
-    rank.backends.join(configs.config(timeout_s=600.0), rank.Place(0, 0, 2, 0), 2, rank.Rendezvous())
+    rank.backends.join(configs.config(timeout_s=600.0), rank.RankPlace(0, 0, 2, 0), 2, rank.Rendezvous())
     assert limits == [660 * SECOND] * 2
 
 
@@ -174,7 +174,7 @@ def calls(monkeypatch):
 
 def assignment(where="/proc/1/fd/3", **changes):
     given = {
-        "config": configs.config(), "place": rank.Place(0, 0, 2, 0), "world_size": 2, "threads": 1,
+        "config": configs.config(), "place": rank.RankPlace(0, 0, 2, 0), "world_size": 2, "threads": 1,
         "slowdown": (1.0, 1.0), "rendezvous": rank.Rendezvous(file=where), "offset": None, "folder": Path("outputs"),
         "hosts": ("n0", "n0"),
     }  # fmt: skip
@@ -252,7 +252,7 @@ def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
     monkeypatch.setattr(job, "host_available_bytes", lambda: 50e9)
     monkeypatch.setattr(job, "PeakMemory", lambda device: None)
     hosts, config = ("n0", "n1") * 4, configs.config(device="cuda", ranks_per_device=2)
-    given = assignment(config=config, place=rank.Place(0, 0, 4, 0), world_size=8, slowdown=(1.0,) * 8, hosts=hosts)
+    given = assignment(config=config, place=rank.RankPlace(0, 0, 4, 0), world_size=8, slowdown=(1.0,) * 8, hosts=hosts)
     group = SimpleNamespace(exchange=lambda own: [own, [6e9, 70e9, 2.0, 4.0]])
     session = SimpleNamespace(group=group, device=torch.device("cuda"), side_group=None, subgroup=None)
     found = job.describe_rank(given, session, SimpleNamespace(seconds_of=None))
