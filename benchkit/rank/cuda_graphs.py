@@ -1,6 +1,6 @@
 """CUDA graphs: the replay of a captured step in place of the step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -75,8 +75,6 @@ def capture_replay(call: Callable[[], object], stream: Any, cuda: Any) -> Callab
     return replay
 
 
-def as_replayed(cases: Sequence[Case], config: RunConfig) -> Sequence[Case]:
-    """Return cases as they are timed: without regions in a graph, which holds no events."""
-    if config.measure.mode != GRAPH:
-        return cases
-    return [replace(case, regions=(), observe=noop) for case in cases]
+def without_regions(case: Case) -> Case:
+    """Return a case as it is timed in a graph, which cannot hold the events of regions."""
+    return replace(case, regions=(), observe=noop)

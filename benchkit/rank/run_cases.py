@@ -15,7 +15,7 @@ from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.sampler import Hooks, Sampler
 from benchkit.measure.timer import Measurement, measure
 from benchkit.rank.backends import ControlGroup, RankReason
-from benchkit.rank.cuda_graphs import as_replayed, capture
+from benchkit.rank.cuda_graphs import capture, without_regions
 from benchkit.rank.devices import GpuWatch
 from benchkit.rank.sampling_hooks import hooks_of
 from benchkit.rank.throttle import ThrottleController
@@ -156,7 +156,9 @@ def time_cases(
     run: RankRun, timed: Sequence[CaseRun], hooks: Hooks, after_block: SamplesSoFar
 ) -> None:
     """Time cases in interleaved blocks, with what is seen of the GPUs meanwhile."""
-    running = as_replayed([each.case for each in timed], run.config)
+    running = [each.case for each in timed]
+    if run.config.measure.mode == GRAPH:
+        running = [without_regions(case) for case in running]
 
     def check(index: int, measurement: Measurement, sampler: Sampler) -> bool:
         def reason_of(each: CaseRun) -> Reason:
