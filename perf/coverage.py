@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
-from benchkit.measure.timer import Measurement, stop
+from benchkit.measure.timer import Measurement, is_converged, stop_reason
 from benchkit.statistics.intervals import series_interval
 from benchkit.statistics.samples import Samples
 from benchkit.statistics.summary import paired_speedup
@@ -100,7 +100,9 @@ def stopped(times: Array, target: float) -> Measurement:
     for start in range(0, len(times), BLOCK):
         block = times[start : start + BLOCK].tolist()
         measurement.add([block], [[0.0] * len(block)], {})
-        if stop(measurement, config, single_case=True):
+        measurement.converged = is_converged(measurement, config)
+        measurement.stopped_by = stop_reason(measurement, config, single_case=True)
+        if measurement.stopped_by:
             break
     return measurement
 

@@ -6,7 +6,7 @@ Every suite returns a list of cases and nothing more.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,6 +191,8 @@ class Rank:
             calls take turns. For cost models, not for results.
         group: returns the process group of all ranks over a backend such as "gloo", or None for
             "default", the job's own group. All ranks call it together. Raises Unavailable.
+        subgroup: returns the process group of the ranks of these numbers, and None on other ranks.
+            All ranks call it together. Its timeout is that of the job's own group.
         host_sharers: as `sharers`, of host memory.
         host_available_bytes: as `available_bytes`, of host memory.
         hosts: names of nodes: [rank].
@@ -207,6 +209,7 @@ class Rank:
     shares: tuple[float, ...]
     seconds_of: SecondsOf
     group: Callable[[str], dist.ProcessGroup | None]
+    subgroup: Callable[[Sequence[int]], dist.ProcessGroup | None]
     by_mps: bool = False
     host_sharers: int = 1
     host_available_bytes: float = math.inf

@@ -134,7 +134,6 @@ GLOO_ON_GPUS = (
     "DTensor gathers by all_gather_into_tensor_coalesced, which crashes with gloo on a GPU's "
     "memory (pytorch issue 152645): backend=nccl, with a GPU for each rank"
 )
-GRACE_S = 60.0
 
 
 def dtensor_missing(device: torch.device) -> Reason:
@@ -142,31 +141,25 @@ def dtensor_missing(device: torch.device) -> Reason:
     return GLOO_ON_GPUS if device.type == "cuda" and dist.get_backend() == "gloo" else ""
 
 
-def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceMesh | None:
-    """Return a mesh of the first ranks, None on the others; all ranks of the job call it together.
+def mesh_of(group: dist.ProcessGroup | None, device: torch.device) -> DeviceMesh | None:
+    """Return a mesh of the ranks of a group; None on other ranks, which have no group.
 
     It communicates over the job's backend; torch would choose another for a mesh without a group.
-    Its collectives time out after the point's `timeout_s`, because the agent's message is better.
     """
-    group = join_group((tuple(range(ranks)),), timeout_s)
-    if dist.get_rank() >= ranks:
-        return None
-    return DeviceMesh.from_group(group or dist.group.WORLD, device.type)
+    return None if group is None else DeviceMesh.from_group(group, device.type)
+
+
+def subgroup(timeout: timedelta, ranks: Sequence[int]) -> dist.ProcessGroup | None:
+    """Return the group of these ranks, and None on others; all ranks of the job call it together.
+
+    A process that runs several points makes each group once.
+    """
+    if len(ranks) == dist.get_world_size():
+        return dist.group.WORLD
+    group = new_group(tuple(ranks), timeout)
+    return group if dist.get_rank() in ranks else None
 
 
 @functools.cache
-def join_group(groups: tuple[tuple[int, ...], ...], timeout_s: float) -> dist.ProcessGroup | None:
-    """Make disjoint groups and return this rank's; all ranks of the job call it together.
-
-    Return None for the job's own group and for ranks outside the groups. A process that runs
-    several points makes them once.
-    """
-    mine = None
-    for ranks in groups:
-        if len(ranks) == dist.get_world_size():
-            return None
-        timeout = timedelta(seconds=timeout_s + GRACE_S)
-        group = dist.new_group(list(ranks), timeout, dist.get_backend())
-        if dist.get_rank() in ranks:
-            mine = group
-    return mine
+def new_group(ranks: tuple[int, ...], timeout: timedelta) -> dist.ProcessGroup | None:
+    return dist.new_group(list(ranks), timeout, dist.get_backend())

@@ -26,11 +26,11 @@ class Clock(Protocol):
         ...
 
     def time(
-        self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0
+        self, call: Callable[[], object], repeat: int, delay_s: float | None = 0.0
     ) -> tuple[float, float]:
         """Make a call several times; return now() before the first one and the seconds of all.
 
-        For `lead_s` seconds before, a GPU is kept busy while the host queues the calls. None times
+        For `delay_s` seconds before, a GPU is kept busy while the host queues the calls. None times
         them by the host, until the GPU has done what they queued. A CPU needs neither.
         """
         ...
@@ -66,7 +66,7 @@ class HostClock:
         return on_this_host + self._shift(on_this_host)
 
     def time(
-        self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0
+        self, call: Callable[[], object], repeat: int, delay_s: float | None = 0.0
     ) -> tuple[float, float]:
         if repeat == 1:
             start = time.perf_counter()
@@ -106,9 +106,9 @@ SPINS = 5
 class CudaClock:
     """Time calls by a pair of events on the current stream.
 
-    The GPU is kept busy before the first event (`lead_s`), until the host has queued the calls.
+    The GPU is kept busy before the first event (`delay_s`), until the host has queued the calls.
     Otherwise the event would fire on an idle stream, and the latency of launches would count. The
-    lead hides the time that the host took to queue the calls, so it is the region QUEUEING. A tiny
+    delay hides the time that the host took to queue the calls, so it is the region QUEUEING. A tiny
     collective on the measured group makes all GPUs begin together. Where the host's own work
     counts, the host times the calls until the GPU has done them.
     """
@@ -130,7 +130,7 @@ class CudaClock:
         Args:
             spin: keeps the stream busy for a number of cycles.
             align_blocks: `align` returns only when the GPU has done it, as gloo's does. Then the
-                lead follows it, and else precedes it, so that GPUs begin together.
+                delay follows it, and else precedes it, so that GPUs begin together.
             while_busy: called while the GPU works on what is queued; a sample does not count it.
         """
         self._align = align
@@ -156,13 +156,13 @@ class CudaClock:
         return float(SPIN_CYCLES / self._begin.elapsed_time(self._end) * 1e3)
 
     def time(
-        self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0
+        self, call: Callable[[], object], repeat: int, delay_s: float | None = 0.0
     ) -> tuple[float, float]:
         self._synchronize()  # what reset() queued must not be counted
-        if lead_s is None:
+        if delay_s is None:
             return self._time_by_host(call, repeat)
         start = time.perf_counter()
-        cycles = int(lead_s * self._cycles_per_s)
+        cycles = int(delay_s * self._cycles_per_s)
         if self._align_blocks:
             self._align()
         if cycles:

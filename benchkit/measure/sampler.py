@@ -53,12 +53,12 @@ class Sampler:
     def region_names(self, case: Case) -> tuple[str, ...]:
         return (*case.regions, *self.clock.own_regions)
 
-    def sample(self, case: Case, calls: int, count: int, lead_s: float | None) -> Samples:
+    def sample(self, case: Case, calls: int, count: int, delay_s: float | None) -> Samples:
         durations, starts, regions = [], [], []
         names = self.region_names(case)
         with self.hooks.series(case):
             for _ in range(count):
-                start, duration = self._once(case, case.step, calls, lead_s)
+                start, duration = self._once(case, case.step, calls, delay_s)
                 durations.append(duration / calls)
                 starts.append(start)
                 spent = self.clock.take_regions()
@@ -67,7 +67,7 @@ class Sampler:
         return durations, starts, regions
 
     def check(
-        self, case: Case, calls: int, lead_s: float | None, prepare: Callable[[], object] = noop
+        self, case: Case, calls: int, delay_s: float | None, prepare: Callable[[], object] = noop
     ) -> Any:
         """Take samples as `sample` does, return what their last call returned, and keep no times.
 
@@ -87,30 +87,30 @@ class Sampler:
             result = case.step()
 
         while left:
-            self._once(case, step, calls, lead_s)
+            self._once(case, step, calls, delay_s)
         self.clock.forget_regions()
         return result
 
     def _once(
-        self, case: Case, step: Callable[[], object], calls: int, lead_s: float | None
+        self, case: Case, step: Callable[[], object], calls: int, delay_s: float | None
     ) -> tuple[float, float]:
         """Take a sample; return its start and the duration of all its calls, in seconds."""
         case.reset()
         self.hooks.before_sample()
         self.barrier()
         self.clock.forget_regions()  # what reset() marked, if anything
-        return self.clock.time(step, calls, lead_s)
+        return self.clock.time(step, calls, delay_s)
 
 
-MARGIN = 2.0  # the lead as a multiple of the time that queueing takes
+MARGIN = 2.0  # the launch delay as a multiple of the time that queueing takes
 SLACK_S = 2e-4  # beyond that, for the collective that aligns, and the event
 LONGEST_S = 0.01
-"""The longest lead in seconds. In a longer one the queue of launches, about a thousand, fills up,
+"""The longest delay in seconds. In a longer one the queue of launches, about a thousand, fills up,
 and the host would wait for the device."""
 
 
-def lead_for(queueing_s: float) -> float:
-    """Return the lead that hides these seconds of queueing; 0 if none is long enough.
+def delay_for(queueing_s: float) -> float:
+    """Return the delay that hides these seconds of queueing; 0 if none is long enough.
 
     With a part of them hidden, the time would be neither the GPU's nor a program's.
     """
@@ -118,14 +118,22 @@ def lead_for(queueing_s: float) -> float:
     return seconds if seconds <= LONGEST_S else 0.0
 
 
-def most_hidden(queueing_s: float) -> int:
-    """Return how many calls of this queueing time one lead hides."""
+def most_calls_hidden(queueing_s: float) -> int:
+    """Return how many calls of this queueing time one delay hides."""
     return int((LONGEST_S - SLACK_S) / (MARGIN * queueing_s))
 
 
 @dataclass
-class Lead:
-    """The lead of a case's samples; `queueing_s` is of a sample without a lead, None if unknown."""
+class LaunchDelay:
+    """How long a GPU is kept busy before each sample, while the host launches its kernels.
+
+    It hides the time of the launches. nvbench has a kernel that blocks for the same purpose.
+
+    Attributes:
+        seconds: 0 where launches are not hidden.
+        queueing_s: of a sample without a delay; None if unknown.
+        is_tried: samples were taken with it.
+    """
 
     seconds: float = 0.0
     queueing_s: float | None = None
@@ -137,20 +145,20 @@ class Lead:
         return self.queueing_s is not None and (self.is_tried or not self.seconds)
 
     @classmethod
-    def never(cls) -> "Lead":
-        """Return a lead that stays 0, for calls whose launches count."""
+    def never(cls) -> "LaunchDelay":
+        """Return a delay that stays 0, for calls whose launches count."""
         return cls(queueing_s=math.inf)
 
     def learn(self, queueing: Sequence[float]) -> None:
-        """Set the lead after a series of samples; alike on all ranks, which begin together.
+        """Set the delay after a series of samples; alike on all ranks, which begin together.
 
-        Calls that wait for the device take longer to queue by the lead. No lead can hide their
+        Calls that wait for the device take longer to queue by the delay. No delay can hide their
         launches, so they get none. `queueing` is the seconds in which the slowest rank queued a
         sample: [iteration].
         """
         if self.queueing_s is None:
             self.queueing_s = median(queueing)
-            self.seconds = lead_for(self.queueing_s)
+            self.seconds = delay_for(self.queueing_s)
             return
         self.is_tried = True
         if min(queueing) - self.queueing_s > self.seconds / 2:

@@ -21,61 +21,30 @@ from benchkit.errors import oom_reason
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.measure.places import CheckPlaces
-from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, Lead, Sampler
-from benchkit.statistics import SLOWEST_RANK
+from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, LaunchDelay, Sampler
+from benchkit.record.record import CaseSamples, Rows
 from benchkit.statistics.intervals import Array, series_interval
-from benchkit.statistics.samples import Samples, slowest_rank
+from benchkit.statistics.samples import slowest_rank
 from benchkit.statistics.summary import relative_half_width
 
-Rows = list[list[float]]  # [rank][iteration]
 
-
-@dataclass
-class Measurement:
-    """The raw samples of one case on all ranks, and how they were taken.
-
-    An iteration is one sample on every rank: all ranks pass a barrier and make the same calls.
+@dataclass(kw_only=True)
+class Measurement(CaseSamples):
+    """The samples of one case while they are taken, and what decides on the next ones.
 
     Attributes:
-        calls_per_sample: calls back to back in one sample; the sample is their mean.
-        blocks: iterations of each block, in order. Between blocks other cases had their turns.
-        warmup_s: set aside, per call: [rank][iteration].
-        steady: the warm-up went on until calls got no faster; None if not tried.
-        samples_s: per call: [rank][iteration]. None is dropped.
-        start_offsets_s: start of each rank's sample after the first rank's start of the same
-            iteration: [rank][iteration].
-        regions_s: by region, per call: [rank][iteration].
-        disturbance: by counter in `benchkit.measure.disturbance`, its growth during the blocks:
-            [rank]. Also `lowest_ghz` and `highest_ghz` of `core_ghz()` after the blocks: [rank].
-        elapsed_s: with resets and barriers, on the slowest rank.
-        stopped_by: target_rel_ci, max_iterations or max_seconds; "" until it is.
-        converged: the interval met `target_rel_ci`; None without a target.
-        ranks: number of ranks that take part, the first ones; None for all.
-        estimator: what the time of an iteration is, see `Samples.times`.
         typical_s: seconds of one iteration, with reset and barrier, as known so far. It sets the
             size of the next block.
-        lead: how long a GPU is kept busy before a sample, while the host queues its calls; None if
+        delay: how long a GPU is kept busy before a sample, while the host queues its calls; None if
             the host times the calls.
         oom_reason: why the case was skipped for lack of memory; None if it was not.
         places: where it is checked among its samples; None where it is not.
         is_wrong: a check found its result wrong.
     """
 
-    calls_per_sample: int = 1
-    blocks: list[int] = field(default_factory=list)
-    warmup_s: Rows = field(default_factory=list)
-    steady: bool | None = None
-    samples_s: Rows = field(default_factory=list)
     start_offsets_s: Rows = field(default_factory=list)
-    regions_s: dict[str, Rows] = field(default_factory=dict)
-    disturbance: dict[str, list[float]] = field(default_factory=dict)
-    elapsed_s: float = 0.0
-    stopped_by: str = ""
-    converged: bool | None = None
-    ranks: int | None = None
-    estimator: str = SLOWEST_RANK
     typical_s: float = 0.0
-    lead: Lead | None = field(default_factory=Lead)
+    delay: LaunchDelay | None = field(default_factory=LaunchDelay)
     oom_reason: str | None = None
     places: CheckPlaces | None = None
     is_wrong: bool = False
@@ -89,19 +58,14 @@ class Measurement:
         return self.places.num_made if self.places else None
 
     @property
-    def lead_s(self) -> float | None:
-        return self.lead.seconds if self.lead else None
+    def delay_s(self) -> float | None:
+        return self.delay.seconds if self.delay else None
 
     def num_samples(self) -> int:
         return len(self.samples_s[0]) if self.samples_s else 0
 
     def times(self) -> Array:
-        return Samples(
-            calls_s=np.array(self.samples_s[: self.ranks]),
-            starts_s=np.array(self.start_offsets_s[: self.ranks]),
-            calls=self.calls_per_sample,
-            estimator=self.estimator,
-        ).times
+        return self.to_samples().times
 
     def add(self, samples: Rows, starts: Rows, regions: dict[str, Rows]) -> None:
         """Append a block: seconds per call, and starts on one clock, [rank][iteration]."""
@@ -118,14 +82,14 @@ class Measurement:
             for name, spent in regions.items():
                 self.regions_s[name][rank] += spent[rank]
 
-    def learn_lead(self, queueing: Rows) -> None:
-        """Set the next samples' lead by how long ranks queued: per call, [rank][iteration].
+    def learn_delay(self, queueing: Rows) -> None:
+        """Set the next samples' launch delay by how long ranks queued: per call, [rank][iteration].
 
         It is alike on all ranks, so that they begin together.
         """
-        if self.lead:
+        if self.delay:
             calls = self.calls_per_sample
-            self.lead.learn([calls * value for value in slowest_rank(queueing)])
+            self.delay.learn([calls * value for value in slowest_rank(queueing)])
 
     def add_disturbance(self, growth: dict[str, list[float]]) -> None:
         for name, by_rank in growth.items():
@@ -157,25 +121,37 @@ def fitting(typical_s: float, config: MeasureConfig) -> int:
     return math.ceil(config.block_seconds / typical_s) if typical_s > 0 else 1
 
 
-def stop(measurement: Measurement, config: MeasureConfig, single_case: bool) -> bool:
-    """Return after a block whether the case is done; set `stopped_by` and `converged`.
+def is_converged(measurement: Measurement, config: MeasureConfig) -> bool | None:
+    """Return whether the interval of the median meets its target; None without a target."""
+    if config.target_rel_ci is None:
+        return None
+    times = measurement.times()
+    width = relative_half_width(series_interval(times), float(np.median(times)))
+    return width is not None and width <= config.target_rel_ci
+
+
+def stop_reason(measurement: Measurement, config: MeasureConfig, single_case: bool) -> str:
+    """Return which limit ends a case after a block, or "" if it goes on.
 
     A single case takes turns with no other; then min_blocks does not count.
     """
-    if config.target_rel_ci is not None:
-        times = measurement.times()
-        width = relative_half_width(series_interval(times), float(np.median(times)))
-        measurement.converged = width is not None and width <= config.target_rel_ci
-        has_enough_blocks = single_case or len(measurement.blocks) >= config.min_blocks
-        has_enough_samples = measurement.num_samples() >= FEWEST_TO_STOP
-        if measurement.converged and has_enough_blocks and has_enough_samples:
-            measurement.stopped_by = "target_rel_ci"
-            return True
-    if measurement.num_samples() >= config.max_iterations:
-        measurement.stopped_by = "max_iterations"
-    elif measurement.elapsed_s >= config.most_seconds(measurement.num_samples()):
-        measurement.stopped_by = "max_seconds"
-    return bool(measurement.stopped_by)
+    num_samples = measurement.num_samples()
+    has_enough_blocks = single_case or len(measurement.blocks) >= config.min_blocks
+    if measurement.converged and has_enough_blocks and num_samples >= FEWEST_TO_STOP:
+        return "target_rel_ci"
+    if num_samples >= config.max_iterations:
+        return "max_iterations"
+    return "max_seconds" if measurement.elapsed_s >= config.most_seconds(num_samples) else ""
+
+
+def launch_delay_of(case: Case, config: MeasureConfig) -> LaunchDelay | None:
+    """Return how the launches of a case are hidden; None if the host times its calls.
+
+    Where first calls are timed, it does: the work of the host is what makes them slow.
+    """
+    if case.on_host or config.mode == COLD:
+        return None
+    return LaunchDelay.never() if case.launches_count else LaunchDelay()
 
 
 Exchange = Callable[[list[float]], list[list[float]]]
@@ -236,17 +212,14 @@ class Timer:
 
     def run(self, cases: Sequence[Case], seed: int) -> list[Measurement]:
         """Warm up every case, then run rounds of one block per case until all are done."""
-        # A lead would hide the work of the host, which is what makes first calls slow.
-        is_cold = self.config.mode == COLD
-        leads = [
-            None if case.on_host or is_cold else Lead.never() if case.launches_count else Lead()
+        measurements = [
+            Measurement(
+                delay=launch_delay_of(case, self.config), ranks=case.ranks, estimator=case.estimator
+            )
             for case in cases
         ]
-        measurements = [
-            Measurement(lead=lead, ranks=case.ranks, estimator=case.estimator)
-            for lead, case in zip(leads, cases, strict=True)
-        ]
-        if self.check and not is_cold:  # among first calls a further one would change them
+        # A check would change the first calls that follow it.
+        if self.check and self.config.mode != COLD:
             draw = random.Random(self.unforeseen())
             for measurement in measurements:
                 measurement.places = CheckPlaces(draw)
@@ -273,7 +246,10 @@ class Timer:
                 if not measurement.oom_reason and self.advance_places(measurement):
                     check = partial(self.check_now, index, cases[index], measurement)
                     self.attempt(measurement, check)
-                if measurement.has_failed or stop(measurement, self.config, single_case):
+                if not measurement.has_failed:
+                    measurement.converged = is_converged(measurement, self.config)
+                    measurement.stopped_by = stop_reason(measurement, self.config, single_case)
+                if measurement.has_failed or measurement.stopped_by:
                     active.remove(index)
                 self.after_block(measurements)
 
@@ -305,7 +281,7 @@ class Timer:
         with self.sampler.hooks.series(case):
             measurement.is_wrong = not self.check(index, measurement, self.sampler)
         if not measurement.is_wrong:
-            self.sampler.sample(case, measurement.calls_per_sample, 1, measurement.lead_s)
+            self.sampler.sample(case, measurement.calls_per_sample, 1, measurement.delay_s)
         [slowest] = map(max, zip(*self.exchange([self.sampler.clock.now() - began]), strict=True))
         measurement.places.made(slowest)
 
@@ -337,8 +313,8 @@ class Timer:
                 break
             window = times
             count = max(count, fitting(measurement.typical_s, self.config))
-        if measurement.lead and QUEUEING in self.sampler.clock.own_regions:
-            while not measurement.lead.is_settled:  # two samples at most
+        if measurement.delay and QUEUEING in self.sampler.clock.own_regions:
+            while not measurement.delay.is_settled:  # two samples at most
                 self.warm_up_window(case, measurement, 1)
 
     def warm_up_window(
@@ -350,9 +326,9 @@ class Timer:
         rank, and so alike on all ranks.
         """
         began = self.sampler.clock.now()
-        lead_s = measurement.lead_s
+        delay_s = measurement.delay_s
         durations, _, regions = self.sampler.sample(
-            case, measurement.calls_per_sample, count, lead_s
+            case, measurement.calls_per_sample, count, delay_s
         )
         all_ranks = exchange_named(
             self.exchange,
@@ -361,7 +337,7 @@ class Timer:
             elapsed=[self.sampler.clock.now() - began],
         )
         rows = all_ranks["durations"]
-        measurement.learn_lead(all_ranks["queueing"])
+        measurement.learn_delay(all_ranks["queueing"])
         kept = measurement.warmup_s or [[] for _ in rows]
         measurement.warmup_s = [before + row for before, row in zip(kept, rows, strict=True)]
         return slowest_rank(rows), max(all_ranks["elapsed"])[0]
@@ -378,8 +354,8 @@ class Timer:
         return calls
 
     def fills(self, case: Case, calls: int, seconds: float) -> bool:
-        lead_s = None if case.on_host else 0.0
-        durations, _, _ = self.sampler.sample(case, calls, 1, lead_s)
+        delay_s = None if case.on_host else 0.0
+        durations, _, _ = self.sampler.sample(case, calls, 1, delay_s)
         return max(row[0] for row in self.exchange(durations)) * calls >= seconds
 
     def run_block(self, case: Case, measurement: Measurement, single_case: bool) -> None:
@@ -393,8 +369,8 @@ class Timer:
         remaining = self.config.max_iterations - measurement.num_samples()
         before_check = self.samples_before_check(measurement)
         count = int(min(size(measurement.typical_s, self.config), remaining, before_check))
-        lead_s, calls = measurement.lead_s, measurement.calls_per_sample
-        durations, starts, regions = self.sampler.sample(case, calls, count, lead_s)
+        delay_s, calls = measurement.delay_s, measurement.calls_per_sample
+        durations, starts, regions = self.sampler.sample(case, calls, count, delay_s)
         names = self.sampler.region_names(case)
         growth = [after - before for after, before in zip(read_counters(), counters, strict=True)]
         all_ranks = exchange_named(
@@ -409,7 +385,7 @@ class Timer:
         spent = {name: all_ranks[f"in {name}"] for name in names}
         measurement.add(all_ranks["durations"], all_ranks["starts"], spent)
         if QUEUEING in names:
-            measurement.learn_lead(spent[QUEUEING])
+            measurement.learn_delay(spent[QUEUEING])
         by_counter = map(list, zip(*all_ranks["growth"], strict=True))
         measurement.add_disturbance(dict(zip(COUNTERS, by_counter, strict=True)))
         measurement.add_frequency([ghz for [ghz] in all_ranks["ghz"]])

@@ -10,8 +10,7 @@ from benchkit.rank.assignment import (
     GLOO_INTERFACE,
     LOOPBACK_INTERFACE,
     Assignment,
-    Place,
-    by_mps,
+    RankPlace,
 )
 from benchkit.record.record import AgentReport
 from launch.agents.messages import AgentInfo
@@ -71,7 +70,7 @@ class Placement:
     threads: int
     cores_per_rank: float
     slowdown: tuple[float, ...]
-    places: list[Place]
+    places: list[RankPlace]
     agents: list[AgentReport]
     problem: str | None = None
     crowding: str | None = None
@@ -199,7 +198,7 @@ def uneven(world_size: int, num_agents: int) -> str:
     return f"{world_size} ranks do not divide over {num_agents} agents"
 
 
-def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
+def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[RankPlace]:
     """Place this agent's ranks; agents that see the same GPUs take different ones."""
     me = group.agents.me
     here = group.on_host_of(me)
@@ -209,7 +208,7 @@ def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
     first_local_rank = here.index(me) * share
     first_slot = first_local_rank if gpus_are_shared else 0
     return [
-        Place(
+        RankPlace(
             rank=first_rank + i,
             local_rank=first_local_rank + i,
             local_world_size=share * len(here),
@@ -281,7 +280,7 @@ def rank_environment(assignment: Assignment) -> dict[str, str]:
     if config.hardware.device == "cuda":
         # NCCL does not abort the ranks whose peer has failed: the agent ends them.
         of_gpu["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
-    if by_mps(config, assignment.slowdown):
+    if assignment.uses_mps:
         share = config.hardware.share(assignment.slowdown[place.rank])
         of_gpu |= mps.share_environment(share)
     own = (

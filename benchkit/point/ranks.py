@@ -13,7 +13,7 @@ from benchkit.point import placement
 from benchkit.point.agents import AgentGroup
 from benchkit.point.outcome import placed
 from benchkit.point.placement import Placement
-from benchkit.rank.assignment import Assignment, Rendezvous, by_mps
+from benchkit.rank.assignment import Assignment, Rendezvous
 from launch.ranks import flight_recorder, fork_server, start
 from launch.ranks.start import Ranks
 from launch.ranks.watch import Failure, RankEnds
@@ -89,7 +89,7 @@ class LocalRanks:
         recorder = self._held.enter_context(needed)
         gpus = self.group.facts[agents.me.index].visible_gpus
         agents_here = len(self.group.on_host_of(agents.me))
-        daemon = mps.daemon(by_mps(config, slowdown), gpus, agents_here)
+        daemon = mps.daemon(first.uses_mps, gpus, agents_here)
         network = placement.network_of(config, self.group)
         common = self._held.enter_context(daemon) | self.rendezvous.environment(network is not None)
         if recorder:

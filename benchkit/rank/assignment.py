@@ -3,16 +3,15 @@
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchkit.api.case import Case, Components
 from benchkit.api.keys import RunConfig
 from benchkit.record import files
 from benchkit.record.record import Labels, Measured
@@ -128,7 +127,7 @@ def tcp_store() -> "dist.TCPStore":
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """Where one rank runs.
 
     Attributes:
@@ -157,7 +156,7 @@ class Assignment:
     """
 
     config: RunConfig
-    place: Place
+    place: RankPlace
     world_size: int
     threads: int
     slowdown: tuple[float, ...]
@@ -169,24 +168,22 @@ class Assignment:
     hosts: tuple[str, ...] = ()
     limits: ResourceLimits = field(default_factory=ResourceLimits)
 
+    @property
+    def uses_mps(self) -> bool:
+        """Whether ranks get shares of GPUs by MPS.
 
-def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
-    """Return whether ranks get shares of GPUs by MPS.
+        They do if a rank is slowed down, or if `hardware` asks for equal shares to compare.
+        """
+        hardware = self.config.hardware
+        if hardware.device != "cuda":
+            return False
+        asks = hardware.slow_by == "mps" or hardware.full_share != "auto"
+        return asks or max(self.slowdown) > 1
 
-    They do if a rank is slowed down, or if `hardware` asks for equal shares to compare.
-    """
-    hardware = config.hardware
-    if hardware.device != "cuda":
-        return False
-    return hardware.slow_by == "mps" or hardware.full_share != "auto" or max(slowdown) > 1
-
-
-def keep_alone(cases: list[Case], labels: Labels) -> Case:
-    """Return the case with these labels, without references to the others, which are freed."""
-    found = next((case for case in cases if dict(case.labels) == labels), None)
-    if found is None:
-        raise ValueError(f"fresh ranks built no case {labels}")
-    return replace(found, baseline=None, components=Components())
+    @property
+    def is_slowed(self) -> bool:
+        """Whether a rank is to be slower than its device, or has a share of one."""
+        return max(self.slowdown) > 1 or self.uses_mps
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from benchkit.api.keys import RunConfig
 from benchkit.api.p2p import gather_json
 from benchkit.api.torch_internals import nccl_has_failed
 from benchkit.errors import Reason, Unavailable, oom_reason
-from benchkit.rank.assignment import STORE_TIMEOUT, Place, Rendezvous
+from benchkit.rank.assignment import STORE_TIMEOUT, RankPlace, Rendezvous
 from launch.host import read_text
 from launch.ranks.entry import fail
 
@@ -32,7 +32,9 @@ def require_built(name: str) -> None:
         raise Unavailable(f"torch {torch.__version__} here is built without {name}")
 
 
-def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvous) -> torch.device:
+def join(
+    config: RunConfig, place: RankPlace, world_size: int, rendezvous: Rendezvous
+) -> torch.device:
     """Join the process group of one point and return this rank's device.
 
     Raises Unavailable on all ranks where torch lacks the backend, or on those whose GPU refuses
@@ -160,7 +162,7 @@ def control_group(timeout: timedelta) -> dist.ProcessGroup | None:
 
 
 @dataclass(frozen=True)
-class Finding:
+class RankReason:
     """Why a case is not ok, and the first rank that says so."""
 
     reason: Reason = ""
@@ -184,14 +186,14 @@ class ControlGroup:
         dist.all_gather(gathered, mine, group=self.handle)
         return [row.tolist() for row in gathered]
 
-    def first_reason(self, reasons: list[Reason]) -> list[Finding]:
+    def first_reason(self, reasons: list[Reason]) -> list[RankReason]:
         """Return the first reason of each case, by rank; the same on all ranks."""
         by_case = zip(*gather_json(reasons, self.handle), strict=True)
-        return [first_finding(reasons_of_ranks) for reasons_of_ranks in by_case]
+        return [first_rank_reason(reasons_of_ranks) for reasons_of_ranks in by_case]
 
 
-def first_finding(reasons: tuple[str, ...]) -> Finding:
+def first_rank_reason(reasons: tuple[str, ...]) -> RankReason:
     for rank, reason in enumerate(reasons):
         if reason:
-            return Finding(reason, rank)
-    return Finding()
+            return RankReason(reason, rank)
+    return RankReason()

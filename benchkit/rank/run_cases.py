@@ -1,9 +1,7 @@
 """Verify, time and verify again the cases of one job; report each as the record stores it."""
 
-import math
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,10 +14,12 @@ from benchkit.errors import InvalidResult, Reason, oom_reason
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.sampler import Hooks, Sampler
 from benchkit.measure.timer import Measurement, measure
-from benchkit.rank.around_samples import ThrottleController, as_timed, capture, hooks_of
-from benchkit.rank.backends import ControlGroup, Finding
+from benchkit.rank.backends import ControlGroup, RankReason
+from benchkit.rank.cuda_graphs import capture, without_regions
 from benchkit.rank.devices import GpuWatch
-from benchkit.record.record import CaseRecord, ComponentPositions
+from benchkit.rank.sampling_hooks import hooks_of
+from benchkit.rank.throttle import ThrottleController
+from benchkit.record.record import CaseRecord, CaseSamples, ComponentPositions
 
 DOING = {
     "init": "joining the other ranks",
@@ -56,7 +56,7 @@ class Stopwatch:
 
 @dataclass
 class RankRun:
-    """What a rank measures with; `store` keeps the cases so far, for a point that does not end."""
+    """What a rank measures with."""
 
     config: RunConfig
     clock: Clock
@@ -64,7 +64,6 @@ class RankRun:
     controller: ThrottleController
     watch: GpuWatch
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
-    store: Callable[[list[CaseRecord]], object] = noop
 
 
 @dataclass
@@ -80,16 +79,20 @@ class CaseRun:
     case: Case
     number: str = ""
     status: str = "ok"
-    finding: Finding = field(default_factory=Finding)
+    why: RankReason = field(default_factory=RankReason)
     measurement: Measurement | None = None
     unchecked: str = ""
 
-    def find(self, status: str, finding: Finding) -> None:
-        self.status, self.finding = status, finding
+    def end(self, status: str, why: RankReason) -> None:
+        self.status, self.why = status, why
 
 
-def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
+def run_cases(
+    run: RankRun, cases: Sequence[Case], store: Callable[[list[CaseRecord]], object] = noop
+) -> list[CaseRecord]:
     """Verify, time and verify again; return the cases as the record stores them.
+
+    `store` keeps what there is so far, from time to time, for a point that does not end.
 
     All ranks call this together. A case that any rank skips or finds wrong is not timed. Where
     first calls are timed, cases are verified only afterwards, since verifying would make their
@@ -98,7 +101,6 @@ def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
     config, controller = run.config, run.controller
     hooks = hooks_of(config, controller, run.group.world_size, run.watch.turn_to)
     all_cases = [CaseRun(case, f"{i} of {len(cases)}") for i, case in enumerate(cases, start=1)]
-    require_alike(cases, run.group)
     run.stopwatch.enter("verify")
     note(run.group, all_cases, "unavailable", lambda each: each.case.unavailable)
     note(
@@ -119,7 +121,7 @@ def run_cases(run: RankRun, cases: Sequence[Case]) -> list[CaseRecord]:
     def reports() -> list[CaseRecord]:
         return [case_record(each, cases, run.clock) for each in all_cases]
 
-    time_cases(run, timed, hooks, SamplesSoFar(timed, lambda: run.store(reports())))
+    time_cases(run, timed, hooks, SamplesSoFar(timed, lambda: store(reports())))
 
     run.stopwatch.enter("verify_again")
     verify_timed(run, all_cases, Sampler(run.clock, run.group.barrier, hooks))
@@ -154,7 +156,9 @@ def time_cases(
     run: RankRun, timed: Sequence[CaseRun], hooks: Hooks, after_block: SamplesSoFar
 ) -> None:
     """Time cases in interleaved blocks, with what is seen of the GPUs meanwhile."""
-    running = as_timed([each.case for each in timed], run.config)
+    running = [each.case for each in timed]
+    if run.config.measure.mode == GRAPH:
+        running = [without_regions(case) for case in running]
 
     def check(index: int, measurement: Measurement, sampler: Sampler) -> bool:
         def reason_of(each: CaseRun) -> Reason:
@@ -180,9 +184,9 @@ def time_cases(
         measurement.disturbance |= state
         each.measurement = measurement
         if measurement.oom_reason:
-            each.find("oom", Finding(measurement.oom_reason, 0))
+            each.end("oom", RankReason(measurement.oom_reason, 0))
         elif not measurement.times().any():
-            each.find("invalid", Finding("every time is 0: the clock stands still", 0))
+            each.end("invalid", RankReason("every time is 0: the clock stands still", 0))
 
 
 def note(
@@ -206,13 +210,13 @@ def note(
             shortage = oom_reason(error)
             if group.world_size > 1 or not shortage:
                 raise
-            each.find("oom", Finding(shortage, 0))
+            each.end("oom", RankReason(shortage, 0))
         if each.status == "oom":
             free_unused()  # only here, because the exception held the case's tensors
         reasons.append(reason)
-    for each, finding in zip(sound, group.first_reason(reasons), strict=True):
-        if finding.reason:
-            each.find(status, finding)
+    for each, why in zip(sound, group.first_reason(reasons), strict=True):
+        if why.reason:
+            each.end(status, why)
 
 
 def verify(run: RankRun, all_cases: Sequence[CaseRun]) -> None:
@@ -248,7 +252,7 @@ def wrong_when_timed(case: Case, measurement: Measurement, sampler: Sampler) -> 
 
     All ranks call this together.
     """
-    make = partial(sampler.check, case, measurement.calls_per_sample, measurement.lead_s)
+    make = partial(sampler.check, case, measurement.calls_per_sample, measurement.delay_s)
     is_checked = False
 
     def call(prepare: Callable[[], object] = noop) -> Any:
@@ -292,8 +296,8 @@ def case_record(each: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecor
     described = CaseRecord(
         labels=dict(case.labels),
         status=each.status,
-        reason=each.finding.reason,
-        rank=each.finding.rank,
+        reason=each.why.reason,
+        rank=each.why.rank,
         **asdict(case.work),
         baseline=position_of(case.baseline, cases),
         is_component=case.is_component,
@@ -322,22 +326,15 @@ def with_samples(described: CaseRecord, measurement: Measurement, clock: Clock) 
 
     Starts are stored only if the host's clock gave them: its starts and durations can be added up.
     """
-    starts_s = nanoseconds(measurement.start_offsets_s)
-    return replace(
-        described,
-        calls_per_sample=measurement.calls_per_sample,
-        blocks=measurement.blocks,
-        warmup_s=nanoseconds(measurement.warmup_s),
-        steady=measurement.steady,
-        samples_s=nanoseconds(measurement.samples_s),
-        start_offsets_s=starts_s if clock.name == HostClock.name else None,
-        regions_s={name: nanoseconds(rows) for name, rows in measurement.regions_s.items()},
-        disturbance=measurement.disturbance,
-        elapsed_s=measurement.elapsed_s,
-        stopped_by=measurement.stopped_by,
-        converged=measurement.converged,
-        checks=measurement.num_checks,
-    )
+    has_starts = clock.name == HostClock.name
+    samples = {item.name: getattr(measurement, item.name) for item in fields(CaseSamples)}
+    samples |= {
+        "warmup_s": nanoseconds(measurement.warmup_s),
+        "samples_s": nanoseconds(measurement.samples_s),
+        "start_offsets_s": nanoseconds(measurement.start_offsets_s) if has_starts else None,
+        "regions_s": {name: nanoseconds(rows) for name, rows in measurement.regions_s.items()},
+    }
+    return replace(described, **samples, checks=measurement.num_checks)
 
 
 def position_of(case: Case | None, cases: Sequence[Case]) -> int | None:
@@ -346,122 +343,3 @@ def position_of(case: Case | None, cases: Sequence[Case]) -> int | None:
 
 def nanoseconds(rows: list[list[float]]) -> list[list[float]]:
     return [[round(value, 9) for value in row] for row in rows]
-
-
-def require_sound(cases: list[Case], config: RunConfig) -> None:
-    """Raise ValueError for cases that a suite may not return.
-
-    There must be a case. A label may not have the name of a column that every suite has; the column
-    of `ranks` has another name, because suites have labels of that name. A label with the name of
-    one of the suite's own keys says what this case has in place of it. References must lead to
-    cases of the list.
-    """
-    if not cases:
-        raise ValueError(f"suite {config.suite} returned no case")
-    keys = {
-        item.name
-        for item in fields(RunConfig)
-        if not isinstance(getattr(config, item.name), list | dict)
-    }
-    taken = (keys | {"status", "device"}) - {"ranks"}
-    for case in cases:
-        if clash := taken & set(case.labels):
-            raise ValueError(
-                f"suite {config.suite}: a label cannot be named {min(clash)}, "
-                "which is a key or a column of every suite"
-            )
-        if odd := [*not_finite(dict(case.labels)), *not_finite(vars(case.work))]:
-            raise ValueError(f"suite {config.suite}: {odd[0]}; allowed are finite numbers")
-    try:
-        require_references(cases)
-    except ValueError as error:
-        raise ValueError(f"suite {config.suite}: {error}") from None
-
-
-ALIKE = (
-    "labels",
-    "ranks",
-    "calls",
-    "estimator",
-    "regions",
-    "launches_count",
-    "on_host",
-    "unslowed",
-)
-"""What says how a case is timed, which ranks do together."""
-
-
-def require_alike(cases: Sequence[Case], group: ControlGroup) -> None:
-    """Raise ValueError where ranks would time a case in different ways; all call this together.
-
-    A rank that cannot run a case need not describe it.
-    """
-    rows = group.exchange([digest_of(case) for case in cases])
-    for number, (case, values) in enumerate(zip(cases, zip(*rows, strict=True), strict=True)):
-        if len(set(values) - {UNABLE}) > 1:
-            raise ValueError(
-                f"case {number} {dict(case.labels)}: ranks differ in one of {', '.join(ALIKE)}; "
-                "allowed are the same of all ranks, also of those that take no part"
-            )
-
-
-UNABLE = -1.0
-
-
-def digest_of(case: Case) -> float:
-    if case.skip or case.unavailable:
-        return UNABLE
-    return float(zlib.crc32(repr([getattr(case, name) for name in ALIKE]).encode()))
-
-
-def require_references(cases: list[Case]) -> None:
-    """Raise ValueError for a case that is listed twice, or refers to one outside the list."""
-    for case in cases:
-        if cases.count(case) > 1:
-            raise ValueError(f"case {dict(case.labels)} is returned twice; allowed is once")
-        references: dict[str, Case | None] = {"baseline": case.baseline, **vars(case.components)}
-        for role, other in references.items():
-            if other is not None and other not in cases:
-                raise ValueError(
-                    f"case {dict(case.labels)}: its {role} {dict(other.labels)} is not returned; "
-                    "allowed are returned cases"
-                )
-
-
-def not_finite(values: Mapping[str, object]) -> Iterator[str]:
-    """Yield what JSON has no number for, such as "loss=nan", of a mapping and those inside it."""
-    for name, value in values.items():
-        if isinstance(value, list | tuple):
-            value = {str(index): each for index, each in enumerate(value)}
-        if isinstance(value, Mapping):
-            yield from (f"{name}.{each}" for each in not_finite(value))
-        elif isinstance(value, float) and not math.isfinite(value):
-            yield f"{name}={value}"
-
-
-def odd_details(reports: Sequence[CaseRecord]) -> list[str]:
-    """Return a warning per case whose details the record cannot hold."""
-    found = [(report.labels, ", ".join(not_finite(report.details))) for report in reports]
-    return [f"case {labels}: details without a value: {odd}" for labels, odd in found if odd]
-
-
-def of_several_cases(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:
-    """Return a warning where cases shared the processes whose first calls were timed."""
-    number = sum(bool(report.samples_s) for report in reports)
-    if config.measure.mode != COLD or number < 2:
-        return []
-    return [
-        f"{number} cases took turns in the same processes, in random order: only one of them was "
-        "first, the others found libraries and kernels loaded; for one case per point: "
-        f"{' '.join(sweeps_of(config)) or 'choose one by the keys of the suite'}"
-    ]
-
-
-def sweeps_of(config: RunConfig) -> list[str]:
-    """Return the overrides that make points of the keys whose lists select cases."""
-    chosen = {each.name: getattr(config, each.name) for each in fields(config)}
-    return [
-        f"{name}={','.join(f'[{value}]' for value in values)}"
-        for name, values in chosen.items()
-        if isinstance(values, list) and len(values) > 1
-    ]

@@ -48,31 +48,17 @@ class ComponentPositions:
     communication: Position | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaseRecord:
-    """What a suite says of a case, and its raw samples; docs/record.md explains each key.
+@dataclass(kw_only=True)
+class CaseDescription:
+    """What a suite says of a case, and how the case ended.
 
-    `benchkit.api.case` says what a suite sets. A case that was not timed has no samples.
+    `benchkit.api.case` says what a suite sets; docs/record.md explains each key.
 
     Attributes:
         status: ok, invalid, skipped, unavailable, oom, or timeout without a sample.
         reason: why it is not ok; "" if it is.
         rank: the first rank that said so.
         baseline: position of the case to compare with.
-        ranks: number of ranks that took part, the first ones; None for all.
-        calls_per_sample: calls back to back in one sample; the sample is their mean.
-        blocks: iterations of each block, in order of time.
-        warmup_s: per call: [rank][iteration].
-        steady: the warm-up went on until calls got no faster; None if not tried.
-        samples_s: per call: [rank][iteration].
-        start_offsets_s: start of each rank's sample after the first rank's: [rank][iteration]; None
-            if the clock is not the host's.
-        start_uncertainty_s: how wrong these starts may be between hosts, in seconds.
-        regions_s: by region, per call: [rank][iteration].
-        disturbance: by counter, its growth during the samples: [rank].
-        elapsed_s: with resets and barriers.
-        stopped_by: target_rel_ci, max_iterations, max_seconds, or timeout of the point.
-        converged: the interval met its target; None without a target.
         unchecked: what its timed calls computed without a check; "" if nothing.
         checks: at random places among its samples; one more follows them. None if none was tried.
     """
@@ -90,23 +76,77 @@ class CaseRecord:
     is_component: bool = False
     unslowed: bool = False
     components: ComponentPositions = ComponentPositions()
-    ranks: NumRanks | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    unchecked: str = ""
+    checks: NumEarlier | None = None
+
+
+@dataclass(kw_only=True)
+class CaseSamples:
+    """The raw samples of one case on all ranks, and how they were taken.
+
+    An iteration is one sample on every rank: all ranks pass a barrier and make the same calls.
+
+    Attributes:
+        ranks: number of ranks that take part, the first ones; None for all.
+        estimator: what the time of an iteration is, see `Samples.times`.
+        calls_per_sample: calls back to back in one sample; the sample is their mean.
+        blocks: iterations of each block, in order. Between blocks other cases had their turns.
+        warmup_s: set aside, per call: [rank][iteration].
+        steady: the warm-up went on until calls got no faster; None if not tried.
+        samples_s: per call: [rank][iteration]. None is dropped.
+        start_offsets_s: start of each rank's sample after the first rank's start of the same
+            iteration: [rank][iteration]; None if the clock is not the host's.
+        regions_s: by region, per call: [rank][iteration].
+        disturbance: by counter in `benchkit.measure.disturbance`, its growth during the blocks:
+            [rank]. Also `lowest_ghz` and `highest_ghz` of `core_ghz()` after the blocks: [rank].
+        elapsed_s: with resets and barriers, on the slowest rank.
+        stopped_by: target_rel_ci, max_iterations, max_seconds, or timeout of the point; "" until
+            then.
+        converged: the interval met `target_rel_ci`; None without a target.
+    """
+
+    ranks: NumRanks | None = None
+    estimator: str = SLOWEST_RANK
     calls_per_sample: Count = 1
     blocks: list[Count] = field(default_factory=list)
     warmup_s: Rows = field(default_factory=list)
     steady: bool | None = None
     samples_s: Rows = field(default_factory=list)
     start_offsets_s: list[list[Offset]] | None = None
-    start_uncertainty_s: Seconds = 0.0
     regions_s: dict[str, Rows] = field(default_factory=dict)
     disturbance: dict[str, list[Figure]] = field(default_factory=dict)
     elapsed_s: Seconds = 0.0
     stopped_by: str = ""
     converged: bool | None = None
-    estimator: str = SLOWEST_RANK
-    unchecked: str = ""
-    checks: NumEarlier | None = None
+
+    def to_samples(self) -> "Samples":
+        """Return the samples so far of the ranks that take part.
+
+        Raises:
+            ValueError: rows have different lengths.
+        """
+        from benchkit.statistics.samples import Samples  # numpy, which agents lack
+
+        starts = self.start_offsets_s
+        return Samples(
+            calls_s=as_array(self.samples_s[: self.ranks]),
+            starts_s=None if starts is None else as_array(starts[: self.ranks]),
+            calls=self.calls_per_sample,
+            estimator=self.estimator,
+            blocks=self.blocks,
+        )
+
+
+@dataclass(kw_only=True)
+class CaseRecord(CaseSamples, CaseDescription):
+    """A case as the record of its point holds it: the description, then the samples, if any.
+
+    Attributes:
+        start_uncertainty_s: how wrong its starts may be between hosts, in seconds.
+    """
+
+    start_uncertainty_s: Seconds = 0.0
 
     @property
     def num_ranks(self) -> int:
@@ -120,22 +160,8 @@ class CaseRecord:
 
     @cached_property
     def samples(self) -> "Samples":
-        """Its samples of the ranks that took part; starts only where they are known well enough.
-
-        Raises:
-            ValueError: rows have different lengths.
-        """
-        from benchkit.statistics.samples import Samples  # numpy, which agents lack
-
-        starts = self.start_offsets_s
-        found = Samples(
-            calls_s=as_array(self.samples_s[: self.ranks]),
-            starts_s=None if starts is None else as_array(starts[: self.ranks]),
-            calls=self.calls_per_sample,
-            estimator=self.estimator,
-            blocks=self.blocks,
-        )
-        return found.on_clock(self.start_uncertainty_s)
+        """Its samples, with their starts only where these are known well enough."""
+        return self.to_samples().on_clock(self.start_uncertainty_s)
 
 
 def as_array(rows: Rows) -> "Array":
@@ -402,6 +428,14 @@ class Configured:
     config: Settings
 
 
+# What each version changed. A new key with a default keeps the version: a record without it is
+# read as if it had the default. Versions 1 and 2 were never released and are not read.
+# 1: a case has a `name`, by which others refer to it in `against` and `parts`. All its blocks have
+#    one length, `block_iterations`.
+# 2: `blocks`, the length of each block.
+# 3: positions of cases in place of names: `baseline`, `components`; `is_component` in place of
+#    `bound`; labels are text, numbers or null; `agents` describe every host; `title`, `launched_by`
+#    and `cores_per_rank`. All values have types and ranges.
 SCHEMA_VERSION = 3
 
 

@@ -26,6 +26,7 @@ from benchkit.errors import ConfigError
 from benchkit.point.placement import Placement, threads_of
 from benchkit.point.point import ENDING_S, Point
 from benchkit.point.ranks import FRESH_EVERY, is_reused
+from benchkit.rank.prober import LONGEST_TURN, SLOWED_TURN, TRIES, TURNS
 from benchkit.record import files
 from benchkit.record.naming import duration
 from benchkit.record.record import Amount, Count, Figure, NumRanks, PlainConfig, Seconds
@@ -40,10 +41,8 @@ BLOCK_S = 5e-3  # around a block of samples
 START_S = {"cpu": 0.2, "cuda": 5.0}  # to start the ranks of a point and to end them
 CASE_S = 0.05  # to build a case
 CHECKS = 5.0  # calls that the checks of a case take as long as
-PROBES, CALIBRATIONS = 10, 15
-"""Turns, at full speed and slowed down, for a call of a cost model and for a slowdown."""
-TURN, SLOWED_TURN, LONGEST_TURN = 0.014, 0.1, 1.5
-"""Length of a turn in measure.probe_seconds: without a slowed rank, with one, and the most."""
+PROBES = 10  # turns for a call of a cost model
+TURN = 0.014  # without a slowed rank, the length of a turn in measure.probe_seconds
 FILLED = 1.5  # the length of a sample over that which it is to fill; calls double until they do
 STALL_S = 3.0  # of any point, at most, beyond that: a sweep's first one starts a server of forks
 SWEEP_S = 5.0  # from the command to its first point, and from the last one to the table
@@ -111,7 +110,7 @@ class Job:
         turn = TURN
         if worst > 1:
             turn = (1 + worst) * min(SLOWED_TURN, LONGEST_TURN / worst)
-            probes += CALIBRATIONS
+            probes += TRIES * TURNS
         probes_s = probes * turn * self.config.measure.probe_seconds
         return START_S[self.config.hardware.device] + probes_s
 

@@ -1,4 +1,4 @@
-"""The entry point of a rank: it leaves the agent's terminal, runs jobs and reports each."""
+"""The entry point of a rank: it leaves the agent's terminal, runs calls and reports each."""
 
 import faulthandler
 import fcntl
@@ -106,7 +106,7 @@ MEETING_FILE = "BENCHKIT_MEETING_FILE"
 
 
 @dataclass(frozen=True)
-class Job:
+class RankCall:
     """What one rank runs: `target` is "module:function", `argument` is pickled."""
 
     target: str
@@ -121,11 +121,11 @@ def rank_main(
     pipe: Connection,
     lifeline: Connection,
 ) -> None:
-    """Run jobs in this process and report the result of each, until one raises.
+    """Run calls in this process and report the result of each, until one raises.
 
     Args:
         network: the network to enter, or None for the host's.
-        orders: where jobs come from; the process ends at its end.
+        orders: where calls come from; the process ends at its end.
         lifeline: a pipe whose other end the agent holds.
     """
     send_through(pipe)
@@ -138,13 +138,13 @@ def rank_main(
     os.environ.update(environment)
     incoming = Pieces(orders)
     is_first = True
-    while job := next_job(incoming):
-        redirect_output(job.log)
+    while call := next_call(incoming):
+        redirect_output(call.log)
         try:
             if is_first:
                 prepare(network)
                 is_first = False
-            report, code = result_report(run(job)), 0
+            report, code = result_report(run(call)), 0
         except BaseException as error:
             raised_at = time.monotonic()
             with suppress(OSError):  # The log cannot be written; the report says the same.
@@ -159,23 +159,23 @@ def rank_main(
 
 
 def fail(error: BaseException) -> NoReturn:
-    """Report what a watching thread has found while the job may wait for ever, and end."""
+    """Report what a watching thread has found while the call may wait for ever, and end."""
     if _pipe:
         with suppress(OSError):
             send(_pipe, exception_report(error, time.monotonic()))
     leave(1)
 
 
-def next_job(incoming: Pieces) -> Job | None:
+def next_call(incoming: Pieces) -> RankCall | None:
     try:
-        job: Job = pickle.loads(incoming.take(REPORT_BYTES) or b"")
+        call: RankCall = pickle.loads(incoming.take(REPORT_BYTES) or b"")
     except EOFError:
         return None
-    return job
+    return call
 
 
 def prepare(network: PrivateNetwork | None) -> None:
-    """Do what a process does once, before its first job and the first thread."""
+    """Do what a process does once, before its first call and the first thread."""
     sys.stdout, sys.stderr = line_buffered(1), line_buffered(2)
     faulthandler.enable()
     logs.install()
@@ -184,9 +184,9 @@ def prepare(network: PrivateNetwork | None) -> None:
         network.enter()
 
 
-def run(job: Job) -> object:
-    module, function = job.target.split(":")
-    return getattr(importlib.import_module(module), function)(pickle.loads(job.argument))
+def run(call: RankCall) -> object:
+    module, function = call.target.split(":")
+    return getattr(importlib.import_module(module), function)(pickle.loads(call.argument))
 
 
 def keep_open(variable: str) -> None:

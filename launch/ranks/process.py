@@ -1,4 +1,4 @@
-"""One rank's process as its agent holds it: it takes jobs, reports, and ends with the agent."""
+"""One rank's process as its agent holds it: it takes calls, reports, and ends with the agent."""
 
 import contextlib
 import logging
@@ -17,13 +17,13 @@ from typing import Any
 from launch.framing import Pieces, framed, is_writable
 from launch.host import without_pinning
 from launch.ranks import fork_server
-from launch.ranks.entry import Job, rank_main
+from launch.ranks.entry import RankCall, rank_main
 from launch.ranks.private_network import PrivateNetwork
 from launch.slowdown import mps
 
 DEATH_S = 5.0
 TAKE_S = 30.0
-"""Seconds that an idle rank may take to read a job longer than the pipe holds."""
+"""Seconds that an idle rank may take to read a call longer than the pipe holds."""
 log = logging.getLogger(__name__)
 
 
@@ -33,7 +33,7 @@ class RankProcess:
 
     Attributes:
         pipe: where the agent reads the reports.
-        orders: where the agent writes the jobs; once it is closed, an idle rank ends.
+        orders: where the agent writes the calls; once it is closed, an idle rank ends.
         lifeline: a pipe whose end of file ends the rank.
         end: a file descriptor that becomes readable when the process has ended.
         mps: of a client of MPS the environment of the rank, which leads to its daemon.
@@ -50,10 +50,10 @@ class RankProcess:
     reported: bool = False
     log: Path | None = None
 
-    def give(self, job: Job) -> None:
-        """Hand the rank a job; a rank that has ended takes none, which its watch notices."""
-        self.reported, self.log = False, job.log
-        rest = memoryview(framed(pickle.dumps(job)))
+    def give(self, call: RankCall) -> None:
+        """Hand the rank a call; a rank that has ended takes none, which its watch notices."""
+        self.reported, self.log = False, call.log
+        rest = memoryview(framed(pickle.dumps(call)))
         deadline = time.monotonic() + TAKE_S
         with suppress(BrokenPipeError):
             while rest:

@@ -14,7 +14,7 @@ from typing import Any
 
 from launch.agents.group import Agents, alone
 from launch.ranks import fork_server
-from launch.ranks.entry import Job
+from launch.ranks.entry import RankCall
 from launch.ranks.flight_recorder import FlightRecorder
 from launch.ranks.logs import log_file, shorten_log
 from launch.ranks.private_network import PrivateNetwork
@@ -27,7 +27,7 @@ LEAVE_S = 5.0
 
 @dataclass
 class Ranks:
-    """The processes of some ranks, which take one job after another until one fails."""
+    """The processes of some ranks, which take one call after another until one fails."""
 
     processes: list[RankProcess] = field(default_factory=list)
     recorder: FlightRecorder | None = None
@@ -44,7 +44,7 @@ class Ranks:
     ) -> RankEnds:
         """Run a function in each rank and wait for all results, or for the first failure.
 
-        Ranks take further jobs only while `are_idle`: not after a failure here or elsewhere.
+        Ranks take further calls only while `are_idle`: not after a failure here or elsewhere.
 
         Args:
             target: the function, as "module:function", which returns plain JSON.
@@ -54,7 +54,7 @@ class Ranks:
         self.are_idle = False
         logs = [log_file(folder, rank.index) for rank in self.processes]
         for rank, argument, path in zip(self.processes, arguments, logs, strict=True):
-            rank.give(Job(target, pickle.dumps(argument), path))
+            rank.give(RankCall(target, pickle.dumps(argument), path))
         try:
             ends = watch(self.processes, folder, timeout_s, agents or alone(), self.recorder)
         finally:

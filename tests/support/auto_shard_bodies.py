@@ -5,7 +5,7 @@ import math
 
 import torch
 import torch.distributed as dist
-from benchkit.api.p2p import mesh_of_first
+from benchkit.api.p2p import mesh_of
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
@@ -31,7 +31,7 @@ def every_plan(task: tuple[str, int, int, str]) -> list[str]:
     """Carries out every plan there is of a workload, both scopes; returns those whose result is wrong, and why."""
     name, rank, world_size, meeting = task
     join(rank, world_size, meeting)
-    mesh, wrong = mesh_of_first(world_size, CPU, 300), []
+    mesh, wrong = mesh_of(dist.group.WORLD, CPU), []
     for end_to_end in (False, True):
         planner = Planner(parse(name), costs(world_size), end_to_end)
         for start in LAYOUTS:
@@ -73,7 +73,7 @@ def measured(task: tuple[int, int, str]) -> dict[str, object]:
             call()
         return [[1e-3 * index * factor for factor in (1, 2, 0)] for index in range(len(calls))]
 
-    found = measure_costs(parse("matmul_100x128x64"), 2, mesh_of_first(2, CPU, 300), CPU, torch.float32, seconds_of)
+    found = measure_costs(parse("matmul_100x128x64"), 2, mesh_of(dist.group.WORLD, CPU), CPU, torch.float32, seconds_of)
     dist.barrier()
     links = [*found.moves.values(), *found.fetch.values()]
     return {

@@ -23,7 +23,7 @@ class FakeClock:
     def now(self) -> float:
         return self.seconds
 
-    def time(self, call: Callable[[], object], repeat: int, lead_s: float = 0.0) -> tuple[float, float]:
+    def time(self, call: Callable[[], object], repeat: int, delay_s: float = 0.0) -> tuple[float, float]:
         start = self.seconds
         self.repeats.append(repeat)
         for _ in range(repeat):

@@ -14,7 +14,7 @@ def group(**changes):
     """The control group of such a point."""
 
     def first_reason(reasons):
-        return [rank.first_finding((reason,)) for reason in reasons]
+        return [rank.first_rank_reason((reason,)) for reason in reasons]
 
     own = {"world_size": 1, "barrier": lambda: None, "exchange": fakes.alone, "first_reason": first_reason}
     return SimpleNamespace(**own | changes)

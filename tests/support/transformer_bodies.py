@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from benchkit.api.keys import ModelConfig
-from benchkit.api.p2p import mesh_of_first
+from benchkit.api.p2p import mesh_of
 from benchkit.suites.transformer import model
 from benchkit.suites.transformer.checks import full_float64
 from benchkit.suites.transformer.model import Network, build
@@ -43,7 +43,7 @@ def shared_out(task: tuple[str, int, int, str]) -> dict[str, Any]:
     """One rank's part of a step: (kind of parallelism, rank, world size, file to meet at)."""
     kind, rank, world_size, meeting = task
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size)
-    mesh = mesh_of_first(world_size, torch.device("cpu"), 300)
+    mesh = mesh_of(dist.group.WORLD, torch.device("cpu"))
     mine = network(model.sharding(kind, mesh))
     steps = Steps(mine, model.wrapped(kind, mine, mesh, bucket_mib=0.001), no_graph=torch.no_grad)
     inputs, targets = batch(4)
@@ -58,7 +58,7 @@ def all_reduces(task: tuple[int, str]) -> list[tuple[int, int]]:
     """Of a tensor-parallel model how many all-reduces a pass makes, and how many are sent in their place."""
     rank, meeting = task
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
-    mesh, cpu, found = mesh_of_first(2, torch.device("cpu"), 300), torch.device("cpu"), []
+    mesh, cpu, found = mesh_of(dist.group.WORLD, torch.device("cpu")), torch.device("cpu"), []
     for checkpointing in (False, True):
         blank = partial(Network, MODEL, checkpointing=checkpointing)
         mine = build(blank, torch.float32, cpu, 3, model.sharding("tp", mesh))

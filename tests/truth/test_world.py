@@ -15,7 +15,8 @@ from benchkit.point import point as point_module
 from benchkit.point.agents import AgentGroup
 from benchkit.point.ranks import LocalRanks
 from benchkit.rank import main, run_cases
-from benchkit.rank.calibration import Prober
+from benchkit.rank.prober import Prober
+from benchkit.rank.session import RankSession
 
 from tests.support.planted import combinations, oracle, runs
 from tests.support.planted.axes import AXES, EXCLUDED, covering, goes_with
@@ -101,6 +102,6 @@ def test_world_leaves_nothing_behind(measured):
 
 
 def test_ranks_that_do_not_meet_are_an_error(measured, monkeypatch):
-    monkeypatch.setattr(main, "make_prober", lambda *_: dist.barrier() if dist.get_rank() else None)
+    monkeypatch.setattr(RankSession, "make_prober", lambda *_: dist.barrier() if dist.get_rank() else None)
     with pytest.raises(runs.Failed, match="ranks do not meet equally often"):
         measured([["+suite=smallest_matmul_lut", "hardware=cpu", "world_size=2", "measure=few"]], Plant())

@@ -18,7 +18,7 @@ from launch.host import usable_cores
 from tests.support.configs import agent_group, config
 from tests.support.entries.agents import Channel, Holder, HostLock, HostTaken
 from tests.support.entries.point import ranks, recording
-from tests.support.entries.rank import assignment, devices, main
+from tests.support.entries.rank import assignment, devices, session
 
 LACKS = [errno.ENOSYS, errno.EPERM]
 
@@ -147,10 +147,10 @@ def test_process_that_may_not_move(deny, monkeypatch, number):
 
 def test_figures_that_kernel_does_not_tell(deny, monkeypatch):
     assert len(environment.load_average()) == 3
-    assert main.resident_bytes() > 10**6
+    assert session.resident_bytes() > 10**6
     deny(os, "getloadavg", errno.ENOENT)
-    monkeypatch.setattr(main, "read_text", lambda path: "")
-    assert (environment.load_average(), main.resident_bytes()) == ([], 0)
+    monkeypatch.setattr(session, "read_text", lambda path: "")
+    assert (environment.load_average(), session.resident_bytes()) == ([], 0)
 
 
 @pytest.mark.parametrize("number", [*LACKS, errno.EAFNOSUPPORT])

@@ -89,8 +89,8 @@ class AutoShard:
         self.lacking = p2p.dtensor_missing(rank.device) if several else ""
         if self.lacking:
             several = []
-        where = rank.device, config.timeout_s
-        self.meshes = {count: p2p.mesh_of_first(count, *where) for count in several}
+        groups = {count: rank.subgroup(range(count)) for count in several}
+        self.meshes = {count: p2p.mesh_of(group, rank.device) for count, group in groups.items()}
         self.messages = rank.group("gloo") if DISPATCHER in config.shardings() else None
         self.costs = {count: self.measured(count) for count in self.meshes}
 

@@ -11,7 +11,6 @@ import torch.distributed as dist
 from benchkit.api import p2p, verification
 from benchkit.api.case import CHECK_SHARE, Call, Case, Rank, Work, noop
 from benchkit.api.keys import MeasureConfig
-from benchkit.api.p2p import join_group
 from benchkit.errors import InvalidResult
 from benchkit.suites.pair_matrix.schedule import Ints, Schedule, grouped, sends_to
 from benchkit.suites.pair_matrix.suite import (
@@ -62,19 +61,17 @@ def group_cases(config: PairMatrixConfig, rank: Rank, num_bytes: int) -> list[Ca
         if groups in seen or max(map(len, groups)) == 1:
             continue
         seen.append(groups)
-        cases.append(group_case(level, groups, config.timeout_s, rank, num_bytes))
+        cases.append(group_case(level, groups, rank, num_bytes))
     return cases
 
 
-def group_case(
-    level: str, groups: list[list[int]], timeout_s: float, rank: Rank, num_bytes: int
-) -> Case:
-    handle = join_group(tuple(map(tuple, groups)), timeout_s)
+def group_case(level: str, groups: list[list[int]], rank: Rank, num_bytes: int) -> Case:
+    handles = [rank.subgroup(members) for members in groups]
     number = next(index for index, ranks in enumerate(groups) if rank.index in ranks)
     buffer = torch.zeros(max(1, num_bytes // 4), dtype=torch.float32, device=rank.device)
     group_of = {member: index for index, ranks in enumerate(groups) for member in ranks}
     members = groups[number]
-    step = partial(dist.all_reduce, buffer, group=handle)
+    step = partial(dist.all_reduce, buffer, group=handles[number])
     turns = count(number, len(groups))
 
     def verify(call: Call) -> None:

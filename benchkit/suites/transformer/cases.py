@@ -289,9 +289,9 @@ class TransformerJob:
         All ranks call this together, unless the kind is "none".
         """
         if kind not in self._models:
-            shared = kind != "none"
-            size, where = self.rank.world_size, (self.rank.device, self.config.timeout_s)
-            mesh = p2p.mesh_of_first(size, *where) if shared else None
+            every_rank = range(self.rank.world_size)
+            group = None if kind == "none" else self.rank.subgroup(every_rank)
+            mesh = p2p.mesh_of(group, self.rank.device)
             weight = self.workload.weight
             self._models[kind] = assemble(kind, self.config, weight, self.rank, mesh)
         return self._models[kind]

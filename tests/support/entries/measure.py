@@ -14,7 +14,7 @@ from benchkit.measure.sampler import LONGEST_S as LONGEST_S
 from benchkit.measure.sampler import MARGIN as MARGIN
 from benchkit.measure.sampler import SLACK_S as SLACK_S
 from benchkit.measure.sampler import Hooks as Hooks
-from benchkit.measure.sampler import Lead as Lead
+from benchkit.measure.sampler import LaunchDelay as LaunchDelay
 from benchkit.measure.timer import FEWEST_TO_STOP as FEWEST_TO_STOP
 from benchkit.measure.timer import Measurement as Measurement
 from benchkit.measure.timer import block_size as block_size

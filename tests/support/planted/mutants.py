@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from analysis.records import doubts, metrics
 from benchkit.measure import clocks, sampler, timer
-from benchkit.rank import around_samples, run_cases
+from benchkit.rank import run_cases, throttle
 from benchkit.statistics import samples, summary
 
 from tests.support.planted.axes import AXES, Combination
@@ -44,8 +44,8 @@ class Mutant:
 
 
 def undivided(sound: Callable[..., Any]) -> Callable[..., Any]:
-    def sample(self: Any, case: Any, calls: int, count: int, lead_s: float | None) -> Any:
-        durations, starts, regions = sound(self, case, calls, count, lead_s)
+    def sample(self: Any, case: Any, calls: int, count: int, delay_s: float | None) -> Any:
+        durations, starts, regions = sound(self, case, calls, count, delay_s)
         return [seconds * calls for seconds in durations], starts, regions
 
     return sample
@@ -82,8 +82,8 @@ MUTANTS = {
     "the offset of a clock has the wrong sign": Mutant(
         clocks.HostClock, "__init__", lambda f: lambda self, shift: f(self, lambda start: -shift(start))
     ),
-    "a slowdown is never lifted": Mutant(around_samples.ThrottleController, "release", none),
-    "a slowdown is never applied": Mutant(around_samples.ThrottleController, "apply", none),
+    "a slowdown is never lifted": Mutant(throttle.ThrottleController, "release", none),
+    "a slowdown is never applied": Mutant(throttle.ThrottleController, "apply", none),
     "p95 is p90": Mutant(
         summary, "quantile", lambda f: lambda ordered, share: f(ordered, 0.9 if share == 0.95 else share)
     ),
@@ -95,8 +95,8 @@ MUTANTS = {
         metrics, "median_of", lambda f: lambda case: f(case) * (1.02 if case.is_component else 1.0)
     ),
     "regions are those of the fastest rank": Mutant(metrics, "slowest_rank", lambda f: fastest),
-    "no lead hides launches": Mutant(sampler, "lead_for", lambda f: lambda queueing_s: 0.0),
-    "a lead hides launches that count": Mutant(sampler.Lead, "never", lambda f: sampler.Lead),
+    "no delay hides launches": Mutant(sampler, "delay_for", lambda f: lambda queueing_s: 0.0),
+    "a delay hides launches that count": Mutant(sampler.LaunchDelay, "never", lambda f: sampler.LaunchDelay),
     "no clock is too uncertain": Mutant(samples, "MAX_START_UNCERTAINTY", lambda f: 1e9),
 }
 """By what is wrong then."""

@@ -115,8 +115,8 @@ class Window:
     Attributes:
         calls: in the sample; the first was call `first_call` of the case on this rank.
         factor: by which the throttle of the rank slowed it.
-        lead_s: for which its GPU was kept busy before the first call, alike on all ranks.
-        aligned_s: when all GPUs were ready for the first call but for that lead.
+        delay_s: for which its GPU was kept busy before the first call, alike on all ranks.
+        aligned_s: when all GPUs were ready for the first call but for that delay.
         queued_s: when its host had queued the last call.
         gpu_began_s, gpu_ended_s: of the first call and of the last one on the GPU.
         busy_s: sum of the planted durations.
@@ -129,7 +129,7 @@ class Window:
     case: int = -1
     factor: float = 1.0
     ended_s: float = 0.0
-    lead_s: float = 0.0
+    delay_s: float = 0.0
     aligned_s: float = 0.0
     queued_s: float = 0.0
     gpu_began_s: float = math.inf

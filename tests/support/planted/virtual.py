@@ -69,7 +69,7 @@ class World:
     history: History
     assignments: Sequence[Assignment]
     began_s: float
-    joined: dict[int, Any]
+    sessions: dict[int, Any]
     ranks: list[VirtualRank] = field(default_factory=list)
     current: VirtualRank = field(init=False)
     _ready: deque[VirtualRank] = field(default_factory=deque)

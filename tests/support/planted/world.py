@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -19,16 +20,17 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchkit.api import p2p, regions
-from benchkit.api.case import CapturableStep, Case
+from benchkit.api.case import CapturableStep, Case, noop
 from benchkit.measure import clocks, timer
 from benchkit.measure.disturbance import COUNTERS
 from benchkit.point import point as point_module
 from benchkit.point.agents import AgentGroup
 from benchkit.point.ranks import LocalRanks
-from benchkit.rank import around_samples, calibration, main, run_cases
+from benchkit.rank import main, run_cases, sampling_hooks, session
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.backends import ControlGroup
 from benchkit.rank.devices import Devices
+from benchkit.rank.prober import ProbedCalls, Prober
 from benchkit.record.record import RankDevice, StartClock
 from benchkit.suites.transformer import peak_flops
 from launch.agents.clock import ESTIMATOR, SHARED, Offset
@@ -90,9 +92,9 @@ class Stage:
             is_alone=first.only is not None, is_fresh=first.folder.name == "fresh",
         )  # fmt: skip
         self.histories.append(history)
-        joined = vars(local).setdefault("joined", {})  # ranks that stay have joined once
+        sessions = vars(local).setdefault("sessions", {})  # ranks that stay have one
         own = [replace(each, offset=offset) for each, offset in zip(assignments, offsets, strict=True)]
-        self.here = World(history, own, self.next_s, joined)
+        self.here = World(history, own, self.next_s, sessions)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a rank's process has filters of its own
@@ -112,30 +114,25 @@ class Stage:
         dist.init_process_group("fake", store=fake_pg.FakeStore(), rank=0, world_size=num_ranks)
 
     def leave_group(self) -> None:
-        p2p.join_group.cache_clear()
+        p2p.new_group.cache_clear()
         if dist.is_initialized():
             dist.destroy_process_group()
 
-    def join(self, assignment: Assignment) -> main.Joined:
-        """What a rank has joined, in place of `main.joined`."""
-        kept, index = self.world.joined, self.rank.index
-        if index not in kept:
+    def open_session(self, assignment: Assignment) -> "SessionHere":
+        """The session of a rank, in place of `session.open_session`."""
+        sessions, index = self.world.sessions, self.rank.index
+        if index not in sessions:
             num_ranks = assignment.world_size
             known = Devices([RankDevice(device=assignment.config.hardware.device)] * num_ranks)
             group = ControlGroup(None, num_ranks)
-            made = JoinedHere(torch.device("cpu"), group, known, main.make_controller(assignment))
-            kept[index] = made
-        return kept[index]
+            device, controller = torch.device("cpu"), session.make_controller(assignment)
+            made = SessionHere(device, group, known, controller, timedelta(0), stage=self)
+            sessions[index] = made
+        return sessions[index]
 
-    def make_clock(self, device: torch.device, offset: Offset, while_busy: Callable[[], object]) -> clocks.Clock:
-        if self.world.history.device == "cpu":
-            return WatchedHostClock(self, offset.at)
-        gpu = Gpu(self)
-        return WatchedCudaClock(self, gpu, gpu.align, gpu.spin, False, while_busy)
-
-    def build_cases(self, build: Callable[..., list[Case]], assignment: Assignment, rank: Any) -> list[Case]:
+    def build_cases(self, build: Callable[..., list[Case]], assignment: Assignment, *given: Any) -> list[Case]:
         """The cases of a suite, whose calls take what is planted and compute nothing."""
-        cases = build(assignment, rank)
+        cases = build(assignment, *given)
         history = self.world.history
         planted = [planted_case(case, cases, history, assignment.config.suite) for case in cases]
         for case, described in zip(cases, planted, strict=True):
@@ -155,7 +152,7 @@ class Stage:
     def make_call(self, described: PlantedCase) -> None:
         self.world.call(described)
 
-    def take(self, prober: calibration.Prober, turn: calibration.Turn) -> float:
+    def take(self, prober: Prober, turn: ProbedCalls) -> float:
         """Seconds per call of probed calls, which are not made."""
         prober.peers.barrier()
         seconds = PROBE_S * self.rank.factor
@@ -192,9 +189,23 @@ class Stage:
             self.world.history.windows.append(window)
 
 
-class JoinedHere(main.Joined):
-    def side_group(self, name: str, assignment: Assignment) -> None:
-        """Groups over other backends are the job's own."""
+@dataclass
+class SessionHere(session.RankSession):
+    """A session in virtual time, whose groups over other backends are the job's own."""
+
+    stage: Stage = field(kw_only=True)
+
+    def side_group(self, name: str) -> None:
+        return None
+
+    def make_clock(self, offset: Offset, while_busy: Callable[[], object] = noop) -> clocks.Clock:
+        if self.stage.world.history.device == "cpu":
+            return WatchedHostClock(self.stage, offset.at)
+        gpu = Gpu(self.stage)
+        return WatchedCudaClock(self.stage, gpu, gpu.align, gpu.spin, False, while_busy)
+
+    def differences_from_plan(self, assignment: Assignment) -> list[str]:
+        return []  # cores and limits are those of this process, which nobody planned
 
 
 class WatchedHostClock(clocks.HostClock):
@@ -202,9 +213,9 @@ class WatchedHostClock(clocks.HostClock):
         super().__init__(*arguments)
         self.stage = stage
 
-    def time(self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0) -> tuple[float, float]:
+    def time(self, call: Callable[[], object], repeat: int, delay_s: float | None = 0.0) -> tuple[float, float]:
         with self.stage.sample(repeat):
-            return super().time(call, repeat, lead_s)
+            return super().time(call, repeat, delay_s)
 
 
 class WatchedCudaClock(clocks.CudaClock):
@@ -215,9 +226,9 @@ class WatchedCudaClock(clocks.CudaClock):
     def now(self) -> float:  # type: ignore[override]  # the class has kept the host's function
         return self.stage.clock()
 
-    def time(self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0) -> tuple[float, float]:
+    def time(self, call: Callable[[], object], repeat: int, delay_s: float | None = 0.0) -> tuple[float, float]:
         with self.stage.sample(repeat):
-            return super().time(call, repeat, lead_s)
+            return super().time(call, repeat, delay_s)
 
 
 @dataclass
@@ -238,7 +249,7 @@ class Gpu:
         rank = self.stage.rank
         rank.stream_s = rank.ready_s + cycles / CYCLES_PER_S
         if rank.window:
-            rank.window.lead_s = cycles / CYCLES_PER_S
+            rank.window.delay_s = cycles / CYCLES_PER_S
 
     def flush(self) -> None:
         self.stage.rank.stream_s = self.stage.rank.ready_s + FLUSH_S
@@ -248,7 +259,7 @@ class Gpu:
         rank = self.stage.rank
         rank.stream_s = max(self.stage.world.meet("alignment", rank.ready_s))
         if rank.window:
-            rank.window.aligned_s = rank.stream_s - rank.window.lead_s
+            rank.window.aligned_s = rank.stream_s - rank.window.delay_s
 
     def current_stream(self) -> SimpleNamespace:
         return SimpleNamespace(wait_stream=lambda other: None)
@@ -408,17 +419,13 @@ def install(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AgentGroup, "clock_offset", lambda group: Offset())
     patch.setattr(AgentGroup, "start_clock", lambda group, offset: start_clock(stage.plant))
 
-    # What a rank joins: one group per process would be that of all ranks.
-    patch.setattr(main, "joined", stage.join)
+    # The session of a rank: one per process would be that of all ranks.
+    patch.setattr(main, "open_session", stage.open_session)
     # Throttles: one that slows virtual time.
-    patch.setattr(main, "make_throttle", lambda *_: PerfectThrottle(stage))
-    # Clocks: those of benchkit, which note each sample for the oracle.
-    patch.setattr(main, "make_clock", stage.make_clock)
+    patch.setattr(session, "make_throttle", lambda *_: PerfectThrottle(stage))
     # Streams, threads and compilers: this process keeps its own.
     for name in ("protect_streams", "set_up_torch", "forget_point"):
         patch.setattr(main, name, nothing)
-    # The plan: cores and limits are those of this process, which nobody planned.
-    patch.setattr(main, "unplanned", lambda *_: [])
     # Notes to the agent: there is no pipe to one.
     patch.setattr(entry, "send_note", nothing)
     # Markers of regions: each rank has its own, although they share a process.
@@ -427,14 +434,14 @@ def install(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     # Cases: their calls take what is planted, and compute and check nothing.
     patch.setattr(main, "build_cases", partial(stage.build_cases, main.build_cases))
     # Probed calls: they take what is planted, too.
-    patch.setattr(calibration.Prober, "take", lambda prober, turn: stage.take(prober, turn))
+    patch.setattr(Prober, "take", lambda prober, turn: stage.take(prober, turn))
     # The transformer's peak: the largest product, which is only probed, needs no large matrices.
     patch.setitem(peak_flops.SQUARE, "cpu", 512)
 
     # The GPU: graphs, ranges of nsys and the flush of its cache are those of a virtual one.
     patch.setattr(run_cases, "capture", partial(run_cases.capture, cuda=gpu))
     patch.setattr(run_cases, "hooks_of", partial(run_cases.hooks_of, cuda=gpu))
-    patch.setattr(around_samples, "cache_flush", lambda cuda, device: cuda.flush)
+    patch.setattr(sampling_hooks, "cache_flush", lambda cuda, device: cuda.flush)
 
     # Blocks of the timer: their samples count, others do not.
     within(timer.Timer, "run_block", stage.block)

@@ -1,5 +1,6 @@
 """Meshes over the backend of the job, and what crashes there."""
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -23,31 +24,33 @@ def test_only_gloo_on_gpus_lacks_dtensor(backend, device, lacks, monkeypatch):
 def test_mesh_has_group_of_job(monkeypatch):
     """Where there are GPUs and the job is over gloo, torch makes another group for a mesh of its own."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert p2p.mesh_of_first(1, CPU, 600).get_group() is dist.group.WORLD
-
-
-def test_mesh_of_some_ranks_outlasts_point(monkeypatch):
-    """All ranks make the group, over the backend of the job; those that are not in it have no mesh."""
-    made = []
-    dist_of_three = SimpleNamespace(get_world_size=lambda: 3, get_rank=lambda: 2, get_backend=lambda: "nccl")
-    dist_of_three.new_group = lambda *given: made.append(given)
-    monkeypatch.setattr(p2p, "dist", dist_of_three)
-    assert p2p.mesh_of_first(2, CUDA, 600) is None
-    [(ranks, timeout, backend)] = made
-    assert (ranks, backend) == ([0, 1], "nccl")
-    assert timeout.total_seconds() > 600
+    assert p2p.mesh_of(p2p.subgroup(timedelta(0), [0]), CPU).get_group() is dist.group.WORLD
 
 
 @pytest.mark.parametrize(
     ("groups", "rank", "made", "mine"),
-    [([[0, 1], [2, 3]], 2, [[0, 1], [2, 3]], (2, 3)), ([[0, 1]], 3, [[0, 1]], None), ([[0, 1, 2, 3]], 1, [], None)],
+    [
+        ([[0, 1], [2, 3]], 2, [[0, 1], [2, 3]], [None, (2, 3)]),
+        ([[0, 1]], 3, [[0, 1]], [None]),
+        ([[0, 1, 2, 3]], 1, [], ["world"]),
+    ],
 )
 def test_all_ranks_make_all_groups_and_have_their_own(groups, rank, made, mine, monkeypatch):
+    """They have the backend and the timeout of the job; a rank outside has no mesh."""
     done = []
-    fake = SimpleNamespace(get_world_size=lambda: 4, get_rank=lambda: rank, get_backend=lambda: "gloo")
-    fake.new_group = lambda ranks, timeout, backend: done.append(ranks) or tuple(ranks)
+
+    def new_group(ranks, timeout, backend):
+        done.append(ranks)
+        assert (timeout.total_seconds(), backend) == (660, "nccl")
+        return tuple(ranks)
+
+    fake = SimpleNamespace(
+        get_world_size=lambda: 4, get_rank=lambda: rank, get_backend=lambda: "nccl", new_group=new_group,
+        group=SimpleNamespace(WORLD="world"),
+    )  # fmt: skip
     monkeypatch.setattr(p2p, "dist", fake)
-    p2p.join_group.cache_clear()
-    assert p2p.join_group(tuple(map(tuple, groups)), 600) == mine
-    p2p.join_group.cache_clear()
-    assert done == made
+    p2p.new_group.cache_clear()
+    found = [p2p.subgroup(timedelta(seconds=660), ranks) for ranks in groups]
+    p2p.new_group.cache_clear()
+    assert (done, found) == (made, mine)
+    assert p2p.mesh_of(None, CUDA) is None

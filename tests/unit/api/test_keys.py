@@ -72,7 +72,8 @@ def test_suite_has_a_configuration_and_a_summary():
     ],
 )
 def test_host_and_gpu_memory_are_apart(device, needed_bytes, said):
-    unused = {"index": 0, "world_size": 2, "seed": 0, "memory": None, "shares": (), "seconds_of": None, "group": None}
+    unused = {"index": 0, "world_size": 2, "seed": 0, "memory": None, "shares": (), "seconds_of": None}
+    unused |= {"group": None, "subgroup": None}
     memory = {"sharers": 2, "available_bytes": 8 * GIB, "host_sharers": 4}
     memory["host_available_bytes"] = 20 * GIB
     shortage = Rank(**unused, **memory, device=torch.device(device)).memory_shortage(*needed_bytes)

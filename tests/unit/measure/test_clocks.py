@@ -1,4 +1,4 @@
-"""How calls and regions are timed, by the host or by events on a GPU that a lead keeps busy before."""
+"""How calls and regions are timed, by the host or by events on a GPU that a delay keeps busy before."""
 
 import time
 from types import SimpleNamespace
@@ -7,33 +7,33 @@ import pytest
 from benchkit.api.case import Case
 from benchkit.api.regions import QUEUEING
 
-from tests.support.entries.measure import LONGEST_S, MARGIN, SLACK_S, HostClock, Lead, measure
+from tests.support.entries.measure import LONGEST_S, MARGIN, SLACK_S, HostClock, LaunchDelay, measure
 from tests.support.entries.measure import clocks as module
 from tests.support.fakes import FakeCuda, alone, cuda_clock, plan
 
 CALL = ["kernel"] * 2
 
 
-def test_lead_precedes_begin_event():
+def test_delay_precedes_begin_event():
     """The last spin is queued before the event that begins, and the calls are queued while it lasts."""
     cuda = FakeCuda()
     clock = cuda_clock(cuda, align=lambda: cuda.queue("align", 50.0))
     cuda.kernel(100.0)  # what reset() left on the stream
     cuda.calls.clear()
-    _, duration = clock.time(lambda: cuda.kernel(2.5), 2, lead_s=0.003)
+    _, duration = clock.time(lambda: cuda.kernel(2.5), 2, delay_s=0.003)
     assert cuda.calls == ["synchronize", "spin", "align", "record", *CALL, "record", "synchronize"]
     assert duration == pytest.approx(0.005)
-    assert cuda.stream_ms == pytest.approx(5 * 10 + 100 + 3 + 50 + 5)  # spins, reset, lead, align, calls
+    assert cuda.stream_ms == pytest.approx(5 * 10 + 100 + 3 + 50 + 5)  # spins, reset, delay, align, calls
     assert clock.name == "cuda_event"
 
 
 @pytest.mark.parametrize(
-    ("clock", "lead_s", "expected"),
+    ("clock", "delay_s", "expected"),
     [({"align_blocks": True}, 0.003, ["align", "spin"]), ({}, 0.003, ["spin", "align"]), ({}, 0.0, ["align"])],
 )
-def test_lead_follows_only_an_align_that_blocks(clock, lead_s, expected):
+def test_delay_follows_only_an_align_that_blocks(clock, delay_s, expected):
     cuda = FakeCuda()
-    cuda_clock(cuda, align=lambda: cuda.queue("align", 50.0), **clock).time(lambda: cuda.kernel(2.5), 2, lead_s)
+    cuda_clock(cuda, align=lambda: cuda.queue("align", 50.0), **clock).time(lambda: cuda.kernel(2.5), 2, delay_s)
     assert cuda.calls == ["synchronize", *expected, "record", *CALL, "record", "synchronize"]
 
 
@@ -103,46 +103,46 @@ def test_gpu_is_looked_at_while_it_works():
 def test_host_times_until_gpu_is_done():
     cuda = FakeCuda()
     clock = cuda_clock(cuda, align=lambda: cuda.queue("align", 50.0))
-    _, duration = clock.time(lambda: (time.sleep(0.002), cuda.kernel(1e-3)), 2, lead_s=None)
+    _, duration = clock.time(lambda: (time.sleep(0.002), cuda.kernel(1e-3)), 2, delay_s=None)
     assert cuda.calls == ["synchronize", "align", "synchronize", *CALL, "synchronize"]
     assert 0.004 <= duration < 1000
     assert clock.take_regions() == {}
 
 
-def test_lead_is_longer_than_queueing():
-    lead = Lead()
-    lead.learn([0.001, 0.5, 0.001])
-    assert lead.seconds == pytest.approx(MARGIN * 0.001 + SLACK_S)
-    lead.learn([0.001, 0.5, 0.002])
-    assert lead.seconds == pytest.approx(MARGIN * 0.001 + SLACK_S)  # one sample was held up by chance
+def test_delay_is_longer_than_queueing():
+    delay = LaunchDelay()
+    delay.learn([0.001, 0.5, 0.001])
+    assert delay.seconds == pytest.approx(MARGIN * 0.001 + SLACK_S)
+    delay.learn([0.001, 0.5, 0.002])
+    assert delay.seconds == pytest.approx(MARGIN * 0.001 + SLACK_S)  # one sample was held up by chance
     longest = (LONGEST_S - SLACK_S) / MARGIN
     for queueing_s, seconds in ((longest, LONGEST_S), (1.01 * longest, 0.0)):  # all of it hidden, or nothing
-        lead = Lead()
-        lead.learn([queueing_s])
-        assert lead.seconds == pytest.approx(seconds)
+        delay = LaunchDelay()
+        delay.learn([queueing_s])
+        assert delay.seconds == pytest.approx(seconds)
 
 
-def test_call_that_waits_for_device_has_no_lead():
-    lead = Lead()
-    lead.learn([0.001])
-    lead.learn([0.001 + lead.seconds])
-    assert lead.seconds == 0.0
-    lead.learn([0.001])
-    assert lead.seconds == 0.0
+def test_call_that_waits_for_device_has_no_delay():
+    delay = LaunchDelay()
+    delay.learn([0.001])
+    delay.learn([0.001 + delay.seconds])
+    assert delay.seconds == 0.0
+    delay.learn([0.001])
+    assert delay.seconds == 0.0
 
 
 class Recorder:
-    """Wraps a clock and keeps the leads that are asked for."""
+    """Wraps a clock and keeps the delays that are asked for."""
 
     def __init__(self, clock):
-        self.clock, self.leads = clock, []
+        self.clock, self.delays = clock, []
 
     def __getattr__(self, name):
         return getattr(self.clock, name)
 
-    def time(self, call, repeat, lead_s=0.0):
-        self.leads.append(lead_s)
-        return self.clock.time(call, repeat, lead_s)
+    def time(self, call, repeat, delay_s=0.0):
+        self.delays.append(delay_s)
+        return self.clock.time(call, repeat, delay_s)
 
 
 @pytest.fixture
@@ -156,9 +156,9 @@ def host(monkeypatch):
 
 @pytest.mark.parametrize(("warm_up", "without"), [(2, 2), (0, 1)])
 def test_samples_after_warmup_have_lead(host, warm_up, without):
-    """Another rank, played by the exchange, queues ten times as long: all ranks have its lead.
+    """Another rank, played by the exchange, queues ten times as long: all ranks have its delay.
 
-    One more sample, set aside, shows whether calls wait for the device; all that are kept have the lead.
+    One more sample, set aside, shows whether calls wait for the device; all that are kept have the delay.
     """
     cuda = FakeCuda()
 
@@ -176,8 +176,8 @@ def test_samples_after_warmup_have_lead(host, warm_up, without):
         exchange=lambda values: [values, [10 * value for value in values]],
         seed=0,
     )
-    assert clock.leads[:without] == [0.0] * without
-    assert clock.leads[without:] == pytest.approx([MARGIN * 10 * 3 * 1e-4 + SLACK_S] * (1 + 5))
+    assert clock.delays[:without] == [0.0] * without
+    assert clock.delays[without:] == pytest.approx([MARGIN * 10 * 3 * 1e-4 + SLACK_S] * (1 + 5))
     assert result.regions_s[QUEUEING] == [pytest.approx([1e-4] * 5), pytest.approx([1e-3] * 5)]
     assert result.regions_s["never"] == [[0.0] * 5] * 2
     assert result.samples_s[0] == pytest.approx([1e-3] * 5)
@@ -198,7 +198,7 @@ def test_reset_may_leave_open_events():
 
 @pytest.mark.parametrize(("mode", "on_host"), [("cold", False), ("loop", True)])
 def test_host_times_its_own_work(host, mode, on_host):
-    """Behind a lead, or between two events, work of the host takes no time."""
+    """Behind a delay, or between two events, work of the host takes no time."""
     cuda = FakeCuda()
 
     def step():
@@ -208,5 +208,5 @@ def test_host_times_its_own_work(host, mode, on_host):
     config = plan(warmup_iterations=0 if mode == "cold" else 2, max_iterations=5, mode=mode, calls_per_sample=1)
     case = Case(step=step, on_host=on_host)
     [result] = measure([case], config, clock=clock, barrier=lambda: None, exchange=alone, seed=0)
-    assert set(clock.leads) == {None}
+    assert set(clock.delays) == {None}
     assert result.samples_s == [pytest.approx([0.003] * 5)]

@@ -61,19 +61,19 @@ def prober(throttle, factor, *others):
 
 
 @pytest.mark.parametrize(
-    ("call_ms", "host_ms", "count", "lead_s"),
+    ("call_ms", "host_ms", "count", "delay_s"),
     [(1.0, 0.1, 20, 0.0042), (0.01, 0.01, 490, 0.01), (0.001, 0.1, 49, 0.01), (20.0, 20.0, 1, 0.0)],
 )
-def test_probe_hides_launches(call_ms, host_ms, count, lead_s):
-    """Calls of a GPU are queued behind a lead, as many as one can hide, or none where a call is too long for it."""
+def test_probe_hides_launches(call_ms, host_ms, count, delay_s):
+    """Calls of a GPU are queued behind a delay, as many as one can hide, or none where a call is too long for it."""
     taken = []
 
     class Clock:
         forget_regions = staticmethod(lambda: None)
 
-        def time(self, call, repeat, lead_s=0.0):
-            taken.append((repeat, lead_s))
-            return 0.0, repeat * max(call_ms, 0.0 if lead_s else host_ms) * 1e-3
+        def time(self, call, repeat, delay_s=0.0):
+            taken.append((repeat, delay_s))
+            return 0.0, repeat * max(call_ms, 0.0 if delay_s else host_ms) * 1e-3
 
         def take_regions(self):
             return {QUEUEING: taken[-1][0] * host_ms * 1e-3}
@@ -81,7 +81,7 @@ def test_probe_hides_launches(call_ms, host_ms, count, lead_s):
     controller = ranks.ThrottleController(NoThrottle(), 1.0, 1.0)
     probe = ranks.Prober(0, controller, 1.0, Clock(), group(), budget_s=1.0)
     [[seconds]] = probe.seconds_of(lambda: None)
-    assert taken[-1] == pytest.approx((count, lead_s), rel=0.03)
+    assert taken[-1] == pytest.approx((count, delay_s), rel=0.03)
     assert seconds == pytest.approx(1e-3 * call_ms)
 
 
@@ -90,7 +90,7 @@ def test_calibrate_strengthens_weak_throttle():
     slowdown = ranks.calibration.calibrate(probe, (1.0, 3.0), CPU)
     assert slowdown.measured == [1.0, pytest.approx(3.0)]
     assert slowdown.mechanism == "cgroup"
-    assert ranks.calibration.warnings(slowdown) == []
+    assert ranks.calibration.slowdown_warnings(slowdown) == []
     assert probe.controller.setting == pytest.approx(5.0)
     assert probe.controller.throttle.effect == 1.0  # released
 
@@ -163,8 +163,8 @@ def test_calibrate_agrees_on_all_ranks():
 def controller_on_gpu(*slowdown, slow_by):
     asked = config(device="cuda", ranks_per_device=2, slowdown=list(slowdown))
     asked.hardware.slow_by = slow_by
-    place = ranks.Place(0, 0, 2, 0)
-    return ranks.main.make_controller(ranks.Assignment(asked, place, 2, 1, slowdown, None, None, None))
+    place = ranks.RankPlace(0, 0, 2, 0)
+    return ranks.session.make_controller(ranks.Assignment(asked, place, 2, 1, slowdown, None, None, None))
 
 
 def test_unslowed_case_needs_switchable_throttle():
@@ -181,10 +181,10 @@ def test_unslowed_case_needs_switchable_throttle():
 def test_warning_names_miscalibrated_rank(golden):
     stuck = Weak(0.0)
     slowdown = ranks.calibration.calibrate(prober(stuck, 2.0, 0.0, 1.0), (1.0, 2.0), CPU)
-    golden("\n".join(ranks.calibration.warnings(slowdown)))
+    golden("\n".join(ranks.calibration.slowdown_warnings(slowdown)))
     assert stuck.presses > 3  # it was tried more than once
     for measured, lines in (([1.0, 2.29], 0), ([1.2, 2.4], 2)):
-        assert len(ranks.calibration.warnings(replace(slowdown, measured=measured))) == lines
+        assert len(ranks.calibration.slowdown_warnings(replace(slowdown, measured=measured))) == lines
     free = Weak(1.0)
     controller = ranks.ThrottleController(free, 1.0, 1.0)
     controller.apply()
@@ -216,7 +216,7 @@ def test_gpu_shares_compare_with_largest(monkeypatch, asked, times_s, measured, 
     probe = ranks.Prober(1, throttle, 2.0, FakeClock(lambda: 0.011), Shares(times_s, (66, 32)), 1.0)
     slowdown = ranks.calibration.calibrate(probe, asked, CPU)
     assert slowdown == SlowdownReport(asked=list(asked), mechanism="mps", measured=measured, multiprocessors=[66, 32])
-    assert bool(ranks.calibration.warnings(slowdown)) is warned
+    assert bool(ranks.calibration.slowdown_warnings(slowdown)) is warned
 
 
 def test_probe_survives_calls_of_no_time():

@@ -73,7 +73,7 @@ def test_timed_case_is_rounded_to_nanoseconds():
     odd_s, rounded_s = [[0.0012345678912, 1e-9]], [[0.001234568, 1e-9]]
     alike = {
         "calls_per_sample": 3, "blocks": [2], "steady": True, "disturbance": {"steal_s": [0.5]}, "elapsed_s": 0.1,
-        "stopped_by": "max_iterations", "converged": False,
+        "stopped_by": "max_iterations", "converged": False, "ranks": 1, "estimator": "any",
     }  # fmt: skip
     measurement = Measurement(
         warmup_s=odd_s, samples_s=odd_s, start_offsets_s=odd_s, regions_s={"wait": odd_s}, **alike
@@ -82,7 +82,7 @@ def test_timed_case_is_rounded_to_nanoseconds():
     each = rank.CaseRun(case, measurement=measurement)
     record = rank.with_details(rank.case_record(each, [case], HostClock()), each)
     assert record == CaseRecord(
-        labels={"a": 1}, status="ok", payload_bytes=8, details={"tokens": [4]}, ranks=1, estimator="any",
+        labels={"a": 1}, status="ok", payload_bytes=8, details={"tokens": [4]},
         warmup_s=rounded_s, samples_s=rounded_s, start_offsets_s=rounded_s, regions_s={"wait": rounded_s}, **alike,
     )  # fmt: skip
     other = rank.case_record(each, [case], fakes.FakeClock(lambda: 0.0))
@@ -225,7 +225,7 @@ def test_memory_is_freed_after_oom_in_check(emptied):
     too_large, left = emptied
     cases = verified([Case(), Case(verify=too_large), Case(verify=wrong)], group())
     assert [each.status for each in cases] == ["ok", "oom", "invalid"]
-    assert [each.finding.reason for each in cases] == ["", OOM, "element 3"]
+    assert [each.why.reason for each in cases] == ["", OOM, "element 3"]
     assert left == [[None]]
 
 
@@ -355,7 +355,7 @@ def test_lack_of_memory_in_capture_is_oom(in_graph_mode):
 
 
 def test_clock_that_stands_still_makes_no_result(monkeypatch):
-    monkeypatch.setattr(HostClock, "time", lambda self, call, repeat, lead_s=0.0: (0.0, 0.0 * bool(call())))
+    monkeypatch.setattr(HostClock, "time", lambda self, call, repeat, delay_s=0.0: (0.0, 0.0 * bool(call())))
     [report] = reports_of([Case()])
     assert (report.status, "clock" in report.reason) == ("invalid", True)
 
@@ -365,8 +365,8 @@ def test_ranks_that_time_a_case_in_different_ways_are_refused():
     own, absent, other = Case(ranks=1, launches_count=True), Case(ranks=1), Case(skip="full")
 
     def two(first, second):
-        rows = [[rank.run_cases.digest_of(first)], [rank.run_cases.digest_of(second)]]
-        rank.run_cases.require_alike([first], group(exchange=lambda values: rows))
+        rows = [[rank.job.digest_of(first)], [rank.job.digest_of(second)]]
+        rank.job.require_alike([first], group(exchange=lambda values: rows))
 
     two(own, replace(own, step=lambda: None))
     two(own, other)

@@ -11,9 +11,11 @@ from benchkit.api.case import Case
 from benchkit.record.record import GPU_FIELDS, RankDevice
 
 from tests.support import fakes
+from tests.support.configs import config
 from tests.support.entries import rank
+from tests.support.entries.measure import HostClock
 from tests.support.fake_gpus import FakeNvml
-from tests.support.one_rank import group, reports_of
+from tests.support.one_rank import UNSLOWED, group, reports_of
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 PROPERTIES = SimpleNamespace(
@@ -309,7 +311,9 @@ def test_each_kind_of_warning_is_one_line(golden):
 
 def test_warnings_of_gpus_follow_those_of_cases():
     seen = rank.GpuWatch(rank.Devices([]), warnings=["hot"])
-    assert rank.main.collect_warnings(None, [Case(warnings=("short",)), Case()], seen) == ["short", "hot"]
+    run = rank.RankRun(config(), HostClock(), group(), UNSLOWED, seen)
+    reporter = rank.reporter.Reporter(None, run, [Case(warnings=("short",)), Case()], None, None, None)
+    assert reporter.report([], ["late"]).measured.warnings == ["late", "short", "hot"]
 
 
 def test_measured_case_has_gpu_state(watch):

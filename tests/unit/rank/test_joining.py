@@ -48,7 +48,7 @@ def test_store_waits_as_long_as_groups(monkeypatch):
     store = SimpleNamespace(set_timeout=limits.append)
     monkeypatch.setattr(dist, "init_process_group", lambda *_, timeout, **__: limits.append(timeout))
     monkeypatch.setattr(rank.Rendezvous, "store", lambda self: store)
-    rank.backends.join(configs.config(timeout_s=600.0), rank.Place(0, 0, 2, 0), 2, rank.Rendezvous())
+    rank.backends.join(configs.config(timeout_s=600.0), rank.RankPlace(0, 0, 2, 0), 2, rank.Rendezvous())
     assert limits == [660 * SECOND] * 2
 
 
@@ -159,47 +159,47 @@ def calls(monkeypatch):
     """Joins a group that only notes what is asked of it; a process begins with none."""
     made = []
     group = SimpleNamespace(exchange=lambda own: [own, own], first_reason=None)
-    joined, backends = rank.main, rank.backends
-    monkeypatch.setattr(joined, "_joined", {})
+    session, backends = rank.session, rank.backends
+    monkeypatch.setattr(session, "_sessions", {})
     monkeypatch.setattr(backends, "join", lambda *_: made.append("join") or torch.device("cpu"))
     monkeypatch.setattr(backends, "control_group", lambda timeout: None)
     monkeypatch.setattr(backends, "warm_up", lambda device: made.append("warm up"))
     monkeypatch.setattr(backends, "side_group", lambda name, *_: made.append(name) or name)
-    monkeypatch.setattr(joined, "ControlGroup", lambda handle, world_size: group)
-    monkeypatch.setattr(joined, "gather_devices", lambda *_: None)
-    monkeypatch.setattr(joined.gc, "freeze", lambda: None)  # of the tests' own process
-    monkeypatch.setattr(joined.gc, "collect", lambda: None)
+    monkeypatch.setattr(session, "ControlGroup", lambda handle, world_size: group)
+    monkeypatch.setattr(session, "gather_devices", lambda *_: None)
+    monkeypatch.setattr(session.gc, "freeze", lambda: None)  # of the tests' own process
+    monkeypatch.setattr(session.gc, "collect", lambda: None)
     return made
 
 
-def assignment(where="/proc/1/fd/3"):
-    return SimpleNamespace(
-        config=configs.config(), place=SimpleNamespace(rank=0), world_size=2, threads=1, slowdown=(1.0, 1.0),
-        rendezvous=rank.Rendezvous(file=where), idle_pids=(), hosts=("n0", "n0"),
-    )  # fmt: skip
+def assignment(where="/proc/1/fd/3", **changes):
+    given = {
+        "config": configs.config(), "place": rank.RankPlace(0, 0, 2, 0), "world_size": 2, "threads": 1,
+        "slowdown": (1.0, 1.0), "rendezvous": rank.Rendezvous(file=where), "offset": None, "folder": Path("outputs"),
+        "hosts": ("n0", "n0"),
+    }  # fmt: skip
+    return rank.Assignment(**given | changes)
 
 
 def test_rank_joins_once_for_all_points(calls):
-    first = rank.main.joined(assignment())
-    assert rank.main.joined(assignment()) is first
+    first = rank.session.open_session(assignment())
+    assert rank.session.open_session(assignment()) is first
     assert calls == ["join", "warm up"]
-    assert [first.side_group("ucc", assignment()) for _ in range(2)] == ["ucc", "ucc"]
+    assert [first.side_group("ucc") for _ in range(2)] == ["ucc", "ucc"]
     assert calls.count("ucc") == 1
-    assert rank.main.joined(assignment("/proc/1/fd/4")) is not first
+    assert rank.session.open_session(assignment("/proc/1/fd/4")) is not first
 
 
 @pytest.mark.parametrize(("device", "by_mps"), [("cuda", True), ("cpu", False)])
 def test_mps_server_counts_where_ranks_are_its_clients(calls, monkeypatch, device, by_mps):
     told = []
-    monkeypatch.setattr(rank.main, "gather_devices", lambda *given: told.append(given[-1]))
-    asked = assignment()
-    asked.config, asked.slowdown = configs.config(device=device), (1.0, 2.0)
-    rank.main.joined(asked)
+    monkeypatch.setattr(rank.session, "gather_devices", lambda *given: told.append(given[-1]))
+    rank.session.open_session(assignment(config=configs.config(device=device), slowdown=(1.0, 2.0)))
     assert told == [by_mps]
 
 
 def test_rank_use_counts_points_and_memory(calls):
-    kept = rank.main.joined(assignment())
+    kept = rank.session.open_session(assignment())
     uses = [kept.begin_point() for _ in range(3)]
     assert [use.points_before for use in uses] == [0, 1, 2]
     assert all(len(use.host_bytes) == 2 and min(use.host_bytes) > 1e6 for use in uses)
@@ -208,8 +208,8 @@ def test_rank_use_counts_points_and_memory(calls):
 
 def test_compiled_code_is_forgotten_between_points(monkeypatch):
     resets = []
-    monkeypatch.setattr(rank.main, "reset_compiler", lambda: resets.append("reset"))
-    rank.main.forget_point()
+    monkeypatch.setattr(rank.session, "reset_compiler", lambda: resets.append("reset"))
+    rank.session.forget_point()
     assert resets == ["reset"]
 
 
@@ -240,47 +240,46 @@ def test_rank_sets_torch_up_before_it_joins(monkeypatch):
         raise InterruptedError
 
     monkeypatch.setattr(rank.main, "set_up_torch", lambda *given: calls.append(given))
-    monkeypatch.setattr(rank.main, "joined", join)
+    monkeypatch.setattr(rank.main, "open_session", join)
     with pytest.raises(InterruptedError):
         rank.main.run_rank(assignment())
     assert calls == [(1, {"A": "b"})]
 
 
 def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
-    main = rank.main
-    monkeypatch.setattr(main, "available_bytes", lambda device: 8e9)
-    monkeypatch.setattr(main, "host_available_bytes", lambda: 50e9)
-    monkeypatch.setattr(main, "PeakMemory", lambda device: None)
-    hosts, folder = ("n0", "n1") * 4, Path("outputs")
-    given = SimpleNamespace(
-        config=configs.config(device="cuda", ranks_per_device=2), place=SimpleNamespace(rank=0, local_world_size=4),
-        world_size=8, slowdown=(1.0,) * 8, hosts=hosts, folder=folder,
-    )  # fmt: skip
+    job = rank.job
+    monkeypatch.setattr(job, "available_bytes", lambda device: 8e9)
+    monkeypatch.setattr(job, "host_available_bytes", lambda: 50e9)
+    monkeypatch.setattr(job, "PeakMemory", lambda device: None)
+    hosts, config = ("n0", "n1") * 4, configs.config(device="cuda", ranks_per_device=2)
+    given = assignment(config=config, place=rank.RankPlace(0, 0, 4, 0), world_size=8, slowdown=(1.0,) * 8, hosts=hosts)
     group = SimpleNamespace(exchange=lambda own: [own, [6e9, 70e9, 2.0, 4.0]])
-    kept = SimpleNamespace(group=group, device=torch.device("cuda"))
-    found = main.describe_rank(given, kept, SimpleNamespace(seconds_of=None))
+    session = SimpleNamespace(group=group, device=torch.device("cuda"), side_group=None, subgroup=None)
+    found = job.describe_rank(given, session, SimpleNamespace(seconds_of=None))
     assert (found.sharers, found.available_bytes) == (2, 6e9)
     assert (found.host_sharers, found.host_available_bytes) == (4, 50e9)
-    assert (found.hosts, found.folder, found.by_mps) == (hosts, folder, False)
-    given.slowdown = (1.0,) * 7 + (2.0,)
-    assert main.describe_rank(given, kept, SimpleNamespace(seconds_of=None)).by_mps
+    assert (found.hosts, found.folder, found.by_mps) == (hosts, given.folder, False)
+    given = replace(given, slowdown=(1.0,) * 7 + (2.0,))
+    assert job.describe_rank(given, session, SimpleNamespace(seconds_of=None)).by_mps
 
 
 def test_rank_that_differs_from_plan_is_named(monkeypatch, golden):
     planned = ResourceLimits(cores=[0, 1, 2, 3], cpuset=[0, 1, 2, 3], cpu_quota=2.0)
-    monkeypatch.setattr(rank.main, "gather_json", lambda own, handle: [own, [], own])
+    monkeypatch.setattr(rank.session.p2p, "gather_json", lambda own, handle: [own, [], own])
     given, group = SimpleNamespace(limits=planned, threads=torch.get_num_threads()), SimpleNamespace(handle=None)
-    monkeypatch.setattr(rank.main, "resource_limits", lambda: replace(planned, cpuset=[]))
-    assert rank.main.unplanned(given, group, []) == []
-    monkeypatch.setattr(rank.main, "resource_limits", lambda: replace(planned, cores=[0, 1]))
-    assert rank.main.unplanned(given, group, [0, 1]) == []  # of its GPU's NUMA node
-    monkeypatch.setattr(
-        rank.main, "resource_limits", lambda: replace(planned, cores=[0], cpu_quota=None, memory_bytes=5)
-    )
+
+    def lines(bound_to=(), **found):
+        monkeypatch.setattr(rank.session, "resource_limits", lambda: replace(planned, **found))
+        devices = rank.Devices([], bound_to=list(bound_to))
+        session = rank.session.RankSession(torch.device("cpu"), group, devices, None, SECOND)
+        return session.differences_from_plan(given)
+
+    assert lines(cpuset=[]) == []
+    assert lines([0, 1], cores=[0, 1]) == []  # of its GPU's NUMA node
     given.threads += 1
-    lines = rank.main.unplanned(given, group, [])
-    assert len(lines) == 4
-    golden("\n".join(lines), {r"threads \d+, planned \d+": "threads N, planned M"})
+    different = lines(cores=[0], cpu_quota=None, memory_bytes=5)
+    assert len(different) == 4
+    golden("\n".join(different), {r"threads \d+, planned \d+": "threads N, planned M"})
 
 
 NCCL_LOG = """[E] WorkNCCL raised the following async exception: NCCL error: remote error, NCCL version 2.30
