@@ -66,6 +66,8 @@ Drawings = dict[str, Callable[[], "Figure"]]
 FIRST, LAST = "analysis.report.sizes", "analysis.report.speedups"
 """What every suite has comes before and after what suites have of their own."""
 PARTS = ("table", "plot", "charts")
+ACCEPTANCE = "analysis.acceptance.verdict"
+"""Answers for the records of several of our suites together."""
 
 
 def write_all(table: pd.DataFrame, attempt: Attempt = directly) -> Iterator[tuple[str, str]]:
@@ -130,5 +132,4 @@ def summaries() -> dict[str, str]:
 
 def conclusions() -> list[ModuleType]:
     """Return the modules that answer for all records of some suites together."""
-    own = [name for name in own_modules() if name.endswith(".verdict")]
-    return [importlib.import_module(name) for name in [*own, *foreign_modules(("verdict",))]]
+    return [importlib.import_module(name) for name in [ACCEPTANCE, *foreign_modules(("verdict",))]]

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.suites.acceptance.findings import Finding
-from analysis.suites.acceptance.verdict import judge
+from analysis.acceptance.findings import Finding
+from analysis.acceptance.verdict import judge
 from analysis.suites.pair_matrix import matrix
 from benchkit.record import files
 from benchkit.statistics.faults import Limits

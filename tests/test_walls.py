@@ -44,8 +44,8 @@ KNOWS_A_SUITE = {
     ("benchkit.selftest", "matmul_lut"): "real cases are what a selftest repeats",
 }
 """By folder of the core and name of a suite: why it knows that name."""
-IS_ABOUT_SUITES = ("benchkit.suites", "analysis.suites", "analysis.foreign", "analysis.commands")
-"""All else is the core; a command of analysis, or a file of another system, is about what certain suites measure."""
+IS_ABOUT_SUITES = ("benchkit.suites", "analysis.suites", "analysis.acceptance", "analysis.foreign", "analysis.commands")
+"""All else is the core. Acceptance, commands of analysis and files of other systems are about certain suites."""
 
 
 @cache

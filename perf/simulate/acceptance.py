@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-from analysis.suites.acceptance.findings import Ranks
-from analysis.suites.acceptance.verdict import Verdict, judge_tables
+from analysis.acceptance.findings import Ranks
+from analysis.acceptance.verdict import Verdict, judge_tables
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
 from benchkit.statistics.faults import Ints, Limits

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 import yaml
+from analysis.acceptance.findings import Ranks
 from analysis.records.places import Place
-from analysis.suites.acceptance.findings import Ranks
 from analysis.suites.pair_matrix.matrix import NODE, SWITCH
 from benchkit.statistics.faults import Ints
 from msgspec import Meta

@@ -1,8 +1,8 @@
 """Faults of several tables become one finding per cause."""
 
 import pytest
+from analysis.acceptance.findings import MESSAGES, Ranks, findings_of, sentence
 from analysis.records.places import Place, listed, numbered
-from analysis.suites.acceptance.findings import MESSAGES, Ranks, findings_of, sentence
 from benchkit.statistics.faults import Fault
 
 HOSTS = ["a", "a", "b", "b", "c", "c"]

@@ -11,9 +11,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Meta
 
-from analysis.records.of_suite import by_layout, records_of
-from analysis.records.places import Place, numbered, places_of
-from analysis.suites.acceptance.findings import (
+from analysis.acceptance.findings import (
     LARGEST,
     LINKS,
     MESSAGES,
@@ -25,6 +23,8 @@ from analysis.suites.acceptance.findings import (
     sentence,
     two_of_a_kind,
 )
+from analysis.records.of_suite import by_layout, records_of
+from analysis.records.places import Place, numbered, places_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, Matrix
 from analysis.suites.rank_speed import speeds

@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.records.of_suite import by_layout
-from analysis.records.places import Place, places_of
-from analysis.suites.acceptance.findings import (
+from analysis.acceptance.findings import (
     WITHOUT_PEERS,
     Finding,
     Ranks,
@@ -15,7 +13,9 @@ from analysis.suites.acceptance.findings import (
     findings_of,
     named,
 )
-from analysis.suites.acceptance.verdict import ranks_of, tables_of
+from analysis.acceptance.verdict import ranks_of, tables_of
+from analysis.records.of_suite import by_layout
+from analysis.records.places import Place, places_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
 from analysis.suites.rank_speed import speeds
