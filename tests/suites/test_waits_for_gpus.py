@@ -11,7 +11,8 @@ from benchkit.api.regions import COMPUTE
 from benchkit.suites.auto_shard.program import Exact as ExactProduct
 from benchkit.suites.auto_shard.workloads import parse
 from benchkit.suites.collective import cases
-from benchkit.suites.ring_attention import model_cases, planner
+from benchkit.suites.ring_attention import planner
+from benchkit.suites.ring_attention import reference as ring_reference
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
 from benchkit.suites.ring_attention.planner import Online, Planner
 from benchkit.suites.ring_attention.reference import Exact
@@ -84,7 +85,7 @@ CHECKS = {
         on_gpu(ExactProduct(parse("matmul_2x2x2"), CPU, torch.float32, 1, 1).result(EVERYTHING)), EVERYTHING
     ),
     "ring": ring,
-    "decoder": lambda: model_cases.compare(on_gpu(torch.ones(1, 2)), torch.ones(1, 2).double(), "row", [0]),
+    "decoder": lambda: ring_reference.compare(on_gpu(torch.ones(1, 2)), torch.ones(1, 2).double(), "row", [0]),
     "logits": forward,
     "update": update,
 }

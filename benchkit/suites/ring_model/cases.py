@@ -19,27 +19,23 @@ from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention import splits
 from benchkit.suites.ring_attention.cases import NO_TABLE, GatheredAttention
-from benchkit.suites.ring_attention.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
 from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
-from benchkit.suites.ring_attention.reference import compare, hidden_states, logits, unseen_keys
+from benchkit.suites.ring_attention.reference import compare, unseen_keys
 from benchkit.suites.ring_attention.ring import RingAttention, require_kernel
 from benchkit.suites.ring_attention.splits import Split
-from benchkit.suites.ring_attention.suite import (
+from benchkit.suites.ring_attention.suite import EVEN, LUT, STRATEGY, TOKENS, head_dim, read_table
+from benchkit.suites.ring_model.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
+from benchkit.suites.ring_model.reference import hidden_states, logits
+from benchkit.suites.ring_model.suite import (
     ALL_GATHER,
     DECODE,
-    EVEN,
     IMPLEMENTATION,
-    LUT,
     PHASE,
     RING,
     SINGLE,
-    STRATEGY,
-    TOKENS,
     WHOLE,
     Choice,
     RingModelConfig,
-    head_dim,
-    read_table,
 )
 
 
