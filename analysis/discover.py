@@ -6,7 +6,7 @@ no data for them. A chart is drawn for the files of the report and for the page;
 function that returns a figure, is for what no chart can show. A suite of your own
 (BENCHKIT_SUITES) has them in modules `table`, `charts` and `plot` beside it.
 
-The module of a suite has QUESTION: what it asks, or a dictionary by suite. A module
+The module of a suite may have QUESTION: what it asks. A module
 `verdict` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for all
 of their records together.
 
@@ -116,11 +116,11 @@ def installed_suites() -> Iterator[ModuleType]:
 
 
 def questions() -> dict[str, Question]:
-    """Return what each suite asks, by its name; a suite may have none."""
+    """Return what each suite asks, by its name: QUESTION of its module, which may have none."""
     found: dict[str, Question] = {}
     for module in installed_suites():
-        asked = getattr(module, "QUESTION", {})
-        found |= asked if isinstance(asked, dict) else {module.__name__.split(".")[-2]: asked}
+        asked = getattr(module, "QUESTION", None)
+        found |= dict.fromkeys(suites_of(module), asked) if asked else {}
     return found
 
 

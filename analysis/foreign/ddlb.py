@@ -14,8 +14,8 @@ from analysis.suites.tensor_parallel.ddlb_csv import (
     labelled,
     options_of,
 )
-from analysis.suites.tensor_parallel.table import SHAPE, SUITES
-from benchkit.suites.tensor_parallel.suite import IMPLEMENTATION
+from analysis.suites.tensor_parallel.summary import SHAPE, SUITES
+from benchkit.suites.tensor_parallel.config import IMPLEMENTATION
 
 COLUMNWISE, ROWWISE = SUITES
 OLD_TIME = "mean_time"

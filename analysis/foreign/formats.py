@@ -14,8 +14,8 @@ from analysis.foreign.collectives import Collective
 from analysis.foreign.timings import MOST_LETTERS, ROW, Output, Reading, Timing, cells_of, read_csv
 from analysis.foreign.undecorated import undecorated
 from analysis.records.harvest import harvest
-from analysis.suites.tensor_parallel import ddlb_csv
-from analysis.suites.tensor_parallel.table import SUITES
+from analysis.suites.tensor_parallel.ddlb_csv import ddlb_csv
+from analysis.suites.tensor_parallel.summary import SUITES
 
 KNOWN = (
     "nccl-tests (text, JSON, cloudai's CSV), OSU, PARAM, CS336 (all-reduce CSV, transformer JSON), "
@@ -47,7 +47,7 @@ RECORDED: dict[str, type[Timing]] = {
 }
 """What a row of our records becomes, by suite."""
 WRITERS: dict[str, tuple[Callable[[pd.DataFrame], dict[str, str]], ...]] = {
-    "ddlb": (ddlb_csv.write,),
+    "ddlb": (ddlb_csv,),
     "cs336": (cs336.export_all_reduces, cs336.export_models),
     "hetero": (hetero.export_rings, hetero.export_matmuls, hetero.export_decoders),
 }

@@ -7,11 +7,11 @@ once.
 import functools
 import importlib
 import os
-import pkgutil
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -79,8 +79,10 @@ def cases_in(module: str, config: RunConfig, rank: Any) -> list[Any]:
 
 @functools.cache
 def own_modules() -> tuple[str, ...]:
-    found = importlib.import_module("benchkit.suites").__path__
-    return tuple(f"benchkit.suites.{each.name}.suite" for each in pkgutil.iter_modules(found))
+    """Return the modules of benchkit's suites; a folder without suite.py is what some share."""
+    [folder] = importlib.import_module("benchkit.suites").__path__
+    names = (path.parent.name for path in sorted(Path(folder).glob("*/suite.py")))
+    return tuple(f"benchkit.suites.{name}.suite" for name in names)
 
 
 def suite_modules() -> list[str]:

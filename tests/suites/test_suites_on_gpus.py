@@ -14,8 +14,8 @@ from benchkit.suites.ring_attention import cases as ring_cases
 from benchkit.suites.ring_attention import ring
 from benchkit.suites.ring_attention import suite as ring_attention
 from benchkit.suites.ring_attention.cases import RingJob
-from benchkit.suites.tensor_parallel.columnwise import ColumnwiseCases
-from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
+from benchkit.suites.tp_columnwise.cases import ColumnwiseCases
+from benchkit.suites.tp_rowwise.cases import RowwiseCases
 from benchkit.suites.transformer import cases
 from benchkit.suites.transformer.data import Batches
 

@@ -14,13 +14,16 @@ from benchkit.api.case import Components, Work, noop
 from benchkit.api.drawing import integers, whole
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
-from benchkit.suites.tensor_parallel import operands, primitive, symmetric_memory
-from benchkit.suites.tensor_parallel import rowwise as rowwise_module
-from benchkit.suites.tensor_parallel.columnwise import Columnwise, ColumnwiseCases
+from benchkit.suites.tensor_parallel import operands, primitive
+from benchkit.suites.tensor_parallel.config import expand
 from benchkit.suites.tensor_parallel.operands import SIGNS, Factory, Scratch, Shards, require_close, require_exact
 from benchkit.suites.tensor_parallel.primitive import Costs, Trial, choose, chunks_of, in_turns, measure_costs
-from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
-from benchkit.suites.tensor_parallel.suite import TpColumnwiseConfig, TpRowwiseConfig, expand
+from benchkit.suites.tp_columnwise import symmetric_memory
+from benchkit.suites.tp_columnwise.cases import Columnwise, ColumnwiseCases
+from benchkit.suites.tp_columnwise.suite import TpColumnwiseConfig
+from benchkit.suites.tp_rowwise import cases as rowwise_module
+from benchkit.suites.tp_rowwise.cases import RowwiseCases
+from benchkit.suites.tp_rowwise.suite import TpRowwiseConfig
 
 from tests.support import fakes
 from tests.support.cli import Cli

@@ -28,8 +28,7 @@ from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.api.sizes import FLOAT8_STEP
 from benchkit.errors import Reason, Unavailable
 from benchkit.suites.tensor_parallel import operands
-from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
-from benchkit.suites.tensor_parallel.suite import (
+from benchkit.suites.tensor_parallel.config import (
     AUTO,
     BOUNDS,
     CHOSEN,
@@ -42,6 +41,7 @@ from benchkit.suites.tensor_parallel.suite import (
     TensorParallelConfig,
     checking_bytes,
 )
+from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
 
 Labels = Mapping[str, str | int | float]
 

@@ -17,6 +17,15 @@ from benchkit.api.case import Call, Case, Details, Rank, Work
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.suites.tensor_parallel import operands
+from benchkit.suites.tensor_parallel.config import (
+    BOUNDS,
+    COLLECTIVES,
+    P2P_COMM_ONLY,
+    PYTORCH,
+    Options,
+    TensorParallelConfig,
+    expand,
+)
 from benchkit.suites.tensor_parallel.operands import Scratch, Shards
 from benchkit.suites.tensor_parallel.primitive import (
     Buffers,
@@ -29,16 +38,7 @@ from benchkit.suites.tensor_parallel.primitive import (
     in_turns,
     overlapping,
 )
-from benchkit.suites.tensor_parallel.suite import (
-    BOUNDS,
-    COLLECTIVES,
-    P2P_COMM_ONLY,
-    PYTORCH,
-    Options,
-    TensorParallelConfig,
-    expand,
-    rowwise_bytes,
-)
+from benchkit.suites.tp_rowwise.suite import rowwise_bytes
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,14 @@ from benchkit.api import verification
 from benchkit.api.case import Call, Case, Details, Rank, Work, noop
 from benchkit.api.p2p import InFlight, sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
+from benchkit.suites.tensor_parallel.config import (
+    ORDERS,
+    P2P_COMM_ONLY,
+    PYTORCH,
+    Options,
+    TensorParallelConfig,
+    expand,
+)
 from benchkit.suites.tensor_parallel.operands import Scratch
 from benchkit.suites.tensor_parallel.primitive import (
     NAN_BYTE,
@@ -30,16 +38,8 @@ from benchkit.suites.tensor_parallel.primitive import (
     in_turns,
     overlapping,
 )
-from benchkit.suites.tensor_parallel.suite import (
-    ORDERS,
-    P2P_COMM_ONLY,
-    PYTORCH,
-    Options,
-    TensorParallelConfig,
-    columnwise_bytes,
-    expand,
-)
-from benchkit.suites.tensor_parallel.symmetric_memory import all_gather_matmul
+from benchkit.suites.tp_columnwise.suite import columnwise_bytes
+from benchkit.suites.tp_columnwise.symmetric_memory import all_gather_matmul
 
 
 @dataclass(frozen=True)

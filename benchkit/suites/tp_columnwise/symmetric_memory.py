@@ -20,8 +20,8 @@ from benchkit.api.case import Work
 from benchkit.api.fresh_process import run_in_fresh_process
 from benchkit.api.p2p import first_reason, gather_json
 from benchkit.errors import Reason, Unavailable, is_out_of_memory
+from benchkit.suites.tensor_parallel.config import Options
 from benchkit.suites.tensor_parallel.primitive import Buffers, Implementation
-from benchkit.suites.tensor_parallel.suite import Options
 
 START_S, TRIAL_S = 300.0, 60.0
 """Seconds in which a process of the trial starts, and in which its product ends."""
