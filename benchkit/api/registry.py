@@ -121,7 +121,7 @@ def plugin_of(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
     owners = " and ".join(sorted(each.dist.name for each in points if each.dist))
     name, problem = point.name, f"suite {point.name} of {owners}"
     if others:
-        raise ConfigError(f"{problem}: installed packages of one suite name; allowed is one of them")
+        raise ConfigError(f"{problem}: two packages of one suite name; allowed is one of them")
     if name in own:
         raise ConfigError(f"{problem}: a suite of benchkit has this name; allowed is another")
     try:

@@ -122,6 +122,7 @@ def typed(composed: DictConfig) -> RunConfig:
     config = OmegaConf.to_object(composed)
     assert isinstance(config, RunConfig)
     check_ranges(config)
+    config = config.parse()
     config.check()
     return config
 
@@ -161,7 +162,6 @@ class Variants:
         """Take a point as Hydra composes it; this object changes it from now on."""
         self._loader = loader
         self._composed = composed
-        # Not checked yet: a check replaces values by what they mean beside the other keys.
         self._config: Any = OmegaConf.to_object(composed)
         self._needed = set(needed_names(OmegaConf.to_container(composed, resolve=False)))
         self._settings: dict[str | None, Setting | None] = {}
@@ -181,6 +181,7 @@ class Variants:
                 return None
             assign(config, setting.path, setting.value)
         try:
+            config = config.parse()
             config.check()
         except ConfigError:
             return None
