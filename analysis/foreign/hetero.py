@@ -31,7 +31,7 @@ def slowdown_of(row: Row) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matmul(Timing):
+class MatmulTiming(Timing):
     """A product of square matrices of `size` rows, beside streams that compute, too."""
 
     SUITE = matmul_lut.SUITE
@@ -42,13 +42,13 @@ class Matmul(Timing):
     slowdown: str
 
     @classmethod
-    def of_record(cls, row: Row) -> "Matmul":
+    def of_record(cls, row: Row) -> "MatmulTiming":
         return cls.recorded(row, slowdown=slowdown_of(row))
 
 
-def matmuls_of(file: str, cells: Cells) -> Iterator[Matmul]:
+def matmuls_of(file: str, cells: Cells) -> Iterator[MatmulTiming]:
     time_s = cells.seconds("avg_ms", 1e-3)
-    yield Matmul(
+    yield MatmulTiming(
         source="hetero",
         file=file,
         world_size=1,
@@ -83,7 +83,7 @@ REFERENCE = "reference_homogeneous"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ring(Timing):
+class RingTiming(Timing):
     """A layer of ring attention.
 
     Attributes:
@@ -99,15 +99,15 @@ class Ring(Timing):
     slowdown: str
 
     @classmethod
-    def of_record(cls, row: Row) -> "Ring":
+    def of_record(cls, row: Row) -> "RingTiming":
         strategy = str(row.get(names.STRATEGY))
         return cls.recorded(row, strategy=strategy, slowdown=slowdown_of(row))
 
 
-def sweep_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
+def sweep_rings_of(file: str, cells: Cells) -> Iterator[RingTiming]:
     strategy = cells.word(SPLIT)
     time_s = cells.seconds(TIME, 1e-3)
-    yield Ring(
+    yield RingTiming(
         source="hetero",
         file=file,
         world_size=sum(str(name).endswith("_tokens") for name in cells) or None,
@@ -121,10 +121,10 @@ def sweep_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
     )
 
 
-def profile_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
+def profile_rings_of(file: str, cells: Cells) -> Iterator[RingTiming]:
     """Yield the row of a line of a profile, which is of the even split."""
     time_s = cells.seconds(lut.LATENCY, 1e-3)
-    yield Ring(
+    yield RingTiming(
         source="hetero",
         file=file,
         time_s=time_s,
@@ -139,7 +139,7 @@ def profile_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
 
 def export_rings(table: pd.DataFrame) -> dict[str, str]:
     """Write a sweep per way to run, and of its even splits a profile per sequence length."""
-    rows = table[(table["suite"] == Ring.SUITE) & (table["status"] == "ok")]
+    rows = table[(table["suite"] == RingTiming.SUITE) & (table["status"] == "ok")]
     if rows.empty:
         return {}
     texts = {}
@@ -177,7 +177,7 @@ def ring_line(row: Row, case: CaseRecord) -> Row:
 BLOCKS, PROMPT, LABEL = "block_lens", "prompt_tokens", "strategy"
 FIRST, LATER, TOTAL, TOTAL_TIME = "ttft_ms", "avg_decode_ms", "total_ms", "total_time_ms"
 LABELS = {
-    "Ring": (model_names.RING, names.EVEN),
+    "RingTiming": (model_names.RING, names.EVEN),
     "Regular": (model_names.SINGLE, model_names.WHOLE),
 }
 """Our implementation and strategy, by what the second file calls them."""
@@ -185,7 +185,7 @@ LABEL_OF = {case: label for label, case in LABELS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoder(Timing):
+class DecoderTiming(Timing):
     """A pass of a decoder: the time to the first token, or per further token.
 
     Attributes:
@@ -202,7 +202,7 @@ class Decoder(Timing):
     slowdown: str | None
 
     @classmethod
-    def of_record(cls, row: Row) -> "Decoder":
+    def of_record(cls, row: Row) -> "DecoderTiming":
         """Convert a row of a record; a call of decode makes several tokens."""
         phase = str(row.get(model_names.PHASE))
         decodes = phase == model_names.DECODE
@@ -222,7 +222,7 @@ class Decoder(Timing):
         )
 
 
-def decoders_of(file: str, cells: Cells) -> Iterator[Decoder]:
+def decoders_of(file: str, cells: Cells) -> Iterator[DecoderTiming]:
     """Yield the rows of a line of either file."""
     ranks: int | None
     if SPLIT in cells:
@@ -235,7 +235,7 @@ def decoders_of(file: str, cells: Cells) -> Iterator[Decoder]:
         columns[model_names.DECODE] = LATER
     for phase, column in columns.items():
         time_s = cells.seconds(column, 1e-3)
-        yield Decoder(
+        yield DecoderTiming(
             source="hetero",
             file=file,
             world_size=ranks,
@@ -252,7 +252,7 @@ def decoders_of(file: str, cells: Cells) -> Iterator[Decoder]:
 
 def export_decoders(table: pd.DataFrame) -> dict[str, str]:
     """Write both files, for each slowdown and whatever else sets points apart."""
-    rows = table[(table["suite"] == Decoder.SUITE) & (table["status"] == "ok")]
+    rows = table[(table["suite"] == DecoderTiming.SUITE) & (table["status"] == "ok")]
     texts = {}
     for suffix, group in alike(rows, *ring_model.CASE, "seq_len"):
         lines = pd.DataFrame(decoder_lines(group))

@@ -17,7 +17,7 @@ from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.suites.tensor_parallel import operands, primitive
 from benchkit.suites.tensor_parallel.config import expand
 from benchkit.suites.tensor_parallel.operands import SIGNS, Factory, Scratch, Shards, require_close, require_exact
-from benchkit.suites.tensor_parallel.primitive import Costs, Trial, choose, chunks_of, in_turns, measure_costs
+from benchkit.suites.tensor_parallel.primitive import ProductCosts, Trial, choose, chunks_of, in_turns, measure_costs
 from benchkit.suites.tp_columnwise import symmetric_memory
 from benchkit.suites.tp_columnwise.cases import Columnwise, ColumnwiseCases
 from benchkit.suites.tp_columnwise.suite import TpColumnwiseConfig
@@ -121,7 +121,7 @@ def test_require_close_allows_rounding_only(dtype):
         require_close(wrong, a, b, 0, seed=0)
 
 
-COSTS = Costs(latency_s=1e-5, byte_s=1e-9, flop_s=1e-11)
+COSTS = ProductCosts(latency_s=1e-5, byte_s=1e-9, flop_s=1e-11)
 
 
 def trials(one_s, two_s, limit_s=0.010):
@@ -147,7 +147,7 @@ def test_costs_stop_chunking_without_gain():
     plain = Trial({"implementation": "pytorch"}, 0.0205, 0.01)
     hindered = [plain, *trials(0.020, 0.021)]
     assert COSTS.predicted(hindered)[0][1] == {"implementation": "pipeline", "chunks": 1}
-    slow = Costs(latency_s=1e-3, byte_s=1e-9, flop_s=1e-11)
+    slow = ProductCosts(latency_s=1e-3, byte_s=1e-9, flop_s=1e-11)
     assert slow.predicted(trials(0.0200, 0.0185))[0][1]["chunks"] == 2  # every chunk has its latency
     alone = trials(0.02, 0.01)[1:]
     assert [options["chunks"] for _, options in COSTS.predicted(alone)] == [2]  # it needs both
@@ -168,7 +168,7 @@ def test_choose_retries_near_best_options():
         ({"implementation": "pipeline", "chunks": 2, "backend": "default"}, 0.01),
         ({"implementation": "p2p_pipeline", "chunks": 1, "backend": "default"}, 0.01),
     ]
-    chosen, told = choose(Costs(2e-4, 0, 0), kinds, timed)
+    chosen, told = choose(ProductCosts(2e-4, 0, 0), kinds, timed)
     assert chosen == {"implementation": "pytorch", "backend": "default"}
     assert (told["chosen"], told["predicted_s"], told["latency_s"]) == ("pytorch", 0.017, 2e-4)
     assert asked == [list(times), ["pipeline 2", "pipeline 4", "pipeline 1", "pipeline 8", "pytorch"]]

@@ -35,7 +35,7 @@ TIMED = -1
 
 
 @dataclass
-class Check:
+class CollectiveCheck:
     """Check every element of every buffer that the call must fill, with new inputs each time.
 
     `turns` numbers the checks of all operations that share buffers, so none finds what another
@@ -203,7 +203,7 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
         return Case(unavailable=str(error))
     start = partial(asynchronously if config.async_op else synchronously, operation)
     step = CapturableStep(start, over="default")
-    check = Check(collective, operation, rank.seed, shared.turns)
+    check = CollectiveCheck(collective, operation, rank.seed, shared.turns)
     return Case(
         step=step,
         labels={TIMING: BACK_TO_BACK},

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention.ring import Layer, by_head
+from benchkit.suites.ring_attention.ring import AttentionLayer, by_head
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 0.03, torch.bfloat16: 0.2}
 """Largest error as a share of the row's largest value, well above the rounding observed."""
@@ -38,10 +38,10 @@ def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) ->
         )
 
 
-class Exact:
+class ExactLayer:
     """A layer of which single rows are computed; keys and values only once."""
 
-    def __init__(self, layer: Layer, x: Tensor, causal: bool) -> None:
+    def __init__(self, layer: AttentionLayer, x: Tensor, causal: bool) -> None:
         self._layer = layer.in_float64()
         self._x = x.double()
         self._causal = causal

@@ -113,7 +113,7 @@ class Implementation:
 
 
 @dataclass(frozen=True)
-class Buffers:
+class ProductBuffers:
     rows: Shards
     rank: int
     group: dist.ProcessGroup | None
@@ -124,7 +124,7 @@ class Buffers:
     matmul: Callable[[Tensor, Tensor, Tensor], object] = multiply
 
 
-AnyBuffers = TypeVar("AnyBuffers", bound=Buffers)
+AnyBuffers = TypeVar("AnyBuffers", bound=ProductBuffers)
 
 
 def in_turns(job: AnyBuffers) -> AnyBuffers:
@@ -377,7 +377,7 @@ def overlapping() -> Iterator[tuple[str, Options]]:
 
 
 @dataclass(frozen=True)
-class Costs:
+class ProductCosts:
     """A cost model of the slowest rank.
 
     A collective takes latency_s + byte_s x bytes (Hockney, 1994), a matmul flop_s x operations.
@@ -420,7 +420,7 @@ class Costs:
 
 
 def choose(
-    costs: Costs,
+    costs: ProductCosts,
     kinds: Sequence[tuple[Options, float]],
     timed: Callable[[Sequence[Options]], list[float]],
 ) -> tuple[Options, dict[str, object]]:
@@ -447,7 +447,7 @@ def measure_costs(
     small: Probe,
     large: Probe,
     compute: Probe,
-) -> Costs:
+) -> ProductCosts:
     small_bytes, call_small = small
     large_bytes, call_large = large
     flops, call_compute = compute
@@ -456,4 +456,4 @@ def measure_costs(
     if large_bytes > small_bytes:
         byte_s = max(0.0, large_s - small_s) / (large_bytes - small_bytes)
     latency_s = max(0.0, small_s - byte_s * small_bytes)
-    return Costs(latency_s, byte_s, compute_s / flops)
+    return ProductCosts(latency_s, byte_s, compute_s / flops)

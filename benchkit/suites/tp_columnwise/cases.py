@@ -28,11 +28,11 @@ from benchkit.suites.tensor_parallel.config import (
 from benchkit.suites.tensor_parallel.operands import Scratch
 from benchkit.suites.tensor_parallel.primitive import (
     NAN_BYTE,
-    Buffers,
     Handle,
     Implementation,
     Primitive,
     Probe,
+    ProductBuffers,
     Step,
     chunks_of,
     in_turns,
@@ -43,7 +43,7 @@ from benchkit.suites.tp_columnwise.symmetric_memory import all_gather_matmul
 
 
 @dataclass(frozen=True)
-class Columnwise(Buffers):
+class Columnwise(ProductBuffers):
     """One rank's buffers: its rows of A padded to [most, k], B [k, n] and C [m, n]."""
 
     def place(self, rank: int, first: int = 0, count: int | None = None) -> Tensor:

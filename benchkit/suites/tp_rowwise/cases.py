@@ -28,11 +28,11 @@ from benchkit.suites.tensor_parallel.config import (
 )
 from benchkit.suites.tensor_parallel.operands import Scratch, Shards
 from benchkit.suites.tensor_parallel.primitive import (
-    Buffers,
     Handle,
     Implementation,
     Primitive,
     Probe,
+    ProductBuffers,
     Step,
     chunks_of,
     in_turns,
@@ -42,7 +42,7 @@ from benchkit.suites.tp_rowwise.suite import rowwise_bytes
 
 
 @dataclass(frozen=True)
-class Rowwise(Buffers):
+class Rowwise(ProductBuffers):
     """One rank's buffers.
 
     These are its columns of A [world_size x most, k_r], each rank's rows padded to the most, its
