@@ -15,9 +15,10 @@ from benchkit.api.drawing import integers, whole
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.suites.tensor_parallel import operands, primitive
+from benchkit.suites.tensor_parallel.chooser import ProductCosts, Trial, choose, measure_costs
 from benchkit.suites.tensor_parallel.config import expand
 from benchkit.suites.tensor_parallel.operands import SIGNS, Factory, Scratch, Shards, require_close, require_exact
-from benchkit.suites.tensor_parallel.primitive import ProductCosts, Trial, choose, chunks_of, in_turns, measure_costs
+from benchkit.suites.tensor_parallel.primitive import chunks_of, in_turns
 from benchkit.suites.tp_columnwise import symmetric_memory
 from benchkit.suites.tp_columnwise.cases import Columnwise, ColumnwiseCases
 from benchkit.suites.tp_columnwise.suite import TpColumnwiseConfig
@@ -316,7 +317,7 @@ def cases_of(
     rank = SimpleNamespace(index=0, world_size=size, seed=0, device=torch.device("cpu"), group=group)
     rank.memory_shortage = lambda needed_bytes: shortage
     shape = {"m": 8, "n": 4, "k": 6, "dtype": dtype, "inputs": inputs}
-    config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend))
+    config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend), operand_bytes=lambda *_: (0, 2**16))
     cases = primitive(config, rank, expand(implementations, allowed)).cases()
     require_references(cases)
     return {name_of(case): case for case in cases}
@@ -440,7 +441,7 @@ def test_ring_of_many_ranks_has_an_exact_sum(monkeypatch, lost):
 
     monkeypatch.setattr(rowwise_module, "InFlight", Thread)
     shape = {"m": 64, "n": 40, "k": 48, "dtype": "bfloat16", "inputs": "exact"}
-    config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"))
+    config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"), operand_bytes=lambda *_: (0, 2**20))
     chosen = expand({"p2p_comm_only": {}}, TpRowwiseConfig.allowed)
 
     def outcome(index):
@@ -501,7 +502,8 @@ def test_float8_products_are_exact_or_rounded_once(cli: Cli):
 def test_rank_that_cannot_multiply_float8_says_so(monkeypatch):
     monkeypatch.setattr(primitive, "first_reason", lambda reason: reason)
     config = SimpleNamespace(
-        m=8, n=16, k=48, dtype=FLOAT8, inputs="exact", backend=SimpleNamespace(name="gloo")
+        m=8, n=16, k=48, dtype=FLOAT8, inputs="exact", backend=SimpleNamespace(name="gloo"),
+        operand_bytes=lambda *_: (0, 0),
     )  # fmt: skip
     rank = SimpleNamespace(index=0, world_size=2, seed=0, device=torch.device("cpu"))
     [case] = RowwiseCases(

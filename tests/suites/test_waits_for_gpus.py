@@ -8,7 +8,7 @@ import torch
 from benchkit.api import p2p, products, verification
 from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import COMPUTE
-from benchkit.suites.auto_shard.program import ExactLayer as ExactProduct
+from benchkit.suites.auto_shard.program import ExactIntegers as ExactProduct
 from benchkit.suites.auto_shard.workloads import parse
 from benchkit.suites.collective import cases
 from benchkit.suites.ring_attention import planner

@@ -166,6 +166,7 @@ class TensorParallelConfig(RunConfig):
         return self.m, self.n, self.k
 
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
+        """Return the bytes of the operands and of scratch memory."""
         raise NotImplementedError
 
     def planned(self, world_size: int) -> list[Planned]:

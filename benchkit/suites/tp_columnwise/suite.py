@@ -23,7 +23,6 @@ from benchkit.suites.tensor_parallel.config import (
     PYTORCH,
     SIZE,
     Allowed,
-    Shape,
     TensorParallelConfig,
     layer_columns,
     layer_rows,
@@ -58,19 +57,12 @@ class TpColumnwiseConfig(TensorParallelConfig):
         return rows, columns // self.world_size
 
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
-        return columnwise_bytes(self.shape, self.dtype, world_size, needs_whole)
-
-
-def columnwise_bytes(
-    shape: Shape, dtype: str, world_size: int, needs_whole: bool
-) -> tuple[int, int]:
-    """Return the bytes of the operands and of scratch memory."""
-    m, n, k = shape
-    most = -(-m // world_size)
-    factors = most * k + k * n + (m * k if needs_whole else 0)
-    gathered_a, gathered_c = (world_size + 3) * most * k, (world_size + 1) * most * n
-    scratch = max(product_bytes(dtype, gathered_a, 0), product_bytes(dtype, 0, gathered_c))
-    return product_bytes(dtype, factors, m * n), scratch
+        m, n, k = self.shape
+        most = -(-m // world_size)
+        factors = most * k + k * n + (m * k if needs_whole else 0)
+        gathered = [((world_size + 3) * most * k, 0), (0, (world_size + 1) * most * n)]
+        scratch_bytes = max(product_bytes(self.dtype, *elements) for elements in gathered)
+        return product_bytes(self.dtype, factors, m * n), scratch_bytes
 
 
 CASES = "benchkit.suites.tp_columnwise.cases"

@@ -21,7 +21,6 @@ from benchkit.suites.tensor_parallel.config import (
     PYTORCH,
     SIZE,
     Allowed,
-    Shape,
     TensorParallelConfig,
     layer_columns,
     layer_rows,
@@ -42,18 +41,13 @@ class TpRowwiseConfig(TensorParallelConfig):
     }
 
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
-        return rowwise_bytes(self.shape, self.dtype, world_size, needs_whole)
-
-
-def rowwise_bytes(shape: Shape, dtype: str, world_size: int, needs_whole: bool) -> tuple[int, int]:
-    """Return the bytes of the operands and of scratch memory."""
-    m, n, k = shape
-    most, width = -(-m // world_size), -(-k // world_size)
-    factors, products = world_size * most * width + width * n, most * n
-    if needs_whole:
-        factors, products = factors + m * k + k * n, products + m * n
-    scratch = product_bytes(dtype, 0, (world_size + 4) * most * n)
-    return product_bytes(dtype, factors, products), scratch
+        m, n, k = self.shape
+        most, width = -(-m // world_size), -(-k // world_size)
+        factors, products = world_size * most * width + width * n, most * n
+        if needs_whole:
+            factors, products = factors + m * k + k * n, products + m * n
+        scratch_bytes = product_bytes(self.dtype, 0, (world_size + 4) * most * n)
+        return product_bytes(self.dtype, factors, products), scratch_bytes
 
 
 CASES = "benchkit.suites.tp_rowwise.cases"
