@@ -177,7 +177,7 @@ def ring_line(row: Row, case: CaseRecord) -> Row:
 BLOCKS, PROMPT, LABEL = "block_lens", "prompt_tokens", "strategy"
 FIRST, LATER, TOTAL, TOTAL_TIME = "ttft_ms", "avg_decode_ms", "total_ms", "total_time_ms"
 LABELS = {
-    "RingTiming": (model_names.RING, names.EVEN),
+    "Ring": (model_names.RING, names.EVEN),
     "Regular": (model_names.SINGLE, model_names.WHOLE),
 }
 """Our implementation and strategy, by what the second file calls them."""
