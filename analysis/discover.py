@@ -27,7 +27,7 @@ import pandas as pd
 
 from analysis.text import complain
 from benchkit.api.question import Question
-from benchkit.api.registry import modules_of_others, own_modules, suite_modules, suites_of
+from benchkit.api.registry import own_modules, plugin_modules, suite_modules, suites_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,7 +101,7 @@ def module_or_none(name: str) -> ModuleType | None:
 def modules_of_suites(parts: Sequence[str]) -> list[str]:
     """Return which of these modules each suite has."""
     own = [f"analysis.suites.{name.split('.')[2]}" for name in own_modules()]
-    packages = [*own, *(name.removesuffix(".suite") for name in modules_of_others())]
+    packages = [*own, *(name.removesuffix(".suite") for name in plugin_modules())]
     found = []
     for name in (f"{package}.{part}" for package in packages for part in parts):
         try:

@@ -109,13 +109,13 @@ def installed_plugins() -> Plugins:
     own = suites_in(own_modules()) if points else {}
     for name in sorted(points.names):
         try:
-            suites[name] = plugin_of(points.select(name=name), own)
+            suites[name] = load_plugin(points.select(name=name), own)
         except ConfigError as error:
             left_out[name] = str(error)
     return Plugins(suites, left_out)
 
 
-def plugin_of(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
+def load_plugin(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
     """Import the suite of the entry points of one name; raise ConfigError where there is none."""
     point, *others = points
     owners = " and ".join(sorted(each.dist.name for each in points if each.dist))
@@ -125,7 +125,7 @@ def plugin_of(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
     if name in own:
         raise ConfigError(f"{problem}: a suite of benchkit has this name; allowed is another")
     try:
-        suites = suites_of(imported(point.module))
+        suites = suites_of(import_unpinned(point.module))
     except (Exception, SystemExit) as error:  # whatever the modules of others raise
         reason = (str(error) or "no reason given").splitlines()[0]
         raise ConfigError(
@@ -140,19 +140,19 @@ def plugin_of(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
     return suites[name]
 
 
-def modules_of_others() -> list[str]:
+def plugin_modules() -> list[str]:
     """Return the modules of suites that are not benchkit's own."""
     return list(dict.fromkeys([*installed_plugins().modules, *extra_modules()]))
 
 
 def suite_modules() -> list[str]:
-    return [*own_modules(), *modules_of_others()]
+    return [*own_modules(), *plugin_modules()]
 
 
-def folders_of_others() -> list[Path]:
+def plugin_folders() -> list[Path]:
     """Return the folders `conf` beside the modules of suites that are not benchkit's own."""
     suites_in(extra_modules())  # imports them, or says which there is not
-    files = (getattr(sys.modules[name], "__file__", None) for name in modules_of_others())
+    files = (getattr(sys.modules[name], "__file__", None) for name in plugin_modules())
     folders = dict.fromkeys(Path(file).parent / "conf" for file in files if file)
     return [folder for folder in folders if folder.is_dir()]
 
@@ -180,7 +180,7 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
     found: dict[str, Suite] = {}
     for name in modules:
         try:
-            found |= suites_of(imported(name))
+            found |= suites_of(import_unpinned(name))
         except ModuleNotFoundError as error:
             if error.name not in (name, name.split(".")[0]):
                 raise
@@ -189,7 +189,7 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
     return dict(sorted(found.items()))
 
 
-def imported(module: str) -> ModuleType:
+def import_unpinned(module: str) -> ModuleType:
     from launch.topology import without_pinning  # here: analysis, too, reads the files of suites
 
     with without_pinning():  # a suite may load torch, which would pin this agent

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchkit.api.registry import folders_of_others
+from benchkit.api.registry import plugin_folders
 from launch.topology import read_text
 
 
@@ -17,7 +17,7 @@ def config_folder() -> Path:
 def config_folders(arguments: Sequence[str]) -> list[Path]:
     """Return the folders of YAML: benchkit's, those of suites of others, and --config-dir."""
     _, added = without_config_dir(arguments)
-    return [config_folder(), *folders_of_others(), *([Path(added)] if added else [])]
+    return [config_folder(), *plugin_folders(), *([Path(added)] if added else [])]
 
 
 def without_config_dir(arguments: Iterable[str]) -> tuple[list[str], str]:

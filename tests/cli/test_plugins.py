@@ -29,7 +29,7 @@ def install(cli: Cli, points: dict[str, str], name: str = "their-package") -> Pa
     return site
 
 
-def test_installed_suite_is_listed_measured_and_shown(cli: Cli):
+def test_installed_suite_is_listed_measured_and_shown(cli: Cli, golden):
     install(cli, SOUND)
     listed = cli("--help", "suite").stdout
     assert "vector_sum" in listed
@@ -41,6 +41,10 @@ def test_installed_suite_is_listed_measured_and_shown(cli: Cli):
     report = cli.folder / "outputs" / "latest" / "report"
     assert "100000" in (report / "vector_sum.md").read_text()
     assert (report / "vector_sum.png").exists()
+    (cli.folder / "site" / "theirs" / "vector_sum" / "suite.py").write_text("import absent")
+    done = cli("outputs/latest", module="analysis")
+    assert done.returncode == 0
+    golden(done.stderr)
 
 
 BROKEN = {
