@@ -30,6 +30,7 @@ from analysis.table import combine
 from analysis.terminal import NoRowError, view_of
 from analysis.text import command, complain
 from analysis.variants import require_held, uncompared
+from benchkit.api.registry import installed_plugins
 from benchkit.errors import ConfigError
 from benchkit.record.naming import printable
 from benchkit.streams import protect_streams
@@ -78,6 +79,9 @@ def report(arguments: list[str]) -> int:
     if table is None:
         warn(nothing_found(found, options.places))
         return 1
+    for suite, reason in installed_plugins().left_out.items():
+        if (table["suite"] == suite).any():
+            warn(f"left out {reason}")
     try:
         text, fault = text_of(table, found, options)
     except NoRowError as error:

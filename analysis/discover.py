@@ -3,10 +3,11 @@
 `write(table) -> dict[file name, text]`, `show(table, baseline) -> dict[name, Chart]` and
 `draw(table, baseline) -> dict[file name, drawing]` return an empty dictionary where the table has
 no data for them. A chart is drawn for the files of the report and for the page; a drawing, a
-function that returns a figure, is for what no chart can show. A suite of your own
-(BENCHKIT_SUITES) has them in modules `table`, `charts` and `plot` beside it.
+function that returns a figure, is for what no chart can show. They are in modules
+`table`, `charts` and `plot`, of benchkit's suites in `analysis/suites/NAME`, of others beside the
+module that defines the suite.
 
-The module of a suite has QUESTION: what it asks, or a dictionary by suite. A module
+The module of a suite may have QUESTION: what it asks. A module
 `verdict` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for all
 of their records together.
 
@@ -14,9 +15,9 @@ Each part of a report may fail without affecting the others.
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.util
-import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
@@ -26,7 +27,7 @@ import pandas as pd
 
 from analysis.text import complain
 from benchkit.api.question import Question
-from benchkit.api.registry import extra_modules, suite_modules, suites_of
+from benchkit.api.registry import own_modules, plugin_modules, suite_modules, suites_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,6 +67,8 @@ Drawings = dict[str, Callable[[], "Figure"]]
 FIRST, LAST = "analysis.report.sizes", "analysis.report.speedups"
 """What every suite has comes before and after what suites have of their own."""
 PARTS = ("table", "plot", "charts")
+ACCEPTANCE = "analysis.acceptance.verdict"
+"""Answers for the records of several of our suites together."""
 
 
 def write_all(table: pd.DataFrame, attempt: Attempt = directly) -> Iterator[tuple[str, str]]:
@@ -78,9 +81,9 @@ def write_all(table: pd.DataFrame, attempt: Attempt = directly) -> Iterator[tupl
 
 def modules_with(function: str) -> Iterator[tuple[str, ModuleType]]:
     """Yield the modules that define a function of this name, each with a name for messages."""
-    for name in [FIRST, *own_modules(), *foreign_modules(), LAST]:
-        module = importlib.import_module(name)
-        if hasattr(module, function):
+    for name in [FIRST, *modules_of_suites(PARTS), LAST]:
+        module = module_or_none(name)
+        if module and hasattr(module, function):
             yield name.removeprefix("analysis.").removeprefix("suites."), module
 
 
@@ -89,14 +92,16 @@ def suites_with_comparisons() -> set[str]:
     return {name for _, module in modules_with("show") for name in getattr(module, "COMPARED", ())}
 
 
-def own_modules() -> list[str]:
-    folders = importlib.import_module("analysis.suites").__path__
-    found = pkgutil.walk_packages(folders, "analysis.suites.")
-    return [module.name for module in found if not module.ispkg]
+@functools.cache
+def module_or_none(name: str) -> ModuleType | None:
+    """Import a module; where that fails, say so once and return None."""
+    return or_left_out(name, partial(importlib.import_module, name))
 
 
-def foreign_modules(parts: Sequence[str] = PARTS) -> list[str]:
-    packages = [name.removesuffix(".suite") for name in extra_modules()]
+def modules_of_suites(parts: Sequence[str]) -> list[str]:
+    """Return which of these modules each suite has."""
+    own = [f"analysis.suites.{name.split('.')[2]}" for name in own_modules()]
+    packages = [*own, *(name.removesuffix(".suite") for name in plugin_modules())]
     found = []
     for name in (f"{package}.{part}" for package in packages for part in parts):
         try:
@@ -114,11 +119,11 @@ def installed_suites() -> Iterator[ModuleType]:
 
 
 def questions() -> dict[str, Question]:
-    """Return what each suite asks, by its name; a suite may have none."""
+    """Return what each suite asks, by its name: QUESTION of its module, which may have none."""
     found: dict[str, Question] = {}
     for module in installed_suites():
-        asked = getattr(module, "QUESTION", {})
-        found |= asked if isinstance(asked, dict) else {module.__name__.split(".")[-2]: asked}
+        asked = getattr(module, "QUESTION", None)
+        found |= dict.fromkeys(suites_of(module), asked) if asked else {}
     return found
 
 
@@ -130,5 +135,5 @@ def summaries() -> dict[str, str]:
 
 def conclusions() -> list[ModuleType]:
     """Return the modules that answer for all records of some suites together."""
-    own = [name for name in own_modules() if name.endswith(".verdict")]
-    return [importlib.import_module(name) for name in [*own, *foreign_modules(("verdict",))]]
+    found = map(module_or_none, [ACCEPTANCE, *modules_of_suites(("verdict",))])
+    return [module for module in found if module]

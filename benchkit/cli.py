@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit import questions, stopping, study
+from benchkit.api.registry import installed_plugins
 from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError, UnknownKey
@@ -51,6 +52,7 @@ def run_command() -> int:
         if not arguments:
             raise ConfigError(help.HOW_TO_START)
         compose.register()
+        warn_of_plugins(arguments)
         folders = config_folders(arguments)
         if text := questions.answer(arguments, folders):
             print(text)
@@ -137,6 +139,14 @@ def complain(message: str) -> None:
     me = detect_launcher()
     agent = f"agent {me.index} on {node_name()}: " if me.index else ""
     print(f"benchkit: {agent}{printable(message)}", file=sys.stderr)
+
+
+def warn_of_plugins(arguments: Sequence[str]) -> None:
+    """Say which installed suites are left out; Hydra's error says it of one that is asked for."""
+    if not launcher_env.detect_launcher().index:
+        for name, reason in installed_plugins().left_out.items():
+            if not any(name in word for word in arguments):
+                complain(f"left out {reason}")
 
 
 def terminate(number: int, frame: Any) -> None:

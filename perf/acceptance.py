@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.suites.acceptance.findings import Finding
-from analysis.suites.acceptance.verdict import judge
+from analysis.acceptance.findings import FaultFinding
+from analysis.acceptance.verdict import judge
 from analysis.suites.pair_matrix import matrix
 from benchkit.record import files
 from benchkit.statistics.faults import Limits
@@ -132,7 +132,7 @@ def measured(scenario: Scenario, folder: Path, acceptances: int) -> None:
         raise RuntimeError(f"{folder}: agents ended with {codes}: {(folder / 'agent0.log').read_text()[-800:]}")
 
 
-def findings(folder: Path) -> Iterator[list[Finding]]:
+def findings(folder: Path) -> Iterator[list[FaultFinding]]:
     """What the verdict on each two measurements in a folder finds."""
     paths = sorted(folder.glob("outputs/latest/*/record.json"))
     records = sorted(map(files.read, paths), key=lambda record: record.started_at)
@@ -142,7 +142,7 @@ def findings(folder: Path) -> Iterator[list[Finding]]:
         yield list(verdict.findings)
 
 
-def names_fault(finding: Finding, wanted: tuple[str, set[int]] | None) -> bool:
+def names_fault(finding: FaultFinding, wanted: tuple[str, set[int]] | None) -> bool:
     return wanted is not None and wanted[0] in finding.parts and set(finding.cause.numbers) == wanted[1]
 
 

@@ -10,6 +10,8 @@ from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from benchkit.api.registry import own_modules, suites_in
+from benchkit.config.folders import suite_of
 
 from tests.support.cli import ROOT
 
@@ -38,14 +40,18 @@ ONLY_IN = {
 KNOWS_PRIVATE_PARTS = re.compile(r".*\.(\w+_internals|hydra_\w+|fork_server)")
 """The modules that may use private parts of a library; tests of the same names pin what they rely on."""
 OPEN_TO_SUITES = ("benchkit.api", "benchkit.errors", "benchkit.statistics")
+BUILDS_ON = {"ring_model": "ring_attention", "tp_columnwise": "tensor_parallel", "tp_rowwise": "tensor_parallel"}
+"""By suite: the other folder that it imports of; docs/architecture.md says so."""
+SHARED = "tensor_parallel"
+"""The folder that is no suite."""
 KNOWS_A_SUITE = {
     ("benchkit.config", "allreduce"): "--help shows command lines that work",
     ("benchkit.selftest", "allreduce"): "real cases are what a selftest repeats",
     ("benchkit.selftest", "matmul_lut"): "real cases are what a selftest repeats",
 }
 """By folder of the core and name of a suite: why it knows that name."""
-IS_ABOUT_SUITES = ("benchkit.suites", "analysis.suites", "analysis.foreign", "analysis.commands")
-"""All else is the core; a command of analysis, or a file of another system, is about what certain suites measure."""
+IS_ABOUT_SUITES = ("benchkit.suites", "analysis.suites", "analysis.acceptance", "analysis.foreign", "analysis.commands")
+"""All else is the core. Acceptance, commands of analysis and files of other systems are about certain suites."""
 
 
 @cache
@@ -163,11 +169,22 @@ def test_suites_see_only_the_api():
     suites = [name for name in MODULES if name.count(".") >= 3 and is_in(name, "benchkit.suites")]
     assert suites
     for name in suites:
-        own = ".".join(name.split(".")[:3])
+        suite = name.split(".")[2]
+        own = [f"benchkit.suites.{each}" for each in (suite, BUILDS_ON.get(suite, suite))]
         ours = {other for other in imports_of(MODULES[name]) if other.split(".")[0] in PACKAGES}
-        assert [other for other in ours if not any(is_in(other, each) for each in (own, *OPEN_TO_SUITES))] == [], name
+        assert [other for other in ours if not any(is_in(other, each) for each in (*own, *OPEN_TO_SUITES))] == [], name
         calls = {ast.unparse(node.func) for node in nodes_of(MODULES[name]) if isinstance(node, ast.Call)}
         assert not calls & {"print", "open", "time.perf_counter", "time.time", "time.monotonic"}, name
+
+
+def test_the_name_of_a_suite_leads_to_three_places():
+    """Beside them there are a folder that suites share, and presets of a suite."""
+    options = (ROOT / "conf" / "suite").glob("*.yaml")
+    names = {path.stem for path in options if suite_of(path) == path.stem}
+    assert suites_in(own_modules()).keys() == names
+    for suites in ("benchkit.suites", "analysis.suites"):
+        assert {name.split(".")[2] for name in MODULES if is_in(name, suites) and name != suites} == {*names, SHARED}
+    assert {name for name in (*names, SHARED) if f"benchkit.suites.{name}.suite" in MODULES} == names
 
 
 def reached(start: str) -> set[str]:

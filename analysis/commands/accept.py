@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from analysis.acceptance.verdict import SUITES, check, judge
 from analysis.records.harvest import Harvest, harvest, plan_of
 from analysis.records.of_suite import by_layout
 from analysis.records.paths import one_line, require_there
 from analysis.records.places import places_of
-from analysis.suites.acceptance.verdict import SUITES, check, judge
 from analysis.text import command, complain
 from benchkit.errors import ConfigError
 from benchkit.record import files

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.acceptance.changes import changes
 from analysis.commands.accept import read_records
 from analysis.commands.comparison import (
     INDICATIVE,
@@ -26,7 +27,6 @@ from analysis.records.derive import usable_processes
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest, harvest, plan_of
 from analysis.records.paths import one_line, require_there
-from analysis.suites.acceptance.changes import changes
 from analysis.text import command, complain, render_table
 from benchkit.errors import ConfigError
 from benchkit.record.naming import named, printable

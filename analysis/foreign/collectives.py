@@ -15,7 +15,7 @@ IN_PLACE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Collective(Timing):
+class CollectiveTiming(Timing):
     """A collective. For send_recv, time and payload are those of the way there and back.
 
     Attributes:
@@ -44,7 +44,7 @@ class Collective(Timing):
                 raise ValueError(f"{name} {value!r:.40}: allowed is a whole number up to {most:g}")
 
     @classmethod
-    def of_record(cls, row: Row) -> "Collective":
+    def of_record(cls, row: Row) -> "CollectiveTiming":
         """Convert a row of a record; its time is the median.
 
         Where nothing was measured, the payload is the one asked for.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.foreign.collectives import Collective, bandwidths
-from analysis.foreign.timings import Cells, LinesByHeads, Output, Reading, Timing, status_of
+from analysis.foreign.collectives import CollectiveTiming, bandwidths
+from analysis.foreign.timings import Cells, ForeignOutput, LinesByHeads, Reading, Timing, status_of
 from analysis.records.figures import Row
 from analysis.records.of_suite import cases_of
 from analysis.repetitions import alike
@@ -26,11 +26,11 @@ DEVICES = {"cuda": "gpu"}
 """How names of files call devices."""
 
 
-def all_reduces_of(file: str, cells: Cells) -> Iterator[Collective]:
+def all_reduces_of(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
     """Yield the row of a line. Its bandwidth is of other units, and is computed anew."""
     world_size, time_s = cells.whole("world_size"), cells.seconds(MEAN)
     payload_bytes = round(cells.positive(SIZE) * 2**20)
-    yield Collective(
+    yield CollectiveTiming(
         source="cs336",
         file=file,
         backend=cells.word("backend"),
@@ -52,7 +52,7 @@ def all_reduces_of(file: str, cells: Cells) -> Iterator[Collective]:
 
 def export_all_reduces(table: pd.DataFrame) -> dict[str, str]:
     """Write a file per backend and device, with one line per point and failures as lines."""
-    rows = table[table["suite"] == Collective.SUITE]
+    rows = table[table["suite"] == CollectiveTiming.SUITE]
     if rows.empty or "collective" not in rows:
         return {}
     rows = rows.reindex(columns=list(dict.fromkeys((*rows, TIMING, "async_op"))))
@@ -103,7 +103,7 @@ OF_MODEL = frozenset((
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step(Timing):
+class StepTiming(Timing):
     """A step of a language model."""
 
     SUITE = transformer.SUITE
@@ -115,14 +115,14 @@ class Step(Timing):
     step: str
 
     @classmethod
-    def of_record(cls, row: Row) -> "Step | None":
+    def of_record(cls, row: Row) -> "StepTiming | None":
         """Convert a row of a record; None for a component of a step."""
         if row.get("is_component"):
             return None
         return cls.recorded(row, model=str(row["model"]), step=str(row.get(PASS)))
 
 
-def read_json(output: Output) -> Reading | None:
+def read_json(output: ForeignOutput) -> Reading | None:
     """Read one configuration and pass; None where the file is none."""
     try:
         content = json.loads(output.text)
@@ -133,13 +133,13 @@ def read_json(output: Output) -> Reading | None:
     return Reading(list(steps_of(output.file, Cells(content))))
 
 
-def steps_of(file: str, cells: Cells) -> Iterator[Step]:
+def steps_of(file: str, cells: Cells) -> Iterator[StepTiming]:
     """Yield the row of one configuration and pass."""
     num_steps = cells.whole("num_steps")
     forward_only = str(cells["forward_only"]).lower() == "true"
     step = FORWARD if forward_only else FORWARD_BACKWARD
     time_s = cells.seconds("mean_time_ms", 1e-3 / num_steps)
-    yield Step(
+    yield StepTiming(
         source="cs336",
         file=file,
         device=str(cells.get("device", "")).split(":")[0] or None,

@@ -14,8 +14,8 @@ from analysis.suites.tensor_parallel.ddlb_csv import (
     labelled,
     options_of,
 )
-from analysis.suites.tensor_parallel.table import SHAPE, SUITES
-from benchkit.suites.tensor_parallel.suite import IMPLEMENTATION
+from analysis.suites.tensor_parallel.summary import SHAPE, SUITES
+from benchkit.suites.tensor_parallel.config import IMPLEMENTATION
 
 COLUMNWISE, ROWWISE = SUITES
 OLD_TIME = "mean_time"
@@ -23,7 +23,7 @@ STATUSES = {"True": "ok", "False": "invalid"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Product(Timing):
+class ProductTiming(Timing):
     """A matrix product that several ranks compute together.
 
     Attributes:
@@ -41,17 +41,17 @@ class Product(Timing):
     k: int
 
     @classmethod
-    def of_record(cls, row: Row) -> "Product":
+    def of_record(cls, row: Row) -> "ProductTiming":
         label = labelled(str(row.get(IMPLEMENTATION)), options_of(row))
         return cls.recorded(row, primitive=row["suite"], implementation=label)
 
 
-def rows_of(file: str, cells: Cells) -> Iterator[Product]:
+def rows_of(file: str, cells: Cells) -> Iterator[ProductTiming]:
     """Yield the row of a line. The columns do not name the primitive, but files often do."""
     rowwise = "rowwise" in Path(file).name.lower()
     time_s = cells.seconds(TIME if TIME in cells else OLD_TIME, 1e-3)
     label, options = cells.word(IMPLEMENTATION), cells.get(OPTION) or ""
-    yield Product(
+    yield ProductTiming(
         source="ddlb",
         file=file,
         device=None if cells.get(TIMER) == "cpu_clock" else "cuda",

@@ -10,18 +10,26 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.foreign import cs336, ddlb, hetero, nccl_tests, osu, param
-from analysis.foreign.collectives import Collective
-from analysis.foreign.timings import MOST_LETTERS, ROW, Output, Reading, Timing, cells_of, read_csv
+from analysis.foreign.collectives import CollectiveTiming
+from analysis.foreign.timings import (
+    MOST_LETTERS,
+    ROW,
+    ForeignOutput,
+    Reading,
+    Timing,
+    cells_of,
+    read_csv,
+)
 from analysis.foreign.undecorated import undecorated
 from analysis.records.harvest import harvest
-from analysis.suites.tensor_parallel import ddlb_csv
-from analysis.suites.tensor_parallel.table import SUITES
+from analysis.suites.tensor_parallel.ddlb_csv import ddlb_csv
+from analysis.suites.tensor_parallel.summary import SUITES
 
 KNOWN = (
     "nccl-tests (text, JSON, cloudai's CSV), OSU, PARAM, CS336 (all-reduce CSV, transformer JSON), "
     "DDLB, hpml_testing"
 )
-Reader = Callable[[Output], Reading]
+Reader = Callable[[ForeignOutput], Reading]
 CSV = cs336.CSV | ddlb.CSV | hetero.CSV | nccl_tests.CSV
 FIRST_CELL = re.compile(
     rf"""(?<!\w)(")?(?:{"|".join(map(re.escape, sorted(frozenset().union(*CSV))))})(?(1)"),"""
@@ -35,19 +43,28 @@ OF_TEXT: dict[re.Pattern[str], Reader] = {
     param.BEGIN: param.read,
 }
 """What reads lines of text, by what begins them."""
-OF_JSON: tuple[Callable[[Output], Reading | None], ...] = (nccl_tests.read_json, cs336.read_json)
+OF_JSON: tuple[Callable[[ForeignOutput], Reading | None], ...] = (
+    nccl_tests.read_json,
+    cs336.read_json,
+)
 """Each returns None for a document of another kind."""
 DOCUMENT = re.compile(r'[^"{]*(\{)\s*(?:"|$)')
 RECORDED: dict[str, type[Timing]] = {
     **{
         row.SUITE: row
-        for row in (Collective, cs336.Step, hetero.Ring, hetero.Matmul, hetero.Decoder)
+        for row in (
+            CollectiveTiming,
+            cs336.StepTiming,
+            hetero.RingTiming,
+            hetero.MatmulTiming,
+            hetero.DecoderTiming,
+        )
     },
-    **dict.fromkeys(SUITES, ddlb.Product),
+    **dict.fromkeys(SUITES, ddlb.ProductTiming),
 }
 """What a row of our records becomes, by suite."""
 WRITERS: dict[str, tuple[Callable[[pd.DataFrame], dict[str, str]], ...]] = {
-    "ddlb": (ddlb_csv.write,),
+    "ddlb": (ddlb_csv,),
     "cs336": (cs336.export_all_reduces, cs336.export_models),
     "hetero": (hetero.export_rings, hetero.export_matmuls, hetero.export_decoders),
 }
@@ -64,7 +81,7 @@ def read(place: str, text: str, ranks: int | None = None) -> Reading | None:
     readings = []
     strangers = [others]
     for source in sources:
-        of_source = list(readings_of(Output(place, source.text, ranks)))
+        of_source = list(readings_of(ForeignOutput(place, source.text, ranks)))
         if of_source and not any(each.rows or each.passed_over for each in of_source):
             behind = f" behind {source.prefix[:80]!r}" if source.prefix else ""
             of_source[0].passed_over.append(f"{place}: no whole row of results in it{behind}")
@@ -86,7 +103,7 @@ def read(place: str, text: str, ranks: int | None = None) -> Reading | None:
     return found
 
 
-def readings_of(output: Output) -> Iterator[Reading]:
+def readings_of(output: ForeignOutput) -> Iterator[Reading]:
     """Yield a reading of each output in a text, which ends where one of another format begins."""
     if output.text.lstrip().startswith("{"):
         for read_document in OF_JSON:

@@ -17,12 +17,13 @@ from analysis.records.of_suite import cases_of
 from analysis.records.slowdowns import Slowdown
 from analysis.repetitions import alike, by_mechanism
 from analysis.suites.matmul_lut import table as matmul_lut
-from analysis.suites.ring_attention import model_table as ring_model
 from analysis.suites.ring_attention import table as ring_attention
+from analysis.suites.ring_model import table as ring_model
 from analysis.text import as_csv
 from benchkit.api import lut
 from benchkit.record.record import CaseRecord
 from benchkit.suites.ring_attention import suite as names
+from benchkit.suites.ring_model import suite as model_names
 
 
 def slowdown_of(row: Row) -> str:
@@ -30,7 +31,7 @@ def slowdown_of(row: Row) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matmul(Timing):
+class MatmulTiming(Timing):
     """A product of square matrices of `size` rows, beside streams that compute, too."""
 
     SUITE = matmul_lut.SUITE
@@ -41,13 +42,13 @@ class Matmul(Timing):
     slowdown: str
 
     @classmethod
-    def of_record(cls, row: Row) -> "Matmul":
+    def of_record(cls, row: Row) -> "MatmulTiming":
         return cls.recorded(row, slowdown=slowdown_of(row))
 
 
-def matmuls_of(file: str, cells: Cells) -> Iterator[Matmul]:
+def matmuls_of(file: str, cells: Cells) -> Iterator[MatmulTiming]:
     time_s = cells.seconds("avg_ms", 1e-3)
-    yield Matmul(
+    yield MatmulTiming(
         source="hetero",
         file=file,
         world_size=1,
@@ -82,7 +83,7 @@ REFERENCE = "reference_homogeneous"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ring(Timing):
+class RingTiming(Timing):
     """A layer of ring attention.
 
     Attributes:
@@ -98,15 +99,15 @@ class Ring(Timing):
     slowdown: str
 
     @classmethod
-    def of_record(cls, row: Row) -> "Ring":
+    def of_record(cls, row: Row) -> "RingTiming":
         strategy = str(row.get(names.STRATEGY))
         return cls.recorded(row, strategy=strategy, slowdown=slowdown_of(row))
 
 
-def sweep_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
+def sweep_rings_of(file: str, cells: Cells) -> Iterator[RingTiming]:
     strategy = cells.word(SPLIT)
     time_s = cells.seconds(TIME, 1e-3)
-    yield Ring(
+    yield RingTiming(
         source="hetero",
         file=file,
         world_size=sum(str(name).endswith("_tokens") for name in cells) or None,
@@ -120,10 +121,10 @@ def sweep_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
     )
 
 
-def profile_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
+def profile_rings_of(file: str, cells: Cells) -> Iterator[RingTiming]:
     """Yield the row of a line of a profile, which is of the even split."""
     time_s = cells.seconds(lut.LATENCY, 1e-3)
-    yield Ring(
+    yield RingTiming(
         source="hetero",
         file=file,
         time_s=time_s,
@@ -138,7 +139,7 @@ def profile_rings_of(file: str, cells: Cells) -> Iterator[Ring]:
 
 def export_rings(table: pd.DataFrame) -> dict[str, str]:
     """Write a sweep per way to run, and of its even splits a profile per sequence length."""
-    rows = table[(table["suite"] == Ring.SUITE) & (table["status"] == "ok")]
+    rows = table[(table["suite"] == RingTiming.SUITE) & (table["status"] == "ok")]
     if rows.empty:
         return {}
     texts = {}
@@ -175,13 +176,16 @@ def ring_line(row: Row, case: CaseRecord) -> Row:
 # and for one GPU alone. Neither says how much slower a GPU was.
 BLOCKS, PROMPT, LABEL = "block_lens", "prompt_tokens", "strategy"
 FIRST, LATER, TOTAL, TOTAL_TIME = "ttft_ms", "avg_decode_ms", "total_ms", "total_time_ms"
-LABELS = {"Ring": (names.RING, names.EVEN), "Regular": (names.SINGLE, names.WHOLE)}
+LABELS = {
+    "Ring": (model_names.RING, names.EVEN),
+    "Regular": (model_names.SINGLE, model_names.WHOLE),
+}
 """Our implementation and strategy, by what the second file calls them."""
 LABEL_OF = {case: label for label, case in LABELS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoder(Timing):
+class DecoderTiming(Timing):
     """A pass of a decoder: the time to the first token, or per further token.
 
     Attributes:
@@ -198,11 +202,11 @@ class Decoder(Timing):
     slowdown: str | None
 
     @classmethod
-    def of_record(cls, row: Row) -> "Decoder":
+    def of_record(cls, row: Row) -> "DecoderTiming":
         """Convert a row of a record; a call of decode makes several tokens."""
-        phase = str(row.get(names.PHASE))
-        decodes = phase == names.DECODE
-        alone = row.get(names.IMPLEMENTATION) == names.SINGLE
+        phase = str(row.get(model_names.PHASE))
+        decodes = phase == model_names.DECODE
+        alone = row.get(model_names.IMPLEMENTATION) == model_names.SINGLE
         tokens = row["decode_tokens"] if decodes else 1
         mean_s, std_s = row.get("mean_s"), row.get("std_s")
         return cls.recorded(
@@ -212,26 +216,26 @@ class Decoder(Timing):
             conversion="time of a call / its tokens" if decodes else "as recorded",
             world_size=1 if alone else row["world_size"],
             phase=phase,
-            implementation=str(row.get(names.IMPLEMENTATION)),
+            implementation=str(row.get(model_names.IMPLEMENTATION)),
             strategy=str(row.get(names.STRATEGY)),
             slowdown=slowdown_of(row),
         )
 
 
-def decoders_of(file: str, cells: Cells) -> Iterator[Decoder]:
+def decoders_of(file: str, cells: Cells) -> Iterator[DecoderTiming]:
     """Yield the rows of a line of either file."""
     ranks: int | None
     if SPLIT in cells:
-        case, ranks = (names.RING, cells.word(SPLIT)), len(json.loads(cells[BLOCKS]))
+        case, ranks = (model_names.RING, cells.word(SPLIT)), len(json.loads(cells[BLOCKS]))
     else:
         case = LABELS[cells[LABEL]]
-        ranks = 1 if case[0] == names.SINGLE else None
-    columns = {names.PREFILL: FIRST}
+        ranks = 1 if case[0] == model_names.SINGLE else None
+    columns = {model_names.PREFILL: FIRST}
     if number(cells[LATER]) != 0:  # 0 stands for no token
-        columns[names.DECODE] = LATER
+        columns[model_names.DECODE] = LATER
     for phase, column in columns.items():
         time_s = cells.seconds(column, 1e-3)
-        yield Decoder(
+        yield DecoderTiming(
             source="hetero",
             file=file,
             world_size=ranks,
@@ -248,13 +252,13 @@ def decoders_of(file: str, cells: Cells) -> Iterator[Decoder]:
 
 def export_decoders(table: pd.DataFrame) -> dict[str, str]:
     """Write both files, for each slowdown and whatever else sets points apart."""
-    rows = table[(table["suite"] == Decoder.SUITE) & (table["status"] == "ok")]
+    rows = table[(table["suite"] == DecoderTiming.SUITE) & (table["status"] == "ok")]
     texts = {}
     for suffix, group in alike(rows, *ring_model.CASE, "seq_len"):
         lines = pd.DataFrame(decoder_lines(group))
         if lines.empty:
             continue
-        splits = lines[lines[names.IMPLEMENTATION] == names.RING]
+        splits = lines[lines[model_names.IMPLEMENTATION] == model_names.RING]
         texts[f"hetero_full_model_results{suffix}.csv"] = decoder_csv(splits, SPLIT, BLOCKS, TOTAL)
         both = lines[lines[LABEL].notna()]
         texts[f"ring_vs_regular{suffix}.csv"] = decoder_csv(both, LABEL, TOTAL_TIME)
@@ -271,10 +275,10 @@ def decoder_lines(rows: pd.DataFrame) -> Iterator[Row]:
     """Yield a line per length and split: the means of both phases, 0 for one without a record."""
     found: dict[tuple[int, str, str], dict[str, Any]] = {}
     for row, case in cases_of(rows):
-        key = (int(row["seq_len"]), row[names.IMPLEMENTATION], str(row[names.STRATEGY]))
+        key = (int(row["seq_len"]), row[model_names.IMPLEMENTATION], str(row[names.STRATEGY]))
         line = found.setdefault(key, {FIRST: 0.0, LATER: 0.0, TOTAL: 0.0})
         mean_ms = row["mean_s"] * 1e3
-        if row[names.PHASE] == names.DECODE:
+        if row[model_names.PHASE] == model_names.DECODE:
             line[LATER] = mean_ms / row["decode_tokens"]
         else:
             line[FIRST] = mean_ms
@@ -283,7 +287,7 @@ def decoder_lines(rows: pd.DataFrame) -> Iterator[Row]:
     for (length, implementation, split), line in sorted(found.items()):
         label = LABEL_OF.get((implementation, split))
         named = {SPLIT: split, LABEL: label, PROMPT: length}
-        yield {names.IMPLEMENTATION: implementation, **named, **line}
+        yield {model_names.IMPLEMENTATION: implementation, **named, **line}
 
 
 CSV: LinesByHeads = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.foreign.collectives import Collective
-from analysis.foreign.timings import ROW, Cells, LinesByHeads, Output, Reading, number
+from analysis.foreign.collectives import CollectiveTiming
+from analysis.foreign.timings import ROW, Cells, ForeignOutput, LinesByHeads, Reading, number
 from analysis.records.figures import Row
 from analysis.records.paths import one_line
 from benchkit.suites.collective.suite import ALL_TO_ALL, RING_SHIFT
@@ -59,7 +59,7 @@ MIXED = "below several starts of tests, or the end of another: one of"
 
 
 @dataclass(frozen=True)
-class Run:
+class NcclRun:
     """What all rows of a table have in common.
 
     Attributes:
@@ -75,7 +75,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Result:
+class NcclResult:
     """One of the two results of a size, with the keys of JSON.
 
     Attributes:
@@ -94,7 +94,7 @@ class Result:
 
 
 @dataclass
-class Table:
+class NcclTable:
     """One table, and what stands before its heads and after its rows.
 
     Attributes:
@@ -116,9 +116,9 @@ class Table:
     columns: tuple[str, ...] = ()
     world_size: int | None = None
     sides: tuple[bool, ...] = (False, True)
-    results: list[Result] = field(default_factory=list)
+    results: list[NcclResult] = field(default_factory=list)
 
-    def next_one(self) -> "Table":
+    def next_one(self) -> "NcclTable":
         """Return the table of the next heads, without a list of ranks of its own.
 
         Processes that are built without MPI list their ranks one after the other, before any of
@@ -126,8 +126,8 @@ class Table:
         """
         are_several = any(len(groups) > 1 for groups in self.ranks.values())
         if self.results and not are_several:
-            return Table()
-        return Table(
+            return NcclTable()
+        return NcclTable(
             started=self.started,
             command=self.command,
             ranks=self.ranks,
@@ -143,16 +143,16 @@ class Table:
         return named or {self.command or default}
 
 
-def read(output: Output) -> Reading:
+def read(output: ForeignOutput) -> Reading:
     """Read the tables of an output. Each has a program of its own: no table lends it to another."""
     found = Reading()
     torn = output.num_cut_off()
-    tables, command = [Table()], None
+    tables, command = [NcclTable()], None
     for line in map(str.strip, output.whole_lines()):
         table = tables[-1]
         words = line.split()
         if table.columns and (BEGIN.match(line) or RANK.match(line) or SIDES.match(line)):
-            tables.append(table := table.next_one() if SIDES.match(line) else Table())
+            tables.append(table := table.next_one() if SIDES.match(line) else NcclTable())
         if own := OWN.match(line):
             (table.started if own[1] == "starting" else table.concluded).add(own["program"])
         elif rank := RANK.match(line):
@@ -166,10 +166,10 @@ def read(output: Output) -> Reading:
             table.command, command = command, None
             if not is_known(table.columns):
                 found.passed_over.append(unknown(output.file, "heads", line))
-                tables.append(Table())
+                tables.append(NcclTable())
         elif UNITS.match(line) and not {word for word in words if "(" in word} <= KNOWN_UNITS:
             found.passed_over.append(unknown(output.file, "units", line))
-            tables.append(Table())
+            tables.append(NcclTable())
         elif process := OF_PROCESS.match(line):
             table.ranks_per_process = max(1, int(process[1]) * int(process[2]))
         elif line.startswith("#"):
@@ -190,7 +190,7 @@ def read(output: Output) -> Reading:
     return found
 
 
-def default_program(output: Output, num_tables: int) -> str | None:
+def default_program(output: ForeignOutput, num_tables: int) -> str | None:
     """Return the program that the file's name tells, or its only mention beside the only table."""
     name = Path(output.file).name
     mentions = {found[1] for found in PROGRAM.finditer(output.text)}
@@ -202,7 +202,7 @@ def default_program(output: Output, num_tables: int) -> str | None:
     return stranger[1] if stranger else None
 
 
-def found_in(table: Table, file: str, programs: set[str | None], found: Reading) -> int:
+def found_in(table: NcclTable, file: str, programs: set[str | None], found: Reading) -> int:
     """Add the rows of a table, or a line on why there are none; return how many are torn."""
     if not table.results:
         return 0
@@ -216,7 +216,7 @@ def found_in(table: Table, file: str, programs: set[str | None], found: Reading)
         return 0
     if table.world_size is None:
         found.passed_over.append(f"{file}: the list of devices is missing or cut: ranks unknown")
-    run = Run(file, program, table.world_size)
+    run = NcclRun(file, program, table.world_size)
     whole = [result for result in table.results if result.is_whole(program)]
     found.rows += [row_of(run, result) for result in whole]
     return (len(table.results) - len(whole)) // len(table.sides)
@@ -246,7 +246,9 @@ def size_of(ranks: dict[int, list[str]]) -> int | None:
     return of_group.count(of_group[0])
 
 
-def results_of(columns: tuple[str, ...], words: list[str], sides: tuple[bool, ...]) -> list[Result]:
+def results_of(
+    columns: tuple[str, ...], words: list[str], sides: tuple[bool, ...]
+) -> list[NcclResult]:
     """Split a line into its results, out of place or in place; [] where it is not whole."""
     names = [name for name in columns if name != "timestamp"]
     count = len(words) - 2 * (len(columns) - len(names))  # a timestamp is two words
@@ -265,7 +267,7 @@ def results_of(columns: tuple[str, ...], words: list[str], sides: tuple[bool, ..
             return []
         if (number(own.get("time")) or 0) < 0 or not is_payload(shared):
             return []
-        found.append(Result(shared, with_json_keys(own), in_place))
+        found.append(NcclResult(shared, with_json_keys(own), in_place))
     return found
 
 
@@ -278,12 +280,12 @@ def with_json_keys(cells: Mapping[str, str]) -> dict[str, str]:
     return {JSON_KEYS.get(name, name): value for name, value in cells.items()}
 
 
-def of_cloudai(file: str, cells: Cells) -> Iterator[Collective]:
+def of_cloudai(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
     """Yield the rows of a line of the table that github.com/NVIDIA/cloudai makes of the text."""
     program = PROGRAM.search(Path(file).name)
     if program is None:
         raise ValueError(NAMELESS)
-    run = Run(file, program[1], world_size=cells.whole("Ranks", least=0) or None)
+    run = NcclRun(file, program[1], world_size=cells.whole("Ranks", least=0) or None)
     shared = {"size": cells["Size (B)"], "type": cells["Type"], "redop": cells["Redop"]}
     for side, in_place in (("Out-of-place", False), ("In-place", True)):
         own = {
@@ -292,7 +294,7 @@ def of_cloudai(file: str, cells: Cells) -> Iterator[Collective]:
             "bus_bw": cells[f"Busbw (GB/s) {side}"],
             "nwrong": cells[f"#Wrong {side}"],
         }
-        yield row_of(run, Result(shared, own, in_place))
+        yield row_of(run, NcclResult(shared, own, in_place))
 
 
 CSV: LinesByHeads = {
@@ -300,7 +302,7 @@ CSV: LinesByHeads = {
 }
 
 
-def read_json(output: Output) -> Reading | None:
+def read_json(output: ForeignOutput) -> Reading | None:
     """Read the file that -J writes; None where it is none."""
     if '"nccl_version"' not in output.text:
         return None
@@ -319,7 +321,7 @@ def read_json(output: Output) -> Reading | None:
     if program not in COLLECTIVES:
         found.passed_over.append(f"{output.file}: {without_counterpart(program)}")
         return found
-    run = Run(
+    run = NcclRun(
         output.file,
         program,
         world_size=processes * config["nthreads"] * config["ngpus"] if processes else None,
@@ -330,7 +332,7 @@ def read_json(output: Output) -> Reading | None:
         for side, in_place in (("out_of_place", False), ("in_place", True)):
             if own := content_of_size.get(side):
                 try:
-                    row = row_of(run, Result(content_of_size, own, in_place))
+                    row = row_of(run, NcclResult(content_of_size, own, in_place))
                 except ValueError:
                     torn += 1
                     continue
@@ -369,7 +371,7 @@ def whole_objects(text: str, at: int) -> Iterator[Any]:
         yield value
 
 
-def row_of(run: Run, result: Result) -> Collective:
+def row_of(run: NcclRun, result: NcclResult) -> CollectiveTiming:
     """Make the row of a result, whose size is S already; ValueError for a negative time."""
     collective = COLLECTIVES[run.program]
     time_us = number(result.own.get("time"))
@@ -378,7 +380,7 @@ def row_of(run: Run, result: Result) -> Collective:
     operation = str(result.shared.get("redop", ""))
     dtype = str(result.shared["type"])
     num_bytes, algbw = int(result.shared["size"]), number(result.own["alg_bw"])
-    return Collective(
+    return CollectiveTiming(
         source="nccl-tests",
         file=run.file,
         collective=collective,
@@ -409,7 +411,7 @@ def agree(num_bytes: int, time_us: float | None, algbw: float | None) -> bool:
     return abs(num_bytes / (time_us * 1e3) - algbw) <= OFF * algbw
 
 
-def by_median(row: Collective, times: Row | None) -> Iterator[Collective]:
+def by_median(row: CollectiveTiming, times: Row | None) -> Iterator[CollectiveTiming]:
     """Yield a second row by the median, as ours have it, where iterations were timed apart (-I 1).
 
     Args:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from analysis.foreign.collectives import Collective, bandwidths
-from analysis.foreign.timings import ROW, Output, RanksMissing, Reading
+from analysis.foreign.collectives import CollectiveTiming, bandwidths
+from analysis.foreign.timings import ROW, ForeignOutput, RanksMissing, Reading
 from analysis.records.paths import one_line
 from benchkit.suites.collective import suite as names
 
@@ -47,7 +47,7 @@ CHECKED = {"Pass": "ok", "Fail": "invalid"}
 
 
 @dataclass(frozen=True)
-class Run:
+class OsuRun:
     """What the lines before a table say about it; no columns before the table begins."""
 
     collective: str
@@ -58,31 +58,31 @@ class Run:
 
 
 @dataclass
-class Table:
+class OsuTable:
     """The lines below one line of heads.
 
     Attributes:
         is_mixed: whether lines of two outputs stand in it, which cannot be told apart.
     """
 
-    run: Run
+    run: OsuRun
     is_mixed: bool
-    lines: list["Line"] = field(default_factory=list)
+    lines: list["OsuLine"] = field(default_factory=list)
 
-    def grows_by(self, line: "Line", was_torn: bool) -> bool:
+    def grows_by(self, line: "OsuLine", was_torn: bool) -> bool:
         """Return whether a line is the next, and not the rest of one that was torn."""
         return line.size > self.lines[-1].size if self.lines else not was_torn
 
 
-def read(output: Output) -> Reading:
+def read(output: ForeignOutput) -> Reading:
     """Read the results of one or several benchmarks.
 
     Raises:
         RanksMissing: a result needs the number of ranks.
     """
     found = Reading()
-    tables: list[Table] = []
-    run: Run | None = None
+    tables: list[OsuTable] = []
+    run: OsuRun | None = None
     titles: list[str] = []  # since the last line of numbers
     was_torn = False
     torn = output.num_cut_off(LAST_CELL)
@@ -98,7 +98,7 @@ def read(output: Output) -> Reading:
                 why = f"a table without a title, or with heads that are not known: {line:.200}"
                 found.passed_over.append(one_line(f"{output.file}: {why}"))
             elif HEAD.match(line):
-                tables.append(Table(run, is_mixed=len(titles) > 1))
+                tables.append(OsuTable(run, is_mixed=len(titles) > 1))
                 was_torn = False
         elif run and run.columns and line[:1].isdigit():
             table = tables[-1]
@@ -127,7 +127,7 @@ def unknown(test: str) -> str:
     return f"OSU's {test!r} is none of {', '.join(COLLECTIVES)}"
 
 
-def begun(title: re.Match[str]) -> Run | None:
+def begun(title: re.Match[str]) -> OsuRun | None:
     """Begin the run of a title; None for a benchmark that has no counterpart here."""
     if title["test"] not in COLLECTIVES:
         return None
@@ -137,10 +137,10 @@ def begun(title: re.Match[str]) -> Run | None:
         device = "cpu"
     elif title["backend"] == "MPI" and collective == names.SEND_RECV:
         device = None  # of two ranks either may use the memory of the CPU; another line tells
-    return Run(collective, title["backend"].lower(), device)
+    return OsuRun(collective, title["backend"].lower(), device)
 
 
-def described(run: Run, line: str) -> Run | None:
+def described(run: OsuRun, line: str) -> OsuRun | None:
     """Add what a line of comment says: the type, the place of the buffers, or the columns.
 
     None for heads that are not known, and for a table that begins again, though neither a title
@@ -163,7 +163,7 @@ def described(run: Run, line: str) -> Run | None:
 
 
 @dataclass(frozen=True)
-class Line:
+class OsuLine:
     """What a line of a table says.
 
     Attributes:
@@ -176,7 +176,7 @@ class Line:
     validation: str | None
 
 
-def line_of(columns: tuple[str, ...], words: list[str]) -> Line | None:
+def line_of(columns: tuple[str, ...], words: list[str]) -> OsuLine | None:
     """Read a line; None where it is not whole."""
     cells: Mapping[str, str] = dict(zip(columns, words, strict=False))
     size = cells.get("Size", "0")
@@ -185,10 +185,10 @@ def line_of(columns: tuple[str, ...], words: list[str]) -> Line | None:
         return None
     if int(size) > MOST_BYTES or cells.get("Validation", "Pass") not in CHECKED:
         return None
-    return Line(int(size), float(latency), cells.get("Validation"))
+    return OsuLine(int(size), float(latency), cells.get("Validation"))
 
 
-def row_of(output: Output, run: Run, line: Line) -> Collective:
+def row_of(output: ForeignOutput, run: OsuRun, line: OsuLine) -> CollectiveTiming:
     """Make the row of a line of a table.
 
     Raises:
@@ -205,7 +205,7 @@ def row_of(output: Output, run: Run, line: Line) -> Collective:
     parts = world_size if world_size and (both_ways or name in SIZED_BY_PART) else 1
     payload_bytes = None if name == names.BARRIER else line.size * parts
     time_s = line.latency_us * 1e-6 * (2 if both_ways else 1)
-    return Collective(
+    return CollectiveTiming(
         source="osu",
         file=output.file,
         collective=name,

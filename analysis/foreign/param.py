@@ -2,8 +2,8 @@
 
 import re
 
-from analysis.foreign.collectives import Collective
-from analysis.foreign.timings import ROW, Output, Reading, number, status_of
+from analysis.foreign.collectives import CollectiveTiming
+from analysis.foreign.timings import ROW, ForeignOutput, Reading, number, status_of
 from benchkit.suites.collective import suite as names
 
 BEGIN = re.compile(r"PARAM COMM environment: |backend: \w+ nw-stack:|COMMS-RES")
@@ -28,7 +28,7 @@ LAST_CELL = re.compile(r"\d\.\d\s*$")
 """Ends a whole line: the total time has one decimal."""
 
 
-def read(output: Output) -> Reading:
+def read(output: ForeignOutput) -> Reading:
     """Read all results."""
     found = Reading()
     backend, world_size = None, output.ranks
@@ -62,19 +62,19 @@ def read(output: Output) -> Reading:
 
 
 def row_of(
-    output: Output,
+    output: ForeignOutput,
     backend: str | None,
     world_size: int | None,
     collective: str,
     dtype: str,
     words: list[str],
-) -> Collective | None:
+) -> CollectiveTiming | None:
     """Make the row of a line, whose size is S already; None where it is not whole."""
     cells = {name: number(word) for name, word in zip(COLUMNS, words, strict=False)}
     if len(words) != len(COLUMNS) or None in cells.values():
         return None
     time_s = (cells["p50"] or 0) * 1e-6 or None
-    return Collective(
+    return CollectiveTiming(
         source="param",
         file=output.file,
         collective=collective,

@@ -105,7 +105,7 @@ LINE_BREAK = re.compile(r"\n\Z")
 
 
 @dataclass(frozen=True)
-class Output:
+class ForeignOutput:
     """A file of another system, by its path, and how many ranks it is of, if the user says so."""
 
     file: str
@@ -191,7 +191,7 @@ def cells_of(line: str) -> list[str]:
     return [cell.strip('" \r\n') for cell in line.split(",")]
 
 
-def read_csv(output: Output, formats: LinesByHeads) -> Reading:
+def read_csv(output: ForeignOutput, formats: LinesByHeads) -> Reading:
     """Read a CSV table, whose first line has the heads of a known format.
 
     Lines that begin with # are comments. The first ValueError of a line is quoted.

@@ -44,7 +44,7 @@ WHO = re.compile("rank|host|node|pod|container|worker|replica|task|stream|pid", 
 
 
 @dataclass
-class Source:
+class OutputSource:
     """The lines of one source, without what stood before them.
 
     Attributes:
@@ -65,7 +65,7 @@ Start = Callable[[str], int | None]
 """Returns where a known output begins in a line, if it does."""
 
 
-def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[Source], str]:
+def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[OutputSource], str]:
     """Return what each source printed in which a known output begins, and the lines of all others.
 
     Args:
@@ -76,7 +76,7 @@ def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[Source], str]:
     found = (sources_by(start_of, lines) for start_of in starts)
     sources = next(filter(None, found), None)
     if sources is None:
-        return [Source("", lines=clean_lines(text))], ""
+        return [OutputSource("", lines=clean_lines(text))], ""
     lengths = sorted(set(map(len, sources)), reverse=True)
     others = []
     for line in lines:
@@ -92,19 +92,21 @@ def clean_lines(text: str) -> list[str]:
     return CONTINUED.sub("", UNSEEN.sub("", text)).splitlines(keepends=True)
 
 
-def sources_by(start_of: Start, lines: list[str]) -> dict[str, Source]:
+def sources_by(start_of: Start, lines: list[str]) -> dict[str, OutputSource]:
     """Make a source of each prefix, with marks for times, behind which an output begins."""
-    sources: dict[str, Source] = {}
+    sources: dict[str, OutputSource] = {}
     for line in lines:
         start = start_of(line)
         if start is not None and start <= MOST_LETTERS:
             before = TIME.sub(MARK, line[:start])
             key = before.rstrip()
-            sources.setdefault(key, Source(line[:start].strip(), bool(key) and key != before))
+            sources.setdefault(key, OutputSource(line[:start].strip(), bool(key) and key != before))
     return sources
 
 
-def split(line: str, prefixes: dict[str, Source], lengths: list[int]) -> tuple[str | None, str]:
+def split(
+    line: str, prefixes: dict[str, OutputSource], lengths: list[int]
+) -> tuple[str | None, str]:
     """Split a line into its prefix, with marks for times, and the rest."""
     marked = TIME.sub(MARK, line[:MOST_LETTERS]) if lengths != [0] else ""
     for length in lengths:

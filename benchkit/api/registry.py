@@ -7,11 +7,12 @@ once.
 import functools
 import importlib
 import os
-import pkgutil
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoints, entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +29,8 @@ LOADED = (
 """Modules that every rank needs. A process's first np.median() imports numpy.ma."""
 EXTRA_SUITES = "BENCHKIT_SUITES"
 """Environment variable: comma-separated modules outside benchkit.suites that define suites."""
+ENTRY_POINTS = "benchkit.suites"
+"""Group of entry points: installed distributions name their suites, each with its module."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,79 @@ def cases_in(module: str, config: RunConfig, rank: Any) -> list[Any]:
 
 @functools.cache
 def own_modules() -> tuple[str, ...]:
-    found = importlib.import_module("benchkit.suites").__path__
-    return tuple(f"benchkit.suites.{each.name}.suite" for each in pkgutil.iter_modules(found))
+    """Return the modules of benchkit's suites; a folder without suite.py is what some share."""
+    [folder] = importlib.import_module("benchkit.suites").__path__
+    names = (path.parent.name for path in sorted(Path(folder).glob("*/suite.py")))
+    return tuple(f"benchkit.suites.{name}.suite" for name in names)
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """The suites of installed distributions, and by name why others are left out."""
+
+    suites: Mapping[str, Suite]
+    left_out: Mapping[str, str]
+
+    @property
+    def modules(self) -> list[str]:
+        return list(dict.fromkeys(each.build.__module__ for each in self.suites.values()))
+
+
+@functools.cache
+def installed_plugins() -> Plugins:
+    """Import the suites of ENTRY_POINTS; one that cannot be used does not affect the others."""
+    suites: dict[str, Suite] = {}
+    left_out: dict[str, str] = {}
+    points = entry_points(group=ENTRY_POINTS)
+    own = suites_in(own_modules()) if points else {}
+    for name in sorted(points.names):
+        try:
+            suites[name] = load_plugin(points.select(name=name), own)
+        except ConfigError as error:
+            left_out[name] = str(error)
+    return Plugins(suites, left_out)
+
+
+def load_plugin(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
+    """Import the suite of the entry points of one name; raise ConfigError where there is none."""
+    point, *others = points
+    owners = " and ".join(sorted(each.dist.name for each in points if each.dist))
+    name, problem = point.name, f"suite {point.name} of {owners}"
+    if others:
+        raise ConfigError(f"{problem}: two packages of one suite name; allowed is one of them")
+    if name in own:
+        raise ConfigError(f"{problem}: a suite of benchkit has this name; allowed is another")
+    try:
+        suites = suites_of(import_unpinned(point.module))
+    except (Exception, SystemExit) as error:  # whatever the modules of others raise
+        reason = (str(error) or "no reason given").splitlines()[0]
+        raise ConfigError(
+            f"{problem}: cannot import {point.module} ({type(error).__name__}: {reason})"
+        ) from None
+    if name not in suites:
+        defined = ", ".join(suites) or "none"
+        raise ConfigError(
+            f"{problem}: {point.module} defines no such suite, but {defined}; "
+            "allowed is the module of the function of this name"
+        )
+    return suites[name]
+
+
+def plugin_modules() -> list[str]:
+    """Return the modules of suites that are not benchkit's own."""
+    return list(dict.fromkeys([*installed_plugins().modules, *extra_modules()]))
 
 
 def suite_modules() -> list[str]:
-    return [*own_modules(), *extra_modules()]
+    return [*own_modules(), *plugin_modules()]
+
+
+def plugin_folders() -> list[Path]:
+    """Return the folders `conf` beside the modules of suites that are not benchkit's own."""
+    suites_in(extra_modules())  # imports them, or says which there is not
+    files = (getattr(sys.modules[name], "__file__", None) for name in plugin_modules())
+    folders = dict.fromkeys(Path(file).parent / "conf" for file in files if file)
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def extra_modules() -> list[str]:
@@ -97,28 +167,33 @@ def extra_modules() -> list[str]:
 
 
 def load_suites() -> dict[str, Suite]:
-    """Return all suites by name, sorted. The last module wins a name.
+    """Return all suites by name, sorted. Those of EXTRA_SUITES win a name.
 
     Raises ConfigError where a module that EXTRA_SUITES names does not exist.
     """
-    return suites_in(suite_modules())
+    own, added = suites_in(own_modules()), suites_in(extra_modules())
+    return dict(sorted({**own, **installed_plugins().suites, **added}.items()))
 
 
 def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
-    from launch.host import without_pinning  # here: analysis, too, reads the files of suites
+    """Return the suites of modules by name; raise ConfigError for a module that is missing."""
 
     found: dict[str, Suite] = {}
     for name in modules:
         try:
-            with without_pinning():  # a suite may load torch, which would pin this agent
-                module = importlib.import_module(name)
+            found |= suites_of(import_unpinned(name))
         except ModuleNotFoundError as error:
             if error.name not in (name, name.split(".")[0]):
                 raise
             reason = "no such module; allowed are importable modules"
             raise ConfigError(f"{EXTRA_SUITES}={name}: {reason}") from None
-        found |= suites_of(module)
     return dict(sorted(found.items()))
+
+
+def import_unpinned(module: str) -> ModuleType:
+
+    with without_pinning():  # a suite may load torch, which would pin this agent
+        return importlib.import_module(module)
 
 
 def suites_of(module: ModuleType) -> dict[str, Suite]:

@@ -16,7 +16,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict, read_write
 
 from benchkit.api.keys import RunConfig, check_ranges, nested_schema, require_accepted
-from benchkit.api.registry import load_suites
+from benchkit.api.registry import installed_plugins, load_suites
 from benchkit.config import hydra_internals
 from benchkit.config.command_line import element
 from benchkit.config.help import suite_list
@@ -117,10 +117,12 @@ def typed(composed: DictConfig) -> RunConfig:
     if OmegaConf.is_missing(composed, "suite"):
         raise ConfigError("choose a suite with +suite=NAME:\n" + suite_list())
     if composed.suite not in (suites := load_suites()):
-        raise ConfigError(f"suite={composed.suite}: no such suite; available: {', '.join(suites)}")
+        reason = f"suite={composed.suite}: no such suite; available: {', '.join(suites)}"
+        raise ConfigError(installed_plugins().left_out.get(composed.suite, reason))
     config = OmegaConf.to_object(composed)
     assert isinstance(config, RunConfig)
     check_ranges(config)
+    config = config.parse()
     config.check()
     return config
 
@@ -160,7 +162,6 @@ class Variants:
         """Take a point as Hydra composes it; this object changes it from now on."""
         self._loader = loader
         self._composed = composed
-        # Not checked yet: a check replaces values by what they mean beside the other keys.
         self._config: Any = OmegaConf.to_object(composed)
         self._needed = set(needed_names(OmegaConf.to_container(composed, resolve=False)))
         self._settings: dict[str | None, Setting | None] = {}
@@ -180,6 +181,7 @@ class Variants:
                 return None
             assign(config, setting.path, setting.value)
         try:
+            config = config.parse()
             config.check()
         except ConfigError:
             return None

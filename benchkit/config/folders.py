@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchkit.api.registry import plugin_folders
 from launch.host import read_text
 
 
@@ -14,8 +15,9 @@ def config_folder() -> Path:
 
 
 def config_folders(arguments: Sequence[str]) -> list[Path]:
+    """Return the folders of YAML: benchkit's, those of suites of others, and --config-dir."""
     _, added = without_config_dir(arguments)
-    return [config_folder(), *([Path(added)] if added else [])]
+    return [config_folder(), *plugin_folders(), *([Path(added)] if added else [])]
 
 
 def without_config_dir(arguments: Iterable[str]) -> tuple[list[str], str]:

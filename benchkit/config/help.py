@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from benchkit.api.keys import Key, RunConfig, described_keys
 from benchkit.api.registry import load_suites
+from benchkit.config.folders import suite_of
 
 HOW_TO_START = (
     "nothing to run; for example: python -m benchkit +suite=allreduce data_size=1; "
@@ -100,10 +101,16 @@ def options_in(folders: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def listed(options: Mapping[str, Sequence[Path]]) -> str:
-    return "\n".join(
-        f"  {group:<27} {', '.join(path.stem for path in paths)}"
-        for group, paths in options.items()
-    )
+    names = {group: [path.stem for path in paths] for group, paths in options.items()}
+    if "suite" in options:
+        names["suite"] = [with_suite(path) for path in options["suite"]]
+    return "\n".join(f"  {group:<27} {', '.join(names[group])}" for group in options)
+
+
+def with_suite(path: Path) -> str:
+    """Format "collective", and "allreduce (preset of collective)"."""
+    suite = suite_of(path)
+    return suite if suite == path.stem else f"{path.stem} (preset of {suite})"
 
 
 def option_help(group: str, path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchkit.api.keys import Key, described_keys
-from benchkit.api.registry import load_suites
+from benchkit.api.registry import installed_plugins, load_suites
 from benchkit.config import hydra_internals
 from benchkit.config.command_line import nearest
 from benchkit.config.help import keys_of_suites
@@ -44,6 +44,8 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     text = " ".join(str(error).split())
     if found := NO_SUCH_OPTION.search(text):
         group, name, options = found.groups()
+        if group in ("suite", "schema/suite") and name in installed_plugins().left_out:
+            return installed_plugins().left_out[name]
         near = named_elsewhere(name, options.split()) or nearest(name, options.split())
         meant = f"did you mean {' or '.join(near[:3])}? " if near else ""
         available = ", ".join(sorted(options.split()))

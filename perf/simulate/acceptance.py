@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-from analysis.suites.acceptance.findings import Ranks
-from analysis.suites.acceptance.verdict import Verdict, judge_tables
+from analysis.acceptance.findings import GroupedRanks
+from analysis.acceptance.verdict import AcceptanceVerdict, judge_tables
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
 from benchkit.statistics.faults import Ints, Limits
@@ -112,7 +112,7 @@ def cost_s(topology: Topology, directions: Sequence[Messages]) -> float:
     return sum(RUNS * SAMPLES * (float(seconds.max()) + around_s) for *_, seconds in directions)
 
 
-def judged(topology: Topology, rounds: Rounds, ranks: Ranks, noise: float, seed: int) -> Verdict:
+def judged(topology: Topology, rounds: Rounds, ranks: GroupedRanks, noise: float, seed: int) -> AcceptanceVerdict:
     """Return the verdict on rounds with noise.
 
     Args:
@@ -130,7 +130,7 @@ def judged(topology: Topology, rounds: Rounds, ranks: Ranks, noise: float, seed:
     return judge_tables([pairs], [], ranks, Limits())
 
 
-def is_named(verdict: Verdict, fault: Broken, topology: Topology) -> bool:
+def is_named(verdict: AcceptanceVerdict, fault: Broken, topology: Topology) -> bool:
     """Return whether a finding names a fault: what is slow, and in which direction.
 
     Where a node has one rank, or a switch one node, the smaller one may be named.

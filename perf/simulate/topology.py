@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 import yaml
+from analysis.acceptance.findings import GroupedRanks
 from analysis.records.places import Place
-from analysis.suites.acceptance.findings import Ranks
 from analysis.suites.pair_matrix.matrix import NODE, SWITCH
 from benchkit.statistics.faults import Ints
 from msgspec import Meta
@@ -98,11 +98,11 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def leaf_of(self, ranks: Ints) -> Ints:
         return np.asarray(self.node_of(ranks) // self.nodes_per_leaf)
 
-    def ranks(self) -> Ranks:
+    def ranks(self) -> GroupedRanks:
         """Return the ranks with their nodes and switches, as the verdict names them."""
         every = np.arange(self.num_ranks)
         node, leaf = self.node_of(every), self.leaf_of(every)
-        return Ranks(
+        return GroupedRanks(
             places=[Place(int(rank), f"n{of_rank}") for rank, of_rank in enumerate(node)],
             groups={
                 NODE: [f"n{number}" for number in range(self.nodes)],

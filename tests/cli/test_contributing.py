@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 from typing import Any
 
 import pytest
@@ -12,19 +11,10 @@ import yaml
 
 from tests.support.cli import ROOT, Cli
 from tests.support.entries.report import draw
+from tests.support.recipes import RECIPES, snippet
 from tests.support.records import make_record, tabulate_records, write_all
 
 pytestmark = pytest.mark.slow
-
-
-RECIPES = (ROOT / "CONTRIBUTING.md").read_text()
-
-
-def snippet(language: str, indent: str = "   ") -> str:
-    """The first block of a language in CONTRIBUTING.md."""
-    found = re.search(rf"^{indent}```{language}\n(.*?)^{indent}```", RECIPES, re.DOTALL | re.MULTILINE)
-    assert found
-    return textwrap.dedent(found[1])
 
 
 def follow(cli: Cli, python: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchkit.suites.tensor_parallel.symmetric_memory import TOO_LONG
+from benchkit.suites.tp_columnwise.symmetric_memory import TOO_LONG
 
 from tests.support.cli import PATIENCE_S, begun, wait_until
 from tests.support.cli import ends as agents

@@ -7,7 +7,7 @@ import torch
 from benchkit.api.drawing import size_of
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.planner import LAYOUTS, REPLICATED
-from benchkit.suites.auto_shard.program import NONZEROS, Exact, Random, part_of, shard, unseen_devices
+from benchkit.suites.auto_shard.program import NONZEROS, ExactIntegers, Random, part_of, shard, unseen_devices
 from benchkit.suites.auto_shard.suite import MOST_LAYERS
 from benchkit.suites.auto_shard.workloads import Kind, parse
 
@@ -53,13 +53,13 @@ def multiplied(exact):
     ("name", "dtype"), [("matmul_7x9x5", torch.bfloat16), ("mlp_6x5x8x7", torch.float32), ("relu_5x7", torch.bfloat16)]
 )
 def test_exact_result_matches_matmul(name, dtype):
-    exact = Exact(parse(name), CPU, dtype, seed=1, turn=2)
+    exact = ExactIntegers(parse(name), CPU, dtype, seed=1, turn=2)
     expected = multiplied(exact)
     assert torch.equal(exact.result(everything(expected.shape)).double(), expected)
     assert expected.abs().max() > 0
     part = (slice(1, 4), slice(2, 5))
     assert torch.equal(exact.result(part).double(), expected[part])
-    other = Exact(parse(name), CPU, dtype, seed=1, turn=3)
+    other = ExactIntegers(parse(name), CPU, dtype, seed=1, turn=3)
     assert not torch.equal(multiplied(other), expected)
 
 
@@ -70,7 +70,7 @@ def test_deepest_mlp_is_exact(dtype):
     assert 2 * NONZEROS ** (1 + MOST_LAYERS[dtype]) > 2 / torch.finfo(kind).eps
     for seed in range(5):
         deepest = parse("mlp_" + "x".join(["64"] * (2 + MOST_LAYERS[dtype])))
-        exact = Exact(deepest, CPU, kind, seed=seed, turn=0)
+        exact = ExactIntegers(deepest, CPU, kind, seed=seed, turn=0)
         result = exact.result(everything((64, 64)))
         assert (result != 0).double().mean() > 0.3
         assert torch.equal(result.double(), multiplied(exact))
@@ -80,7 +80,7 @@ def test_lost_shard_usually_changes_scalar_output():
     """But where what is lost adds up to zero, as one sum in some fourteen does; each case is checked twice."""
     missed = 0
     for seed in range(100):
-        exact = Exact(parse("matmul_1x4096x1"), CPU, torch.float32, seed=seed, turn=0)
+        exact = ExactIntegers(parse("matmul_1x4096x1"), CPU, torch.float32, seed=seed, turn=0)
         x, w = exact(0, everything((1, 4096))), exact(1, everything((4096, 1)))
         missed += torch.equal(x[:, :3072] @ w[:3072], exact.result(everything((1, 1))))
     assert missed <= 15
@@ -94,7 +94,7 @@ def test_each_device_shows_in_an_exact_weight(name, devices):
     workload = parse(name)
     assert not unseen_devices(workload, devices)
     for operand, (inner, _) in enumerate(workload.weights, start=1):
-        index, _ = Exact(workload, CPU, torch.float32, seed=1, turn=2).nonzeros(operand)
+        index, _ = ExactIntegers(workload, CPU, torch.float32, seed=1, turn=2).nonzeros(operand)
         for device in range(devices):
             rows = shard(inner, devices, device)
             assert rows.start == rows.stop or ((index >= rows.start) & (index < rows.stop)).any()
@@ -107,7 +107,7 @@ def test_weights_of_too_few_entries_for_the_devices_are_named():
 
 
 def test_float64_is_compared_in_float64():
-    exact = Exact(parse("matmul_4x8x8"), CPU, torch.float64, seed=1, turn=0)
+    exact = ExactIntegers(parse("matmul_4x8x8"), CPU, torch.float64, seed=1, turn=0)
     output = exact.result(everything((4, 8)))
     output[output != 0] *= 1 + 1e-12
     with pytest.raises(InvalidResult):
@@ -115,7 +115,7 @@ def test_float64_is_compared_in_float64():
 
 
 def test_require_names_wrong_element():
-    exact = Exact(parse("matmul_7x9x5"), CPU, torch.float32, seed=1, turn=2)
+    exact = ExactIntegers(parse("matmul_7x9x5"), CPU, torch.float32, seed=1, turn=2)
     part = (slice(3, 7), slice(0, 5))
     output = exact.result(part)
     exact.require(output, part)

@@ -18,24 +18,24 @@ from benchkit.suites.auto_shard.planner import (  # fmt: skip
     PARTIAL,
     REPLICATED,
     ROWS,
-    Costs,
-    Layer,
+    LayerSharding,
     Link,
-    Planner,
+    ShardingCosts,
+    ShardPlanner,
     choices,
 )
-from benchkit.suites.auto_shard.workloads import Kind, StrEnum, Workload, parse
+from benchkit.suites.auto_shard.workloads import ChainWorkload, Kind, StrEnum, parse
 
 FREE, DEAR = Link(0, 0), Link(1e-3, 1e-6)
 
 
 def costs(devices=4, flop_s=1e-9, create_s=0.0, link=DEAR, sums=DEAR):
     moves = {move: sums if move[0] == PARTIAL else link for move in MOVES}
-    return Costs(devices, 4, flop_s, create_s, 0.0, moves, dict.fromkeys((ROWS, COLUMNS), link))
+    return ShardingCosts(devices, 4, flop_s, create_s, 0.0, moves, dict.fromkeys((ROWS, COLUMNS), link))
 
 
 def planner(name, given=None, end_to_end=False, memory=math.inf):
-    return Planner(parse(name), given or costs(), end_to_end, memory)
+    return ShardPlanner(parse(name), given or costs(), end_to_end, memory)
 
 
 @pytest.mark.parametrize("name", ["matmul_4x5x6", "mlp_4x5x6", "mlp_4x5x6x7x8", "relu_4x5"])
@@ -70,7 +70,7 @@ def test_matmul_splits_rows_without_messages():
 
 
 def test_layer_text_shows_layout_and_moves():
-    assert str(Layer(BY_INNER, ROWS, REPLICATED)) == "rows, by inner, summed to whole"
+    assert str(LayerSharding(BY_INNER, ROWS, REPLICATED)) == "rows, by inner, summed to whole"
 
 
 def test_limited_memory_gives_megatron_plan():
@@ -101,7 +101,7 @@ def test_axis0_follows_gt_rule():
     assert uneven.executed_flops == 4 * 2 * 66 * 32 * 48
 
 
-def brute_force(given: Planner):
+def brute_force(given: ShardPlanner):
     """Every plan there is."""
     for start in LAYOUTS:
         for layers in itertools.product(choices(), repeat=len(given.workload.weights)):
@@ -114,26 +114,26 @@ def brute_force(given: Planner):
 @pytest.mark.parametrize("seed", range(10))
 def test_best_plan_matches_brute_force(seed):
     draw = random.Random(seed)
-    workload = Workload(
+    workload = ChainWorkload(
         draw.choice([Kind.MATMUL, Kind.MLP]),
         draw.randint(1, 99),
         tuple(draw.randint(1, 99) for _ in range(draw.randint(2, 4))),
     )
     link = lambda: Link(draw.choice([0, 1e-6, 1e-4]), draw.choice([0, 1e-9, 1e-7]))  # noqa: E731
-    given = Costs(
+    given = ShardingCosts(
         draw.randint(2, 8), 4, 1e-9, draw.choice([0, 1e-8]), draw.choice([0, 1e-9]),
         {move: link() for move in MOVES}, {layout: link() for layout in (ROWS, COLUMNS)},
     )  # fmt: skip
-    every = list(brute_force(Planner(workload, given, True)))
+    every = list(brute_force(ShardPlanner(workload, given, True)))
     memory = draw.choice([math.inf, sorted(plan.elements for plan in every)[len(every) // 3], 1])
     fitting = [plan.total_s for plan in every if plan.elements <= memory]
-    best = Planner(workload, given, True, memory).best()
+    best = ShardPlanner(workload, given, True, memory).best()
     if fitting:
         assert best.elements <= memory
         assert best.total_s == pytest.approx(min(fitting))
     else:
         assert best.elements == min(plan.elements for plan in every)
-    assert best.total_s <= Planner(workload, given, True).axis0().total_s * (1 + 1e-9) or memory != math.inf
+    assert best.total_s <= ShardPlanner(workload, given, True).axis0().total_s * (1 + 1e-9) or memory != math.inf
 
 
 def test_everywhere_replicates_all_work():
@@ -188,7 +188,7 @@ def test_step_creates_replicated_operand_whole(name, layouts, creates_whole):
     assert not planner(name).creates_whole(plan)  # resident operands are there beforehand
 
 
-PRICED = Costs(4, 4, 1e-9, 1e-3, 1e-2, dict.fromkeys(MOVES, DEAR), dict.fromkeys((ROWS, COLUMNS), DEAR))
+PRICED = ShardingCosts(4, 4, 1e-9, 1e-3, 1e-2, dict.fromkeys(MOVES, DEAR), dict.fromkeys((ROWS, COLUMNS), DEAR))
 """Creating an element takes 1 ms, touching one 10 ms."""
 
 

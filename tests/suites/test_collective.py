@@ -12,7 +12,7 @@ from benchkit.api.case import CONFIGURED, ONE_CALL, Calls
 from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
 from benchkit.point.point import cases_alone
-from benchkit.suites.collective.cases import TIMED, Check, cases_of, repeatable
+from benchkit.suites.collective.cases import TIMED, CollectiveCheck, cases_of, repeatable
 from benchkit.suites.collective.operations import Collective
 from benchkit.suites.collective.suite import COLLECTIVES, CollectiveConfig, bus_factor, part_sizes
 
@@ -218,8 +218,8 @@ def test_no_check_finds_inputs_of_another_size(monkeypatch):
     """Operations share buffers, so a call that leaves the result of another size there must show."""
     monkeypatch.setattr(dist, "all_reduce", lambda *arguments, **options: None)
     turns = []
-    monkeypatch.setattr(Check, "fill", lambda check, turn: turns.append(turn))
-    monkeypatch.setattr(Check, "require", lambda check, held, turn: None)
+    monkeypatch.setattr(CollectiveCheck, "fill", lambda check, turn: turns.append(turn))
+    monkeypatch.setattr(CollectiveCheck, "require", lambda check, held, turn: None)
     for case in build([KIB, 1], measure=fakes.plan(mode="loop")):
         fakes.verify(case)
     drawn = [turn for turn in turns if turn >= 0]
@@ -228,9 +228,9 @@ def test_no_check_finds_inputs_of_another_size(monkeypatch):
 
 def test_timed_inputs_are_drawn_once_after_a_check(monkeypatch):
     monkeypatch.setattr(dist, "all_reduce", lambda *arguments, **options: None)
-    monkeypatch.setattr(Check, "require", lambda check, held, turn: None)
-    turns, fill = [], Check.fill
-    monkeypatch.setattr(Check, "fill", lambda check, turn: turns.append(turn) or fill(check, turn))
+    monkeypatch.setattr(CollectiveCheck, "require", lambda check, held, turn: None)
+    turns, fill = [], CollectiveCheck.fill
+    monkeypatch.setattr(CollectiveCheck, "fill", lambda check, turn: turns.append(turn) or fill(check, turn))
     [case] = build(1, measure=fakes.plan(mode="loop"))
     fakes.verify(case)
     for _ in range(3):

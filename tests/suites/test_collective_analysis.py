@@ -7,7 +7,7 @@ import pytest
 from analysis.cli import main
 from analysis.suites.collective import fit as link
 from analysis.suites.collective.algorithms import ALGORITHMS, messages
-from analysis.suites.collective.fit import Line, fit, left_out, line_through
+from analysis.suites.collective.fit import FittedLine, fit, left_out, line_through
 
 from tests.support.entries import report
 from tests.support.records import having, make_record, tabulate_records, write_all
@@ -24,7 +24,7 @@ def times(line, sizes=SIZES):
 
 
 def test_fit_recovers_line():
-    found = fit(SIZES, times(Line(LATENCY_S, 1e-9 / GB_PER_S)))
+    found = fit(SIZES, times(FittedLine(LATENCY_S, 1e-9 / GB_PER_S)))
     [line] = found.lines
     assert line.latency_s == pytest.approx(LATENCY_S)
     assert 1e-9 / line.byte_s == pytest.approx(GB_PER_S)
@@ -35,7 +35,7 @@ def test_fit_recovers_line():
 
 @pytest.mark.parametrize("sigma", [0.2, 0.5])
 def test_noisy_fit_is_unbiased_and_covers_truth(sigma):
-    draw, made, trials = np.random.default_rng(0), Line(LATENCY_S, 1e-9 / GB_PER_S), 600
+    draw, made, trials = np.random.default_rng(0), FittedLine(LATENCY_S, 1e-9 / GB_PER_S), 600
     lines = [line_through(SIZES, draw.lognormal(np.log(times(made)), sigma)) for _ in range(trials)]
     assert np.median([1e-9 / line.byte_s for line in lines]) == pytest.approx(GB_PER_S, rel=0.02)
     assert np.median([line.latency_s for line in lines]) == pytest.approx(LATENCY_S, rel=0.02)
@@ -47,7 +47,7 @@ def test_noisy_fit_is_unbiased_and_covers_truth(sigma):
 def test_tiny_latency_has_upper_bound_only():
     draw, latency_s, trials = np.random.default_rng(0), 1e-6, 200
     large = [2.0**exponent for exponent in range(20, 28)]
-    exact = times(Line(latency_s, 1e-9), large)
+    exact = times(FittedLine(latency_s, 1e-9), large)
     lines = [line_through(large, draw.lognormal(np.log(exact), 0.1)) for _ in range(trials)]
     intervals = [line.interval(1, 0) for line in lines]
     assert all(high > line.latency_s for line, (_, high) in zip(lines, intervals, strict=True))
@@ -64,13 +64,13 @@ def test_two_points_have_no_interval():
 @pytest.mark.parametrize("count", [6, 12])
 def test_noise_rarely_adds_second_line(count):
     draw = np.random.default_rng(0)
-    sizes, line = [4.0**exponent for exponent in range(1, 1 + count)], Line(LATENCY_S, 1e-9)
+    sizes, line = [4.0**exponent for exponent in range(1, 1 + count)], FittedLine(LATENCY_S, 1e-9)
     trials = [[time * draw.normal(1, 0.05) for time in times(line, sizes)] for _ in range(300)]
     assert sum(len(fit(sizes, each).lines) == 2 for each in trials) <= 15
 
 
 def test_protocol_change_adds_second_line():
-    eager, rendezvous = Line(20e-6, 2e-9), Line(300e-6, 0.5e-9)
+    eager, rendezvous = FittedLine(20e-6, 2e-9), FittedLine(300e-6, 0.5e-9)
     switch = 4.0**9
     measured = [(eager if size < switch else rendezvous).seconds(size) for size in SIZES]
     found = fit(SIZES, measured)
@@ -87,7 +87,7 @@ def test_fit_thins_many_sizes_evenly(monkeypatch):
     assert link.MOST / 2 < len(kept) <= link.MOST
     monkeypatch.setattr(link, "MOST", 20)
     fine = [2.0**exponent for exponent in np.arange(4, 24, 0.25)]
-    eager, rendezvous = Line(20e-6, 2e-9), Line(300e-6, 0.5e-9)
+    eager, rendezvous = FittedLine(20e-6, 2e-9), FittedLine(300e-6, 0.5e-9)
     switch = fine[link.spread(fine)[10]]
     measured = [(eager if size < switch else rendezvous).seconds(size) for size in fine]
     found = fit(fine, measured)
@@ -99,7 +99,7 @@ def test_fit_thins_many_sizes_evenly(monkeypatch):
 
 
 def test_left_out_flags_outlier_but_not_ends():
-    measured = times(Line(LATENCY_S, 1e-9))
+    measured = times(FittedLine(LATENCY_S, 1e-9))
     measured[6] *= 2
     apart = left_out(SIZES, measured)
     assert apart[0] is None
@@ -110,7 +110,7 @@ def test_left_out_flags_outlier_but_not_ends():
 
 @pytest.mark.parametrize("collective", [name for name in ALGORITHMS if name != "send_recv"])
 def test_messages_recover_generating_algorithm(collective):
-    message = Line(10e-6, 1e-9)
+    message = FittedLine(10e-6, 1e-9)
     for name, cost in ALGORITHMS[collective].items():
         times = {
             n: [(size, cost(n)[0] * message.latency_s + cost(n)[1] * size * message.byte_s) for size in SIZES]
@@ -227,7 +227,7 @@ def test_link_uses_back_to_back_cases_without_exponents():
 
 
 def test_plot_shows_units_hardware_and_certain_part(monkeypatch):
-    monkeypatch.setattr(Line, "interval", lambda self, *_: (-1.0, 1e6))  # which stretches no axis
+    monkeypatch.setattr(FittedLine, "interval", lambda self, *_: (-1.0, 1e6))  # which stretches no axis
     records = [having(record, cpu="a processor") for record in collective_records(counts=(2,))]
     figure = drawn(tabulate_records(records), "link.png")[1]["link.png"]
     figure.canvas.draw()
@@ -317,9 +317,9 @@ def test_predict_refuses_invalid_input(place, ranks, code, tmp_path, capsys, mon
 
 
 def test_r_squared_explains_log_variance():
-    made = fit(SIZES, times(Line(LATENCY_S, 1e-9)))
-    assert made.r_squared(SIZES, times(Line(LATENCY_S, 1e-9))) == pytest.approx(1.0)
-    measured = [time * (1.3 if number % 2 else 0.8) for number, time in enumerate(times(Line(LATENCY_S, 1e-9)))]
+    made = fit(SIZES, times(FittedLine(LATENCY_S, 1e-9)))
+    assert made.r_squared(SIZES, times(FittedLine(LATENCY_S, 1e-9))) == pytest.approx(1.0)
+    measured = [time * (1.3 if number % 2 else 0.8) for number, time in enumerate(times(FittedLine(LATENCY_S, 1e-9)))]
     logs, expected = np.log(measured), np.log([made.seconds(size) for size in SIZES])
     explained = 1 - np.mean((logs - expected) ** 2) / np.var(logs)
     assert made.r_squared(SIZES, measured) == pytest.approx(explained)

@@ -70,7 +70,7 @@ def test_branch_breaks_graph(rank):
 
 
 def test_sizes_have_equal_parts_of_calls(rank):
-    run = cases.Run(config(batch_sizes=[5, 6, 7]), rank)
+    run = cases.CompileJob(config(batch_sizes=[5, 6, 7]), rank)
     sizes = []
     for _ in range(8):  # two more, as a trace takes them
         run.choose_input()
@@ -196,7 +196,7 @@ def test_warm_cache_is_filled_apart(rank, monkeypatch):
     for compiler in ("eager", *INDUCTOR):
         for cache in ("cold", "warm"):
             monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "theirs")
-            run = cases.Run(config(compiler=compiler, cache=cache), rank)
+            run = cases.CompileJob(config(compiler=compiler, cache=cache), rank)
             assert bool(asked) == (compiler != "eager" and cache == "warm")
             asked.clear()
             run.details()  # removes the folder

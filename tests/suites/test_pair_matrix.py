@@ -10,7 +10,16 @@ from benchkit.api import p2p
 from benchkit.api.verification import POISON
 from benchkit.errors import InvalidResult
 from benchkit.suites.pair_matrix import cases
-from benchkit.suites.pair_matrix.cases import Answer, Check, Exchange, Send, affordable, allocate, cases_of, groups_at
+from benchkit.suites.pair_matrix.cases import (
+    Answer,
+    Exchange,
+    MessageCheck,
+    Send,
+    affordable,
+    allocate,
+    cases_of,
+    groups_at,
+)
 from benchkit.suites.pair_matrix.schedule import Schedule
 from benchkit.suites.pair_matrix.suite import ALL, HALVES, IDLE, NODES, PAIRS, PairMatrixConfig
 
@@ -84,7 +93,7 @@ def passed_message(monkeypatch, damage):
 
 
 def check(step, rank):
-    fakes.verify(SimpleNamespace(step=step, verify=Check(step, rank, 2, seed=3)))
+    fakes.verify(SimpleNamespace(step=step, verify=MessageCheck(step, rank, 2, seed=3)))
 
 
 @pytest.mark.parametrize(("arriving", "is_right"), [(1, True), (0, False)])
@@ -95,7 +104,7 @@ def test_exchanged_message_is_the_peers(monkeypatch, arriving, is_right):
 
     def start(sends, receives):
         [(target, _)] = receives
-        target.copy_(Check(step, 0, 2, seed=3).values(target, 0, arriving))
+        target.copy_(MessageCheck(step, 0, 2, seed=3).values(target, 0, arriving))
         return p2p.Started()
 
     monkeypatch.setattr(cases.p2p, "start", start)
@@ -122,7 +131,7 @@ def test_lost_message_is_invalid(monkeypatch):
     """What an earlier message left behind must not pass for a new one."""
     held = allocate(3000, torch.device("cpu"))
     answer = Answer(held, 0)
-    held.received.copy_(Check(answer, 1, 2, seed=3).values(held.received, 0, 0))
+    held.received.copy_(MessageCheck(answer, 1, 2, seed=3).values(held.received, 0, 0))
     monkeypatch.setattr(cases.p2p, "start", lambda sends, receives: p2p.Started())
     with pytest.raises(InvalidResult, match=str(POISON)):
         check(answer, 1)

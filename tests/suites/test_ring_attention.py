@@ -12,9 +12,9 @@ from benchkit.suites.ring_attention import cases, ring, splits
 from benchkit.suites.ring_attention import planner as probes
 from benchkit.suites.ring_attention import planner as rebalance
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
-from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
-from benchkit.suites.ring_attention.reference import Exact, attend_rows, unseen_keys
-from benchkit.suites.ring_attention.ring import Block, Layer, Ring, attend, blocks, merge
+from benchkit.suites.ring_attention.planner import Online, RingPlanner, fit_cost
+from benchkit.suites.ring_attention.reference import ExactLayer, attend_rows, unseen_keys
+from benchkit.suites.ring_attention.ring import AttentionLayer, Block, Ring, attend, blocks, merge
 from benchkit.suites.ring_attention.splits import CostModel, Split
 from benchkit.suites.ring_attention.suite import STRATEGIES, read_table
 
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 def layer(seq_len, dtype=torch.float32):
-    return Layer.random(seq_len, 2, 8, dtype=dtype, device=CPU, seed=3)
+    return AttentionLayer.random(seq_len, 2, 8, dtype=dtype, device=CPU, seed=3)
 
 
 def tokens(seq_len, dtype=torch.float32):
@@ -75,7 +75,7 @@ def test_exact_attention_matches_torch(causal):
     query, key_value = made.project(x, torch.arange(20))
     heads = [part.transpose(0, 1).unsqueeze(0) for part in (query, key_value[:, 0], key_value[:, 1])]
     attended = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=causal)
-    rows = Exact(made, x, causal).rows(torch.arange(20), torch.ones(20))
+    rows = ExactLayer(made, x, causal).rows(torch.arange(20), torch.ones(20))
     torch.testing.assert_close(rows, made.finish(attended))
 
 
@@ -98,7 +98,7 @@ def test_rotations_depend_on_distance_only():
 def test_single_rank_ring_matches_exact(dtype, limit, causal):
     made, x = layer(70, dtype), tokens(70, dtype)
     output = Ring(made, x, splits.even(70, [1.0]), 0, causal).step()
-    expected = Exact(made, x, causal).rows(torch.arange(70), torch.ones(70))
+    expected = ExactLayer(made, x, causal).rows(torch.arange(70), torch.ones(70))
     assert (output - expected).abs().max() < limit * expected.abs().max()
 
 
@@ -113,7 +113,7 @@ def test_keys_travel_no_further_than_needed():
 
 def shared(causal=True, dtype=torch.float32, table=None, slowdown=(1.0,)):
     made, x = layer(64, dtype), tokens(64, dtype)
-    planner = Planner(
+    planner = RingPlanner(
         64,
         4,
         [100 / factor for factor in slowdown],
@@ -121,7 +121,7 @@ def shared(causal=True, dtype=torch.float32, table=None, slowdown=(1.0,)):
         CostModel(causal=causal),
         [1 / factor for factor in slowdown],
     )
-    return RingJob(0, made, x, causal, planner, Exact(made, x, causal))
+    return RingJob(0, made, x, causal, planner, ExactLayer(made, x, causal))
 
 
 def test_torch_shards_ignore_alignment(monkeypatch):
@@ -166,7 +166,7 @@ def test_changed_torch_api_skips_torch_ring(changed, monkeypatch):
 
 
 def test_every_strategy_has_its_split():
-    planner = Planner(1024, 32, (100.0, 25.0), {25.0: 1.0, 100.0: 3.0}, CostModel(), [1.0, 0.25])
+    planner = RingPlanner(1024, 32, (100.0, 25.0), {25.0: 1.0, 100.0: 3.0}, CostModel(), [1.0, 0.25])
     found = {name: planner.split(name).tokens for name in ("even", "uneven", "lut", "formula", "balanced", "zigzag")}
     assert found["even"] == planner.split("online").tokens == planner.split("reference").tokens == [512, 512]
     assert found["uneven"] == [832, 192]
@@ -197,7 +197,7 @@ def test_probes_yield_costs_and_speeds(monkeypatch):
 @pytest.mark.parametrize("speeds", [[1.0, 1.0], [1.0, 0.1], [0.5, 1.0, 0.25], [1.0, 1e-4]])
 def test_online_split_converges_to_balance(speeds):
     cost = CostModel(pair_s=1e-9, token_s=1e-7)
-    planner = Planner(4096, 32, [100.0] * len(speeds), {}, cost, [1.0] * len(speeds))
+    planner = RingPlanner(4096, 32, [100.0] * len(speeds), {}, cost, [1.0] * len(speeds))
     online = Online(planner, CPU)
     moves = [online.follow(splits.predict(online.current, speeds, cost)) for _ in range(12)]
     assert max(splits.predict(online.current, speeds, cost)) <= 1.06 * splits.ideal_s(4096, speeds, cost)
@@ -207,7 +207,7 @@ def test_online_split_converges_to_balance(speeds):
 
 def test_online_split_ignores_noise():
     cost = CostModel(pair_s=1e-9)
-    online = Online(Planner(4096, 32, (100.0, 100.0), {}, cost, [1.0, 1.0]), CPU)
+    online = Online(RingPlanner(4096, 32, (100.0, 100.0), {}, cost, [1.0, 1.0]), CPU)
     online.follow(splits.predict(online.current, [1.0, 1.0], cost))
     for sign in (1, -1) * 5:
         exact = splits.predict(online.current, [1.0, 1.0], cost)

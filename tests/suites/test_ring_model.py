@@ -6,12 +6,13 @@ import pytest
 import torch
 from benchkit.api.keys import ModelConfig
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention import decoder, reference
 from benchkit.suites.ring_attention.cases import NO_TABLE
-from benchkit.suites.ring_attention.decoder import Decode, Decoder, attended, owners_of_new
-from benchkit.suites.ring_attention.model_cases import DecodeCase, ModelJob, PrefillCase, case_of, compare
-from benchkit.suites.ring_attention.planner import Planner
+from benchkit.suites.ring_attention.planner import RingPlanner
+from benchkit.suites.ring_attention.reference import compare
 from benchkit.suites.ring_attention.splits import CostModel, Split
+from benchkit.suites.ring_model import decoder, reference
+from benchkit.suites.ring_model.cases import DecodeCase, ModelJob, PrefillCase, case_of
+from benchkit.suites.ring_model.decoder import Decode, Decoder, attended, owners_of_new
 
 from tests.support import fakes
 from tests.support.cli import Cli
@@ -25,7 +26,7 @@ CPU = torch.device("cpu")
 
 def job(dtype=torch.float32):
     made = Decoder.random(MODEL, PROMPT + NEW, dtype=dtype, device=CPU, seed=5)
-    return ModelJob(0, 1, made, Planner(PROMPT, 1, [100.0], {}, CostModel(), [1.0]), NEW, seed=2)
+    return ModelJob(0, 1, made, RingPlanner(PROMPT, 1, [100.0], {}, CostModel(), [1.0]), NEW, seed=2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

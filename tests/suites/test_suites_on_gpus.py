@@ -12,10 +12,11 @@ from benchkit.suites.auto_shard.suite import DISPATCHER, INDEPENDENT, RESIDENT, 
 from benchkit.suites.auto_shard.workloads import parse
 from benchkit.suites.ring_attention import cases as ring_cases
 from benchkit.suites.ring_attention import ring
-from benchkit.suites.ring_attention import suite as ring_attention
 from benchkit.suites.ring_attention.cases import RingJob
-from benchkit.suites.tensor_parallel.columnwise import ColumnwiseCases
-from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
+from benchkit.suites.ring_attention.suite import ring_attention
+from benchkit.suites.ring_model.suite import ring_model
+from benchkit.suites.tp_columnwise.cases import ColumnwiseCases
+from benchkit.suites.tp_rowwise.cases import RowwiseCases
 from benchkit.suites.transformer import cases
 from benchkit.suites.transformer.data import Batches
 
@@ -48,7 +49,7 @@ def test_torch_ring_over_gloo_is_unavailable():
     assert job.lacking("even") == ""
 
 
-@pytest.mark.parametrize("suite", ["ring_attention", "ring_model"])
+@pytest.mark.parametrize("suite", [ring_attention, ring_model], ids=lambda suite: suite.name)
 def test_ring_without_attention_kernel_is_unavailable(suite, monkeypatch):
     """As in half precision on GPUs older than Ampere."""
 
@@ -63,7 +64,7 @@ def test_ring_without_attention_kernel_is_unavailable(suite, monkeypatch):
     config.needed_bytes, config.choices = (lambda world_size: 0), list
     rank = SimpleNamespace(device=torch.device("cpu"), world_size=2, seed=0, memory_shortage=lambda needed: "")
     with pytest.raises(Unavailable, match=r"Ampere GPUs.*newer.$"):
-        getattr(ring_attention, suite).build(config, rank)
+        suite.build(config, rank)
 
 
 @pytest.mark.usefixtures("over_gloo")
@@ -84,10 +85,11 @@ def test_drawn_operands_are_counted(primitive):
     asked = []
     rank = SimpleNamespace(index=0, world_size=2, seed=0, device=CUDA)
     rank.memory_shortage = lambda *needed: asked.append(needed) or "needs more"
-    config = SimpleNamespace(m=8, n=4, k=6, dtype="float32", inputs="exact", backend=SimpleNamespace(name="nccl"))
+    shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
+    config = SimpleNamespace(**shape, backend=SimpleNamespace(name="nccl"), operand_bytes=lambda *_: (100, 20))
     job = primitive(config, rank, [{"implementation": "pytorch", "backend": "default"}])
     assert job.cases()[0].skip == "needs more"
-    assert asked == [(sum(job.nbytes()) + 8 * (48 + 24 + 32) + 5 * (48 + 24),)]
+    assert asked == [(120 + 8 * (48 + 24 + 32) + 5 * (48 + 24),)]
 
 
 def test_auto_shard_leaves_memory_for_checks():

@@ -14,13 +14,17 @@ from benchkit.api.case import Components, Work, noop
 from benchkit.api.drawing import integers, whole
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
-from benchkit.suites.tensor_parallel import operands, primitive, symmetric_memory
-from benchkit.suites.tensor_parallel import rowwise as rowwise_module
-from benchkit.suites.tensor_parallel.columnwise import Columnwise, ColumnwiseCases
+from benchkit.suites.tensor_parallel import operands, primitive
+from benchkit.suites.tensor_parallel.chooser import ProductCosts, Trial, choose, measure_costs
+from benchkit.suites.tensor_parallel.config import expand
 from benchkit.suites.tensor_parallel.operands import SIGNS, Factory, Scratch, Shards, require_close, require_exact
-from benchkit.suites.tensor_parallel.primitive import Costs, Trial, choose, chunks_of, in_turns, measure_costs
-from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
-from benchkit.suites.tensor_parallel.suite import TpColumnwiseConfig, TpRowwiseConfig, expand
+from benchkit.suites.tensor_parallel.primitive import chunks_of, in_turns
+from benchkit.suites.tp_columnwise import symmetric_memory
+from benchkit.suites.tp_columnwise.cases import Columnwise, ColumnwiseCases
+from benchkit.suites.tp_columnwise.suite import TpColumnwiseConfig
+from benchkit.suites.tp_rowwise import cases as rowwise_module
+from benchkit.suites.tp_rowwise.cases import RowwiseCases
+from benchkit.suites.tp_rowwise.suite import TpRowwiseConfig
 
 from tests.support import fakes
 from tests.support.cli import Cli
@@ -118,7 +122,7 @@ def test_require_close_allows_rounding_only(dtype):
         require_close(wrong, a, b, 0, seed=0)
 
 
-COSTS = Costs(latency_s=1e-5, byte_s=1e-9, flop_s=1e-11)
+COSTS = ProductCosts(latency_s=1e-5, byte_s=1e-9, flop_s=1e-11)
 
 
 def trials(one_s, two_s, limit_s=0.010):
@@ -144,7 +148,7 @@ def test_costs_stop_chunking_without_gain():
     plain = Trial({"implementation": "pytorch"}, 0.0205, 0.01)
     hindered = [plain, *trials(0.020, 0.021)]
     assert COSTS.predicted(hindered)[0][1] == {"implementation": "pipeline", "chunks": 1}
-    slow = Costs(latency_s=1e-3, byte_s=1e-9, flop_s=1e-11)
+    slow = ProductCosts(latency_s=1e-3, byte_s=1e-9, flop_s=1e-11)
     assert slow.predicted(trials(0.0200, 0.0185))[0][1]["chunks"] == 2  # every chunk has its latency
     alone = trials(0.02, 0.01)[1:]
     assert [options["chunks"] for _, options in COSTS.predicted(alone)] == [2]  # it needs both
@@ -165,7 +169,7 @@ def test_choose_retries_near_best_options():
         ({"implementation": "pipeline", "chunks": 2, "backend": "default"}, 0.01),
         ({"implementation": "p2p_pipeline", "chunks": 1, "backend": "default"}, 0.01),
     ]
-    chosen, told = choose(Costs(2e-4, 0, 0), kinds, timed)
+    chosen, told = choose(ProductCosts(2e-4, 0, 0), kinds, timed)
     assert chosen == {"implementation": "pytorch", "backend": "default"}
     assert (told["chosen"], told["predicted_s"], told["latency_s"]) == ("pytorch", 0.017, 2e-4)
     assert asked == [list(times), ["pipeline 2", "pipeline 4", "pipeline 1", "pipeline 8", "pytorch"]]
@@ -313,7 +317,7 @@ def cases_of(
     rank = SimpleNamespace(index=0, world_size=size, seed=0, device=torch.device("cpu"), group=group)
     rank.memory_shortage = lambda needed_bytes: shortage
     shape = {"m": 8, "n": 4, "k": 6, "dtype": dtype, "inputs": inputs}
-    config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend))
+    config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend), operand_bytes=lambda *_: (0, 2**16))
     cases = primitive(config, rank, expand(implementations, allowed)).cases()
     require_references(cases)
     return {name_of(case): case for case in cases}
@@ -437,7 +441,7 @@ def test_ring_of_many_ranks_has_an_exact_sum(monkeypatch, lost):
 
     monkeypatch.setattr(rowwise_module, "InFlight", Thread)
     shape = {"m": 64, "n": 40, "k": 48, "dtype": "bfloat16", "inputs": "exact"}
-    config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"))
+    config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"), operand_bytes=lambda *_: (0, 2**20))
     chosen = expand({"p2p_comm_only": {}}, TpRowwiseConfig.allowed)
 
     def outcome(index):
@@ -498,7 +502,8 @@ def test_float8_products_are_exact_or_rounded_once(cli: Cli):
 def test_rank_that_cannot_multiply_float8_says_so(monkeypatch):
     monkeypatch.setattr(primitive, "first_reason", lambda reason: reason)
     config = SimpleNamespace(
-        m=8, n=16, k=48, dtype=FLOAT8, inputs="exact", backend=SimpleNamespace(name="gloo")
+        m=8, n=16, k=48, dtype=FLOAT8, inputs="exact", backend=SimpleNamespace(name="gloo"),
+        operand_bytes=lambda *_: (0, 0),
     )  # fmt: skip
     rank = SimpleNamespace(index=0, world_size=2, seed=0, device=torch.device("cpu"))
     [case] = RowwiseCases(

@@ -8,8 +8,8 @@ import pytest
 from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.derive import figures_of
 from analysis.screen import screen_of
-from analysis.suites.tensor_parallel import charts
-from analysis.suites.tensor_parallel.table import name_of
+from analysis.suites.tensor_parallel.summary import name_of
+from analysis.suites.tp_columnwise.table import show
 from analysis.variants import all_variants
 
 from tests.support.records import (
@@ -187,7 +187,7 @@ def test_map_of_limits_leaves_auto_out(table):
     table = table.copy()
     fastest = table["median_s"].where(table["implementation"].isin(["pipeline", "auto"])).idxmin()
     table.loc[table["implementation"] == "auto", "median_s"] = table["median_s"].min() / 2
-    shown = charts.show(table, None)
+    shown = show(table, None)
     assert shown["tp_columnwise_limit"].points["value"].tolist() == [100 * table["limit_share"][fastest]]
 
 

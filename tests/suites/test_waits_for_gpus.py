@@ -8,14 +8,15 @@ import torch
 from benchkit.api import p2p, products, verification
 from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import COMPUTE
-from benchkit.suites.auto_shard.program import Exact as ExactProduct
+from benchkit.suites.auto_shard.program import ExactIntegers as ExactProduct
 from benchkit.suites.auto_shard.workloads import parse
 from benchkit.suites.collective import cases
-from benchkit.suites.ring_attention import model_cases, planner
+from benchkit.suites.ring_attention import planner
+from benchkit.suites.ring_attention import reference as ring_reference
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
-from benchkit.suites.ring_attention.planner import Online, Planner
-from benchkit.suites.ring_attention.reference import Exact
-from benchkit.suites.ring_attention.ring import PROJECT, Layer
+from benchkit.suites.ring_attention.planner import Online, RingPlanner
+from benchkit.suites.ring_attention.reference import ExactLayer
+from benchkit.suites.ring_attention.ring import PROJECT, AttentionLayer
 from benchkit.suites.ring_attention.splits import CostModel
 from benchkit.suites.tensor_parallel import operands
 from benchkit.suites.transformer import checks
@@ -49,8 +50,8 @@ def products_of(dtype=torch.float32):
 
 def ring():
     x = torch.randn(64, 32)
-    layer = Layer.random(64, 4, 8, dtype=torch.float32, device=CPU, seed=1)
-    job = RingJob(0, layer, x, True, Planner(64, 4, [100.0], {}, CostModel(), [1.0]), Exact(layer, x, True))
+    layer = AttentionLayer.random(64, 4, 8, dtype=torch.float32, device=CPU, seed=1)
+    job = RingJob(0, layer, x, True, RingPlanner(64, 4, [100.0], {}, CostModel(), [1.0]), ExactLayer(layer, x, True))
     case = RingCase(job, "even")
     found = case._ring
     case._ring = SimpleNamespace(step=lambda: on_gpu(found.step()), positions=found.positions, x=found.x)
@@ -84,7 +85,7 @@ CHECKS = {
         on_gpu(ExactProduct(parse("matmul_2x2x2"), CPU, torch.float32, 1, 1).result(EVERYTHING)), EVERYTHING
     ),
     "ring": ring,
-    "decoder": lambda: model_cases.compare(on_gpu(torch.ones(1, 2)), torch.ones(1, 2).double(), "row", [0]),
+    "decoder": lambda: ring_reference.compare(on_gpu(torch.ones(1, 2)), torch.ones(1, 2).double(), "row", [0]),
     "logits": forward,
     "update": update,
 }
@@ -104,7 +105,9 @@ def test_check_waits_before_it_reads(noted, name):
         (
             planner,
             1,
-            lambda: Online(Planner(8, 1, [100.0], {}, CostModel(), [1.0]), CPU).observe({PROJECT: 1.0, COMPUTE: 1.0}),
+            lambda: Online(RingPlanner(8, 1, [100.0], {}, CostModel(), [1.0]), CPU).observe(
+                {PROJECT: 1.0, COMPUTE: 1.0}
+            ),
         ),
     ],
     ids=["json", "online split"],
@@ -131,7 +134,7 @@ def test_collective_is_waited_for_before_expected_values_are_copied(noted, monke
     monkeypatch.setattr(cases, "values_of", values_of)
     collective = SimpleNamespace(world_size=1, dtype=torch.float32, op="max")
     held = SimpleNamespace(buffer=on_gpu(torch.ones(6)), rank=0, part=0)
-    made(cases.Check, collective=collective, seed=1).require(held, turn=1)
+    made(cases.CollectiveCheck, collective=collective, seed=1).require(held, turn=1)
     assert noted[:2] == ["synchronize", "copy"]
 
 

@@ -9,8 +9,8 @@ from benchkit.api.p2p import mesh_of
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
-from benchkit.suites.auto_shard.planner import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link, Planner, choices
-from benchkit.suites.auto_shard.program import Program, Sharded
+from benchkit.suites.auto_shard.planner import COLUMNS, LAYOUTS, MOVES, ROWS, Link, ShardingCosts, ShardPlanner, choices
+from benchkit.suites.auto_shard.program import ChainProgram, Sharded
 from benchkit.suites.auto_shard.workloads import parse
 
 from tests.support import fakes
@@ -19,8 +19,8 @@ CPU = torch.device("cpu")
 LINK = Link(1e-5, 1e-9)
 
 
-def costs(devices: int) -> Costs:
-    return Costs(devices, 4, 1e-9, 0, 0, dict.fromkeys(MOVES, LINK), dict.fromkeys((ROWS, COLUMNS), LINK))
+def costs(devices: int) -> ShardingCosts:
+    return ShardingCosts(devices, 4, 1e-9, 0, 0, dict.fromkeys(MOVES, LINK), dict.fromkeys((ROWS, COLUMNS), LINK))
 
 
 def join(rank: int, world_size: int, meeting: str) -> None:
@@ -33,7 +33,7 @@ def every_plan(task: tuple[str, int, int, str]) -> list[str]:
     join(rank, world_size, meeting)
     mesh, wrong = mesh_of(dist.group.WORLD, CPU), []
     for end_to_end in (False, True):
-        planner = Planner(parse(name), costs(world_size), end_to_end)
+        planner = ShardPlanner(parse(name), costs(world_size), end_to_end)
         for start in LAYOUTS:
             for layers in itertools.product(choices(), repeat=len(planner.workload.weights)):
                 plan = planner.start(start)
@@ -54,7 +54,7 @@ def dispatched(task: tuple[str, int, int, str]) -> list[str]:
     join(rank, world_size, meeting)
     wrong = []
     for end_to_end in (False, True):
-        plan = Planner(parse(name), costs(world_size), end_to_end).axis0()
+        plan = ShardPlanner(parse(name), costs(world_size), end_to_end).axis0()
         try:
             fakes.verify(Dispatched(parse(name), plan, CPU, torch.float32, rank, 0, end_to_end, None))
         except InvalidResult as error:
@@ -83,7 +83,7 @@ def measured(task: tuple[int, int, str]) -> dict[str, object]:
     }
 
 
-def alone(name: str, end_to_end: bool) -> Program:
+def alone(name: str, end_to_end: bool) -> ChainProgram:
     """A program of one device."""
-    planner = Planner(parse(name), Costs(1, 4, 0, 0, 0, {}, {}), end_to_end, math.inf)
-    return Program(planner.workload, planner.everywhere(), CPU, torch.float32, 0, 0, end_to_end)
+    planner = ShardPlanner(parse(name), ShardingCosts(1, 4, 0, 0, 0, {}, {}), end_to_end, math.inf)
+    return ChainProgram(planner.workload, planner.everywhere(), CPU, torch.float32, 0, 0, end_to_end)

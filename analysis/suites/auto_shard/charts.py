@@ -21,7 +21,7 @@ from analysis.suites.auto_shard.rows import (
     SHARDINGS,
     SPEEDUP,
     SUITE,
-    Group,
+    ShardingGroup,
     amdahl,
     counted,
     groups_of,
@@ -54,8 +54,8 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     return of_groups(SUITE, groups, charts_of)
 
 
-def charts_of(group: Group) -> Charts:
-    group = Group(group.suffix, with_ranges(group.rows))
+def charts_of(group: ShardingGroup) -> Charts:
+    group = ShardingGroup(group.suffix, with_ranges(group.rows))
     further = group.further[group.further[SHARDING].isin(SHARDINGS)]
     charts: Charts = {}
     if (further[SHARDING] == group.main).any():
@@ -68,7 +68,7 @@ def charts_of(group: Group) -> Charts:
     return charts
 
 
-def scaling(group: Group) -> Chart:
+def scaling(group: ShardingGroup) -> Chart:
     """Show a line per workload over the devices, a panel per scope."""
     rows = scaling_rows(group)
     rows = rows.assign(scope_order=rows[SCOPE].map(list(SCOPES).index))
@@ -142,7 +142,7 @@ def phases(rows: pd.DataFrame) -> Chart:
     )
 
 
-def scaling_rows(group: Group) -> pd.DataFrame:
+def scaling_rows(group: ShardingGroup) -> pd.DataFrame:
     """Select the rows of the main sharding that have a speedup, and add their EFFICIENCY."""
     rows = group.rows[(group.rows[SHARDING] == group.main) | group.rows["is_base"]]
     rows = rows.dropna(subset=["speedup"])

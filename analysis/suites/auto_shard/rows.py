@@ -199,7 +199,7 @@ def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
 
 
 @dataclass(frozen=True)
-class Group:
+class ShardingGroup:
     """Rows that may stand in one table, one per case; `suffix` is that of its files."""
 
     suffix: str
@@ -232,14 +232,14 @@ class Group:
         return self.rows[self.rows["speedup"].notna() & more]
 
 
-def groups_of(table: pd.DataFrame) -> list[Group]:
+def groups_of(table: pd.DataFrame) -> list[ShardingGroup]:
     """Group all cases that were tried; rows of a group differ in the case alone (`alike`)."""
     rows = table[table["suite"] == SUITE]
     if rows.empty:
         return []
     rows = rows.reindex(columns=list(dict.fromkeys((*rows, *CASE, *NUMBERS))))
     groups = by_fewest_ranks(alike(with_numbers(rows, NUMBERS), *CASE))
-    return [Group(suffix, compared(part)) for suffix, part in groups]
+    return [ShardingGroup(suffix, compared(part)) for suffix, part in groups]
 
 
 def by_fewest_ranks(

@@ -12,7 +12,7 @@ from analysis.suites.auto_shard.rows import (
     SHARDINGS,
     SPEEDUP,
     SUITE,
-    Group,
+    ShardingGroup,
     amdahl,
     band,
     counted,
@@ -60,7 +60,7 @@ PREDICTED_NOTE = (
 )
 
 
-def comparison(group: Group, scope: str) -> Lines:
+def comparison(group: ShardingGroup, scope: str) -> Lines:
     """Yield the rows of GT's table: times on each number of devices, and the speedup."""
     if not group.counts:
         return
@@ -118,7 +118,7 @@ def summary(rows: pd.DataFrame) -> Lines:
         yield line
 
 
-def rivals(group: Group) -> Lines:
+def rivals(group: ShardingGroup) -> Lines:
     """Yield how many times as fast as the other shardings auto is."""
     auto, *others = SHARDINGS
     for (workload, sharding, count, scope), row in group.cases.items():
@@ -132,7 +132,7 @@ def rivals(group: Group) -> Lines:
             yield {"workload": workload, "scope": scope, "devices": int(count)} | ratios
 
 
-def findings(group: Group) -> Lines:
+def findings(group: ShardingGroup) -> Lines:
     """Yield band and reason of the main sharding's cases, and of all cases that failed."""
     for (workload, sharding, count, scope), row in group.cases.items():
         if row["status"] == "ok" and (sharding != group.main or count == row["base_ranks"]):
@@ -149,7 +149,7 @@ def findings(group: Group) -> Lines:
         yield line
 
 
-def phases(group: Group) -> Lines:
+def phases(group: ShardingGroup) -> Lines:
     """Yield the time of each phase of a step end to end, in ms."""
     for (workload, sharding, count, scope), row in group.cases.items():
         if scope == END_TO_END and row["status"] == "ok":
@@ -158,7 +158,7 @@ def phases(group: Group) -> Lines:
             yield line | {"step [ms]": 1e3 * row["median_s"]}
 
 
-def predicted(group: Group) -> Lines:
+def predicted(group: ShardingGroup) -> Lines:
     """Yield speedups by Amdahl's law on more devices than were measured."""
     beyond = further_counts(max(group.counts, default=0))
     if not beyond:
@@ -183,7 +183,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     return texts
 
 
-def parts_of(group: Group) -> Iterator[str]:
+def parts_of(group: ShardingGroup) -> Iterator[str]:
     rows = group.rows
     weak = rows["scaling"].iloc[0] == WEAK
     yield "# The same program on one device and on several"
@@ -199,7 +199,7 @@ def settings_of(rows: pd.DataFrame) -> str:
     return format_settings(rows, [name for name in SHOWN if rows[name].notna().all()])
 
 
-def sections_of(group: Group, weak: bool) -> Iterator[tuple[str, str, Lines]]:
+def sections_of(group: ShardingGroup, weak: bool) -> Iterator[tuple[str, str, Lines]]:
     """Yield each section's title, its note ("" for none) and its rows."""
     for scope, text in SCOPES.items():
         yield f"{scope}: {text}", "", comparison(group, scope)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.suites.collective.fit import EXACT, ONE_SIDE, Line, solved
+from analysis.suites.collective.fit import EXACT, ONE_SIDE, FittedLine, solved
 from benchkit.statistics.intervals import t_quantile
 from benchkit.suites.collective import suite as names
 
@@ -71,7 +71,7 @@ class Message:
     """
 
     algorithm: str
-    line: Line
+    line: FittedLine
     off: float
     likely: bool
 
@@ -114,7 +114,7 @@ def messages(collective: str, times: Times) -> list[Message]:
     return [*likely, *sorted(unlikely, key=lambda message: message.off)]
 
 
-def message_of(cost: Cost, times: Times) -> Line:
+def message_of(cost: Cost, times: Times) -> FittedLine:
     """Fit latency and time per byte of one message to all sizes and numbers of ranks at once."""
     latencies: list[float] = []
     sizes: list[float] = []

@@ -31,7 +31,7 @@ SETTLED = 1e-13
 
 
 @dataclass(frozen=True)
-class Line:
+class FittedLine:
     """The time of a message over its size, from `low_bytes` on: latency_s + byte_s x bytes.
 
     Attributes:
@@ -69,7 +69,9 @@ class Line:
         return self.latency_s / self.byte_s if self.byte_s else None
 
 
-def line_through(sizes: Sequence[float], times_s: Sequence[float], low_bytes: float = 0.0) -> Line:
+def line_through(
+    sizes: Sequence[float], times_s: Sequence[float], low_bytes: float = 0.0
+) -> FittedLine:
     """Fit the line nearest to the times; neither latency nor time per byte is negative."""
     return solved([1.0] * len(sizes), sizes, times_s, low_bytes)
 
@@ -79,7 +81,7 @@ def solved(
     sizes: Sequence[float],
     times_s: Sequence[float],
     low_bytes: float = 0.0,
-) -> Line:
+) -> FittedLine:
     """Fit the line with the least squares of log(model / times_s).
 
     The model is latency_s x latencies + byte_s x sizes. For a known latency_s / byte_s, byte_s is a
@@ -102,7 +104,7 @@ def solved(
     else:
         byte = math.exp((logs - np.log(math.exp(where) * many + size)).mean())
         latency = math.exp(where) * byte
-    return Line(latency, byte, low_bytes, covariance(latency, byte, many, size, logs))
+    return FittedLine(latency, byte, low_bytes, covariance(latency, byte, many, size, logs))
 
 
 def nearest(many: Array, size: Array, logs: Array, low: float, high: float) -> float:
@@ -234,7 +236,7 @@ EXACT = 1e-9  # at this sum of squared errors, one line is exact
 class Fit:
     """One line, or two in ascending order of size where the protocol changes with it."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[FittedLine, ...]
 
     def seconds(self, num_bytes: float) -> float:
         return float(self.all_seconds([num_bytes])[0])

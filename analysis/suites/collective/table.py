@@ -22,7 +22,7 @@ from analysis.report.chart import (
     points_of,
 )
 from analysis.report.markdown import bullets, document, spread_of
-from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit, left_out
+from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, FittedLine, fit, left_out
 from analysis.table import identity_columns, of_latest
 from analysis.text import as_markdown, measured, with_interval
 from analysis.variants import Baseline
@@ -139,7 +139,7 @@ def lines_of(series: Series) -> Iterator[dict[str, object]]:
         }
 
 
-def latency_us(line: Line) -> str:
+def latency_us(line: FittedLine) -> str:
     """Format "100 [90, 110]"; "< 12" where the times cannot tell the latency from none."""
     low, high = line.interval(1, 0) or UNKNOWN
     if not low:
@@ -147,7 +147,7 @@ def latency_us(line: Line) -> str:
     return with_interval(1e6 * line.latency_s, 1e6 * low, 1e6 * high)
 
 
-def bandwidth(line: Line) -> str:
+def bandwidth(line: FittedLine) -> str:
     """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second; "> 3" where only a bound is known."""
     low, high = line.interval(0, 1) or UNKNOWN
     if not low:
@@ -155,7 +155,7 @@ def bandwidth(line: Line) -> str:
     return with_interval(1e-9 / line.byte_s, 1e-9 / high, 1e-9 / low)
 
 
-def half_bandwidth(line: Line) -> str:
+def half_bandwidth(line: FittedLine) -> str:
     """Format the size that reaches half the bandwidth; "" where only a bound is known."""
     intervals = (line.interval(1, 0), line.interval(0, 1))
     known = all(ends is not None and ends[0] > 0 for ends in intervals)

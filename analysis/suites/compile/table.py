@@ -173,7 +173,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Group:
+class CompilerGroup:
     """Compilers with the same workload, on the same machine.
 
     Attributes:
@@ -192,7 +192,7 @@ class Group:
         return next((curve for curve in self.curves if curve.is_eager), None)
 
 
-def groups(table: pd.DataFrame) -> list[Group]:
+def groups(table: pd.DataFrame) -> list[CompilerGroup]:
     rows = table[table["suite"] == SUITE]
     if rows.empty or not {*VARIANT, BATCH_SIZES} <= set(rows):
         return []
@@ -202,7 +202,7 @@ def groups(table: pd.DataFrame) -> list[Group]:
     return [group for group in found if group.curves]
 
 
-def group_of(suffix: str, rows: pd.DataFrame) -> Group:
+def group_of(suffix: str, rows: pd.DataFrame) -> CompilerGroup:
     """Return the curves of comparable rows; eager code has no cache and no symbols for sizes."""
     is_eager = rows[COMPILER] == EAGER
     compiled = rows[~is_eager]
@@ -220,7 +220,7 @@ def group_of(suffix: str, rows: pd.DataFrame) -> Group:
     failed = rows[(rows["status"] != "ok") & ~rows["variant"].isin(done)]
     failed = failed.drop_duplicates("variant", keep="last")
     title = rows["title"].iloc[0].partition(" by ")[0]
-    return Group(suffix, curves, failed.to_dict("records"), title)
+    return CompilerGroup(suffix, curves, failed.to_dict("records"), title)
 
 
 def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
@@ -243,7 +243,7 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     return Curve(name, {**row, **costs}, of_runs, last * calls, short_of)
 
 
-def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:
+def comparisons(group: CompilerGroup) -> Iterator[tuple[Curve, BreakEven | None]]:
     """Yield each curve with its break-even against eager, None where there is none.
 
     Curves that ended at different sizes are not compared.
@@ -273,7 +273,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     return {"compile.md": document(*parts), "compile.csv": as_csv(rows[columns])}
 
 
-def markdown(group: Group) -> str:
+def markdown(group: CompilerGroup) -> str:
     rows = pd.DataFrame(rows_of(group))
     if (rows["runs"].dropna() == 1).all():
         rows = rows.drop(columns="runs")
@@ -281,7 +281,7 @@ def markdown(group: Group) -> str:
     return as_markdown(rows[known].rename(columns=HEADS), "compile.csv")
 
 
-def rows_of(group: Group) -> list[Row]:
+def rows_of(group: CompilerGroup) -> list[Row]:
     measured = [row_of(*pair, group.baseline) for pair in comparisons(group)]
     failed = [{**row, "name": row["variant"], "reason": ending(row)} for row in group.failed]
     return [*measured, *failed]
@@ -321,7 +321,7 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     }
 
 
-def chart_of(group: Group) -> Chart:
+def chart_of(group: CompilerGroup) -> Chart:
     """Show the sum of all calls so far over their number, a line per compiler."""
     paid = [(curve, found) for curve, found in comparisons(group) if found is not None]
     near = [

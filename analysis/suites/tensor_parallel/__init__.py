@@ -1,1 +1,1 @@
-"""Implementations per shape, and DDLB's CSV."""
+"""What tp_columnwise and tp_rowwise share: implementations per shape, and DDLB's CSV."""

@@ -14,15 +14,13 @@ from analysis.report.chart import (
     of_groups,
     points_of,
 )
-from analysis.suites.tensor_parallel.table import (
+from analysis.suites.tensor_parallel.summary import (
     SHAPE,
-    SUITES,
     groups_of,
     shape_of,
     title_of,
 )
-from analysis.variants import Baseline
-from benchkit.suites.tensor_parallel.suite import AUTO, BOUNDS, IMPLEMENTATION
+from benchkit.suites.tensor_parallel.config import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6  # more shapes than this are shown in the maps alone
 LIMIT = "share of the limit [%]"
@@ -34,11 +32,8 @@ TIME = "time of one product [ms]"
 WHOLE, PART = "implementation", "component"
 
 
-def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    charts: Charts = {}
-    for suite in SUITES:
-        charts |= of_groups(suite, groups_of(table, suite), charts_of)
-    return charts
+def charts_of_suite(table: pd.DataFrame, suite: str) -> Charts:
+    return of_groups(suite, groups_of(table, suite), charts_of)
 
 
 def charts_of(rows: pd.DataFrame) -> Charts:

@@ -1,5 +1,6 @@
 """Write tensor-parallel products in the columns of DDLB; `analysis.foreign.ddlb` reads them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,11 @@ import pandas as pd
 
 from analysis.records.figures import Row
 from analysis.records.of_suite import cases_of
-from analysis.suites.tensor_parallel.table import OPTIONS, SHAPE, SUITES
+from analysis.suites.tensor_parallel.summary import OPTIONS, SHAPE, SUITES
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.samples import slowest_rank
-from benchkit.suites.tensor_parallel.suite import COMM_BACKEND, DEFAULT, IMPLEMENTATION
+from benchkit.suites.tensor_parallel.config import COMM_BACKEND, DEFAULT, IMPLEMENTATION
 
 TIME, TIMER, BARRIER, OPTION = (
     "mean_time (ms)", "time_measurement_backend", "barrier_at_each_iteration", "option",
@@ -19,12 +20,12 @@ TIME, TIMER, BARRIER, OPTION = (
 CLOCKS = {"perf_counter": "cpu_clock", "cuda_event": "cuda_event"}
 
 
-def write(table: pd.DataFrame) -> dict[str, str]:
+def ddlb_csv(table: pd.DataFrame, suites: Sequence[str] = SUITES) -> dict[str, str]:
     """Write a file per primitive, as DDLB does: times in ms, rates per iteration.
 
     Its scripts know products that were measured, and no others.
     """
-    rows = table[table["suite"].isin(SUITES) & table["status"].isin(["ok", "invalid"])]
+    rows = table[table["suite"].isin(suites) & table["status"].isin(["ok", "invalid"])]
     rows = rows[rows["mean_s"].notna()]
     found: dict[str, list[Row]] = {}
     for row, case in cases_of(rows):

@@ -41,7 +41,7 @@ SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
 
 
 @dataclass(frozen=True)
-class Group:
+class PassGroup:
     """Measured rows that share a figure.
 
     Attributes:
@@ -61,12 +61,12 @@ class Group:
     def passes(self) -> list[str]:
         return [name for name in PASSES if (self.rows[PASS] == name).any()]
 
-    def having(self, column: str) -> "Group":
+    def having(self, column: str) -> "PassGroup":
         """Select the rows that have a positive number in a column."""
         return replace(self, rows=self.rows[self.rows[column] > 0])
 
 
-def groups_of(table: pd.DataFrame) -> list[Group]:
+def groups_of(table: pd.DataFrame) -> list[PassGroup]:
     """Group measured rows so that no figure has more lines than a legend holds.
 
     Models are lines in any case. So are the settings with few values, which a reader compares;
@@ -84,7 +84,7 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
         measured = part[part["status"] == "ok"]
         if not measured.empty:
             setting = format_settings(measured, shown)
-            groups.append(Group(suffix, setting, measured, list(rows["line"].unique())))
+            groups.append(PassGroup(suffix, setting, measured, list(rows["line"].unique())))
     return groups
 
 
@@ -118,25 +118,25 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     return of_groups(SUITE, groups, charts_of)
 
 
-def charts_of(group: Group) -> Charts:
+def charts_of(group: PassGroup) -> Charts:
     parts = {name: group.having(column) for name, (column, _) in KINDS.items()}
     return {name: KINDS[name][1](part) for name, part in parts.items() if not part.rows.empty}
 
 
-def step_time(group: Group) -> Chart:
+def step_time(group: PassGroup) -> Chart:
     note = f"median of the slowest rank, {bars_of(group.rows)}"
     label = Axis("time of one step [ms]", LOG)
     return over_context(group, "step time", note, label, points(group.rows, TIMES, 1e3))
 
 
-def throughput(group: Group) -> Chart:
+def throughput(group: PassGroup) -> Chart:
     rows = group.rows.assign(**rates_of(group.rows, "tokens_per_second"))
     note = f"tokens of a step over its median time, {bars_of(rows)}"
     label = Axis("tokens per second", LOG)
     return over_context(group, "throughput", note, label, points(rows, RATE, 1.0))
 
 
-def memory(group: Group) -> Chart:
+def memory(group: PassGroup) -> Chart:
     peaks = points(group.rows, (PEAK_BYTES,), 2**-20)
     return over_context(group, "peak memory", "of one rank", Axis("peak memory [MiB]", LOG), peaks)
 
@@ -145,7 +145,9 @@ def points(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.Data
     return points_of(rows, rows["context_length"], values, rows["line"], rows[PASS], scale)
 
 
-def over_context(group: Group, title: str, note: str, label: Axis, shown: pd.DataFrame) -> Chart:
+def over_context(
+    group: PassGroup, title: str, note: str, label: Axis, shown: pd.DataFrame
+) -> Chart:
     return Chart(
         mark=LINES,
         title=f"{TITLE}: {title}",
@@ -157,13 +159,13 @@ def over_context(group: Group, title: str, note: str, label: Axis, shown: pd.Dat
     )
 
 
-def utilisation(group: Group) -> Chart:
+def utilisation(group: PassGroup) -> Chart:
     peaks = " or ".join(dict.fromkeys(group.rows[PEAK_FROM].dropna()))
     note = f"against: {peaks}; in attention every pair of tokens counts, or those seen"
     return by_pass(group, "model FLOP/s utilisation", note, Axis("MFU [%]"), UTILISATIONS)
 
 
-def scaling(group: Group) -> Chart:
+def scaling(group: PassGroup) -> Chart:
     note = (
         "efficiency: speedup over one rank alone, per rank; "
         "communication: what a step sends, alone, over its time"
@@ -172,7 +174,7 @@ def scaling(group: Group) -> Chart:
 
 
 def by_pass(
-    group: Group,
+    group: PassGroup,
     title: str,
     note: str,
     label: Axis,
@@ -210,7 +212,7 @@ def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
     return kept, "; longest context of each line"
 
 
-def phases(group: Group) -> Chart:
+def phases(group: PassGroup) -> Chart:
     largest = group.passes[-1]
     rows, left_out = longest(group.rows[group.rows[PASS] == largest], "variant")
     contexts = rows["context_length"].astype(str) + " tokens"
@@ -226,7 +228,7 @@ def phases(group: Group) -> Chart:
     )
 
 
-KINDS: dict[str, tuple[str, Callable[[Group], Chart]]] = {
+KINDS: dict[str, tuple[str, Callable[[PassGroup], Chart]]] = {
     "step_time": ("median_s", step_time),
     "tokens_per_second": ("tokens_per_second", throughput),
     "phases": (f"{FORWARD}_s", phases),

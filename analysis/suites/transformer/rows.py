@@ -31,17 +31,14 @@ FIGURES = (
 LABELS = (PASS, RANKS, PART)
 
 
-def write(table: pd.DataFrame) -> dict[str, str]:
-    """Write what was measured as plain numbers: seconds, bytes, shares of 1."""
-    rows = rows_of(table)
-    if rows.empty:
-        return {}
+def plain_numbers(rows: pd.DataFrame) -> str:
+    """Write what was measured as CSV: seconds, bytes, shares of 1."""
     first = ("model", PARAMETERS, "context_length", "batch_size", PASS)
     named = [name for name in identity_columns(rows) if name not in ("suite", PART)]
     known = [name for name in named if rows[name].notna().any()]
     last = (PEAK_FROM, "doubt", "status", "reason")
     columns = dict.fromkeys((*first, *known, *FIGURES, *last))
-    return {"transformer.csv": as_csv(rows[list(columns)])}
+    return as_csv(rows[list(columns)])
 
 
 def rows_of(table: pd.DataFrame) -> pd.DataFrame:

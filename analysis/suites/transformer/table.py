@@ -6,7 +6,7 @@ import pandas as pd
 
 from analysis.repetitions import alike
 from analysis.report.markdown import document, spread_of
-from analysis.suites.transformer.rows import ANY_PASS, CASE, rows_of, varying
+from analysis.suites.transformer.rows import ANY_PASS, CASE, plain_numbers, rows_of, varying
 from analysis.table import identity_columns, own_columns
 from analysis.text import as_markdown, figure, format_settings, interval_head, intervals, shortened
 from benchkit.api.case import PEAK_FROM
@@ -218,7 +218,10 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     rows = rows_of(table)
     if rows.empty:
         return {}
-    return {"benchmark_summary.md": document(*parts_of(rows))}
+    return {
+        "transformer.csv": plain_numbers(rows),
+        "benchmark_summary.md": document(*parts_of(rows)),
+    }
 
 
 def parts_of(rows: pd.DataFrame) -> Iterator[str]:

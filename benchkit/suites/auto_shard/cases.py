@@ -10,8 +10,8 @@ from benchkit.api.case import PREDICTED_S, Case, Details, Rank, Work
 from benchkit.statistics import SLOWEST_RANK, SPAN
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
-from benchkit.suites.auto_shard.planner import Costs, Plan, Planner, costs_of_one
-from benchkit.suites.auto_shard.program import Program, Sharded, unseen_devices
+from benchkit.suites.auto_shard.planner import ShardingCosts, ShardPlan, ShardPlanner, costs_of_one
+from benchkit.suites.auto_shard.program import ChainProgram, Sharded, unseen_devices
 from benchkit.suites.auto_shard.suite import (
     AUTO,
     CREATES_WHOLE,
@@ -29,11 +29,11 @@ from benchkit.suites.auto_shard.suite import (
     Scope,
     Sharding,
 )
-from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, Phase, Workload
+from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE, ChainWorkload, Phase
 
 
 @dataclass(frozen=True)
-class Variant:
+class ShardingChoice:
     sharding: Sharding
     devices: int
     scope: Scope
@@ -56,7 +56,7 @@ class Variant:
         return self.sharding in (UNSHARDED, INDEPENDENT)
 
 
-def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> Details:
+def of_plan(planner: ShardPlanner, plan: ShardPlan, sharding: Sharding) -> Details:
     if plan.devices == 1:
         return {}
     found: dict[str, object] = {
@@ -94,16 +94,18 @@ class AutoShard:
         self.messages = rank.group("gloo") if DISPATCHER in config.shardings() else None
         self.costs = {count: self.measured(count) for count in self.meshes}
 
-    def variants(self, scope: Scope) -> list[Variant]:
+    def variants(self, scope: Scope) -> list[ShardingChoice]:
         """Return the variants of a scope, fewest devices first; the first is the baseline."""
         found = []
         for devices in self.counts:
             if devices == 1:
-                found.append(Variant(UNSHARDED, 1, scope))
+                found.append(ShardingChoice(UNSHARDED, 1, scope))
                 continue
-            found += [Variant(sharding, devices, scope) for sharding in self.config.shardings()]
+            found += [
+                ShardingChoice(sharding, devices, scope) for sharding in self.config.shardings()
+            ]
             if scope == RESIDENT:
-                found.append(Variant(INDEPENDENT, devices, scope))
+                found.append(ShardingChoice(INDEPENDENT, devices, scope))
         return found
 
     def cases(self) -> list[Case]:
@@ -124,16 +126,16 @@ class AutoShard:
                 baseline = baseline or case
         return cases
 
-    def measured(self, devices: int) -> Costs:
+    def measured(self, devices: int) -> ShardingCosts:
         rank, mesh = self.rank, self.meshes[devices]
         workload = self.config.workload_on(devices)
         return measure_costs(workload, devices, mesh, rank.device, self.dtype, rank.seconds_of)
 
     def case(
         self,
-        variant: Variant,
-        planner: Planner,
-        plan: Plan,
+        variant: ShardingChoice,
+        planner: ShardPlanner,
+        plan: ShardPlan,
         held_bytes: float,
         baseline: Case | None,
     ) -> Case:
@@ -163,18 +165,20 @@ class AutoShard:
         program = self.program(workload, plan, variant)
         return replace(case, step=program.step, verify=program.verify)
 
-    def program(self, workload: Workload, plan: Plan, variant: Variant) -> Program:
+    def program(
+        self, workload: ChainWorkload, plan: ShardPlan, variant: ShardingChoice
+    ) -> ChainProgram:
         index, seed = self.rank.index % plan.devices, self.rank.seed
         job = workload, plan, self.rank.device, self.dtype, index, seed, variant.end_to_end
         if plan.devices == 1:
-            return Program(*job)
+            return ChainProgram(*job)
         if variant.sharding == DISPATCHER:
             return Dispatched(*job, group=self.messages)
         mesh = self.meshes[variant.devices]
         assert mesh is not None  # this rank takes part
         return Sharded(*job, mesh=mesh)
 
-    def planner(self, variant: Variant, held_bytes: float) -> Planner:
+    def planner(self, variant: ShardingChoice, held_bytes: float) -> ShardPlanner:
         itemsize = self.dtype.itemsize
         if variant.alone:
             workload = self.config.workload_on(1)
@@ -184,10 +188,10 @@ class AutoShard:
             costs = self.costs[variant.devices]
         free = self.rank.available_bytes / self.rank.sharers
         free -= held_bytes + workload.checking_bytes(itemsize, costs.devices)
-        return Planner(workload, costs, variant.end_to_end, free / itemsize)
+        return ShardPlanner(workload, costs, variant.end_to_end, free / itemsize)
 
 
-def planned(planner: Planner, sharding: Sharding) -> Plan:
+def planned(planner: ShardPlanner, sharding: Sharding) -> ShardPlan:
     if planner.costs.devices == 1:
         return planner.everywhere()
     return planner.best() if sharding == AUTO else planner.axis0()

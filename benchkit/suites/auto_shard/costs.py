@@ -15,12 +15,12 @@ from benchkit.suites.auto_shard.planner import (
     PARTIAL,
     REPLICATED,
     ROWS,
-    Costs,
     Layout,
     Link,
+    ShardingCosts,
 )
 from benchkit.suites.auto_shard.program import distributed, fetched, moved, part_of
-from benchkit.suites.auto_shard.workloads import Workload
+from benchkit.suites.auto_shard.workloads import ChainWorkload
 
 SMALL = 64  # side of the matrix whose moves cost little beyond latency
 LARGEST = {"cpu": 1024, "cuda": 8192}
@@ -29,13 +29,13 @@ FETCHED = (ROWS, COLUMNS)
 
 
 def measure_costs(
-    workload: Workload,
+    workload: ChainWorkload,
     devices: int,
     mesh: DeviceMesh | None,
     device: torch.device,
     dtype: torch.dtype,
     seconds_of: SecondsOf,
-) -> Costs:
+) -> ShardingCosts:
     """Time every operation and message on all devices at once; the slowest device counts.
 
     All ranks call this together. `mesh` is None on a rank that is not one of the devices.
@@ -50,7 +50,7 @@ def measure_costs(
     with torch.no_grad():
         times = iter([max(per_rank) for per_rank in seconds_of(*calls)])
     small_bytes, large_bytes = matrix_bytes(SMALL, dtype), matrix_bytes(large, dtype)
-    return Costs(
+    return ShardingCosts(
         devices=devices,
         itemsize=dtype.itemsize,
         moves={move: link(times, small_bytes, large_bytes) for move in MOVES},
@@ -83,7 +83,7 @@ def computations(
     return [partial(torch.mm, left, right), create, block.relu]
 
 
-def largest(workload: Workload) -> tuple[int, int]:
+def largest(workload: ChainWorkload) -> tuple[int, int]:
     if not workload.weights:
         return SMALL, workload.widths[0]
     return max(workload.weights, key=lambda shape: shape[0] * shape[1])

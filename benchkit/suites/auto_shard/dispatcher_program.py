@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchkit.api.regions import region
 from benchkit.suites.auto_shard.planner import REPLICATED, ROWS, Layout
-from benchkit.suites.auto_shard.program import Program
+from benchkit.suites.auto_shard.program import ChainProgram
 from benchkit.suites.auto_shard.workloads import COMMUNICATE, COMPUTE
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
@@ -24,7 +24,7 @@ MOST_DIMENSIONS = 4
 
 
 @dataclass
-class Dispatched(Program):
+class Dispatched(ChainProgram):
     """One rank's part of the program; `group` sends messages in host memory."""
 
     group: dist.ProcessGroup | None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from benchkit.suites.auto_shard.workloads import Phase, Workload
+from benchkit.suites.auto_shard.workloads import ChainWorkload, Phase
 
 
 class Layout(Enum):
@@ -68,7 +68,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Costs:
+class ShardingCosts:
     """Seconds per operation of a product, element created, element of relu, and message."""
 
     devices: int
@@ -91,12 +91,12 @@ class Costs:
         return rows * columns
 
 
-def costs_of_one(itemsize: int) -> Costs:
-    return Costs(1, itemsize, 0, 0, 0, {}, {})
+def costs_of_one(itemsize: int) -> ShardingCosts:
+    return ShardingCosts(1, itemsize, 0, 0, 0, {}, {})
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerSharding:
     mode: Mode
     weight_at_rest: Layout
     output: Layout
@@ -109,7 +109,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ShardPlan:
     """A way to run a chain, with its predicted seconds, of which latency_s is a part.
 
     `layout` is that of the output so far. `busiest_flops` are operations of the device with the
@@ -119,7 +119,7 @@ class Plan:
 
     devices: int
     at_start: Layout
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[LayerSharding, ...] = ()
     layout: Layout = REPLICATED
     create_s: float = 0.0
     compute_s: float = 0.0
@@ -152,7 +152,7 @@ class Plan:
     def elements(self) -> int:
         return self.at_rest_elements + self.passing_elements
 
-    def dominated_by(self, other: "Plan") -> bool:
+    def dominated_by(self, other: "ShardPlan") -> bool:
         """Return whether another plan to the same layout is no worse in what matters later."""
         return (
             other.total_s <= self.total_s
@@ -166,20 +166,20 @@ class Plan:
         return "; ".join([f"x {self.at_start}", *products, f"out {self.layout}"])
 
 
-def choices() -> Iterator[Layer]:
+def choices() -> Iterator[LayerSharding]:
     for mode in MODES:
         layouts_at_rest = (REPLICATED, ROWS) if mode.weight == REPLICATED else (mode.weight,)
         for at_rest in layouts_at_rest:
             for output in mode.outputs:
-                yield Layer(mode, at_rest, output)
+                yield LayerSharding(mode, at_rest, output)
 
 
-def pareto_front(plans: Sequence[Plan], respect_memory_limit: bool) -> list[Plan]:
+def pareto_front(plans: Sequence[ShardPlan], respect_memory_limit: bool) -> list[ShardPlan]:
     """Return the plans that may still become the best, or the best with their first product.
 
     With `respect_memory_limit` a slower plan is kept where it needs less memory.
     """
-    kept: list[Plan] = []
+    kept: list[ShardPlan] = []
     for plan in sorted(plans, key=lambda plan: plan.total_s):
         group = (plan.layout, plan.first)
         rivals = [other for other in kept if (other.layout, other.first) == group]
@@ -191,18 +191,18 @@ def pareto_front(plans: Sequence[Plan], respect_memory_limit: bool) -> list[Plan
 
 
 @dataclass(frozen=True)
-class Planner:
+class ShardPlanner:
     """Plans a workload by measured costs, with so many elements of memory on a device.
 
     With `end_to_end`, creating the operands and fetching the result count, too.
     """
 
-    workload: Workload
-    costs: Costs
+    workload: ChainWorkload
+    costs: ShardingCosts
     end_to_end: bool
     memory_elements: float = float("inf")
 
-    def best(self) -> Plan:
+    def best(self) -> ShardPlan:
         fastest = min(self.candidates, key=lambda plan: plan.total_s)
         if fastest.elements <= self.memory_elements:
             return fastest
@@ -217,7 +217,7 @@ class Planner:
         slowest_first = sorted(self.candidates, key=lambda plan: plan.total_s, reverse=True)
         return {plan.first: plan.total_s for plan in slowest_first}
 
-    def axis0(self) -> Plan:
+    def axis0(self) -> ShardPlan:
         """Return the plan of GT's rule.
 
         Everything is sharded along axis 0, or whole where that does not divide. Weights are
@@ -230,20 +230,20 @@ class Planner:
         plan = self.start(at_rest(self.workload.rows))
         for index, (inner, _) in enumerate(self.workload.weights):
             mode = BY_ROWS if plan.layout == ROWS else EVERYWHERE
-            plan = self.after(plan, index, Layer(mode, at_rest(inner), mode.product))
+            plan = self.after(plan, index, LayerSharding(mode, at_rest(inner), mode.product))
         return self.finished(plan)
 
-    def everywhere(self) -> Plan:
+    def everywhere(self) -> ShardPlan:
         plan = self.start(REPLICATED)
         for index in range(len(self.workload.weights)):
-            plan = self.after(plan, index, Layer(EVERYWHERE, REPLICATED, REPLICATED))
+            plan = self.after(plan, index, LayerSharding(EVERYWHERE, REPLICATED, REPLICATED))
         return self.finished(plan)
 
     @cached_property
-    def candidates(self) -> list[Plan]:
+    def candidates(self) -> list[ShardPlan]:
         return self.plans(respect_memory_limit=False)
 
-    def plans(self, respect_memory_limit: bool) -> list[Plan]:
+    def plans(self, respect_memory_limit: bool) -> list[ShardPlan]:
         """Return finished plans; none dominates another with the same first product."""
         plans = [self.start(layout) for layout in LAYOUTS]
         for index in range(len(self.workload.weights)):
@@ -251,7 +251,7 @@ class Planner:
             plans = pareto_front(longer, respect_memory_limit)
         return [self.finished(plan) for plan in plans]
 
-    def held_elements(self, plan: Plan) -> int:
+    def held_elements(self, plan: ShardPlan) -> int:
         """Return the elements that a device keeps between steps: operands and a result."""
         workload, costs = self.workload, self.costs
         first = costs.elements(workload.rows, workload.widths[0], plan.at_start)
@@ -259,14 +259,14 @@ class Planner:
             return 0 if workload.creates_weights else plan.at_rest_elements - first
         return plan.at_rest_elements + costs.elements(*workload.output, plan.layout)
 
-    def creates_whole(self, plan: Plan) -> bool:
+    def creates_whole(self, plan: ShardPlan) -> bool:
         return self.end_to_end and REPLICATED in plan.at_rest[: self.workload.num_created]
 
-    def start(self, layout: Layout) -> Plan:
+    def start(self, layout: Layout) -> ShardPlan:
         """Return the plan before the first product; without products it includes relu."""
         costs = self.costs
         elements = costs.elements(self.workload.rows, self.workload.widths[0], layout)
-        plan = Plan(
+        plan = ShardPlan(
             devices=costs.devices,
             at_start=layout,
             layout=layout,
@@ -286,7 +286,7 @@ class Planner:
     def copies(self, layout: Layout) -> int:
         return self.costs.devices if layout == REPLICATED else 1
 
-    def after(self, plan: Plan, index: int, layer: Layer) -> Plan:
+    def after(self, plan: ShardPlan, index: int, layer: LayerSharding) -> ShardPlan:
         costs, mode, rows = self.costs, layer.mode, self.workload.rows
         inner, outer = self.workload.weights[index]
         moves: list[tuple[Move, int]] = [
@@ -319,7 +319,7 @@ class Planner:
             passing_elements=max(plan.passing_elements, operands + product + output),
         )
 
-    def finished(self, plan: Plan) -> Plan:
+    def finished(self, plan: ShardPlan) -> ShardPlan:
         rows, columns = self.workload.output
         if not self.end_to_end or plan.layout not in self.costs.fetch:
             return plan

@@ -21,9 +21,9 @@ from benchkit.suites.auto_shard.planner import (
     PARTIAL,
     REPLICATED,
     ROWS,
-    Layer,
+    LayerSharding,
     Layout,
-    Plan,
+    ShardPlan,
 )
 from benchkit.suites.auto_shard.workloads import (
     CHECKED_ROWS,
@@ -31,7 +31,7 @@ from benchkit.suites.auto_shard.workloads import (
     COMPUTE,
     CREATE,
     FETCH,
-    Workload,
+    ChainWorkload,
 )
 
 Source = Callable[[int, Part], Tensor]
@@ -59,7 +59,7 @@ def shard(length: int, devices: int, index: int) -> slice:
 class Random:
     """Standard normal numbers; weights made beforehand are scaled to keep values in range."""
 
-    workload: Workload
+    workload: ChainWorkload
     generator: torch.Generator
     dtype: torch.dtype
 
@@ -75,14 +75,14 @@ class Random:
         return values
 
 
-def nonzeros_of(workload: Workload, outer: int) -> int:
+def nonzeros_of(workload: ChainWorkload, outer: int) -> int:
     """Return the nonzero entries in each of so many columns of an exact weight."""
     if workload.activation:
         return NONZEROS
     return max(NONZEROS, min(MOST_NONZEROS, NARROW // outer))
 
 
-def unseen_devices(workload: Workload, devices: int) -> str:
+def unseen_devices(workload: ChainWorkload, devices: int) -> str:
     """Return that exact weights are too small to show each device's part of a product, or ""."""
     entries = min(
         (nonzeros_of(workload, outer) * outer for _, outer in workload.weights), default=0
@@ -96,7 +96,7 @@ def unseen_devices(workload: Workload, devices: int) -> str:
 
 
 @dataclass(frozen=True)
-class Exact:
+class ExactIntegers:
     """Integers that differ by turn and position; the same on all ranks.
 
     They are small enough to be exact in `dtype`. A column of a weight has a few entries of ±1, so a
@@ -104,7 +104,7 @@ class Exact:
     or out of place changes the result.
     """
 
-    workload: Workload
+    workload: ChainWorkload
     device: torch.device
     dtype: torch.dtype
     seed: int
@@ -179,15 +179,15 @@ class Exact:
 
 
 @dataclass
-class Program:
+class ChainProgram:
     """One rank's part of a workload; this class is for a device that has all of it.
 
     `index` is the device's number in the plan. `held` has this rank's parts of the operands that a
     step does not create, `output` its part of the result after a step, or None.
     """
 
-    workload: Workload
-    plan: Plan
+    workload: ChainWorkload
+    plan: ShardPlan
     device: torch.device
     dtype: torch.dtype
     index: int
@@ -263,7 +263,7 @@ class Program:
         return self.part(self.workload.output, REPLICATED if self.end_to_end else self.plan.layout)
 
     def verify(self, call: Call) -> None:
-        exact = Exact(self.workload, self.device, self.dtype, self.seed, next(self.turns))
+        exact = ExactIntegers(self.workload, self.device, self.dtype, self.seed, next(self.turns))
         self.load(exact)
         try:
             call(self.spoil)
@@ -293,7 +293,7 @@ PLACEMENTS: dict[Layout, Placement] = {
 
 
 @dataclass
-class Sharded(Program):
+class Sharded(ChainProgram):
     mesh: DeviceMesh
 
     def operand(self, number: int) -> Tensor:
@@ -308,7 +308,7 @@ class Sharded(Program):
             x = self.product(x, weight, layer)
         return x
 
-    def product(self, x: Tensor, weight: Tensor, layer: Layer) -> Tensor:
+    def product(self, x: Tensor, weight: Tensor, layer: LayerSharding) -> Tensor:
         with region(COMMUNICATE):
             x = moved(x, layer.mode.input)
             weight = moved(weight, layer.mode.weight)

@@ -9,8 +9,8 @@ from benchkit.api.question import LEAST, TFLOP_PER_S, TIME, Comparison, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES
 from benchkit.errors import ConfigError
-from benchkit.suites.auto_shard.planner import Planner, costs_of_one
-from benchkit.suites.auto_shard.workloads import StrEnum, Workload, parse
+from benchkit.suites.auto_shard.planner import ShardPlanner, costs_of_one
+from benchkit.suites.auto_shard.workloads import ChainWorkload, StrEnum, parse
 
 SHARDING, RANKS, SCOPE = "sharding", "ranks", "scope"
 WORK_SHARE, CREATES_WHOLE, LATENCY_S = "work_share", "creates_whole", "latency_s"
@@ -113,13 +113,13 @@ class AutoShardConfig(RunConfig):
     def needed_bytes(self, world_size: int) -> float:
         """Return the bytes of a whole workload on one device; other plans depend on costs."""
         itemsize, workload = ITEM_BYTES[self.dtype], self.workload_on(1)
-        planner = Planner(workload, costs_of_one(itemsize), end_to_end=False)
+        planner = ShardPlanner(workload, costs_of_one(itemsize), end_to_end=False)
         return planner.everywhere().elements * itemsize + workload.checking_bytes(itemsize, 1)
 
     def host_bytes(self, world_size: int) -> float:
         return self.workload_on(max(self.devices)).host_bytes(ITEM_BYTES[self.dtype])
 
-    def workload_on(self, devices: int) -> Workload:
+    def workload_on(self, devices: int) -> ChainWorkload:
         """Return the workload; with scaling=weak each device brings as many rows."""
         workload = parse(self.workload)
         return workload.times(devices) if self.scaling == WEAK else workload

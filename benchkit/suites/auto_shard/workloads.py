@@ -39,7 +39,7 @@ NAME = re.compile(rf"({'|'.join(Kind)})_([1-9]\d*(?:x[1-9]\d*)+)")
 
 
 @dataclass(frozen=True)
-class Workload:
+class ChainWorkload:
     """A chain: an input [rows, widths[0]] times weights [widths[i], widths[i + 1]]."""
 
     kind: Kind
@@ -87,11 +87,11 @@ class Workload:
     def activation(self) -> bool:
         return self.kind == Kind.MLP
 
-    def times(self, factor: int) -> "Workload":
+    def times(self, factor: int) -> "ChainWorkload":
         return replace(self, rows=self.rows * factor)
 
 
-def parse(name: str) -> Workload:
+def parse(name: str) -> ChainWorkload:
     found = NAME.fullmatch(name)
     if not found:
         raise ConfigError(f"workload={name}: no such workload; {ALLOWED}")
@@ -101,7 +101,7 @@ def parse(name: str) -> Workload:
     is_complete = {Kind.MATMUL: count == 2, Kind.MLP: count > 1, Kind.RELU: count == 1}
     if not is_complete[kind]:
         raise ConfigError(f"workload={name}: {count + 1} sizes; {ALLOWED}")
-    return Workload(kind, rows, tuple(widths))
+    return ChainWorkload(kind, rows, tuple(widths))
 
 
 class Phase(StrEnum):

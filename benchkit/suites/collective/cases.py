@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchkit.api import verification
 from benchkit.api.case import ONE_CALL, Call, CapturableStep, Case, Rank, Work
-from benchkit.api.keys import COLD, LOOP, as_list
+from benchkit.api.keys import COLD, LOOP
 from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import WAIT, region
 from benchkit.api.torch_internals import default_store
@@ -35,7 +35,7 @@ TIMED = -1
 
 
 @dataclass
-class Check:
+class CollectiveCheck:
     """Check every element of every buffer that the call must fill, with new inputs each time.
 
     `turns` numbers the checks of all operations that share buffers, so none finds what another
@@ -167,7 +167,7 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
     card has mapped are the same. A job takes the memory of its largest size alone, and a size finds
     as much of its data in the caches as it does alone.
     """
-    sizes = as_list(config.data_size)
+    sizes = config.sizes_mib
     shared = Shared()
     cases = {size: case_of(config, rank, size, shared) for size in sorted(sizes, reverse=True)}
     if len(sizes) > 1:
@@ -203,7 +203,7 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
         return Case(unavailable=str(error))
     start = partial(asynchronously if config.async_op else synchronously, operation)
     step = CapturableStep(start, over="default")
-    check = Check(collective, operation, rank.seed, shared.turns)
+    check = CollectiveCheck(collective, operation, rank.seed, shared.turns)
     return Case(
         step=step,
         labels={TIMING: BACK_TO_BACK},

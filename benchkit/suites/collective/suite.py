@@ -100,9 +100,16 @@ class CollectiveConfig(RunConfig):
     async_op: bool = key("whether calls return at once and are waited for, each timed apart")
     ragged: bool = key("whether ranks' parts are of unlike sizes")
 
+    def parse(self) -> "CollectiveConfig":
+        return replace(self, data_size=sizes_of(self.model_sizes()))
+
+    @property
+    def sizes_mib(self) -> list[float]:
+        """The sizes, once they are parsed."""
+        return as_list(self.data_size)
+
     def check(self) -> None:
         super().check()
-        self.data_size = sizes_of(self.model_sizes())
         name = self.collective
         if self.reduce_op == "avg" and self.dtype.startswith("int"):
             raise ConfigError(
@@ -118,9 +125,9 @@ class CollectiveConfig(RunConfig):
         if name == SEND_RECV and self.world_size == 1:
             raise ConfigError("collective=send_recv: needs two ranks; allowed is world_size >= 2")
         least_bytes = ITEM_BYTES[self.dtype]
-        for size in as_list(self.data_size):
-            if float(size) * 2**20 < least_bytes * (1 - 1e-9):
-                given = f"data_size={float(size) * 2**20:g}B"
+        for size in self.sizes_mib:
+            if size * 2**20 < least_bytes * (1 - 1e-9):
+                given = f"data_size={size * 2**20:g}B"
                 allowed = f"allowed are {least_bytes}B, an element of {self.dtype}, and more"
                 raise ConfigError(f"{given}: {allowed}")
         if isinstance(self.data_size, list):
@@ -170,7 +177,7 @@ class CollectiveConfig(RunConfig):
     def planned(self, world_size: int) -> list[Planned]:
         factor = bus_factor(self.collective, world_size) or 0.0
         found = []
-        for size in as_list(self.data_size):
+        for size in self.sizes_mib:
             payload_bytes = sum(self.parts(size, world_size)) * ITEM_BYTES[self.dtype]
             case = Planned(
                 labels=f"data_size={size:g}",
@@ -196,14 +203,14 @@ class CollectiveConfig(RunConfig):
         return found
 
     def needed_bytes(self, world_size: int) -> float:
-        return max(self.buffer_bytes(size, world_size) for size in as_list(self.data_size))
+        return max(self.buffer_bytes(size, world_size) for size in self.sizes_mib)
 
     def buffer_bytes(self, size_mib: float, world_size: int) -> float:
         num_buffers = 3 if self.collective in (ALL_TO_ALL, RING_SHIFT) else 2
         return num_buffers * sum(self.parts(size_mib, world_size)) * ITEM_BYTES[self.dtype]
 
     def parts(self, size_mib: float, world_size: int) -> list[int]:
-        num_elements = max(1, round(float(size_mib) * 2**20 / ITEM_BYTES[self.dtype]))
+        num_elements = max(1, round(size_mib * 2**20 / ITEM_BYTES[self.dtype]))
         return part_sizes(self.collective, world_size, num_elements, self.ragged)
 
     def title(self) -> str:

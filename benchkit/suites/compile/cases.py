@@ -177,7 +177,7 @@ def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
         return [Case(labels=labels, unavailable=reason)]
     if shortage := rank.memory_shortage(needed_bytes(config)):
         return [Case(labels=labels, skip=shortage)]
-    run = Run(config, rank)
+    run = CompileJob(config, rank)
     return [
         Case(
             step=run.step,
@@ -191,7 +191,7 @@ def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
     ]
 
 
-class Run:
+class CompileJob:
     def __init__(self, config: CompileConfig, rank: Rank) -> None:
         self._config = config
         is_compiled = config.compiler not in (EAGER, CUDA_GRAPH)

@@ -25,7 +25,7 @@ FILLING = 2
 
 
 @dataclass(frozen=True)
-class Forecast:
+class ProductTimes:
     """Times of products of matrices [size, size] on the slowest rank; 0 where none was timed.
 
     A product takes at least launch_s, a large one cube_s times the cube of its size.
@@ -50,17 +50,17 @@ class Forecast:
 
 def forecast(
     sizes: Sequence[int], rank: Rank, product: Callable[[int], Callable[[], object]]
-) -> Forecast:
+) -> ProductTimes:
     """Time a large product and, on a GPU, a small one; all ranks call this together.
 
     On a CPU launching takes no time, and nothing is timed unless there are larger sizes.
     """
     on_cpu = rank.device.type == "cpu"
     if on_cpu and max(sizes) <= PROBED:
-        return Forecast()
+        return ProductTimes()
     timed = [PROBED] if on_cpu else [PROBED, SMALL]
     large, *small = map(max, rank.seconds_of(*map(product, timed), turns=TURNS))
-    return Forecast(max(small, default=0.0), large / PROBED**3)
+    return ProductTimes(max(small, default=0.0), large / PROBED**3)
 
 
 def fewest_calls(measure: MeasureConfig) -> int:
@@ -78,7 +78,7 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
     kind = matmul_here(config.dtype, rank.device)
     if kind.is_float8 and (lacking := first_reason(float8_missing(kind))):
         return [Case(labels={lut.SIZE: size}, unavailable=lacking) for size in config.sizes]
-    times = Forecast()
+    times = ProductTimes()
     if config.measure.mode != COLD:  # a forecast would make the first calls
         times = forecast(config.sizes, rank, lambda size: SquareProduct(kind, size, seed=0).step)
     calls = fewest_calls(config.measure)

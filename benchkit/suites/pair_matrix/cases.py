@@ -99,23 +99,23 @@ ANSWER_ELEMENTS = 1
 
 
 @dataclass(frozen=True)
-class Buffers:
+class MessageBuffers:
     sent: torch.Tensor
     received: torch.Tensor
     answer: torch.Tensor
 
 
-def allocate(num_bytes: int, device: torch.device) -> Buffers:
+def allocate(num_bytes: int, device: torch.device) -> MessageBuffers:
     elements = -(-num_bytes // DTYPE.itemsize)
     shapes = (elements, elements, ANSWER_ELEMENTS)
-    return Buffers(*(torch.zeros(shape, dtype=DTYPE, device=device) for shape in shapes))
+    return MessageBuffers(*(torch.zeros(shape, dtype=DTYPE, device=device) for shape in shapes))
 
 
 @dataclass(frozen=True)
 class Send:
     """Send the message and wait for the answer: the time of the pair, by one clock."""
 
-    buffers: Buffers
+    buffers: MessageBuffers
     peer: int
 
     def __call__(self) -> None:
@@ -125,7 +125,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Answer:
-    buffers: Buffers
+    buffers: MessageBuffers
     peer: int
 
     def __call__(self) -> None:
@@ -137,7 +137,7 @@ class Answer:
 class Exchange:
     """Send the message while one of the same size arrives."""
 
-    buffers: Buffers
+    buffers: MessageBuffers
     peer: int
 
     def __call__(self) -> None:
@@ -149,7 +149,7 @@ Step = Send | Answer | Exchange
 
 
 @dataclass
-class Check:
+class MessageCheck:
     """Check what arrives: the message or, at who sends it one way, the answer."""
 
     step: Step
@@ -203,7 +203,7 @@ def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
 
 
 def affordable(
-    config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[Buffers]
+    config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[MessageBuffers]
 ) -> int:
     """Return how many rounds fit in this point's time, by the time of the fullest one."""
     targets = [targets_of(schedule.peers(schedule.fullest), way) for way in config.directions]
@@ -224,7 +224,7 @@ def targets_of(peers: Ints, direction: str) -> Ints:
     return peers if direction == BOTH else sends_to(peers, direction == ASCENDING)
 
 
-def step_of(rank: int, target: Ints, buffers: Buffers) -> Step | None:
+def step_of(rank: int, target: Ints, buffers: MessageBuffers) -> Step | None:
     """Return what a rank does in one direction of a round; None where it is idle."""
     if target[rank] != IDLE and target[target[rank]] == rank:
         return Exchange(buffers, int(target[rank]))
@@ -237,7 +237,7 @@ def step_of(rank: int, target: Ints, buffers: Buffers) -> Step | None:
 def round_cases(
     config: PairMatrixConfig,
     rank: Rank,
-    buffers: list[Buffers],
+    buffers: list[MessageBuffers],
     number: int,
     peers: Ints,
     direction: str,
@@ -251,7 +251,7 @@ def round_cases(
         yield Case(
             step=step or noop,
             labels={ROUND: number, DIRECTION: direction, "data_size": size},
-            verify=Check(step, rank.index, rank.world_size, rank.seed) if step else noop,
+            verify=MessageCheck(step, rank.index, rank.world_size, rank.seed) if step else noop,
             work=Work(payload_bytes=num_bytes, bus_factor=1.0),
             calls=config.calls(),
             details=lambda: details,

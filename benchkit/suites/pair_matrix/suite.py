@@ -1,6 +1,6 @@
 """The suite pair_matrix: what every pair of ranks can do, each way and both ways at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchkit.api.case import Calls, Case, Rank
@@ -69,9 +69,11 @@ class PairMatrixConfig(RunConfig):
         sizes_mib = [float(size) for size in self.sizes]
         return 2**20 * (2 * sum(sizes_mib) + max(sizes_mib))
 
+    def parse(self) -> "PairMatrixConfig":
+        return replace(self, sizes=[mebibytes(size, "sizes") for size in as_list(self.sizes)])
+
     def check(self) -> None:
         super().check()
-        self.sizes = [mebibytes(size, "sizes") for size in as_list(self.sizes)]
         if not self.sizes:
             raise ConfigError("sizes=[]: allowed is at least one size")
         levels = (PAIRS, NODES, HALVES, ALL)

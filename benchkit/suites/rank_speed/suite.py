@@ -1,6 +1,6 @@
 """The suite rank_speed: each rank alone, all at the same time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchkit.api.case import Calls, Case, Rank
@@ -72,10 +72,12 @@ class RankSpeedConfig(RunConfig):
     def host_bytes(self, world_size: int) -> float:
         return 2.0 * float(self.memory_size) * 2**20
 
-    def check(self) -> None:
-        super().check()
-        self.memory_size = mebibytes(self.memory_size, "memory_size")
-        self.disk_size = mebibytes(self.disk_size, "disk_size")
+    def parse(self) -> "RankSpeedConfig":
+        return replace(
+            self,
+            memory_size=mebibytes(self.memory_size, "memory_size"),
+            disk_size=mebibytes(self.disk_size, "disk_size"),
+        )
 
 
 def by_device(device: str, cpu: Any, cuda: Any) -> Any:

@@ -14,12 +14,12 @@ from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import dtensor_missing
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.errors import Reason
-from benchkit.suites.ring_attention.planner import Online, Planner, doubts_of, fit_cost
-from benchkit.suites.ring_attention.reference import Exact, compare, unseen_keys
+from benchkit.suites.ring_attention.planner import Online, RingPlanner, doubts_of, fit_cost
+from benchkit.suites.ring_attention.reference import ExactLayer, compare, unseen_keys
 from benchkit.suites.ring_attention.ring import (
     PROJECT,
     REGIONS,
-    Layer,
+    AttentionLayer,
     Partial,
     Ring,
     RingAttention,
@@ -57,7 +57,9 @@ class TorchRing:
     Torch requires an even split, or a causal one in zigzag.
     """
 
-    def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
+    def __init__(
+        self, layer: AttentionLayer, x: Tensor, split: Split, rank: int, causal: bool
+    ) -> None:
         pieces = split.pieces[rank]
         self.positions = torch.cat([torch.arange(*piece, device=x.device) for piece in pieces])
         self.layer = layer
@@ -84,11 +86,11 @@ class RingJob:
     """What the strategies of one job share; `doubts` are about the table of `lut`."""
 
     rank: int
-    layer: Layer
+    layer: AttentionLayer
     x: Tensor
     causal: bool
-    planner: Planner
-    exact: Exact
+    planner: RingPlanner
+    exact: ExactLayer
     doubts: tuple[str, ...] = ()
 
     def lacking(self, strategy: str) -> Reason:
@@ -189,11 +191,13 @@ def cases_of(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     tokens = whole(config.seq_len, width)
     x = uniform(tokens, key=rank.seed, device=rank.device, variance=1).to(dtype)
     shape = (config.seq_len, config.num_heads, config.head_dim)
-    layer = Layer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
+    layer = AttentionLayer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
     cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)
     table = read_table(config.lut, config.seq_len, config.dtype)
-    planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
-    exact = Exact(layer, x, config.causal)
+    planner = RingPlanner(
+        config.seq_len, config.align, rank.shares, table.performance, cost, speeds
+    )
+    exact = ExactLayer(layer, x, config.causal)
     doubts = doubts_of(table, rank)
     job = RingJob(rank.index, layer, x, config.causal, planner, exact, doubts)
     cases: dict[str, Case] = {}

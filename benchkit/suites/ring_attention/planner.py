@@ -13,7 +13,14 @@ from benchkit.api.memory import wait_for_device
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE
 from benchkit.suites.ring_attention import splits
-from benchkit.suites.ring_attention.ring import PROJECT, Layer, Ring, attend, by_head, merge
+from benchkit.suites.ring_attention.ring import (
+    PROJECT,
+    AttentionLayer,
+    Ring,
+    attend,
+    by_head,
+    merge,
+)
 from benchkit.suites.ring_attention.splits import CostModel, Split
 from benchkit.suites.ring_attention.suite import (
     BALANCED,
@@ -28,7 +35,7 @@ from benchkit.suites.ring_attention.suite import (
 PROBE_QUERIES, LONGEST_PROBE = 512, 8192
 
 
-def block_probe(layer: Layer, x: Tensor) -> tuple[Callable[[], None], Tensor, int]:
+def block_probe(layer: AttentionLayer, x: Tensor) -> tuple[Callable[[], None], Tensor, int]:
     """Return a call that attends over a block of keys, all keys and values, and its pairs."""
     num_keys = min(max(len(x) // 2, 1), LONGEST_PROBE)
     queries, key_value = layer.project(x[:num_keys], torch.arange(num_keys, device=x.device))
@@ -68,7 +75,7 @@ LEAST_TRUST = 0.2
 
 
 def fit_cost(
-    layer: Layer,
+    layer: AttentionLayer,
     x: Tensor,
     causal: bool,
     seconds_of: SecondsOf,
@@ -106,7 +113,7 @@ def doubts_of(table: Table, rank: Rank) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Planner:
+class RingPlanner:
     """What is known before a split is made.
 
     Shares are of a device in percent, speeds relative to the fastest rank. The table has
@@ -139,7 +146,7 @@ class Planner:
     def step_s(self, split: Split) -> float:
         return max(splits.ring_s(split, self.speeds, self.cost))
 
-    def at_full_speed(self) -> "Planner":
+    def at_full_speed(self) -> "RingPlanner":
         return replace(self, speeds=[1.0] * len(self.speeds))
 
     def ideal_s(self) -> float:
@@ -150,7 +157,7 @@ class Planner:
 class Online:
     """A split that follows the busy times of the steps; the same on all ranks."""
 
-    planner: Planner
+    planner: RingPlanner
     device: torch.device
     current: Split = field(init=False)
     steps: int = 0

@@ -1,14 +1,11 @@
-"""A layer and a decoder by definition, in float64, and the tolerances of results."""
-
-from dataclasses import replace
+"""A layer by definition, in float64, and the tolerances of results."""
 
 import torch
 from torch import Tensor
 
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention.decoder import Decoder
-from benchkit.suites.ring_attention.ring import Layer, by_head
+from benchkit.suites.ring_attention.ring import AttentionLayer, by_head
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 0.03, torch.bfloat16: 0.2}
 """Largest error as a share of the row's largest value, well above the rounding observed."""
@@ -41,10 +38,10 @@ def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) ->
         )
 
 
-class Exact:
+class ExactLayer:
     """A layer of which single rows are computed; keys and values only once."""
 
-    def __init__(self, layer: Layer, x: Tensor, causal: bool) -> None:
+    def __init__(self, layer: AttentionLayer, x: Tensor, causal: bool) -> None:
         self._layer = layer.in_float64()
         self._x = x.double()
         self._causal = causal
@@ -61,23 +58,6 @@ class Exact:
         return self._layer.finish(attend_rows(query, key, value, seen))
 
 
-ROWS_AT_ONCE = 256  # queries whose scores over all keys are in memory at a time
-
-
-def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
-    """Compute the last layer's output [N, E] of tokens [N], one float64 layer at a time."""
-    x = decoder.embedding[ids].double()
-    positions = torch.arange(len(ids), device=ids.device)
-    for each in decoder.layers:
-        layer = each.in_float64()
-        query, key_value = layer.to_attention(x, positions)
-        key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
-        rows = positions.split(ROWS_AT_ONCE)
-        attended = [attend_rows(by_head(query[some]), key, value, some) for some in rows]
-        x = layer.feed_forward(x + layer.attention.finish(torch.cat(attended, dim=2)))
-    return x
-
-
 def attend_rows(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None) -> Tensor:
     """Compute attention [1, H, R, D] with all scores in memory.
 
@@ -88,9 +68,3 @@ def attend_rows(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None) 
         later = torch.arange(key.shape[2], device=key.device) > seen.unsqueeze(-1)
         scores.masked_fill_(later, float("-inf"))
     return scores.softmax(-1) @ value
-
-
-def logits(decoder: Decoder, x: Tensor) -> Tensor:
-    """Apply the last norm and the head in float64: [R, E] -> [R, V]."""
-    head, norm = decoder.head.double(), decoder.norm.double()
-    return replace(decoder, head=head, norm=norm).logits(x)

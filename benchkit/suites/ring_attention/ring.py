@@ -24,7 +24,7 @@ Partial = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class Layer:
+class AttentionLayer:
     """Weights of a layer: query [E, E], key_value [E, 2E], out [E, E].
 
     Rotations are complex [N, 1, D / 2]. Neighbouring components are paired as in RoFormer (Su et
@@ -46,7 +46,7 @@ class Layer:
         dtype: torch.dtype,
         device: torch.device,
         seed: int,
-    ) -> "Layer":
+    ) -> "AttentionLayer":
         """Draw the same layer on every rank, with weights of variance 1 / E."""
         width = num_heads * head_dim
 
@@ -61,11 +61,11 @@ class Layer:
         rotations = torch.polar(torch.ones_like(angles), angles).to(device)
         if dtype != torch.float64:
             rotations = rotations.to(torch.complex64)
-        return Layer(query, key_value, out, rotations, head_dim)
+        return AttentionLayer(query, key_value, out, rotations, head_dim)
 
-    def in_float64(self) -> "Layer":
+    def in_float64(self) -> "AttentionLayer":
         weights = (self.query.double(), self.key_value.double(), self.out.double())
-        return Layer(*weights, self.rotations.to(torch.complex128), self.head_dim)
+        return AttentionLayer(*weights, self.rotations.to(torch.complex128), self.head_dim)
 
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Project tokens [L, E] at some positions [L] to queries, keys and values.
@@ -233,7 +233,9 @@ class RingAttention:
 
 
 class Ring(RingAttention):
-    def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
+    def __init__(
+        self, layer: AttentionLayer, x: Tensor, split: Split, rank: int, causal: bool
+    ) -> None:
         super().__init__(split, rank, causal, x.device)
         self.layer = layer
         self.x = x[self.positions]

@@ -1,6 +1,5 @@
-"""The suites ring_attention and ring_model: a layer, or a decoder, over ranks of unequal speed."""
+"""The suite ring_attention: a layer over ranks of unequal speed."""
 
-import itertools
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -14,8 +13,6 @@ from benchkit.api.keys import (
     check_model_heads,
     check_said_once,
     key,
-    layer_parameters,
-    parameters,
 )
 from benchkit.api.question import TIME, Comparison, Metric, Question
 from benchkit.api.registry import cases_in, suite
@@ -28,14 +25,6 @@ BALANCED, ZIGZAG, ONLINE, TORCH = "balanced", "zigzag", "online", "torch"
 STRATEGIES = (REFERENCE, EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG, ONLINE, TORCH)
 """REFERENCE is an even split on ranks without slowdown, TORCH torch's own."""
 TOKENS = "tokens"
-PHASE, IMPLEMENTATION = "phase", "implementation"  # labels of ring_model, beside STRATEGY
-PREFILL, DECODE = "prefill", "decode"
-PHASES = (PREFILL, DECODE)
-RING, ALL_GATHER, SINGLE = "ring", "all_gather", "single"
-IMPLEMENTATIONS = (RING, ALL_GATHER, SINGLE)  # SINGLE is the first rank alone
-WHOLE = "whole"
-MODEL_STRATEGIES = (EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG)
-"""Values of STRATEGY in ring_model, beside WHOLE."""
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 GPU_HEAD_DIMS = {"float16": (8, 256), "bfloat16": (8, 256), "float32": (4, 65536)}
@@ -127,92 +116,14 @@ def read_table(path: str | None, seq_len: int, dtype: str) -> lut.Table:
         raise ConfigError(f"lut={path}: {error}") from None
 
 
-SCORES = 3 * 256
-"""Numbers of the float64 reference per token and head: some queries' scores, three times."""
-
-
-Choice = tuple[str, str, str]
-
-
-@dataclass
-class RingModelConfig(RunConfig):
-    uses_model: ClassVar[bool] = True
-    probes: ClassVar[int] = 3
-
-    seq_len: int = key("tokens of the prompt", unit="tokens", at_least=1)
-    decode_tokens: int = key("tokens of a call of decode", unit="tokens", at_least=1)
-    dtype: str = key("of weights, activations and what is sent", choices=DTYPES)
-    align: int = key("splits are at multiples of so many tokens", unit="tokens", at_least=1)
-    phases: list[str] = key("what is timed, each with cases of its own", choices=PHASES)
-    implementations: list[str] = key("how attention gets its keys", choices=IMPLEMENTATIONS)
-    strategies: list[str] = key("how the sequence is split", choices=MODEL_STRATEGIES)
-    lut: str | None = key(
-        "table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies"
-    )
-
-    def known_model(self) -> ModelConfig:
-        if self.model is None:
-            raise ConfigError("model=null: choose a size, such as model=tiny")
-        return self.model
-
-    def planned(self, world_size: int) -> list[Planned]:
-        """Return the cases; each token that is decoded reads all weights."""
-        model = self.known_model()
-        weights, length = float(parameters(model)), self.seq_len
-        attended = 2.0 * model.num_layers * model.d_model * length**2
-        prefill = Planned(flops=(2 * weights * length + attended) / world_size, group=PREFILL)
-        read_bytes = weights * ITEM_BYTES[self.dtype] * self.decode_tokens
-        steps = 2 * model.num_layers * self.decode_tokens
-        decode = Planned(copied_bytes=read_bytes, steps=steps, group=DECODE)
-        of_phase = {PREFILL: prefill, DECODE: decode}
-        return [of_phase[phase] for phase, *_ in self.choices()]
-
-    def choices(self) -> list[Choice]:
-        """Return the cases: phase, implementation and strategy of each.
-
-        Prefill with an all-gather leaves the cache of the ring, so decode has no such case.
-        """
-        found: list[Choice] = []
-        for phase, implementation in itertools.product(self.phases, self.implementations):
-            if implementation == SINGLE:
-                found.append((phase, SINGLE, WHOLE))
-            elif (phase, implementation) != (DECODE, ALL_GATHER):
-                found += [(phase, implementation, name) for name in self.strategies]
-        return found
-
-    def needed_bytes(self, world_size: int) -> float:
-        """Return the bytes of weights, a whole cache for each case, and the reference."""
-        model = self.known_model()
-        length = self.seq_len + self.decode_tokens
-        cache = 2.0 * model.num_layers * length * model.d_model
-        own = ITEM_BYTES[self.dtype] * (parameters(model) + len(self.choices()) * cache)
-        per_token = 12 * model.d_model + 4 * model.d_ff + SCORES * model.num_heads
-        tables = layer_parameters(model) + model.vocab_size * model.d_model
-        return own + 8.0 * (length * per_token + tables)
-
-    def check(self) -> None:
-        super().check()
-        model = self.known_model()
-        check_model_heads(model)
-        read_table(self.lut, self.seq_len, self.dtype)
-        width = f"model.num_heads={model.num_heads}, head_dim"
-        check_kernels(self.hardware.device, self.dtype, head_dim(model), width)
-        if isinstance(self.world_size, int) and self.seq_len < self.world_size:
-            raise ConfigError(
-                f"seq_len={self.seq_len}: allowed is at least a token for each of "
-                f"world_size={self.world_size} ranks"
-            )
-
-
 CASES = "benchkit.suites.ring_attention.cases"
-MODEL_CASES = "benchkit.suites.ring_attention.model_cases"
 PRELOAD = (CASES, "torch.distributed.tensor")
 RESOLVERS = {"model_heads": model_heads, "model_head_dim": model_head_dim}
 
 
 OF_IDEAL = Metric("efficiency", "of ideal", "%", 100)
 WORDS = {"seq_len": "{} tokens", "slowdown": "slowdown {}", "world_size": "{} ranks"}
-RING_ATTENTION = Question(
+QUESTION = Question(
     problem=("slowdown", "seq_len", "num_heads", "head_dim", "dtype", "causal", "world_size"),
     comparisons=(
         Comparison((STRATEGY,), baseline={STRATEGY: EVEN}, bounds={STRATEGY: REFERENCE}),
@@ -233,25 +144,9 @@ RING_ATTENTION = Question(
     },
     next_steps={"slowdown": "hardware.slowdown=1,2,4"},
 )
-RING_MODEL = Question(
-    problem=(PHASE, "slowdown", "seq_len", "model", "dtype", "world_size"),
-    comparisons=(
-        Comparison((IMPLEMENTATION, STRATEGY), baseline={STRATEGY: EVEN, IMPLEMENTATION: "ring"}),
-    ),
-    metrics=(TIME, Metric("tokens_per_second", "", "tokens/s")),
-    scale=("slowdown", "seq_len"),
-    words={**WORDS, f"{IMPLEMENTATION}={ALL_GATHER}": "all-gather"},
-)
-QUESTION = {"ring_attention": RING_ATTENTION, "ring_model": RING_MODEL}
 
 
 @suite
 def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     """Ring attention over ranks of unequal speed, by how the sequence is split."""
     return cases_in(CASES, config, rank)
-
-
-@suite
-def ring_model(config: RingModelConfig, rank: Rank) -> list[Case]:
-    """Time to the first token and per token of a decoder whose sequence ranks share."""
-    return cases_in(MODEL_CASES, config, rank)

@@ -1,1 +1,1 @@
-"""Matrix products split over ranks (DDLB): each with its communication, and each part alone."""
+"""What tp_columnwise and tp_rowwise share (DDLB): no suite of its own."""

@@ -1,24 +1,22 @@
-"""What both tensor-parallel products share: buffers, checks, bounds, and the choice `auto`."""
+"""What both tensor-parallel products share: buffers, and cases with their bounds and checks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api.case import (
-    PREDICTED_S,
     Call,
     CapturableStep,
     Case,
     Components,
     Details,
     Rank,
-    SecondsOf,
     Work,
     noop,
 )
@@ -28,12 +26,9 @@ from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.api.sizes import FLOAT8_STEP
 from benchkit.errors import Reason, Unavailable
 from benchkit.suites.tensor_parallel import operands
-from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
-from benchkit.suites.tensor_parallel.suite import (
-    AUTO,
+from benchkit.suites.tensor_parallel.chooser import Step
+from benchkit.suites.tensor_parallel.config import (
     BOUNDS,
-    CHOSEN,
-    CHUNKS,
     COMM_BACKEND,
     COMPUTE_ONLY,
     DEFAULT,
@@ -42,6 +37,7 @@ from benchkit.suites.tensor_parallel.suite import (
     TensorParallelConfig,
     checking_bytes,
 )
+from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
 
 Labels = Mapping[str, str | int | float]
 
@@ -79,9 +75,7 @@ def labels_of(options: Options) -> Options:
     return {COMM_BACKEND if name == "backend" else name: value for name, value in options.items()}
 
 
-Step = Callable[[], object]
 Handle = Any
-Probe = tuple[float, Step]  # bytes or operations of a call, and the call
 Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
 
 
@@ -113,7 +107,7 @@ class Implementation:
 
 
 @dataclass(frozen=True)
-class Buffers:
+class ProductBuffers:
     rows: Shards
     rank: int
     group: dist.ProcessGroup | None
@@ -124,7 +118,7 @@ class Buffers:
     matmul: Callable[[Tensor, Tensor, Tensor], object] = multiply
 
 
-AnyBuffers = TypeVar("AnyBuffers", bound=Buffers)
+AnyBuffers = TypeVar("AnyBuffers", bound=ProductBuffers)
 
 
 def in_turns(job: AnyBuffers) -> AnyBuffers:
@@ -145,7 +139,7 @@ NAN_BYTE = 0xFF
 """A floating-point number of these bytes is NaN in every dtype."""
 
 
-class Primitive(Generic[AnyBuffers]):
+class Primitive:
     """One rank's part of a job. Every rank draws the same whole matrices and keeps its parts."""
 
     baseline: ClassVar[Options] = {}
@@ -159,67 +153,34 @@ class Primitive(Generic[AnyBuffers]):
         self.backend = config.backend.name
         self.shape = config.m, config.n, config.k
         self.flops = 2.0 * config.m * config.n * config.k
-        self.dtype = config.dtype
         self.matmul = matmul_of(config.dtype, rank.device)
         self.rows = Shards(config.m, rank.world_size)
         self.factory = Factory(*self.shape, rank.seed, rank.device)
         self.needs_whole = WHOLE in chosen
+        self.memory_bytes = config.operand_bytes(rank.world_size, self.needs_whole)
         self.turns = count()
 
     def allocate(self) -> None:
         """Allocate what all implementations read and write, and `whole` where it is needed."""
         raise NotImplementedError
 
-    def nbytes(self) -> tuple[int, int]:
-        raise NotImplementedError
-
     def load(self, a: Tensor, b: Tensor) -> None:
         """Copy this rank's parts of whole A and B to where all implementations read them."""
         raise NotImplementedError
 
-    def job(self, group: dist.ProcessGroup | None) -> AnyBuffers:
-        raise NotImplementedError
-
-    def part(self, job: AnyBuffers, work: Work) -> Implementation:
-        raise NotImplementedError
-
-    def communication(self, job: AnyBuffers, options: Options) -> Implementation:
-        raise NotImplementedError
-
-    def product(self, job: AnyBuffers, options: Options, details: Details) -> Implementation:
-        raise NotImplementedError
-
-    def step(self, options: Options, job: AnyBuffers) -> Step:
-        raise NotImplementedError
-
-    def probes(self, job: AnyBuffers) -> tuple[Probe, Probe, Probe]:
-        """Return a small and a large collective, and a rank's product, to fit the costs."""
-        raise NotImplementedError
-
-    def kinds(self) -> Iterator[tuple[Options, float, float]]:
-        """Yield the options that `auto` tries, each with its operations and collective bytes."""
-        raise NotImplementedError
-
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        job, kind = self.job(group), options["implementation"]
-        if kind == COMPUTE_ONLY:
-            return self.computation(job, str(options["size"]))
-        if kind in BOUNDS:
-            return self.communication(job, options)
-        details: Details = {}
-        if kind == AUTO:
-            options, details = self.choose(job, str(options["backend"]))
-        return self.product(job, options, details)
+        """Build an implementation; raise Unavailable where it cannot run."""
+        raise NotImplementedError
 
-    def computation(self, job: AnyBuffers, size: str) -> Implementation:
-        """Build the matmul alone: A times B if `size` is unsharded, else this rank's part."""
-        ranks = self.rank.world_size
-        if size != "unsharded":
-            work = Work(useful_flops=self.flops / ranks, executed_flops=self.flops)
-            return self.part(job, work)
+    def whole_product(self) -> Implementation:
+        """Build the product of all of A and B, without communication."""
         a, b, c = self.whole
-        work = Work(useful_flops=self.flops, executed_flops=self.flops * ranks)
-        return Implementation(partial(job.matmul, a, b, c), work, lambda: c)
+        work = Work(useful_flops=self.flops, executed_flops=self.flops * self.rank.world_size)
+        return Implementation(partial(self.matmul.multiply, a, b, c), work, lambda: c)
+
+    def work_of_part(self) -> Work:
+        """Return the work of this rank's part of the product alone."""
+        return Work(useful_flops=self.flops / self.rank.world_size, executed_flops=self.flops)
 
     def drawing(
         self, draw: Callable[..., Tensor], op: str, dtype: torch.dtype, columns: int
@@ -234,22 +195,10 @@ class Primitive(Generic[AnyBuffers]):
             length=self.rows.most * columns,
         )
 
-    def choose(self, job: AnyBuffers, backend: str) -> tuple[Options, Details]:
-        costs = measure_costs(self.rank.seconds_of, *self.probes(job))
-        kinds: list[tuple[Options, float]] = []
-        for options, flops, num_bytes in self.kinds():
-            kinds.append(({**options, "backend": backend}, costs.limit_s(flops, num_bytes)))
-        return choose(costs, kinds, partial(self.timed_s, job=job))
-
-    def timed_s(self, choices: Sequence[Options], job: AnyBuffers) -> list[float]:
-        """Return each choice's seconds on the slowest rank; they share scratch memory in turns."""
-        steps = [self.step(options, in_turns(job)) for options in choices]
-        return list(map(max, self.rank.seconds_of(*steps)))
-
     def cases(self) -> list[Case]:
         if lacking := self.lacking():
             return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
-        operand_bytes, scratch_bytes = self.nbytes()
+        operand_bytes, scratch_bytes = self.memory_bytes
         needed_bytes = operand_bytes + scratch_bytes + checking_bytes(self.shape, self.inputs)
         if shortage := self.rank.memory_shortage(needed_bytes):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
@@ -265,6 +214,7 @@ class Primitive(Generic[AnyBuffers]):
 
     @property
     def inner(self) -> slice:
+        """The columns of A that this rank multiplies."""
         return slice(0, self.shape[2])
 
     def lacking(self) -> Reason:
@@ -355,105 +305,3 @@ class Primitive(Generic[AnyBuffers]):
     def timed(self) -> tuple[Tensor, Tensor]:
         """The timed matrices: always real numbers, since a GPU multiplies zeros faster."""
         return self.factory.real(TIMED)
-
-
-MEASURED, EXTRAPOLATED = (1, 2), (4, 8)
-"""Numbers of chunks that are timed, and those that the model predicts from them."""
-MOST_FINALISTS, NEAR = 5, 1.15
-"""At most this many are timed again, predicted within this factor of the best."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    options: Options
-    seconds: float
-    limit_s: float
-
-
-def overlapping() -> Iterator[tuple[str, Options]]:
-    for name in ("pipeline", "p2p_pipeline"):
-        for chunks in MEASURED:
-            yield name, {"chunks": chunks}
-
-
-@dataclass(frozen=True)
-class Costs:
-    """A cost model of the slowest rank.
-
-    A collective takes latency_s + byte_s x bytes (Hockney, 1994), a matmul flop_s x operations.
-    """
-
-    latency_s: float
-    byte_s: float
-    flop_s: float
-
-    def limit_s(self, flops: float, num_bytes: float) -> float:
-        return max(self.flop_s * flops, self.latency_s + self.byte_s * num_bytes)
-
-    def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Options]]:
-        """Return the seconds and options of all trials and of more chunks, the fastest first.
-
-        With c chunks, an implementation takes A + latency c + E / c, where E is exposed until the
-        first chunk is complete. The times of one chunk and of two give A and E. The limit is its
-        longest part alone.
-        """
-        found = [(trial.seconds, trial.options) for trial in trials]
-        by_options = {tuple(trial.options.items()): trial for trial in trials}
-        for one in trials:
-            two_chunks = {**one.options, "chunks": MEASURED[1]}
-            two = by_options.get(tuple(two_chunks.items()))
-            if one.options.get("chunks") != MEASURED[0] or two is None:
-                continue
-            exposed_s = 2 * (one.seconds - two.seconds + self.latency_s)
-            for chunks in EXTRAPOLATED:
-                hidden_s = exposed_s * (1 / 2 - 1 / chunks)
-                seconds = two.seconds + (chunks - 2) * self.latency_s - hidden_s
-                found.append((max(seconds, two.limit_s), {**one.options, "chunks": chunks}))
-        return sorted(found, key=lambda prediction: prediction[0])
-
-    def finalists(self, trials: Sequence[Trial]) -> list[Options]:
-        """Return the options that may be best: few trials do not tell similar times apart."""
-        predicted = self.predicted(trials)
-        best_s, _ = predicted[0]
-        near = [options for seconds, options in predicted if seconds <= NEAR * best_s]
-        return near[:MOST_FINALISTS]
-
-
-def choose(
-    costs: Costs,
-    kinds: Sequence[tuple[Options, float]],
-    timed: Callable[[Sequence[Options]], list[float]],
-) -> tuple[Options, dict[str, object]]:
-    """Choose the fastest of the finalists.
-
-    `kinds` are the options to try, each with its least seconds. `timed` returns the seconds of each
-    of some options, equal on all ranks. The details are the name of the choice, such as "pipeline
-    AG_after 4 chunks", its time and the costs.
-    """
-    measured_s = timed([options for options, _ in kinds])
-    trials = []
-    for (options, limit_s), seconds in zip(kinds, measured_s, strict=True):
-        trials.append(Trial(options, seconds, limit_s))
-    finalists = costs.finalists(trials)
-    seconds, best = min(zip(timed(finalists), range(len(finalists)), strict=True))
-    chosen = finalists[best]
-    shown = {key: value for key, value in chosen.items() if key != "backend"}
-    words = [f"{value} {CHUNKS}" if key == CHUNKS else str(value) for key, value in shown.items()]
-    return chosen, {CHOSEN: " ".join(words), PREDICTED_S: seconds, **asdict(costs)}
-
-
-def measure_costs(
-    seconds_of: SecondsOf,
-    small: Probe,
-    large: Probe,
-    compute: Probe,
-) -> Costs:
-    small_bytes, call_small = small
-    large_bytes, call_large = large
-    flops, call_compute = compute
-    small_s, large_s, compute_s = map(max, seconds_of(call_small, call_large, call_compute))
-    byte_s = 0.0
-    if large_bytes > small_bytes:
-        byte_s = max(0.0, large_s - small_s) / (large_bytes - small_bytes)
-    latency_s = max(0.0, small_s - byte_s * small_bytes)
-    return Costs(latency_s, byte_s, compute_s / flops)

@@ -26,7 +26,7 @@ from benchkit.suites.transformer import model, peak_flops
 from benchkit.suites.transformer.checks import TOLERANCE, Checks, averaged_over_ranks, mask_targets
 from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.model import Network, build, sharding, wrapped
-from benchkit.suites.transformer.passes import REGIONS, Communication, Steps, Workload
+from benchkit.suites.transformer.passes import REGIONS, Communication, PassWorkload, Steps
 from benchkit.suites.transformer.suite import (
     COMMUNICATION,
     FORWARD,
@@ -155,7 +155,7 @@ class TransformerJob:
         self.rank = rank
         self.model = config.known_model()
         self.shared = config.parallel != "none" and rank.world_size > 1
-        self.workload = Workload(config, self.model, rank.world_size)
+        self.workload = PassWorkload(config, self.model, rank.world_size)
         self.messages = Communication(
             kind=config.parallel,
             model=self.model,

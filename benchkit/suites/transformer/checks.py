@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
-from benchkit.suites.transformer.model import NORM_EPS, ROTARY_BASE, Layer, Network
+from benchkit.suites.transformer.model import NORM_EPS, ROTARY_BASE, Network, TransformerLayer
 from benchkit.suites.transformer.passes import IGNORED, Steps, local
 
 Function = Callable[..., Tensor]
@@ -36,7 +36,7 @@ def stages_of(network: Network) -> list[Stage]:
     """Return embedding, layers, and head: from tokens [n] to logits [n, V]."""
     found: list[Stage] = [(embed, [network.embedding.weight])]
     for layer in network.layers:
-        assert isinstance(layer, Layer)
+        assert isinstance(layer, TransformerLayer)
         first, second = layer.attention, layer.feed_forward
         projections = (layer.attention_norm, first.query, first.key, first.value, first.out)
         found.append((attention(first.head_dim), [part.weight for part in projections]))

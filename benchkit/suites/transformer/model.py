@@ -89,7 +89,7 @@ class FeedForward(nn.Module):
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
-class Layer(nn.Module):
+class TransformerLayer(nn.Module):
     def __init__(self, model: ModelConfig, naive: bool) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(model.d_model, eps=NORM_EPS)
@@ -112,7 +112,7 @@ class Network(nn.Module):
         self.head_dim = model.d_model // model.num_heads
         self.checkpointing = checkpointing
         self.embedding = nn.Embedding(model.vocab_size, model.d_model)
-        self.layers = nn.ModuleList(Layer(model, naive) for _ in range(model.num_layers))
+        self.layers = nn.ModuleList(TransformerLayer(model, naive) for _ in range(model.num_layers))
         self.norm = nn.RMSNorm(model.d_model, eps=NORM_EPS)
         self.head = nn.Linear(model.d_model, model.vocab_size, bias=False)
 
@@ -188,12 +188,12 @@ def plan() -> dict[str, ParallelStyle]:
 
 def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object]:
     def by_fsdp(part: nn.Module) -> object:
-        if isinstance(part, Layer | nn.Embedding):
+        if isinstance(part, TransformerLayer | nn.Embedding):
             return fully_shard(part, mesh=mesh)
         return None
 
     def by_tp(part: nn.Module) -> object:
-        if isinstance(part, Layer):
+        if isinstance(part, TransformerLayer):
             return parallelize_module(part, mesh, plan())
         if isinstance(part, nn.Embedding):
             return parallelize_module(part, mesh, RowwiseParallel(input_layouts=Replicate()))

@@ -236,7 +236,7 @@ class Communication:
 
 
 @dataclass(frozen=True)
-class Workload:
+class PassWorkload:
     config: TransformerConfig
     model: ModelConfig
     world_size: int

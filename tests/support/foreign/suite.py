@@ -25,11 +25,9 @@ class VectorSumConfig(RunConfig):
         return "vector sums"
 
 
-QUESTION = {
-    "vector_sum": Question(
-        problem=("length",), comparisons=(Comparison(("world_size",), {"world_size": LEAST}),), scale=("length",)
-    )
-}
+QUESTION = Question(
+    problem=("length",), comparisons=(Comparison(("world_size",), {"world_size": LEAST}),), scale=("length",)
+)
 
 
 @suite

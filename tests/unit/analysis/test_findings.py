@@ -1,12 +1,12 @@
 """Faults of several tables become one finding per cause."""
 
 import pytest
+from analysis.acceptance.findings import MESSAGES, GroupedRanks, findings_of, sentence
 from analysis.records.places import Place, listed, numbered
-from analysis.suites.acceptance.findings import MESSAGES, Ranks, findings_of, sentence
 from benchkit.statistics.faults import Fault
 
 HOSTS = ["a", "a", "b", "b", "c", "c"]
-RANKS = Ranks(
+RANKS = GroupedRanks(
     [Place(rank, host) for rank, host in enumerate(HOSTS)], {"node": ["a", "b", "c"]}, {"node": numbered(HOSTS)}
 )
 

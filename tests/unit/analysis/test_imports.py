@@ -15,7 +15,7 @@ import pytest
 from analysis import text as texts
 from analysis.cli import main
 from analysis.foreign import formats, nccl_tests, undecorated
-from analysis.foreign.timings import Output
+from analysis.foreign.timings import ForeignOutput
 from analysis.foreign.undecorated import MOST_LETTERS
 from perf.foreign_fuzz import COLLECTORS, START, TAGS, TIMES, fuzz
 
@@ -570,7 +570,7 @@ def test_ranks_are_counted_once_per_table(monkeypatch):
     monkeypatch.setattr(nccl_tests, "size_of", lambda ranks: counted.append(len(ranks)))
     lines = [f"#  Rank {rank} Group  0 Pid 1" for rank in range(50)]
     heads = "#  size  count  type  time  algbw  busbw  #wrong"
-    nccl_tests.read(Output("all_reduce_perf", "\n".join([*lines, heads, ""])))
+    nccl_tests.read(ForeignOutput("all_reduce_perf", "\n".join([*lines, heads, ""])))
     assert counted == [50]
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from analysis.acceptance.verdict import judge_tables, ranks_of, with_levels
 from analysis.records.places import Place
-from analysis.suites.acceptance.verdict import judge_tables, ranks_of, with_levels
 from analysis.suites.pair_matrix.matrix import Level, Matrix
 from analysis.suites.rank_speed.speeds import Speeds
 from benchkit.statistics.faults import Limits

@@ -13,8 +13,8 @@ from analysis.repetitions import alike, over_runs, titled
 from analysis.report.chart import PAIRED_SPEEDUPS, TIMES
 from analysis.report.markdown import bullets, document, spread_of
 from analysis.text import as_markdown, with_interval
-from benchkit.suites.tensor_parallel import suite as names
-from benchkit.suites.tensor_parallel.suite import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
+from benchkit.suites.tensor_parallel import config as names
+from benchkit.suites.tensor_parallel.config import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
 
 SUITES = ("tp_columnwise", "tp_rowwise")
 OPTIONS = (names.SIZE, names.ORDER, names.COLLECTIVE, names.CHUNKS, names.COMM_BACKEND)
@@ -62,10 +62,9 @@ def shape_of(values: tuple[Any, ...]) -> str:
     return " × ".join(f"{name} {size:.0f}" for name, size in zip(SHAPE, values, strict=True))
 
 
-def write(table: pd.DataFrame) -> dict[str, str]:
+def summaries(table: pd.DataFrame, suite: str) -> dict[str, str]:
     return {
         f"{suite}_summary{suffix}.md": titled(text_of(rows), suffix)
-        for suite in SUITES
         for suffix, rows in groups_of(table, suite)
     }
 

@@ -11,20 +11,20 @@ import numpy as np
 import pandas as pd
 from msgspec import Meta
 
-from analysis.records.of_suite import by_layout, records_of
-from analysis.records.places import Place, numbered, places_of
-from analysis.suites.acceptance.findings import (
+from analysis.acceptance.findings import (
     LARGEST,
     LINKS,
     MESSAGES,
     WITHOUT_PEERS,
-    Finding,
-    Ranks,
-    Table,
+    FaultFinding,
+    GroupedRanks,
+    JudgedTable,
     findings_of,
     sentence,
     two_of_a_kind,
 )
+from analysis.records.of_suite import by_layout, records_of
+from analysis.records.places import Place, numbered, places_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, Matrix
 from analysis.suites.rank_speed import speeds
@@ -45,7 +45,7 @@ Amount = Annotated[float, Meta(gt=0, le=1e30)]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AcceptanceVerdict:
     """The verdict.
 
     Attributes:
@@ -56,9 +56,9 @@ class Verdict:
         has_peers, has_sheet: whether there was anything to compare with.
     """
 
-    ranks: Ranks
-    tables: Sequence[Table]
-    findings: Sequence[Finding]
+    ranks: GroupedRanks
+    tables: Sequence[JudgedTable]
+    findings: Sequence[FaultFinding]
     below_sheet: Sequence[str]
     unlike: Sequence[str]
     missing: Sequence[str]
@@ -98,7 +98,7 @@ class Verdict:
 
 def judge(
     records: Sequence[Record], limits: Limits, switches: Mapping[str, str] | None = None
-) -> Verdict | None:
+) -> AcceptanceVerdict | None:
     """Judge records of the same ranks, in order of time; None where they hold nothing to judge.
 
     The chance of a false finding is shared among the tables. The noise floor of the records is a
@@ -120,10 +120,10 @@ def judge(
 def judge_tables(
     matrices: Sequence[Matrix],
     tests: Sequence[Speeds],
-    ranks: Ranks,
+    ranks: GroupedRanks,
     limits: Limits,
     levels: Sequence[Level] = (),
-) -> Verdict:
+) -> AcceptanceVerdict:
     """Judge tables of the same ranks, of which there is at least one."""
     tables = tables_of(matrices, tests, ranks, levels)
     # Half of alpha is for what is slower than its peers, half for what is faster.
@@ -131,7 +131,7 @@ def judge_tables(
     faults = {each.name: explain(each.halves, each.peers, shared) for each in tables}
     least = {each.name: each.least_found(shared) for each in tables}
     unlike, fast = faster_sides([each for each in tables if not faults[each.name]], shared, ranks)
-    return Verdict(
+    return AcceptanceVerdict(
         ranks=ranks,
         tables=tables,
         findings=findings_of(faults, ranks),
@@ -150,19 +150,19 @@ def judge_tables(
     )
 
 
-def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> Ranks:
+def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> GroupedRanks:
     """Return the ranks with their nodes, and with their switches where all are known."""
     labels = {NODE: [place.host for place in places]}
     if all(place.host in switches for place in places):
         labels[SWITCH] = [switches[place.host] for place in places]
-    return Ranks(
+    return GroupedRanks(
         places=places,
         groups={name: list(dict.fromkeys(each)) for name, each in labels.items()},
         group_of={name: numbered(each) for name, each in labels.items()},
     )
 
 
-def with_levels(ranks: Ranks, levels: Sequence[Level]) -> Ranks:
+def with_levels(ranks: GroupedRanks, levels: Sequence[Level]) -> GroupedRanks:
     names = {each.name: [f"group {n}" for n in range(len(each.seconds))] for each in levels}
     group_of = {each.name: each.group_of for each in levels}
     return replace(ranks, groups={**ranks.groups, **names}, group_of={**ranks.group_of, **group_of})
@@ -171,17 +171,17 @@ def with_levels(ranks: Ranks, levels: Sequence[Level]) -> Ranks:
 def tables_of(
     matrices: Sequence[Matrix],
     tests: Sequence[Speeds],
-    ranks: Ranks,
+    ranks: GroupedRanks,
     levels: Sequence[Level] = (),
-) -> list[Table]:
+) -> list[JudgedTable]:
     known = ranks.group_of.get(SWITCH)
     switch = Grouping(SWITCH, np.array(known)) if known else None
     tables = []
     for pairs in matrices:
-        tables.append(Table(f"{MESSAGES} {pairs.name}", pairs.halves, pairs.peers(switch)))
-    tables += [Table(test.name, test.halves, test.peers()) for test in tests]
+        tables.append(JudgedTable(f"{MESSAGES} {pairs.name}", pairs.halves, pairs.peers(switch)))
+    tables += [JudgedTable(test.name, test.halves, test.peers()) for test in tests]
     for level in levels:
-        tables.append(Table(f"all-reduce of {level.name}", level.halves, level.peers()))
+        tables.append(JudgedTable(f"all-reduce of {level.name}", level.halves, level.peers()))
     return tables
 
 
@@ -222,7 +222,7 @@ def coverage(matrices: Sequence[Matrix]) -> Iterator[str]:
 
 
 def faster_sides(
-    tables: Sequence[Table], limits: Limits, ranks: Ranks
+    tables: Sequence[JudgedTable], limits: Limits, ranks: GroupedRanks
 ) -> tuple[list[str], list[str]]:
     """Say what is faster than its peers: large parts, whose peers may be slow, and small ones."""
     unlike: list[str] = []
@@ -244,7 +244,7 @@ def at_most(lines: Sequence[str]) -> list[str]:
     return [*lines[:MOST_LINES], *([f"and {more} more like it."] if more > 0 else [])]
 
 
-def drifts(tables: Sequence[Table]) -> Iterator[str]:
+def drifts(tables: Sequence[JudgedTable]) -> Iterator[str]:
     found = []
     for table in tables:
         change = float(np.expm1(np.median(table.changes)))
@@ -255,7 +255,7 @@ def drifts(tables: Sequence[Table]) -> Iterator[str]:
         yield f"Not steady: time of the second half, or run, over the first: {', '.join(found)}."
 
 
-def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
+def passing(tables: Sequence[JudgedTable], limits: Limits, ranks: GroupedRanks) -> list[str]:
     """Say which ranks and groups were slower than their peers in one half only, by heat perhaps."""
     lines = []
     for table in tables:
@@ -263,7 +263,7 @@ def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
         peers = Peers(table.peers.kinds, families)
         for half, change in (("second", table.changes), ("first", -table.changes)):
             faults = explain(np.stack([change, change]), peers, limits)
-            found: list[Finding] = findings_of({table.name: faults}, ranks)
+            found: list[FaultFinding] = findings_of({table.name: faults}, ranks)
             lines += [
                 f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"
                 for each in found

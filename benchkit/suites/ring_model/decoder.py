@@ -23,7 +23,7 @@ from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.suites.ring_attention.ring import (
     PROJECT,
     REGIONS,
-    Layer,
+    AttentionLayer,
     RingAttention,
     attend,
     by_head,
@@ -36,7 +36,7 @@ NORM_EPS = 1e-5
 class DecoderLayer:
     """Weights: norms [2, E], gate_up [E, 2F], down [F, E]."""
 
-    attention: Layer
+    attention: AttentionLayer
     norms: Tensor
     gate_up: Tensor
     down: Tensor
@@ -81,7 +81,7 @@ class Decoder:
         layers: list[DecoderLayer] = []
         for index in range(model.num_layers):
             where = {"dtype": dtype, "device": device, "seed": seed + 1 + index}
-            attention = Layer.random(length, *heads, **where)
+            attention = AttentionLayer.random(length, *heads, **where)
             if layers:  # all layers share the rotations of the first
                 attention = replace(attention, rotations=layers[0].attention.rotations)
             norms = torch.ones(2, width, dtype=dtype, device=device)

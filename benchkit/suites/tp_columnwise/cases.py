@@ -17,33 +17,34 @@ from benchkit.api import verification
 from benchkit.api.case import Call, Case, Details, Rank, Work, noop
 from benchkit.api.p2p import InFlight, sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
-from benchkit.suites.tensor_parallel.operands import Scratch
-from benchkit.suites.tensor_parallel.primitive import (
-    NAN_BYTE,
-    Buffers,
-    Handle,
-    Implementation,
-    Primitive,
-    Probe,
-    Step,
-    chunks_of,
-    in_turns,
-    overlapping,
-)
-from benchkit.suites.tensor_parallel.suite import (
+from benchkit.suites.tensor_parallel.chooser import Probe, Step, choose_for, overlapping
+from benchkit.suites.tensor_parallel.config import (
+    AUTO,
+    BOUNDS,
+    COMPUTE_ONLY,
     ORDERS,
     P2P_COMM_ONLY,
     PYTORCH,
+    WHOLE,
     Options,
     TensorParallelConfig,
-    columnwise_bytes,
     expand,
 )
-from benchkit.suites.tensor_parallel.symmetric_memory import all_gather_matmul
+from benchkit.suites.tensor_parallel.operands import Scratch
+from benchkit.suites.tensor_parallel.primitive import (
+    NAN_BYTE,
+    Handle,
+    Implementation,
+    Primitive,
+    ProductBuffers,
+    chunks_of,
+    in_turns,
+)
+from benchkit.suites.tp_columnwise.symmetric_memory import all_gather_matmul
 
 
 @dataclass(frozen=True)
-class Columnwise(Buffers):
+class Columnwise(ProductBuffers):
     """One rank's buffers: its rows of A padded to [most, k], B [k, n] and C [m, n]."""
 
     def place(self, rank: int, first: int = 0, count: int | None = None) -> Tensor:
@@ -224,7 +225,7 @@ def rows_to_all_peers(
     return step
 
 
-class ColumnwiseCases(Primitive[Columnwise]):
+class ColumnwiseCases(Primitive):
     baseline: ClassVar[Options] = {"implementation": PYTORCH, "order": "AG_before"}
 
     def allocate(self) -> None:
@@ -234,9 +235,6 @@ class ColumnwiseCases(Primitive[Columnwise]):
         self.c = self.matmul.product(m, n)
         if self.needs_whole:
             self.whole = self.matmul.left(m, k), self.b, self.c
-
-    def nbytes(self) -> tuple[int, int]:
-        return columnwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
 
     def load(self, a: Tensor, b: Tensor) -> None:
         own = a[self.rows.of(self.rank.index)]
@@ -249,6 +247,22 @@ class ColumnwiseCases(Primitive[Columnwise]):
         buffers = self.a, self.b, self.c, Scratch(self.scratch_memory)
         return Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
 
+    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
+        job, kind = self.job(group), options["implementation"]
+        if kind == COMPUTE_ONLY:
+            return self.whole_product() if options == WHOLE else self.part(job)
+        if kind in BOUNDS:
+            return self.communication(job, options)
+        details: Details = {}
+        if kind == AUTO:
+            options, details = choose_for(
+                self.rank.seconds_of,
+                self.probes(job),
+                self.kinds(str(options["backend"])),
+                lambda tried: self.step(tried, in_turns(job)),
+            )
+        return self.product(job, options, details)
+
     def product(self, job: Columnwise, options: Options, details: Details) -> Implementation:
         if options["implementation"] == "symmetric_memory":
             gathers_a: Options = {"order": "AG_before", **options, "backend": "default"}
@@ -256,11 +270,11 @@ class ColumnwiseCases(Primitive[Columnwise]):
         step, work = self.step(options, job), self.work(str(options["order"]))
         return Implementation(step, work, lambda: self.c, parts=parts(options), details=details)
 
-    def part(self, job: Columnwise, work: Work) -> Implementation:
+    def part(self, job: Columnwise) -> Implementation:
         own = self.rows.of(job.rank)
         return Implementation(
             step=compute_sharded(job),
-            work=work,
+            work=self.work_of_part(),
             output=lambda: job.place(job.rank),
             factors=lambda a, b: (a[own], b, own.start),
         )
@@ -346,11 +360,13 @@ class ColumnwiseCases(Primitive[Columnwise]):
 
         return gather(1), gather(most), (self.flops / size, compute_sharded(job))
 
-    def kinds(self) -> Iterator[tuple[Options, float, float]]:
+    def kinds(self, backend: str) -> Iterator[tuple[Options, float, float]]:
+        """Yield what `auto` tries: options, operations and bytes of the collective."""
         for order, (name, chunked) in itertools.product(ORDERS, [(PYTORCH, {}), *overlapping()]):
             flops = self.flops if order == "AG_before" else self.flops / self.rows.world_size
             num_bytes = 0 if name == "p2p_pipeline" else self.gathered_bytes(order)
-            yield {"implementation": name, "order": order, **chunked}, flops, num_bytes
+            options = {"implementation": name, "order": order, **chunked, "backend": backend}
+            yield options, flops, num_bytes
 
 
 def cases_of(config: TensorParallelConfig, rank: Rank) -> list[Case]:

@@ -1,8 +1,6 @@
-"""The suites tp_columnwise and tp_rowwise: C = A B with A [m, k] and B [k, n] split over ranks.
+"""What tp_columnwise and tp_rowwise share of their keys, names and question.
 
-Columnwise, the rows of A are sharded, B is on every rank, and every rank needs all of C: all-gather
-and matmul in either order. Rowwise, the columns of A and the rows of B are sharded, and each rank
-needs its rows of C: matmul and reduce-scatter or all-reduce.
+C = A B with A [m, k] and B [k, n] is split over ranks.
 """
 
 import itertools
@@ -11,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchkit.api.case import Case, Rank
 from benchkit.api.keys import (
     LAYERS,
     ModelConfig,
@@ -23,8 +20,7 @@ from benchkit.api.keys import (
     layer_shape,
 )
 from benchkit.api.question import TFLOP_PER_S, TIME, Cells, Comparison, Metric, Question
-from benchkit.api.registry import cases_in, suite
-from benchkit.api.sizes import FLOAT8S, ITEM_BYTES, check_float8, product_bytes
+from benchkit.api.sizes import FLOAT8S, ITEM_BYTES, check_float8
 from benchkit.errors import ConfigError
 
 IMPLEMENTATION, SIZE, ORDER = "implementation", "size", "order"
@@ -105,29 +101,6 @@ Options = Mapping[str, str | int]
 """An implementation with its options, among them `backend` if it communicates."""
 
 
-def columnwise_bytes(
-    shape: Shape, dtype: str, world_size: int, needs_whole: bool
-) -> tuple[int, int]:
-    """Return the bytes of the operands and of scratch memory, with A's rows sharded."""
-    m, n, k = shape
-    most = -(-m // world_size)
-    factors = most * k + k * n + (m * k if needs_whole else 0)
-    gathered_a, gathered_c = (world_size + 3) * most * k, (world_size + 1) * most * n
-    scratch = max(product_bytes(dtype, gathered_a, 0), product_bytes(dtype, 0, gathered_c))
-    return product_bytes(dtype, factors, m * n), scratch
-
-
-def rowwise_bytes(shape: Shape, dtype: str, world_size: int, needs_whole: bool) -> tuple[int, int]:
-    """Return the same with the columns of A and the rows of B sharded."""
-    m, n, k = shape
-    most, width = -(-m // world_size), -(-k // world_size)
-    factors, products = world_size * most * width + width * n, most * n
-    if needs_whole:
-        factors, products = factors + m * k + k * n, products + m * n
-    scratch = product_bytes(dtype, 0, (world_size + 4) * most * n)
-    return product_bytes(dtype, factors, products), scratch
-
-
 def checking_bytes(shape: Shape, inputs: str) -> int:
     """Return the bytes of factors that are drawn, of 4 an element to time, and in float64."""
     m, n, k = shape
@@ -193,6 +166,7 @@ class TensorParallelConfig(RunConfig):
         return self.m, self.n, self.k
 
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
+        """Return the bytes of the operands and of scratch memory."""
         raise NotImplementedError
 
     def planned(self, world_size: int) -> list[Planned]:
@@ -256,58 +230,6 @@ def layer_columns(
     return layer_shape(model, layer)[1] // (max(1, ranks) if isinstance(ranks, int) else 1)
 
 
-@dataclass
-class TpColumnwiseConfig(TensorParallelConfig):
-    allowed: ClassVar[Allowed] = {
-        COMPUTE_ONLY: {SIZE: ("sharded", "unsharded")},
-        COMM_ONLY: {ORDER: ORDERS, "backend": BACKENDS},
-        P2P_COMM_ONLY: {ORDER: ORDERS, "backend": BACKENDS},
-        PYTORCH: {ORDER: ORDERS, "backend": BACKENDS},
-        "pipeline": {ORDER: ORDERS, CHUNKS: int, "backend": BACKENDS},
-        "p2p_pipeline": {ORDER: ORDERS, CHUNKS: int, "backend": BACKENDS},
-        "symmetric_memory": {},
-        AUTO: {"backend": BACKENDS},
-    }
-
-    def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
-        """Return k and n of a column-parallel layer, whose columns are shared out."""
-        rows, columns = layer_shape(model, layer)
-        given = f"world_size={self.world_size}: layer={layer} of model={model.name}"
-        if not isinstance(self.world_size, int):
-            allowed = "allowed is a number, such as world_size=2"
-            raise ConfigError(f"{given} shares its columns out; {allowed}")
-        if columns % self.world_size:
-            raise ConfigError(
-                f"{given} has {columns} columns; allowed are numbers that divide them"
-            )
-        return rows, columns // self.world_size
-
-    def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
-        return columnwise_bytes(self.shape, self.dtype, world_size, needs_whole)
-
-
-@dataclass
-class TpRowwiseConfig(TensorParallelConfig):
-    allowed: ClassVar[Allowed] = {
-        COMPUTE_ONLY: {SIZE: ("sharded", "unsharded")},
-        COMM_ONLY: {COLLECTIVE: COLLECTIVES, "backend": BACKENDS},
-        P2P_COMM_ONLY: {"backend": BACKENDS},
-        PYTORCH: {COLLECTIVE: COLLECTIVES, "backend": BACKENDS},
-        "pipeline": {CHUNKS: int, "backend": BACKENDS},
-        "p2p_pipeline": {CHUNKS: int, "backend": BACKENDS},
-        AUTO: {"backend": BACKENDS},
-    }
-
-    def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
-        return rowwise_bytes(self.shape, self.dtype, world_size, needs_whole)
-
-
-COLUMNWISE = "benchkit.suites.tensor_parallel.columnwise"
-ROWWISE = "benchkit.suites.tensor_parallel.rowwise"
-PRELOAD = (COLUMNWISE, ROWWISE)
-RESOLVERS = {"layer_rows": layer_rows, "layer_columns": layer_columns}
-
-
 OF_LIMIT = Metric("limit_share", "of limit", "%", 100)
 
 
@@ -341,21 +263,3 @@ def question(plain: Cells) -> Question:
             "world_size": "world_size=2,4",
         },
     )
-
-
-QUESTION = {
-    "tp_columnwise": question({ORDER: "AG_before"}),
-    "tp_rowwise": question({COLLECTIVE: "reduce_scatter"}),
-}
-
-
-@suite
-def tp_columnwise(config: TpColumnwiseConfig, rank: Rank) -> list[Case]:
-    """All-gather and matmul with A's rows sharded, by implementation."""
-    return cases_in(COLUMNWISE, config, rank)
-
-
-@suite
-def tp_rowwise(config: TpRowwiseConfig, rank: Rank) -> list[Case]:
-    """Matmul and reduce-scatter with A's columns sharded, by implementation."""
-    return cases_in(ROWWISE, config, rank)

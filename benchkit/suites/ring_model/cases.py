@@ -19,27 +19,23 @@ from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention import splits
 from benchkit.suites.ring_attention.cases import NO_TABLE, GatheredAttention
-from benchkit.suites.ring_attention.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
-from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
-from benchkit.suites.ring_attention.reference import compare, hidden_states, logits, unseen_keys
+from benchkit.suites.ring_attention.planner import RingPlanner, doubts_of, fit_cost
+from benchkit.suites.ring_attention.reference import compare, unseen_keys
 from benchkit.suites.ring_attention.ring import RingAttention, require_kernel
 from benchkit.suites.ring_attention.splits import Split
-from benchkit.suites.ring_attention.suite import (
+from benchkit.suites.ring_attention.suite import EVEN, LUT, STRATEGY, TOKENS, head_dim, read_table
+from benchkit.suites.ring_model.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
+from benchkit.suites.ring_model.reference import hidden_states, logits
+from benchkit.suites.ring_model.suite import (
     ALL_GATHER,
     DECODE,
-    EVEN,
     IMPLEMENTATION,
-    LUT,
     PHASE,
     RING,
     SINGLE,
-    STRATEGY,
-    TOKENS,
     WHOLE,
     Choice,
     RingModelConfig,
-    head_dim,
-    read_table,
 )
 
 
@@ -50,7 +46,7 @@ class ModelJob:
     rank: int
     world_size: int
     decoder: Decoder
-    planner: Planner
+    planner: RingPlanner
     decode_tokens: int
     seed: int
     doubts: tuple[str, ...] = ()
@@ -189,7 +185,9 @@ def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
     x = uniform(tokens, key=rank.seed, device=rank.device, variance=1).to(dtype)
     cost, speeds = fit_cost(first.attention, x, True, rank.seconds_of, first.feed_forward)
     table = read_table(config.lut, config.seq_len, config.dtype)
-    planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
+    planner = RingPlanner(
+        config.seq_len, config.align, rank.shares, table.performance, cost, speeds
+    )
     doubts, new = doubts_of(table, rank), config.decode_tokens
     return ModelJob(rank.index, rank.world_size, decoder, planner, new, rank.seed, doubts)
 

@@ -36,7 +36,7 @@ MAD_TO_SD = 1.4826  # standard deviation over the median deviation, of normal va
 
 
 @dataclass(frozen=True)
-class Ranks:
+class GroupedRanks:
     """The ranks of an acceptance and their groups.
 
     Attributes:
@@ -62,7 +62,7 @@ class Cause:
 
 
 @dataclass
-class Finding:
+class FaultFinding:
     """One cause, with the families that found it and, by table, its times over its peers'."""
 
     cause: Cause
@@ -70,7 +70,7 @@ class Finding:
     ratios: dict[str, float] = field(default_factory=dict)
 
 
-def cause_of(fault: Fault, ranks: Ranks) -> Cause:
+def cause_of(fault: Fault, ranks: GroupedRanks) -> Cause:
     """Return what a fault is about; of a link in both directions the lower number is first."""
     grouping, _, part = fault.family.partition(" ")
     if fault.family in LINKS:
@@ -80,21 +80,21 @@ def cause_of(fault: Fault, ranks: Ranks) -> Cause:
     return Cause(grouping, (fault.subject,))
 
 
-def findings_of(faults: Mapping[str, Sequence[Fault]], ranks: Ranks) -> list[Finding]:
+def findings_of(faults: Mapping[str, Sequence[Fault]], ranks: GroupedRanks) -> list[FaultFinding]:
     """Return the findings, what is large first, from the faults of each table.
 
     A link whose end is slow itself, or a rank whose group is, is no finding but a consequence, of
     the same table or of other messages: a slow disk slows no link. Nor is a nested group with a
     slow part. Both directions of a link are one finding.
     """
-    found: dict[Key, Finding] = {}
+    found: dict[Key, FaultFinding] = {}
     causes: dict[str, dict[Key, Cause]] = {}
     for table, own in faults.items():
         for fault in own:
             cause = cause_of(fault, ranks)
             key = cause.grouping, frozenset(cause.numbers)
             causes.setdefault(about(table), {}).setdefault(key, cause)
-            finding = found.setdefault(key, Finding(cause))
+            finding = found.setdefault(key, FaultFinding(cause))
             if cause.numbers != finding.cause.numbers:
                 finding.parts.add(matrix.LINK)
             finding.parts.add(fault.family)
@@ -113,7 +113,7 @@ def about(table: str) -> str:
     return MESSAGES if table.startswith(MESSAGES) else table
 
 
-def is_consequence(cause: Cause, others: Iterable[Cause], ranks: Ranks) -> bool:
+def is_consequence(cause: Cause, others: Iterable[Cause], ranks: GroupedRanks) -> bool:
     mine = members(cause, ranks)
     for other in others:
         if other is cause or other.is_link:
@@ -126,7 +126,9 @@ def is_consequence(cause: Cause, others: Iterable[Cause], ranks: Ranks) -> bool:
     return False
 
 
-def has_slow_part(finding: Finding, others: Sequence[Finding], ranks: Ranks) -> bool:
+def has_slow_part(
+    finding: FaultFinding, others: Sequence[FaultFinding], ranks: GroupedRanks
+) -> bool:
     """Return whether a nested group is slow because of another finding that is within it."""
     if finding.cause.grouping in PLACES:
         return False
@@ -139,7 +141,7 @@ def has_slow_part(finding: Finding, others: Sequence[Finding], ranks: Ranks) -> 
     return False
 
 
-def members(cause: Cause, ranks: Ranks) -> list[set[int]]:
+def members(cause: Cause, ranks: GroupedRanks) -> list[set[int]]:
     """Return the ranks of a cause, or of each end of a link."""
     if cause.grouping == matrix.RANK:
         return [{number} for number in cause.numbers]
@@ -149,12 +151,12 @@ def members(cause: Cause, ranks: Ranks) -> list[set[int]]:
     ]
 
 
-def sentence(finding: Finding, ranks: Ranks) -> str:
+def sentence(finding: FaultFinding, ranks: GroupedRanks) -> str:
     slower = ", ".join(f"{table} {ratio:.2f}" for table, ratio in finding.ratios.items())
     return f"{named(finding, ranks)}: times its peers' time: {slower}."
 
 
-def named(finding: Finding, ranks: Ranks) -> str:
+def named(finding: FaultFinding, ranks: GroupedRanks) -> str:
     cause, parts = finding.cause, finding.parts
     names = [name_of(cause.grouping, number, ranks) for number in cause.numbers]
     if cause.is_link:
@@ -166,7 +168,7 @@ def named(finding: Finding, ranks: Ranks) -> str:
     return f"{names[0]}, in {only}" if only else names[0]
 
 
-def name_of(grouping: str, number: int, ranks: Ranks) -> str:
+def name_of(grouping: str, number: int, ranks: GroupedRanks) -> str:
     if grouping == matrix.RANK:
         return str(ranks.places[number])
     group_of = ranks.group_of[grouping]
@@ -175,7 +177,7 @@ def name_of(grouping: str, number: int, ranks: Ranks) -> str:
 
 
 @dataclass(frozen=True)
-class Table:
+class JudgedTable:
     """What is judged.
 
     Attributes:
@@ -208,14 +210,16 @@ class Table:
         is_alike = np.isin(self.peers.kinds, self.peers.kinds[every])
         return len(every) / max(1, int(is_alike.sum()))
 
-    def finding_of(self, cell: int, ratio: float, ranks: Ranks) -> Finding:
+    def finding_of(self, cell: int, ratio: float, ranks: GroupedRanks) -> FaultFinding:
         single = self.peers.families[0]
         [position] = np.flatnonzero(single.cells[:, 0] == cell)
         fault = Fault(single.name, int(single.subjects[position]), ratio, math.nan, 1)
-        return Finding(cause_of(fault, ranks), {single.name}, {self.name: ratio})
+        return FaultFinding(cause_of(fault, ranks), {single.name}, {self.name: ratio})
 
 
-def two_of_a_kind(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> Iterator[str]:
+def two_of_a_kind(
+    tables: Sequence[JudgedTable], limits: Limits, ranks: GroupedRanks
+) -> Iterator[str]:
     """Say which of only two of a kind is slower, where both halves show it alike."""
     noise = TRUSTED_SD * math.sqrt(2) * max(limits.floor, noise_of(tables))
     for table in tables:
@@ -233,7 +237,7 @@ def two_of_a_kind(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> Iter
                 yield f"{name} takes {ratio:.2f} times as long as its only peer: {table.name}."
 
 
-def noise_of(tables: Sequence[Table]) -> float:
+def noise_of(tables: Sequence[JudgedTable]) -> float:
     """Return the standard deviation of a cell's logarithm in a half, by its changes in all tables.
 
     Two values alone do not tell how much they vary.

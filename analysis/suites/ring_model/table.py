@@ -12,10 +12,11 @@ from analysis.report.markdown import document, spread_of
 from analysis.suites.ring_attention.table import CELL, cells_of
 from analysis.text import as_markdown
 from analysis.variants import Baseline
-from benchkit.suites.ring_attention import suite as names
+from benchkit.suites.ring_attention.suite import EVEN, STRATEGY, TOKENS
+from benchkit.suites.ring_model import suite as names
 
 SUITE = "ring_model"
-CASE = [names.PHASE, names.IMPLEMENTATION, names.STRATEGY]
+CASE = [names.PHASE, names.IMPLEMENTATION, STRATEGY]
 LABELS = {names.PREFILL: "time to first token [ms]", names.DECODE: "time per token [ms]"}
 
 
@@ -54,13 +55,13 @@ def text_of(rows: pd.DataFrame) -> str:
 def section(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
     """Make a row per length, slowdown and case of one phase."""
     calls = 1.0 if phase == names.PREFILL else rows["decode_tokens"].astype(float)
-    is_even = (rows[names.IMPLEMENTATION] == names.RING) & (rows[names.STRATEGY] == names.EVEN)
+    is_even = (rows[names.IMPLEMENTATION] == names.RING) & (rows[STRATEGY] == EVEN)
     return pd.DataFrame({
         "tokens": rows["seq_len"].astype(int),
         "slowdown": rows["slowdown"].map(str),
         "implementation": rows[names.IMPLEMENTATION],
-        "strategy": rows[names.STRATEGY],
-        "tokens per rank": rows[names.TOKENS].astype(str) if names.TOKENS in rows else "",
+        "strategy": rows[STRATEGY],
+        "tokens per rank": rows[TOKENS].astype(str) if TOKENS in rows else "",
         LABELS[phase]: rows["median_s"] / calls * 1e3,
         "tokens/s": rows["tokens_per_second"],
         "speedup over even ring": rows["paired_speedup"].astype(float).mask(is_even, 1.0),
@@ -94,7 +95,7 @@ def bars(rows: pd.DataFrame, phase: str) -> Chart:
         y=Axis(LABELS[phase]),
         points=points_of(
             times,
-            rows[names.IMPLEMENTATION] + " " + rows[names.STRATEGY],
+            rows[names.IMPLEMENTATION] + " " + rows[STRATEGY],
             TIMES,
             rows[names.IMPLEMENTATION],
             panels,

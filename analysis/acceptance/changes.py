@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.records.of_suite import by_layout
-from analysis.records.places import Place, places_of
-from analysis.suites.acceptance.findings import (
+from analysis.acceptance.findings import (
     WITHOUT_PEERS,
-    Finding,
-    Ranks,
-    Table,
+    FaultFinding,
+    GroupedRanks,
+    JudgedTable,
     findings_of,
     named,
 )
-from analysis.suites.acceptance.verdict import ranks_of, tables_of
+from analysis.acceptance.verdict import ranks_of, tables_of
+from analysis.records.of_suite import by_layout
+from analysis.records.places import Place, places_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
 from analysis.suites.rank_speed import speeds
@@ -40,13 +40,13 @@ class Changes:
         exchanged: ranks on another device than before, with that before.
     """
 
-    slower: Sequence[Finding]
-    faster: Sequence[Finding]
+    slower: Sequence[FaultFinding]
+    faster: Sequence[FaultFinding]
     overall: dict[str, float]
     without_peers: Sequence[str]
     not_compared: Sequence[str]
     exchanged: Sequence[tuple[Place, Place]]
-    ranks: Ranks
+    ranks: GroupedRanks
 
     def lines(self, tolerance: float) -> list[str]:
         lines = [
@@ -124,15 +124,15 @@ def device_of(place: Place) -> tuple[str, str]:
 
 
 def found_in(
-    tables: Sequence[Table], direction: int, limits: Limits, ranks: Ranks
-) -> list[Finding]:
+    tables: Sequence[JudgedTable], direction: int, limits: Limits, ranks: GroupedRanks
+) -> list[FaultFinding]:
     faults = {each.name: explain(direction * each.halves, each.peers, limits) for each in tables}
     return findings_of(faults, ranks)
 
 
 def relative(
-    before: Sequence[Record], now: Sequence[Record], ranks: Ranks
-) -> tuple[list[Table], list[str]]:
+    before: Sequence[Record], now: Sequence[Record], ranks: GroupedRanks
+) -> tuple[list[JudgedTable], list[str]]:
     """Return tables of each time over that before, and names of what was not measured alike."""
     (old_pairs, old_tests), (new_pairs, new_tests) = measured_in(before), measured_in(now)
     pairs = {

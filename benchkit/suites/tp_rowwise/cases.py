@@ -17,32 +17,32 @@ from benchkit.api.case import Call, Case, Details, Rank, Work
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.suites.tensor_parallel import operands
-from benchkit.suites.tensor_parallel.operands import Scratch, Shards
-from benchkit.suites.tensor_parallel.primitive import (
-    Buffers,
-    Handle,
-    Implementation,
-    Primitive,
-    Probe,
-    Step,
-    chunks_of,
-    in_turns,
-    overlapping,
-)
-from benchkit.suites.tensor_parallel.suite import (
+from benchkit.suites.tensor_parallel.chooser import Probe, Step, choose_for, overlapping
+from benchkit.suites.tensor_parallel.config import (
+    AUTO,
     BOUNDS,
     COLLECTIVES,
+    COMPUTE_ONLY,
     P2P_COMM_ONLY,
     PYTORCH,
+    WHOLE,
     Options,
     TensorParallelConfig,
     expand,
-    rowwise_bytes,
+)
+from benchkit.suites.tensor_parallel.operands import Scratch, Shards
+from benchkit.suites.tensor_parallel.primitive import (
+    Handle,
+    Implementation,
+    Primitive,
+    ProductBuffers,
+    chunks_of,
+    in_turns,
 )
 
 
 @dataclass(frozen=True)
-class Rowwise(Buffers):
+class Rowwise(ProductBuffers):
     """One rank's buffers.
 
     These are its columns of A [world_size x most, k_r], each rank's rows padded to the most, its
@@ -150,7 +150,7 @@ def sums_round_the_ring(job: Rowwise, chunks: int, multiplies: bool = True) -> S
     return step
 
 
-class RowwiseCases(Primitive[Rowwise]):
+class RowwiseCases(Primitive):
     baseline: ClassVar[Options] = {"implementation": PYTORCH, "collective": "reduce_scatter"}
 
     @property
@@ -166,9 +166,6 @@ class RowwiseCases(Primitive[Rowwise]):
             kind = self.matmul
             self.whole = kind.left(m, k), kind.right(k, n), kind.product(m, n)
 
-    def nbytes(self) -> tuple[int, int]:
-        return rowwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
-
     def load(self, a: Tensor, b: Tensor) -> None:
         for rank in range(self.rank.world_size):
             rows = a[self.rows.of(rank), self.inner]
@@ -183,6 +180,22 @@ class RowwiseCases(Primitive[Rowwise]):
         buffers = self.a, self.b, self.c, Scratch(self.scratch_memory)
         return Rowwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
 
+    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
+        job, kind = self.job(group), options["implementation"]
+        if kind == COMPUTE_ONLY:
+            return self.whole_product() if options == WHOLE else self.part(job)
+        if kind in BOUNDS:
+            return self.communication(job, options)
+        details: Details = {}
+        if kind == AUTO:
+            options, details = choose_for(
+                self.rank.seconds_of,
+                self.probes(job),
+                self.kinds(str(options["backend"])),
+                lambda tried: self.step(tried, in_turns(job)),
+            )
+        return self.product(job, options, details)
+
     def product(self, job: Rowwise, options: Options, details: Details) -> Implementation:
         own = self.rows.of(job.rank)
         return Implementation(
@@ -194,11 +207,11 @@ class RowwiseCases(Primitive[Rowwise]):
             details=details,
         )
 
-    def part(self, job: Rowwise, work: Work) -> Implementation:
+    def part(self, job: Rowwise) -> Implementation:
         summand = job.new(len(self.a))
         return Implementation(
             step=partial(job.matmul, self.a, self.b, summand),
-            work=work,
+            work=self.work_of_part(),
             output=lambda: summand[self.rows.unpadded],
             factors=lambda a, b: (a[:, self.inner], b[self.inner], 0),
         )
@@ -295,11 +308,13 @@ class RowwiseCases(Primitive[Rowwise]):
         local = (self.flops / size, partial(job.matmul, self.a, self.b, summand))
         return scatter(1), scatter(self.rows.most), local
 
-    def kinds(self) -> Iterator[tuple[Options, float, float]]:
+    def kinds(self, backend: str) -> Iterator[tuple[Options, float, float]]:
+        """Yield what `auto` tries: options, operations and bytes of the collective."""
         plain = [(PYTORCH, {"collective": collective}) for collective in COLLECTIVES]
         for name, specific in (*plain, *overlapping()):
             num_bytes = 0 if name == "p2p_pipeline" else self.summand_bytes
-            yield {"implementation": name, **specific}, self.flops / self.rank.world_size, num_bytes
+            options = {"implementation": name, **specific, "backend": backend}
+            yield options, self.flops / self.rank.world_size, num_bytes
 
 
 def cases_of(config: TensorParallelConfig, rank: Rank) -> list[Case]:

@@ -20,8 +20,8 @@ from benchkit.api.case import Work
 from benchkit.api.fresh_process import run_in_fresh_process
 from benchkit.api.p2p import first_reason, gather_json
 from benchkit.errors import Reason, Unavailable, is_out_of_memory
-from benchkit.suites.tensor_parallel.primitive import Buffers, Implementation
-from benchkit.suites.tensor_parallel.suite import Options
+from benchkit.suites.tensor_parallel.config import Options
+from benchkit.suites.tensor_parallel.primitive import Implementation, ProductBuffers
 
 START_S, TRIAL_S = 300.0, 60.0
 """Seconds in which a process of the trial starts, and in which its product ends."""
@@ -30,7 +30,7 @@ TRIED = 128  # rows of each rank's shard, and columns
 trials = itertools.count()
 
 
-def obstacle(job: Buffers) -> Reason:
+def obstacle(job: ProductBuffers) -> Reason:
     if job.a.device.type != "cuda":
         return "symmetric memory needs GPUs that reach each other's memory"
     if not job.rows.even:
@@ -83,7 +83,7 @@ def group_name(group: dist.ProcessGroup | None) -> str:
     return str((group or dist.group.WORLD).group_name)
 
 
-def place(job: Buffers) -> Tensor:
+def place(job: ProductBuffers) -> Tensor:
     """Allocate memory for rows of A that all ranks can read, and call the fused product once.
 
     Torch chooses a kernel also by the shape, and by what one GPU can do, which the GPUs together
@@ -103,7 +103,7 @@ def place(job: Buffers) -> Tensor:
 
 
 def all_gather_matmul(
-    job: Buffers, work: Work, parts: tuple[Options, Options] | None
+    job: ProductBuffers, work: Work, parts: tuple[Options, Options] | None
 ) -> Implementation:
     """Build the fused product, whose shard is copied from A outside the clock."""
     if why := obstacle(job):

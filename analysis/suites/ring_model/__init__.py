@@ -1,0 +1,1 @@
+"""Prefill and decode on a split sequence."""

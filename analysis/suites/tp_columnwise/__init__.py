@@ -1,0 +1,1 @@
+"""Implementations per shape."""

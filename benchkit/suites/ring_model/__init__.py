@@ -1,0 +1,1 @@
+"""A decoder on a sequence that ranks of unequal speed share: prefill and decode."""

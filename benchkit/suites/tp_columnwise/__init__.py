@@ -1,0 +1,1 @@
+"""All-gather and matmul, and each part alone."""

@@ -1,0 +1,1 @@
+"""Matmul and reduce-scatter, and each part alone."""
