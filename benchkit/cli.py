@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit import questions, stopping, study
-from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
+from benchkit import ddlb, questions, stopping, study
+from benchkit.config import command_line, compose, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError, UnknownKey
 from benchkit.record.naming import printable
