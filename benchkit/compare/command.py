@@ -29,7 +29,7 @@ from benchkit.record import files
 from benchkit.record.record import Amount, Comparison, Seed, Version, decoded
 from benchkit.secrets import has_secret, restore_secrets, shown_word, shown_words
 from benchkit.statistics.compare import Round, order_of_runs
-from benchkit.sweep.resume import Parser, is_override
+from benchkit.sweep.resume import Parser, is_override, require_text
 from launch import trust
 
 STATISTICS = ("p25", "median", "mean")
@@ -95,6 +95,7 @@ class Resumed:
 
 def parse(arguments: Sequence[str]) -> Request | Resumed:
     """Parse the words after `compare`; raise ConfigError where they make no sense."""
+    require_text(arguments)
     parser = flag_parser()
     flags, others = parser.parse_known_args([word for word in arguments if word != "--"])
     if flags.resume:

@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Annotated
@@ -28,7 +28,6 @@ from benchkit.compare.arms import Arm
 from benchkit.compare.command import Plan, Request, Resumed, Turn, turns_of
 from benchkit.compare.judging import RunFigures, judge_runs, read_run
 from benchkit.compare.report import Result
-from benchkit.config.hydra_internals import SweepTask
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup, heard
 from benchkit.point.point import COMPARISON_VARIABLE
@@ -38,6 +37,7 @@ from benchkit.record.record import HARMLESS, Count, Seconds, Seed
 from benchkit.statistics.compare import auto_plan, fixed_plan
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
+from benchkit.sweep.check import check
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.version import __version__
 from launch import topology
@@ -173,11 +173,7 @@ DIFFERS = (
 )
 
 
-Check = Callable[[Sequence[str]], SweepTask]
-"""Composes a command line and runs nothing; raises ConfigError where it is wrong."""
-
-
-def main(arguments: Sequence[str], check: Check) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run `python -m benchkit compare`; return its exit code (command.HELP)."""
     if {"--help", "-h"} & set(arguments):
         print(command.HELP)
@@ -190,7 +186,7 @@ def main(arguments: Sequence[str], check: Check) -> int:
     is_new = isinstance(asked, Request)
     plan = planned(asked, folder)
     with where_it_was_typed(plan):
-        config = config_of(plan, check)
+        config = config_of(plan)
     typed = " ".join(command.show_of(word)(word) for word in arguments)
     traits = {"benchkit": __version__, "the command line": typed}
     agents = join(started, traits, folder.parent, config.join_timeout_s, config.trust_network)
@@ -231,27 +227,27 @@ OF_COMPARISON = ("join_timeout_s", "trust_network", "host_wait_s")
 """Keys by which a comparison itself goes, and not its runs alone."""
 
 
-def config_of(plan: Plan, check: Check) -> RunConfig:
+def config_of(plan: Plan) -> RunConfig:
     """Compose and check the arms that run the code here; return the configuration of the first.
 
     The code of other arms may have other keys. Where all are such, and the overrides do not compose
     here, those of OF_COMPARISON do.
     """
     configs = [
-        composed(arm.arguments(plan.overrides), check, f"{arm.text}: " if arm.overrides else "")
+        composed(arm.arguments(plan.overrides), f"{arm.text}: " if arm.overrides else "")
         for arm in plan.arms
         if arm.is_here
     ]
     if configs:
         return configs[0]
     try:
-        return composed(plan.overrides, check)
+        return composed(plan.overrides)
     except ConfigError:
         own = [text for text in plan.overrides if arms.key_of(text) in OF_COMPARISON]
-        return composed([f"+suite={next(iter(suites_in(own_modules())))}", *own], check)
+        return composed([f"+suite={next(iter(suites_in(own_modules())))}", *own])
 
 
-def composed(overrides: Sequence[str], check: Check, prefix: str = "") -> RunConfig:
+def composed(overrides: Sequence[str], prefix: str = "") -> RunConfig:
     """Return the configuration of the first point; raise ConfigError, with a prefix, for none."""
     try:
         task = check(overrides)
