@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from analysis.compare.pairs import Columns, Point, RunFigures, columns_of, names_of, points_of, read_run
 from benchkit.compare.command import read_plan
-from benchkit.compare.judging import Columns, Point, RunFigures, columns_of, names_of, points_of, read_run
 from benchkit.statistics.compare import (
     FASTER,
     SAME,

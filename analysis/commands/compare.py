@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.commands.accept import read_records
-from analysis.commands.comparison import (
+from analysis.compare.places import (
     INDICATIVE,
     LEVEL,
     SIDES,

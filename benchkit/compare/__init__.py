@@ -3,6 +3,6 @@
 arms      what an arm changes in a run
 command   what was typed; compare.json: what is compared, and when it ends
 session   all runs in their order, on every agent of a start
-judging   the verdicts on all points, of benchkit.statistics.compare
-report    the verdicts as text, JSON, JUnit and Markdown
+
+analysis.compare judges the runs.
 """

@@ -20,14 +20,15 @@ from typing import IO, Annotated
 import msgspec
 from msgspec import Meta
 
+from analysis.compare import report
+from analysis.compare.pairs import RunFigures, judge_runs, read_run
+from analysis.compare.report import Result
 from benchkit import child
 from benchkit.api.keys import RunConfig
 from benchkit.api.registry import own_modules, suites_in
-from benchkit.compare import arms, command, report
+from benchkit.compare import arms, command
 from benchkit.compare.arms import Arm
 from benchkit.compare.command import Plan, Request, Resumed, Turn, turns_of
-from benchkit.compare.judging import RunFigures, judge_runs, read_run
-from benchkit.compare.report import Result
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup, heard
 from benchkit.point.point import COMPARISON_VARIABLE

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from analysis.compare.report import Compared, Finding, Mean, Result
 from analysis.records.rows import Columns as Cells
 from benchkit.api.question import BUSBW, TIME, Metric, Question
 from benchkit.compare.command import Plan
-from benchkit.compare.report import Compared, Finding, Mean, Result
 from benchkit.record import files
 from benchkit.record.naming import depends_on_time
 from benchkit.record.record import HARMLESS, VERSIONS, Record
