@@ -17,18 +17,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from analysis.compare.pairs import Columns, Point, RunFigures, columns_of, names_of, points_of, read_run
+from analysis.compare.verdicts import FASTER, SAME, SLOWER
 from benchkit.compare.command import read_plan
-from benchkit.statistics.compare import (
-    FASTER,
-    SAME,
-    SLOWER,
-    SignedRank,
-    auto_plan,
-    changes,
-    difference_of_runs,
-    fixed_plan,
-    spread_of_runs,
-)
+from benchkit.statistics.design import auto_plan, fixed_plan
+from benchkit.statistics.multiplicity import changes
+from benchkit.statistics.power import difference_of_runs, spread_of_runs
+from benchkit.statistics.rank_tests import SignedRank
 
 from perf.compare_rates import ended, mann_whitney, percent, table
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.commands.accept import read_records
+from analysis.compare.junit import junit
 from analysis.compare.places import (
     INDICATIVE,
     LEVEL,
@@ -20,6 +21,7 @@ from analysis.compare.places import (
     compare,
     fewest_runs,
 )
+from analysis.compare.verdicts import FAILED, FIXED, NEW, NOT_COMPARED, exit_code
 from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.derive import usable_processes
@@ -30,8 +32,8 @@ from analysis.suites.acceptance.changes import changes
 from analysis.text import command, complain, render_table
 from benchkit.errors import ConfigError
 from benchkit.record.naming import named, printable
-from benchkit.statistics.compare import FAILED, FIXED, NEW, NOT_COMPARED, RankSum, exit_code, junit
 from benchkit.statistics.faults import Limits
+from benchkit.statistics.rank_tests import RankSum
 
 MOST_NAMED = 5
 """How many points are named; further ones are only counted."""

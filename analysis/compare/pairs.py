@@ -9,30 +9,24 @@ from typing import Any
 import numpy as np
 
 from analysis.compare.report import Compared, Finding, Mean, Result
+from analysis.compare.verdicts import OutcomeCounts, exit_code, verdicts_on, word_by_outcomes
 from analysis.records.rows import Columns as Cells
 from benchkit.api.question import BUSBW, TIME, Metric, Question
 from benchkit.compare.command import Plan
 from benchkit.record import files
-from benchkit.record.naming import depends_on_time
+from benchkit.record.naming import depends_on_time, plus_minus
 from benchkit.record.record import HARMLESS, VERSIONS, Record
 from benchkit.secrets import shown_words
-from benchkit.statistics.compare import (
-    Ends,
+from benchkit.statistics.intervals import Array, slow_shares
+from benchkit.statistics.multiplicity import changes
+from benchkit.statistics.power import difference_of_runs, spread_of_runs
+from benchkit.statistics.rank_tests import (
     RankTest,
     SignedRank,
-    changes,
-    difference_of_runs,
-    exit_code,
     geometric_mean,
     log_ratios,
     noise_floor,
-    plus_minus,
-    slow_shares,
-    spread_of_runs,
-    verdicts_on,
-    word_of_ends,
 )
-from benchkit.statistics.intervals import Array
 from benchkit.statistics.summary import bus_bandwidth
 from benchkit.sweep import manifest
 
@@ -282,7 +276,7 @@ def word_without_times(
 
     Both are "" where all pairs have times. The word alone is "" where those that have decide.
     """
-    ends: list[Ends] = []
+    ends: list[OutcomeCounts] = []
     reasons: list[str] = []
     for arm, whose in ((0, "the baseline, "), (role, "")):
         lacks = [runs[number, arm].lack(point) for number in pairs]
@@ -294,8 +288,8 @@ def word_without_times(
         counted = [lack for lack in lacking if not lack.is_left_out]
         planned = 0 if is_new else len(pairs) - len(lacking) + len(counted)
         failed = sum(not lack.is_harmless for lack in counted)
-        ends.append(Ends(planned, len(counted), failed))
-    return word_of_ends(*ends), "; ".join(reasons[::-1])
+        ends.append(OutcomeCounts(planned, len(counted), failed))
+    return word_by_outcomes(*ends), "; ".join(reasons[::-1])
 
 
 SECONDARY = ("median", "p95", "p99")
@@ -375,7 +369,7 @@ def add_verdicts(
     logs = {key: columns.log_ratios(plan.options.statistic) for key, columns in measured.items()}
     floors = [compared[key].floor for key in measured]
     verdicts = verdicts_on(
-        list(logs.values()), floors, fail_on=plan.options.fail_on, level=result.level
+        list(logs.values()), floors, fail_on=plan.options.fail_on, alpha=result.level
     )
     for key, verdict in zip(measured, verdicts, strict=True):
         compared[key].verdict, compared[key].word = verdict, verdict.word

@@ -13,6 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.compare.verdicts import (
+    FAILED,
+    SAME,
+    OutcomeCounts,
+    VerdictLimits,
+    limits_of,
+    word_by_outcomes,
+    word_for,
+)
 from analysis.records.environments import ENVIRONMENT
 from analysis.records.figures import CaseRow
 from analysis.records.harvest import Plan
@@ -22,20 +31,10 @@ from analysis.table import combine, identity_columns
 from analysis.text import shortened
 from benchkit.record.naming import depends_on_time
 from benchkit.record.record import HARMLESS, UNFINISHED
-from benchkit.statistics.compare import (
-    FAILED,
-    SAME,
-    Change,
-    Ends,
-    Limits,
-    RankSum,
-    changes,
-    limits_of,
-    standard_deviation,
-    word_for,
-    word_of_ends,
-)
 from benchkit.statistics.intervals import Array
+from benchkit.statistics.multiplicity import Change, changes
+from benchkit.statistics.power import standard_deviation
+from benchkit.statistics.rank_tests import RankSum
 
 INDICATIVE = "unpaired, indicative"
 """Stands in place of a word where a side has a single run: how much runs differ is not known."""
@@ -264,13 +263,13 @@ def ends_of(runs: Runs, labels: Labels) -> dict[str, object]:
         bad = {status: number for status, number in statuses.items() if status != "ok" and number}
         not_failed = (*HARMLESS, *UNFINISHED, MISSING, NO_CASE)
         failed = sum(number for status, number in bad.items() if status not in not_failed)
-        ends.append(Ends(statuses.total(), sum(bad.values()), failed))
+        ends.append(OutcomeCounts(statuses.total(), sum(bad.values()), failed))
         cells |= {f"{side}_runs": statuses["ok"], f"{side}_planned": statuses.total()}
         if bad or not statuses.total():
             why = next((r.reason for r in own if r.reason and r.status_of(labels) in bad), "")
             ended = described(bad, statuses.total()) or (LEFT_OUT if own else MISSING)
             reasons.append(f"{side}: {ended}{why and f': {why}'}")
-    return cells | {"verdict": word_of_ends(*ends), "reason": "; ".join(reasons)}
+    return cells | {"verdict": word_by_outcomes(*ends), "reason": "; ".join(reasons)}
 
 
 def described(bad: Mapping[str, int], planned: int) -> str:
@@ -298,7 +297,7 @@ def results_of(
     tests = [RankSum(*found.values()) for found in of_sides]
     repeated = [is_repeated(found) for found in points]
     judged = [test for test, several in zip(tests, repeated, strict=True) if several]
-    limits = iter(limits_of(judged, [None] * len(judged), fail_on=fail_on, level=LEVEL))
+    limits = iter(limits_of(judged, [None] * len(judged), fail_on=fail_on, alpha=LEVEL))
     results = []
     for found, test, several in zip(of_sides, tests, repeated, strict=True):
         results.append({
@@ -358,7 +357,7 @@ def fewest_runs(num_points: int) -> int:
     return runs
 
 
-def verdict_cells(test: RankSum, limits: Limits) -> dict[str, object]:
+def verdict_cells(test: RankSum, limits: VerdictLimits) -> dict[str, object]:
     """Return the word on a point and its interval, which is left out where runs are too few."""
     word = word_for(test, limits)
     alpha = limits.alpha_same if word == SAME else limits.alpha

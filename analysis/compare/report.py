@@ -8,22 +8,13 @@ from statistics import median
 
 import msgspec
 
+from analysis.compare.junit import junit
+from analysis.compare.verdicts import FAILED, FASTER, SAME, SLOWER, UNCLEAR, PointVerdict
 from benchkit.compare.command import RESULT_FILE
 from benchkit.record import files
-from benchkit.record.naming import in_markdown, printable
-from benchkit.statistics.compare import (
-    FAILED,
-    FASTER,
-    SAME,
-    SLOWER,
-    UNCLEAR,
-    Change,
-    Spread,
-    Verdict,
-    junit,
-    percent,
-    plus_minus,
-)
+from benchkit.record.naming import in_markdown, percent, plus_minus, printable
+from benchkit.statistics.multiplicity import Change
+from benchkit.statistics.power import Spread
 
 
 @dataclass
@@ -51,7 +42,7 @@ class Compared:
     arm: str
     word: str
     reason: str
-    verdict: Verdict | None
+    verdict: PointVerdict | None
     spread: Spread
     floor: float | None
     floor_of_pairs: float | None

@@ -28,7 +28,7 @@ from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import Amount, Comparison, Seed, Version, decoded
 from benchkit.secrets import has_secret, restore_secrets, shown_word, shown_words
-from benchkit.statistics.compare import Round, order_of_runs
+from benchkit.statistics.design import Round, order_of_runs
 from benchkit.sweep.resume import Parser, is_override, require_text
 from launch import trust
 

@@ -35,7 +35,7 @@ from benchkit.point.point import COMPARISON_VARIABLE
 from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.record.record import HARMLESS, Count, Seconds, Seed
-from benchkit.statistics.compare import auto_plan, fixed_plan
+from benchkit.statistics.design import auto_plan, fixed_plan
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
 from benchkit.sweep.check import check
@@ -474,7 +474,7 @@ class Progress:
         return True
 
     def _judge(self) -> Result:
-        return judge_runs(self._plan, self._figures, self._looks.level, self._num_rounds)
+        return judge_runs(self._plan, self._figures, self._looks.alpha, self._num_rounds)
 
     def _look(self) -> None:
         """Take the verdicts where a look is due; end the comparison where it is answered."""
@@ -483,6 +483,6 @@ class Progress:
             return
         self._result = self._judge()
         words = self._result.words
-        self._is_answered = not self._looks.goes_on(self._num_pairs, words)
+        self._is_answered = not self._looks.goes_on(self._num_pairs, "UNCLEAR" not in words)
         if not self._is_answered:
             print(f"\n{report.as_text(self._result)}\n", flush=True)

@@ -23,7 +23,7 @@ from benchkit.compare.command import (
 )
 from benchkit.compare.session import Progress, RunCutOff, RunFailed
 from benchkit.errors import ConfigError
-from benchkit.statistics.compare import order_of_runs
+from benchkit.statistics.design import order_of_runs
 
 from tests.support.records import make_record, write_all
 
