@@ -77,9 +77,10 @@ def selftest(arguments: list[str]) -> int:
 
 
 def compare(arguments: list[str]) -> int:
+    from analysis.compare.pairs import PairJudge
     from benchkit.compare import session
 
-    return session.main(arguments)
+    return session.main(arguments, PairJudge)
 
 
 ANSWERS: dict[str, Callable[[list[str]], int]] = {

@@ -100,7 +100,7 @@ def ended(plan: LookPlan, points: Sequence[Array], fail_on: float) -> tuple[list
     """The words at the end of a comparison of points [pair], and its pairs."""
     for look in plan.looks:
         verdicts = verdicts_on(
-            [logs[:look] for logs in points], [None] * len(points), fail_on=fail_on, alpha=plan.alpha
+            [SignedRank(logs[:look]) for logs in points], [None] * len(points), fail_on=fail_on, alpha=plan.alpha
         )
         words = [verdict.word for verdict in verdicts]
         if not plan.goes_on(look, UNCLEAR not in words):

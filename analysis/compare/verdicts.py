@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from benchkit.statistics.intervals import ALPHA, Array
+from analysis.compare.points import OutcomeCounts
+from benchkit.statistics.intervals import ALPHA
 from benchkit.statistics.judgement import AHEAD, BEHIND, TIED, judge
 from benchkit.statistics.multiplicity import benjamini_hochberg
 from benchkit.statistics.power import POWER, equivalent_sd, pairs_needed, smallest_effect
@@ -25,10 +26,11 @@ class PointVerdict:
 
     Attributes:
         word: FASTER, SLOWER, SAME or UNCLEAR.
-        ratio: time of the candidate over that of the baseline; NaN without pairs.
-        low, high: 0 and infinity where the pairs are too few for an interval.
+        ratio: time of the candidate over that of the baseline; NaN without runs.
+        low, high: 0 and infinity where the runs are too few for an interval.
         confidence: of the interval, adjusted for the number of points.
         p_value: two-sided, not adjusted, of "the ratio is within the noise floor".
+        num_pairs: 0 of runs that are no pairs, as in what follows.
         smallest_effect: the least change these pairs show with a power of 0.8, as a share; None if
             the spread is unknown.
         pairs_needed: for UNCLEAR, the pairs that would decide if the ratio is as estimated; None if
@@ -41,9 +43,13 @@ class PointVerdict:
     high: float
     confidence: float
     p_value: float
-    num_pairs: int
-    smallest_effect: float | None
-    pairs_needed: int | None
+    num_pairs: int = 0
+    smallest_effect: float | None = None
+    pairs_needed: int | None = None
+
+    @property
+    def has_interval(self) -> bool:
+        return math.isfinite(self.high)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class VerdictLimits:
 
 
 def verdicts_on(
-    log_ratios: Sequence[Array],
+    tests: Sequence[RankTest],
     floors: Sequence[float | None],
     *,
     fail_on: float,
@@ -83,40 +89,40 @@ def verdicts_on(
     the tests of a difference to `alpha`, the one-sided tests of SAME to alpha / 2.
 
     Args:
-        log_ratios: of each point the log ratios of its pairs, NaN for missing ones.
+        tests: of each point, of the log ratios of its times.
         floors: of each point the noise floor as a share (see `noise_floor`); None if unknown.
         fail_on: the least change that matters, as a share: 0.05 for 5 %.
         alpha: error rate; that of one look where there are several.
     """
-    tests = [SignedRank(values) for values in log_ratios]
-    limits = limits_of(tests, floors, fail_on=fail_on, alpha=alpha)
-    return [verdict_on(test, held) for test, held in zip(tests, limits, strict=True)]
-
-
-def limits_of(
-    tests: Sequence[RankTest], floors: Sequence[float | None], *, fail_on: float, alpha: float
-) -> list[VerdictLimits]:
     margin = math.log1p(fail_on)
     noise = [math.log1p(floor or 0.0) for floor in floors]
     different = [test.p_outside(floor) for test, floor in zip(tests, noise, strict=True)]
     alpha_different = benjamini_hochberg(different, alpha)
     alpha_same = 2 * benjamini_hochberg([test.p_inside(margin) for test in tests], alpha / 2)
-    return [VerdictLimits(margin, floor, alpha_different, alpha_same) for floor in noise]
+    return [
+        verdict_on(test, VerdictLimits(margin, floor, alpha_different, alpha_same))
+        for test, floor in zip(tests, noise, strict=True)
+    ]
 
 
-def verdict_on(test: SignedRank, limits: VerdictLimits) -> PointVerdict:
+def verdict_on(test: RankTest, limits: VerdictLimits) -> PointVerdict:
     word = word_for(test, limits)
     alpha = limits.alpha_same if word == SAME else limits.alpha
     low, high = test.interval(alpha)
-    sd = equivalent_sd(test)
-    least = smallest_effect(sd, test.num_values, alpha, POWER) if sd is not None else None
-    return PointVerdict(
+    verdict = PointVerdict(
         word=word,
         ratio=math.exp(test.estimate),
         low=math.exp(low),
         high=math.exp(high),
         confidence=1 - alpha,
         p_value=test.p_outside(limits.floor),
+    )
+    if not isinstance(test, SignedRank):
+        return verdict
+    sd = equivalent_sd(test)
+    least = smallest_effect(sd, test.num_values, alpha, POWER) if sd is not None else None
+    return replace(
+        verdict,
         num_pairs=test.num_values,
         smallest_effect=None if least is None else math.expm1(least),
         pairs_needed=more_pairs(test, limits, sd) if word == UNCLEAR else None,
@@ -142,26 +148,6 @@ def more_pairs(test: SignedRank, limits: VerdictLimits, sd: float | None) -> int
     if sd is None or distance <= 0 or smallest_effect(sd, MOST_PAIRS, alpha, power) > distance:
         return None
     return max(test.num_values + 1, pairs_needed(sd, distance, alpha, power))
-
-
-@dataclass(frozen=True)
-class OutcomeCounts:
-    """How the planned runs of a point ended on one side of a comparison.
-
-    Attributes:
-        unmeasured: planned runs without a result, `failed` or not: skipped, unavailable, never
-            made.
-    """
-
-    planned: int
-    unmeasured: int = 0
-    failed: int = 0
-
-    def is_worse_than(self, other: "OutcomeCounts") -> bool:
-        return (
-            self.unmeasured * other.planned > other.unmeasured * self.planned
-            or self.failed * other.planned > other.failed * self.planned
-        )
 
 
 def word_by_outcomes(baseline: OutcomeCounts, candidate: OutcomeCounts) -> str:

@@ -4,6 +4,7 @@ import contextlib
 from unittest.mock import Mock
 
 import pytest
+from analysis.compare.pairs import PairJudge
 from benchkit.compare import command, session
 from benchkit.compare.command import parse
 from benchkit.compare.session import RunCutOff, RunFailed
@@ -97,4 +98,4 @@ def test_only_failures_are_worse(tmp_path, monkeypatch, error, code):
     monkeypatch.setattr(session, "hosts_to_ourselves", lambda agents, wait_s: contextlib.nullcontext())
     monkeypatch.setattr(session, "run_all", Mock(side_effect=error))
     words = ["plain", "plain", SUITE, "--dir", str(tmp_path / "compare")]
-    assert session.main(words) == code
+    assert session.main(words, PairJudge) == code
