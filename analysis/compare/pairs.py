@@ -14,8 +14,8 @@ from analysis.compare.points import (
     NO_CASE,
     OK,
     CaseOutcome,
+    CaseOutcomes,
     Labels,
-    PointRun,
     count_outcomes,
     labels_in,
     planned_statuses,
@@ -66,7 +66,7 @@ class MeasuredRun:
         busbw_of_1_s: bus bandwidth in GB/s if a call took one second; None where it has none.
     """
 
-    points: list[PointRun] = field(default_factory=list)
+    points: list[CaseOutcomes] = field(default_factory=list)
     times: dict[CaseKey, Array] = field(default_factory=dict)
     overrides: list[list[str]] = field(default_factory=list)
     title: str = ""
@@ -83,7 +83,7 @@ class MeasuredRun:
 
     def add(self, record: Record) -> None:
         """Add the record of the next point."""
-        number, point = len(self.points), PointRun()
+        number, point = len(self.points), CaseOutcomes()
         self.points.append(point)
         self.overrides.append(record.overrides)
         cells = Columns(record)
@@ -119,7 +119,7 @@ def read_run(folder: Path) -> MeasuredRun:
         try:
             record = files.read(folder / entry.folder / files.FILE_NAME)
         except ValueError as error:
-            run.points.append(PointRun({(): CaseOutcome(MISSING, str(error))}))
+            run.points.append(CaseOutcomes({(): CaseOutcome(MISSING, str(error))}))
             run.overrides.append(entry.overrides)
         else:
             run.add(record)
@@ -292,49 +292,42 @@ class PairJudge:
 
     def judge(self, alpha: float) -> PairedComparison:
         """Return the verdicts on all rounds whose runs were read, at the error rate of a look."""
-        plan, runs = self._plan, self._runs
-        numbers = range(1, 1 + max(number for number, _ in runs))
+        plan, runs, options = self._plan, list(self._runs.values()), self._plan.options
+        numbers = range(1, 1 + max(number for number, _ in self._runs))
         controls = [number for number in numbers if plan.order[number - 1].is_control]
         pairs = [number for number in numbers if number not in controls]
-        every = list(runs.values())
-        asked = question_of(cases_of(every), every)
-        cases, labels = asked.in_order(), asked.labels()
-        first = runs[pairs[0], 0]
-        names = names_of(cases, first)
-        typed, options = shown_words(plan.overrides), plan.options
+        words, num_pairs = shown_words(plan.overrides), len(pairs)
         result = PairedComparison(
-            plan.id, self._arms, typed, options.statistic, options.fail_on, alpha, len(pairs)
+            plan.id, self._arms, words, options.statistic, options.fail_on, alpha, num_pairs
         )
+        question = question_of(cases_of(runs), runs)
+        first, labels = self._runs[pairs[0], 0], question.labels()
+        names = names_of(question.in_order(), first)
         measured: dict[tuple[int, CaseKey], PairedTimes] = {}
-        compared: list[ComparedPoint] = []
-        for role, case in itertools.product(range(1, len(plan.arms)), cases):
-            word, reason = word_without_times(runs, pairs, role, case)
-            times = times_of(runs, pairs, role, case)
+        judged: list[ComparedPoint] = []
+        for role, case in itertools.product(range(1, len(plan.arms)), names):
+            times = times_of(self._runs, pairs, role, case)
+            word, reason = word_without_times(self._runs, pairs, role, case)
             point = self._point(names[case], role, times, word, reason)
             if list(labels.values()).count(labels[case]) == 1:
                 point.label = labels[case]
-            metric, amount = asked.metric(case), first.busbw_of_1_s.get(case)
+            metric, amount = question.metric(case), first.busbw_of_1_s.get(case)
             if metric.rises and amount:
                 point.metric, point.unit, point.amount = metric.head, metric.unit, amount
             point.identical_runs = first.identical_runs.get(case.number)
             result.points.append(point)
             if not word:
-                if reason:
-                    line = f"{names[case]}: judged by the pairs that have it; {reason}"
-                    result.remarks.append(line)
                 measured[role, case] = times
-                compared.append(point)
-        tests = [SignedRank(times.log_ratios(self._statistic)) for times in measured.values()]
-        floors = [point.floor for point in compared]
-        verdicts = verdicts_on(tests, floors, fail_on=options.fail_on, alpha=alpha)
-        for point, verdict in zip(compared, verdicts, strict=True):
-            point.verdict, point.word = verdict, verdict.word
-        for role in range(1, len(plan.arms)):
-            if own := [times for (arm, _), times in measured.items() if arm == role]:
-                result.means.append(self._mean(role, own, alpha))
+                judged.append(point)
+        self._add_verdicts(result, judged, measured)
         result.secondary = self._secondary(names, measured, alpha)
-        own = [times_of(runs, controls, 1, case) for _, case in measured]
+        own = [times_of(self._runs, controls, 1, case) for _, case in measured]
         result.control = self._mean(0, own, ALPHA) if controls and own else None
+        result.remarks = [
+            f"{point.name}: judged by the pairs that have it; {point.reason}"
+            for point in judged
+            if point.reason
+        ]
         result.remarks += [*noise_remarks(result.points), *self._software_remarks()]
         result.exit_code = exit_code(result.words)
         return result
@@ -356,6 +349,22 @@ class PairJudge:
             baseline_s=baseline.tolist(),
             candidate_s=candidate.tolist(),
         )
+
+    def _add_verdicts(
+        self,
+        result: PairedComparison,
+        points: Sequence[ComparedPoint],
+        measured: Mapping[tuple[int, CaseKey], PairedTimes],
+    ) -> None:
+        """Judge all points of all arms together, and the mean over the points of each arm."""
+        tests = [SignedRank(times.log_ratios(self._statistic)) for times in measured.values()]
+        floors = [point.floor for point in points]
+        verdicts = verdicts_on(tests, floors, fail_on=result.fail_on, alpha=result.alpha)
+        for point, verdict in zip(points, verdicts, strict=True):
+            point.verdict, point.word = verdict, verdict.word
+        for role in range(1, len(self._arms)):
+            if own := [times for (arm, _), times in measured.items() if arm == role]:
+                result.means.append(self._mean(role, own, result.alpha))
 
     def _mean(self, role: int, points: Sequence[PairedTimes], alpha: float) -> GeometricMean:
         """Return the geometric mean over points, and its interval over pairs."""

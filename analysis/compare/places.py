@@ -17,8 +17,8 @@ from analysis.compare.points import (
     MISSING,
     OK,
     CaseOutcome,
+    CaseOutcomes,
     Labels,
-    PointRun,
     count_outcomes,
     labels_in,
     planned_statuses,
@@ -53,7 +53,7 @@ Settings = tuple[Any, ...]
 
 
 @dataclass
-class RecordedRun(PointRun):
+class RecordedRun(CaseOutcomes):
     """One run of a point of a sweep: its record, or that it was planned.
 
     Attributes:

@@ -27,7 +27,7 @@ class CaseOutcome:
 
 
 @dataclass
-class PointRun:
+class CaseOutcomes:
     """One run of a point: how its cases ended, by their labels."""
 
     outcomes: dict[Labels, CaseOutcome] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class PointRun:
         return CaseOutcome(LEFT_OUT if depends_on_time(dict(labels)) else NO_CASE)
 
 
-def labels_in(runs: Sequence[PointRun]) -> list[Labels]:
+def labels_in(runs: Sequence[CaseOutcomes]) -> list[Labels]:
     """Return the labels of all cases, without those of jobs that ended as a whole.
 
     Where no run got as far as its cases, the job stands for them.
