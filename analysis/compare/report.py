@@ -42,7 +42,7 @@ def further_changes(
         change, ratio = found.change, math.exp(found.change.estimate)
         if found.is_share:
             size = f"{change.estimate:+.1%} [{change.low:+.1%}, {change.high:+.1%}]"
-        elif verdict and verdict.low <= ratio <= verdict.high:
+        elif verdict and verdict.has_interval and verdict.low <= ratio <= verdict.high:
             continue
         else:
             ends = interval_text(math.exp(change.low), math.exp(change.high))
