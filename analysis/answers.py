@@ -21,7 +21,7 @@ from analysis.speedup import Speedup, Standing, Variant
 from analysis.text import ends, figure
 from analysis.variants import Variants, cores_of, ranks_of
 from benchkit.api.question import LEAST
-from benchkit.statistics.compare import percent, plus_minus
+from benchkit.record.naming import percent, plus_minus
 from benchkit.statistics.judgement import (
     AHEAD,
     BEHIND,

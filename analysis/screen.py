@@ -39,8 +39,8 @@ from analysis.variants import (
     num_of,
 )
 from benchkit.api.question import Question
+from benchkit.record.naming import percent, plus_minus
 from benchkit.record.record import HARMLESS
-from benchkit.statistics.compare import percent, plus_minus
 from benchkit.statistics.intervals import fewest_values
 from benchkit.statistics.judgement import AHEAD, alpha_of
 

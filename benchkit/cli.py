@@ -1,5 +1,6 @@
 """Runs the command line: Hydra in front, one point or a sweep behind, an exit code at the end."""
 
+import logging
 import os
 import signal
 import sys
@@ -7,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit import questions, stopping, study
+from benchkit import child, ddlb, questions, stopping, study
 from benchkit.api.registry import installed_plugins
-from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
-from benchkit.config.folders import config_folder, config_folders
-from benchkit.errors import ConfigError, UnknownKey
+from benchkit.config import compose, help, hydra_internals
+from benchkit.config.folders import config_folders
+from benchkit.errors import ConfigError
 from benchkit.record.naming import printable
-from benchkit.sweep import resume, status
+from benchkit.sweep import check, status
 from launch.agents.messages import JoinError, SweepEnds
 from launch.host import node_name
 from launch.launcher_env import LaunchError, detect_launcher
@@ -21,23 +22,14 @@ from launch.ranks import fork_server
 from launch.signals import StopRequested, handle, to_stop_request
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
-REFUSALS = (
-    ConfigError,
-    JoinError,
-    LaunchError,
-    *hydra_internals.ERRORS,
-    OSError,
-    ValueError,
-)
-"""Exceptions that a wrong configuration raises in benchkit, in Hydra and in what Hydra reads."""
+log = logging.getLogger("benchkit")
 
 
 def main() -> int:
     """Run the points that the command line describes.
 
     Return 0 for success, 1 where a point failed or none was measured, 2 for a wrong configuration,
-    and
-    128 + N where signal N ended the run.
+    and 128 + N where signal N ended the run.
     """
     try:
         handle(stopping.SIGNALS, terminate)
@@ -47,32 +39,37 @@ def main() -> int:
 
 
 def run_command() -> int:
+    arguments = questions.command_first(sys.argv[1:])
     try:
-        arguments = questions.command_first(sys.argv[1:])
         if not arguments:
             raise ConfigError(help.HOW_TO_START)
-        compose.register()
-        warn_of_plugins(arguments)
-        folders = config_folders(arguments)
-        if text := questions.answer(arguments, folders):
-            print(text)
-            return EXIT_OK
-        if run := COMMANDS.get(arguments[0] if arguments else ""):
+        try:
+            folders = config_folders(arguments)
+            compose.register()
+            warn_of_plugins(arguments)
+            if text := questions.answer(arguments, folders):
+                print(text)
+                return EXIT_OK
+            if answer := ANSWERS.get(arguments[0]):
+                return answer(arguments[1:])
+        except check.REFUSALS as error:
+            raise check.refusal(error, arguments) from error
+        if run := COMMANDS.get(arguments[0]):
             return run(arguments[1:])
         if study.is_study(arguments):
-            studies = help.options_in(folders).get("study", [])
-            return study.main(arguments, studies, check, exit_code)
-        task = hydra_internals.run(folders[0], understood(arguments, folders))
-    except REFUSALS as error:
+            return study.main(arguments, help.options_in(folders).get("study", []))
+        task = hydra_internals.SweepTask(print_table)
+        check.run(arguments, task)
+    except (ConfigError, JoinError, LaunchError, OSError) as error:
         if "HYDRA_FULL_ERROR" in os.environ:
             raise
         fork_server.kill()
-        complain(in_one_line(error, sys.argv[1:]))
+        complain(str(error))
         return EXIT_CONFIG
     except SweepEnds as error:
         complain(f"{error}; the sweep ends, what was measured is kept")
         return EXIT_FAILED
-    return exit_code(task.statuses)
+    return status.exit_code(task.statuses)
 
 
 def selftest(arguments: list[str]) -> int:
@@ -82,54 +79,45 @@ def selftest(arguments: list[str]) -> int:
 
 
 def compare(arguments: list[str]) -> int:
+    from analysis.compare.pairs import PairJudge
     from benchkit.compare import session
 
-    return session.main(arguments, check)
+    return session.main(arguments, PairJudge)
 
 
-def import_config(arguments: list[str]) -> int:
-    return ddlb.main(arguments, check)
-
-
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "compare": compare,
-    "import-config": import_config,
+ANSWERS: dict[str, Callable[[list[str]], int]] = {
+    "import-config": ddlb.main,
     "list": questions.list_options,
-    "selftest": selftest,
     "status": status.main,
 }
-"""What `python -m benchkit` runs instead of a sweep, by its first argument."""
+"""By its first argument, what `python -m benchkit` answers from files."""
+COMMANDS: dict[str, Callable[[list[str]], int]] = {"compare": compare, "selftest": selftest}
+"""By its first argument, what `python -m benchkit` measures instead of a sweep."""
 
 
-def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Return a command line as Hydra is given it; raise ConfigError where it is none."""
-    if not questions.has_torch():
-        raise ConfigError("torch is not installed; pip install 'benchkit[torch]', or a build of it")
-    command_line.require_values(arguments)
-    return command_line.understood(resume.parse(arguments), help.options_in(folders))
-
-
-def check(arguments: Sequence[str]) -> hydra_internals.SweepTask:
-    """Return what a command line would run, composed; start no process and write no file.
-
-    Raise ConfigError, in the words of `main`, for one that `main` would refuse. It is UnknownKey
-    where that is why.
-    """
+def print_table(folder: Path) -> None:
+    """Print the combined table of all records below the sweep's folder, or why there is none."""
     try:
-        compose.register()
-        given = understood(arguments, config_folders(list(arguments)))
-        settings = [*given, "hydra.sweeper.only_check=true"]
-        return hydra_internals.run(config_folder(), settings)
-    except REFUSALS as error:
-        kind = UnknownKey if messages.NO_SUCH_KEY.search(str(error)) else ConfigError
-        raise kind(in_one_line(error, arguments)) from None
+        log_table(folder)
+    except Exception as error:  # What is measured does not depend on it.
+        again = f"{child.analysis_program()} {folder}"
+        log.warning("no table: %r; %s makes it again", error, again)
 
 
-def in_one_line(refusal: Exception, arguments: Sequence[str]) -> str:
-    """Return one of REFUSALS as one line; a missing suite takes several, which list all suites."""
-    if isinstance(refusal, ConfigError | JoinError | LaunchError):
-        return str(refusal)
-    return messages.explain(refusal, arguments)
+def log_table(folder: Path) -> None:
+    from analysis.records.harvest import harvest
+    from analysis.screen import screen_of
+    from analysis.table import combine
+    from benchkit.selftest import floor
+
+    found = harvest([folder])
+    for line in found.remarks():
+        log.warning(line)
+    if problem := floor.problem():
+        log.warning(problem)
+    if found.rows:
+        further = [f"Records: {folder}", f"Page: {child.analysis_program()} {folder} --html"]
+        log.info("\n%s", screen_of(combine(found.rows), next_steps=further).text())
 
 
 def complain(message: str) -> None:
@@ -143,7 +131,7 @@ def complain(message: str) -> None:
 
 def warn_of_plugins(arguments: Sequence[str]) -> None:
     """Say which installed suites are left out; Hydra's error says it of one that is asked for."""
-    if not launcher_env.detect_launcher().index:
+    if not detect_launcher().index:
         for name, reason in installed_plugins().left_out.items():
             if not any(name in word for word in arguments):
                 complain(f"left out {reason}")
@@ -152,11 +140,3 @@ def warn_of_plugins(arguments: Sequence[str]) -> None:
 def terminate(number: int, frame: Any) -> None:
     stopping.told.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else StopRequested(number)
-
-
-def exit_code(statuses: list[str]) -> int:
-    """Return 1 where a point failed, or where points ran and none was measured; else 0."""
-    from benchkit.record.record import HARMLESS
-
-    failed = any(status not in HARMLESS for status in statuses)
-    return EXIT_FAILED if failed or (statuses and "ok" not in statuses) else EXIT_OK

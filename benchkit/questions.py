@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 from benchkit.api.keys import described_keys
@@ -12,6 +11,7 @@ from benchkit.config.command_line import COMMANDS, HELP, TAKING_VALUES, VERSION,
 from benchkit.config.folders import config_folders
 from benchkit.errors import ConfigError
 from benchkit.study import describe
+from benchkit.sweep.check import has_torch
 from benchkit.version import __version__
 
 USAGE = {
@@ -59,10 +59,6 @@ def command_first(arguments: Sequence[str]) -> list[str]:
 
 def asks_for_help(arguments: Sequence[str]) -> bool:
     return bool(set(HELP) & set(arguments))
-
-
-def has_torch() -> bool:
-    return find_spec("torch") is not None
 
 
 def list_options(arguments: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ import difflib
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,9 +19,11 @@ from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.secrets import has_secret, restore_secrets, shown, shown_words
 from benchkit.sweep import manifest, resume
+from benchkit.sweep.check import check
 from benchkit.sweep.folder import remember_latest
 from benchkit.sweep.forecast import Total
 from benchkit.sweep.resume import DRY_RUN, RETRY, Parser, Resume, found_again
+from benchkit.sweep.status import exit_code
 from launch import trust
 from launch.launcher_env import detect_launcher, require_launcher
 
@@ -370,10 +372,6 @@ def require_same(
         raise ConfigError(f"{new[0]}: the study in {folder} began with {before}")
 
 
-Check = Callable[[Sequence[str]], object]
-"""Raises ConfigError for a command line of overrides that is wrong."""
-
-
 def is_study(arguments: Sequence[str]) -> bool:
     """Return whether a command line asks for a study, by its name or by the folder of one."""
     if any(each.startswith(PREFIX) for each in arguments):
@@ -387,13 +385,8 @@ def is_study(arguments: Sequence[str]) -> bool:
     return folder is not None and (folder / FILE_NAME).exists()
 
 
-def main(
-    arguments: Sequence[str],
-    files: Sequence[Path],
-    check: Check,
-    exit_code: Callable[[list[str]], int],
-) -> int:
-    """Run a study from the files of all studies; `exit_code` is that of all points' statuses.
+def main(arguments: Sequence[str], files: Sequence[Path]) -> int:
+    """Run a study from the files of all studies.
 
     Return the exit code of the step that keeps the next ones from running; else as for a sweep of
     all points.
@@ -403,10 +396,10 @@ def main(
         KeyboardInterrupt: after the step that ran has stored what it measured.
     """
     request = parse(arguments, files)
-    refuse_wrong_steps(request, check)
-    request = with_overrides(request, check)
+    refuse_wrong_steps(request)
+    request = with_overrides(request)
     if request.dry_run:
-        return show(request, exit_code)
+        return show(request)
     trust.make_folder(request.folder)
     with claimed(request.folder):
         remember_latest(request.folder)
@@ -419,7 +412,7 @@ def main(
     )
 
 
-def refuse_wrong_steps(request: Request, check: Check) -> None:
+def refuse_wrong_steps(request: Request) -> None:
     for step in request.study.steps:
         words = step.arguments(request.values(), only_existing=True)
         if step.module != BENCHKIT:
@@ -430,7 +423,7 @@ def refuse_wrong_steps(request: Request, check: Check) -> None:
             raise ConfigError(f"study={request.study.name}, step {step.name}: {error}") from None
 
 
-def with_overrides(request: Request, check: Check) -> Request:
+def with_overrides(request: Request) -> Request:
     """Give each override to the sweeps that have its key and do not set it themselves.
 
     Raises:
@@ -504,7 +497,7 @@ def run(request: Request) -> int:
     return 0
 
 
-def show(request: Request, exit_code: Callable[[list[str]], int]) -> int:
+def show(request: Request) -> int:
     """Print the steps with a forecast of each sweep, which needs no files of earlier steps.
 
     Return the exit code of a wrong command, else that of all points. A sweep that could not run

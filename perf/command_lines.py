@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from benchkit import cli
 from benchkit.config.folders import config_folder
 from benchkit.config.help import options_in
 from benchkit.errors import ConfigError
+from benchkit.sweep.check import check
 from tests.support.cli import ROOT
 
 VALUES = [
@@ -113,7 +113,7 @@ def checked(words: list[str], watched: Watched) -> tuple[str, list[str]]:
     signal.alarm(LONGEST_S)
     try:
         with redirect_stdout(told), redirect_stderr(told):
-            cli.check(words)
+            check(words)
         how, wrong = "understood", []
     except ConfigError as error:
         one_line = len(str(error).splitlines()) == 1 or str(error).startswith(LISTS)

@@ -14,19 +14,10 @@ from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
-from benchkit.statistics.compare import (
-    FASTER,
-    SAME,
-    SLOWER,
-    Plan,
-    SignedRank,
-    auto_plan,
-    equivalent_sd,
-    fixed_plan,
-    order_of_runs,
-    smallest_effect,
-    verdicts_on,
-)
+from analysis.compare.verdicts import FASTER, SAME, SLOWER, UNCLEAR, verdicts_on
+from benchkit.statistics.design import LookPlan, auto_plan, fixed_plan, order_of_runs
+from benchkit.statistics.power import equivalent_sd, smallest_effect
+from benchkit.statistics.rank_tests import SignedRank
 
 Array = npt.NDArray[np.float64]
 Process = Callable[[np.random.Generator, int, int], Array]
@@ -35,7 +26,7 @@ SPREADS = (0.03, 0.06, 0.10, 0.15, 0.30)
 SMALL, LARGE = 0.03, 0.10
 MAX_PAIRS = 50
 AUTO = f"auto, up to {MAX_PAIRS}"
-PLANS: Mapping[str, Plan] = {
+PLANS: Mapping[str, LookPlan] = {
     **{f"{pairs} pairs": fixed_plan(pairs) for pairs in (10, 20, 30)},
     AUTO: auto_plan(MAX_PAIRS),
 }
@@ -105,25 +96,25 @@ def simulated(process: Process, random: np.random.Generator, simulations: int) -
     return baseline, candidate
 
 
-def ended(plan: Plan, points: Sequence[Array], fail_on: float) -> tuple[list[str], int]:
+def ended(plan: LookPlan, points: Sequence[Array], fail_on: float) -> tuple[list[str], int]:
     """The words at the end of a comparison of points [pair], and its pairs."""
     for look in plan.looks:
         verdicts = verdicts_on(
-            [logs[:look] for logs in points], [None] * len(points), fail_on=fail_on, level=plan.level
+            [SignedRank(logs[:look]) for logs in points], [None] * len(points), fail_on=fail_on, alpha=plan.alpha
         )
         words = [verdict.word for verdict in verdicts]
-        if not plan.goes_on(look, words):
+        if not plan.goes_on(look, UNCLEAR not in words):
             break
     return words, look
 
 
-def mann_whitney(first: Array, second: Array, level: float = 0.05) -> str:
+def mann_whitney(first: Array, second: Array, alpha: float = 0.05) -> str:
     """The word of Mann-Whitney's test of samples without ties: [sample] each."""
     n, m = len(first), len(second)
     ranks = np.concatenate([first, second]).argsort().argsort() + 1
     centred = ranks[n:].sum() - m * (m + 1) / 2 - n * m / 2
     z = centred / math.sqrt(n * m * (n + m + 1) / 12)
-    return by_sign(z, NormalDist().inv_cdf(1 - level / 2))
+    return by_sign(z, NormalDist().inv_cdf(1 - alpha / 2))
 
 
 def by_sign(value: float, limit: float) -> str:
@@ -228,7 +219,7 @@ def false_alarms(simulations: int) -> None:
         cells = []
         for plan in PLANS.values():
             alarms = [
-                any(SignedRank(logs[:look]).p_outside(0.0) <= plan.level for look in plan.looks)
+                any(SignedRank(logs[:look]).p_outside(0.0) <= plan.alpha for look in plan.looks)
                 for logs in candidate - baseline
             ]
             cells.append(f"{np.mean(alarms):.4f}")

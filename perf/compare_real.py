@@ -16,19 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from analysis.compare.pairs import CaseKey, MeasuredRun, PairedTimes, cases_of, names_of, read_run, times_of
+from analysis.compare.verdicts import FASTER, SAME, SLOWER
 from benchkit.compare.command import read_plan
-from benchkit.compare.judging import Columns, Point, RunFigures, columns_of, names_of, points_of, read_run
-from benchkit.statistics.compare import (
-    FASTER,
-    SAME,
-    SLOWER,
-    SignedRank,
-    auto_plan,
-    changes,
-    difference_of_runs,
-    fixed_plan,
-    spread_of_runs,
-)
+from benchkit.statistics.design import auto_plan, fixed_plan
+from benchkit.statistics.multiplicity import changes
+from benchkit.statistics.power import difference_of_runs, spread_of_runs
+from benchkit.statistics.rank_tests import SignedRank
 
 from perf.compare_rates import ended, mann_whitney, percent, table
 
@@ -53,22 +47,22 @@ class Seen:
 
     def __init__(self, folder: Path) -> None:
         self._plan = read_plan(folder)
-        self._runs: dict[tuple[int, int], RunFigures] = {}
+        self._runs: dict[tuple[int, int], MeasuredRun] = {}
         self._pairs, self._controls = [], []
         for number, played in enumerate(self._plan.order, 1):
             folders = {role: folder / "runs" / f"{number:03d}-{role}" for role in played.roles}
             if all((path / "run.json").exists() for path in folders.values()):
                 self._runs |= {(number, role): read_run(path) for role, path in folders.items()}
                 (self._controls if played.is_control else self._pairs).append(number)
-        self.names: dict[Point, str] = names_of(points_of(self._runs.values()), self._runs[1, 0])
+        self.names: dict[CaseKey, str] = names_of(cases_of(list(self._runs.values())), self._runs[1, 0])
         self.arms = [arm.text for arm in self._plan.arms]
 
-    def columns(self, arm: str, point: Point) -> Columns:
+    def times(self, arm: str, case: CaseKey) -> PairedTimes:
         """The last arm with this text against the baseline."""
-        return columns_of(self._runs, self._pairs, len(self.arms) - 1 - self.arms[::-1].index(arm), point)
+        return times_of(self._runs, self._pairs, len(self.arms) - 1 - self.arms[::-1].index(arm), case)
 
-    def controls(self, point: Point) -> Columns:
-        return columns_of(self._runs, self._controls, 1, point)
+    def controls(self, case: CaseKey) -> PairedTimes:
+        return times_of(self._runs, self._controls, 1, case)
 
 
 def measure(folder: Path, pairs: int) -> None:
@@ -96,16 +90,16 @@ def share(found: Sequence[bool]) -> str:
 
 def identical_rows(seen: Seen) -> Iterator[list[str]]:
     """False words on identical code, by comparisons of ten pairs and by two single runs."""
-    for point, name in seen.names.items():
-        pairs, controls = seen.columns(IDENTICAL, point), seen.controls(point)
+    for case, name in seen.names.items():
+        pairs, controls = seen.times(IDENTICAL, case), seen.controls(case)
         every, large, raw, singles = [], [], [], []
-        for columns in (pairs, controls):
-            logs = columns.log_ratios("p25")
+        for times in (pairs, controls):
+            logs = times.log_ratios("p25")
             every += [word in (FASTER, SLOWER) for word in words_of(logs, 0.0)]
             large += [word in (FASTER, SLOWER) for word in words_of(logs, FAIL_ON)]
-            medians = columns.log_ratios("median")
+            medians = times.log_ratios("median")
             singles += [bool(abs(each) > np.log1p(FAIL_ON)) for each in medians if np.isfinite(each)]
-            both = zip(columns.baseline, columns.candidate, strict=True)
+            both = zip(times.baseline, times.candidate, strict=True)
             raw += [mann_whitney(a, b) != SAME for a, b in both if a is not None and b is not None]
         yield [name, share(every), share(large), share(raw), share(singles)]
 
@@ -115,8 +109,8 @@ def found_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
 
     After the last pair `auto` goes on with the first one.
     """
-    for point, name in seen.names.items():
-        logs = seen.columns(arm, point).log_ratios("p25")
+    for case, name in seen.names.items():
+        logs = seen.times(arm, case).log_ratios("p25")
         fail_on = FAIL_ON_SMALL if arm == SLOWER_3 else FAIL_ON
         words = words_of(logs, fail_on)
         begins = range(0, len(logs) - WINDOW + 1, WINDOW)
@@ -132,9 +126,9 @@ def found_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
 def tail_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
     """How many comparisons of so many pairs find the tail, by Holm's correction over the figures of a point."""
     figures = ("median", "p95", "p99", "mean")
-    for point, name in seen.names.items():
-        columns = seen.columns(arm, point)
-        logs = {figure: columns.log_ratios(figure) for figure in figures}
+    for case, name in seen.names.items():
+        times = seen.times(arm, case)
+        logs = {figure: times.log_ratios(figure) for figure in figures}
         for size in (WINDOW, 2 * WINDOW, 3 * WINDOW):
             pieces = list(zip(*(windows(each, size, size) for each in logs.values()), strict=True))
             found = [
@@ -148,8 +142,8 @@ def tail_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
 
 def spread_rows(seen: Seen) -> Iterator[list[str]]:
     """How much the baseline's runs differ, and their ratios to the identical arm."""
-    for point, name in seen.names.items():
-        spread = spread_of_runs(*seen.columns(IDENTICAL, point).figures("median"))
+    for case, name in seen.names.items():
+        spread = spread_of_runs(*seen.times(IDENTICAL, case).figures("median"))
         sd = spread.baseline or 0.0
         pair = (spread.ratios or 0.0) / np.sqrt(2)
         yield [name, percent(sd), percent(pair), f"± {percent(difference_of_runs(sd))}"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from benchkit.record import files
 from benchkit.record.record import Record
-from benchkit.statistics.compare import SignedRank, log_ratios
+from benchkit.statistics.rank_tests import SignedRank, log_ratios
 
 BUDGET = ("measure=fixed", "measure.max_iterations=200", "measure.max_seconds=1", "timeout_s=120")
 WORKLOADS = {

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from benchkit import cli as app
 from benchkit.errors import ConfigError
+from benchkit.sweep import check as command
 from launch.agents.host_lock import LOCK_VARIABLE
 from syrupy.assertion import SnapshotAssertion
 
@@ -100,7 +101,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]
 
     def found(*arguments):
         try:
-            app.check(["--config-dir", str(ROOT / "tests" / "conf"), *arguments])
+            command.check(["--config-dir", str(ROOT / "tests" / "conf"), *arguments])
         except ConfigError as error:
             return str(error)
         return ""

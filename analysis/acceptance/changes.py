@@ -20,8 +20,8 @@ from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
 from analysis.suites.rank_speed import speeds
 from analysis.suites.rank_speed.speeds import Speeds
+from benchkit.record.naming import percent
 from benchkit.record.record import Record
-from benchkit.statistics.compare import percent
 from benchkit.statistics.faults import Limits, detectable, explain
 
 SLOWER, FASTER = 1, -1

@@ -29,8 +29,8 @@ from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, Matrix
 from analysis.suites.rank_speed import speeds
 from analysis.suites.rank_speed.speeds import Speeds, peaks_of
+from benchkit.record.naming import percent
 from benchkit.record.record import CaseRecord, Record
-from benchkit.statistics.compare import percent
 from benchkit.statistics.faults import Limits, Peers, explain, faster
 from benchkit.suites.pair_matrix.suite import IDLE, ROUND
 from benchkit.suites.rank_speed.suite import FLOPS

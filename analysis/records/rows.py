@@ -12,8 +12,9 @@ from analysis.records.columns import METRICS
 from analysis.records.doubts import doubt_of, held_bytes
 from analysis.records.figures import DETAILS, NAMES, CaseFigures, plain_cells
 from analysis.records.metrics import region_medians
+from benchkit.record.naming import plus_minus
 from benchkit.record.record import AgentReport, CaseRecord, Record
-from benchkit.statistics.compare import difference_of_runs, plus_minus
+from benchkit.statistics.power import difference_of_runs
 from benchkit.statistics.summary import summarize
 
 MODEL = "model."

@@ -18,9 +18,9 @@ from analysis.table import crowded, identity_columns, own_columns
 from analysis.text import shortened, time_text
 from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
-from benchkit.statistics.compare import SignedRank
 from benchkit.statistics.intervals import fewest_values
 from benchkit.statistics.judgement import AHEAD, BEHIND, judge
+from benchkit.statistics.rank_tests import SignedRank
 
 FILE_NAME = "noise.md"
 NOISY_REL_CI = 0.05

@@ -191,6 +191,7 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
 
 
 def import_unpinned(module: str) -> ModuleType:
+    from launch.host import without_pinning  # here: analysis, too, reads the files of suites
 
     with without_pinning():  # a suite may load torch, which would pin this agent
         return importlib.import_module(module)

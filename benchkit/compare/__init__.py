@@ -1,8 +1,10 @@
-"""`python -m benchkit compare`: runs arms in turn by fresh processes, and judges the difference.
+"""`python -m benchkit compare`: runs arms in turn by fresh processes, until a judge has its answer.
 
 arms      what an arm changes in a run
 command   what was typed; compare.json: what is compared, and when it ends
 session   all runs in their order, on every agent of a start
-judging   the verdicts on all points, of benchkit.statistics.compare
-report    the verdicts as text, JSON, JUnit and Markdown
+
+The command line hands in the judge, which is analysis.compare.
 """
+
+RESULT_FILE = "compare_result.json"

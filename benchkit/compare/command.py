@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from benchkit.compare import RESULT_FILE
 from benchkit.compare.arms import (
     ALLOWED,
     Arm,
@@ -28,8 +29,8 @@ from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import Amount, Comparison, Seed, Version, decoded
 from benchkit.secrets import has_secret, restore_secrets, shown_word, shown_words
-from benchkit.statistics.compare import Round, order_of_runs
-from benchkit.sweep.resume import Parser, is_override
+from benchkit.statistics.design import Round, order_of_runs
+from benchkit.sweep.resume import Parser, is_override, require_text
 from launch import trust
 
 STATISTICS = ("p25", "median", "mean")
@@ -64,7 +65,7 @@ host cannot be used; 128 + N ended by signal N (130: Ctrl-C)."""
 
 
 @dataclass(frozen=True)
-class Options:
+class CompareOptions:
     """How arms are compared: in `pairs`, or (None) up to `max_pairs`; `fail_on` is a share."""
 
     pairs: Pairs | None
@@ -74,34 +75,35 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Request:
+class CompareRequest:
     """What was typed, see HELP; `seed` is None for a random one, `folder` of a fresh comparison."""
 
     arms: list[str]
     overrides: list[str]
-    options: Options
+    options: CompareOptions
     seed: int | None
     floor: Path | None
     folder: Path | None
 
 
 @dataclass(frozen=True)
-class Resumed:
+class ResumedComparison:
     """A comparison to go on with; `secrets` are the words with values that its plan lacks."""
 
     folder: Path
     secrets: list[str]
 
 
-def parse(arguments: Sequence[str]) -> Request | Resumed:
+def parse(arguments: Sequence[str]) -> CompareRequest | ResumedComparison:
     """Parse the words after `compare`; raise ConfigError where they make no sense."""
+    require_text(arguments)
     parser = flag_parser()
     flags, others = parser.parse_known_args([word for word in arguments if word != "--"])
     if flags.resume:
         has_flags = flags != parser.parse_args(["--resume", str(flags.resume)])
         if has_flags or not all(has_secret(word, show_of(word)) for word in others):
             raise ConfigError("--resume FOLDER: takes arms, flags and overrides from there")
-        return Resumed(flags.resume, others)
+        return ResumedComparison(flags.resume, others)
     arms = [word for word in others if is_arm(word)]
     overrides = [word for word in others if not is_arm(word)]
     refuse_wrong_words(overrides)
@@ -112,8 +114,8 @@ def parse(arguments: Sequence[str]) -> Request | Resumed:
     texts = [shown_arm(arm) for arm in dict.fromkeys(arms)]
     if alike := [text for text in texts if texts.count(text) > 1]:
         raise ConfigError(f"{alike[0]}: allowed are arms that differ by more than a secret")
-    options = Options(flags.pairs, flags.max_pairs, flags.fail_on, flags.statistic)
-    return Request(arms, overrides, options, flags.seed, flags.floor, flags.dir)
+    options = CompareOptions(flags.pairs, flags.max_pairs, flags.fail_on, flags.statistic)
+    return CompareRequest(arms, overrides, options, flags.seed, flags.floor, flags.dir)
 
 
 def show_of(word: str) -> Callable[[str], str]:
@@ -170,12 +172,11 @@ def share(text: str) -> float:
 
 
 FILE_NAME = "compare.json"
-RESULT_FILE = "compare_result.json"
 VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ComparisonPlan:
     """All that decides what a comparison runs, and when it ends.
 
     Attributes:
@@ -189,7 +190,7 @@ class Plan:
     id: str
     arms: list[Arm]
     overrides: list[str]
-    options: Options
+    options: CompareOptions
     seed: Seed
     floor: dict[str, Amount | None]
     order: list[Round]
@@ -205,12 +206,11 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Turn:
+class RunTurn:
     """One run in the order of a comparison.
 
     `number` is that of its round, from 1, `role` see `Round`, `position` in the round, from 0;
-    `arm`
-    is an index in the plan's arms. A control is an A/A pair.
+    `arm` is an index in the plan's arms. A control is an A/A pair.
     """
 
     number: int
@@ -224,29 +224,29 @@ class Turn:
     def name(self) -> str:
         return f"{self.number:03d}-{self.role}"
 
-    def described(self, plan: Plan) -> Comparison:
+    def described(self, plan: ComparisonPlan) -> Comparison:
         arm = plan.arms[self.arm].text
         return Comparison(id=plan.id, arm=arm, pair=self.number, position=self.position)
 
 
-def turns_of(number: int, played: Round) -> list[Turn]:
+def turns_of(number: int, played: Round) -> list[RunTurn]:
     """Return the runs of a round, in order; rounds are numbered from 1."""
     return [
-        Turn(
+        RunTurn(
             number, role, 0 if played.is_control else role, position, played.seed, played.is_control
         )
         for position, role in enumerate(played.roles)
     ]
 
 
-def new_plan(request: Request, folder: Path, id: str = "") -> Plan:
+def new_plan(request: CompareRequest, folder: Path, id: str = "") -> ComparisonPlan:
     """Return the plan of a fresh comparison, of a new id where it is ""; nothing is written.
 
     Raise ConfigError where an arm is none, or there is no noise floor in the file of --floor.
     """
     seed = request.seed if request.seed is not None else random.SystemRandom().getrandbits(31)
     pairs = request.options.pairs or request.options.max_pairs
-    return Plan(
+    return ComparisonPlan(
         id=id or uuid.uuid4().hex[:12],
         arms=[parse_arm(text, folder / "trees") for text in request.arms],
         overrides=request.overrides,
@@ -263,7 +263,7 @@ def new_folder() -> Path:
     return Path("outputs") / f"compare_{now:%Y-%m-%d_%H-%M-%S.%f}"
 
 
-def read_plan(folder: Path, secrets: Sequence[str] = ()) -> Plan:
+def read_plan(folder: Path, secrets: Sequence[str] = ()) -> ComparisonPlan:
     """Read a plan, and fill in the words that lack secrets.
 
     Raise ConfigError for no plan, one that lacks a secret, or one that another user may have
@@ -291,8 +291,8 @@ def with_secrets(arm: Arm, typed: Arm) -> Arm:
     return replace(arm, environment=typed.environment, overrides=typed.overrides)
 
 
-def parse_plan(content: bytes) -> Plan:
-    plan = decoded(content, Plan)
+def parse_plan(content: bytes) -> ComparisonPlan:
+    plan = decoded(content, ComparisonPlan)
     if plan.version != VERSION or len(plan.arms) < 2:
         raise ValueError("another version")
     if any(role >= len(plan.arms) for played in plan.order for role in played.roles):
@@ -332,7 +332,7 @@ def claim_new(folder: Path) -> None:
     trust.make_folder(folder)
 
 
-def write_plan(plan: Plan, folder: Path) -> None:
+def write_plan(plan: ComparisonPlan, folder: Path) -> None:
     arms = [arm.without_secrets() for arm in plan.arms]
     kept = replace(plan, arms=arms, overrides=shown_words(plan.overrides))
     files.write_whole(folder / FILE_NAME, kept.to_json())

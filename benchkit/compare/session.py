@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -23,21 +23,25 @@ from msgspec import Meta
 from benchkit import child
 from benchkit.api.keys import RunConfig
 from benchkit.api.registry import own_modules, suites_in
-from benchkit.compare import arms, command, report
+from benchkit.compare import arms, command
 from benchkit.compare.arms import Arm
-from benchkit.compare.command import Plan, Request, Resumed, Turn, turns_of
-from benchkit.compare.judging import RunFigures, judge_runs, read_run
-from benchkit.compare.report import Result
-from benchkit.config.hydra_internals import SweepTask
+from benchkit.compare.command import (
+    CompareRequest,
+    ComparisonPlan,
+    ResumedComparison,
+    RunTurn,
+    turns_of,
+)
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup
 from benchkit.point.point import COMPARISON_VARIABLE
 from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.record.record import HARMLESS, Count, Seconds, Seed
-from benchkit.statistics.compare import auto_plan, fixed_plan
+from benchkit.statistics.design import auto_plan, fixed_plan
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
+from benchkit.sweep.check import check
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.version import __version__
 from launch.agents.connect import connect_agents
@@ -51,16 +55,40 @@ from launch.signals import to_stop_request
 RUN_FILE = "run.json"
 
 
+class Judgement(Protocol):
+    """What is known of a comparison after some of its rounds."""
+
+    exit_code: int
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether more pairs would tell no more."""
+
+    def as_text(self) -> str: ...
+
+    def write(self, folder: Path) -> None: ...
+
+
+class Judge(Protocol):
+    """Judges the runs of a comparison."""
+
+    def read(self, number: int, role: int, folder: Path) -> None:
+        """Read a run of a round, from 1; raise ConfigError where there is no sweep."""
+
+    def judge(self, alpha: float) -> Judgement:
+        """Judge all rounds whose runs were read, at the error rate of a look."""
+
+
 @dataclass(frozen=True)
-class Ended:
+class CountedRun:
     arm: str
     num_points: Count
     seconds: Seconds
 
 
-def read_end(folder: Path) -> Ended | None:
+def read_end(folder: Path) -> CountedRun | None:
     try:
-        return files.read_json(folder / RUN_FILE, Ended)
+        return files.read_json(folder / RUN_FILE, CountedRun)
     except (OSError, ValueError):
         return None
 
@@ -95,18 +123,18 @@ def set_aside(folder: Path) -> None:
             path.rename(kept / f"{folder.name}_{number}{path.suffix}")
 
 
-def arguments_of(arm: Arm, common: Sequence[str], turn: Turn, folder: Path) -> list[str]:
+def arguments_of(arm: Arm, common: Sequence[str], turn: RunTurn, folder: Path) -> list[str]:
     place = next(text for text in Resume(folder).as_overrides() if text.startswith("hydra.sweep."))
     return [*arm.arguments(common), f"seed={turn.seed}", place]
 
 
-def perform(plan: Plan, turn: Turn, folder: Path, is_first: bool) -> tuple[int, str]:
+def perform(plan: ComparisonPlan, turn: RunTurn, folder: Path, is_first: bool) -> tuple[int, str]:
     """Run one run of this agent to its end; return its exit code and its last line."""
     with log_of(folder, is_first) as log:
         return child.run_into(log, program_of(plan, turn, folder))
 
 
-def program_of(plan: Plan, turn: Turn, folder: Path) -> child.Program:
+def program_of(plan: ComparisonPlan, turn: RunTurn, folder: Path) -> child.Program:
     """Return the command of a run.
 
     Its points do not wait for the host's lock, which this process holds for the whole comparison.
@@ -144,7 +172,7 @@ def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
         raise RunFailed(f"{arm.text}: exit code {code}: {line} ({log_path(folder)})")
 
 
-def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
+def count(arm: Arm, folder: Path, seconds: float, line: str) -> CountedRun:
     """Make a run count.
 
     Raises:
@@ -162,7 +190,7 @@ def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
         raise kind(
             f"{arm.text}: {num_open} of {len(points)} points did not end ({log_path(folder)})"
         )
-    ended = Ended(arm.text, len(points), seconds)
+    ended = CountedRun(arm.text, len(points), seconds)
     files.write_whole(folder / RUN_FILE, msgspec.json.encode(ended))
     return ended
 
@@ -173,12 +201,11 @@ DIFFERS = (
 )
 
 
-Check = Callable[[Sequence[str]], SweepTask]
-"""Composes a command line and runs nothing; raises ConfigError where it is wrong."""
+def main(arguments: Sequence[str], judge_of: Callable[[ComparisonPlan], Judge]) -> int:
+    """Run `python -m benchkit compare`; return its exit code (command.HELP).
 
-
-def main(arguments: Sequence[str], check: Check) -> int:
-    """Run `python -m benchkit compare`; return its exit code (command.HELP)."""
+    `judge_of` makes the judge of a comparison.
+    """
     if {"--help", "-h"} & set(arguments):
         print(command.HELP)
         return 0
@@ -187,17 +214,17 @@ def main(arguments: Sequence[str], check: Check) -> int:
         print(f"benchkit: {remark}", file=sys.stderr)
     asked = command.parse(arguments)
     folder = (asked.folder or command.new_folder()).absolute()
-    is_new = isinstance(asked, Request)
+    is_new = isinstance(asked, CompareRequest)
     plan = planned(asked, folder)
     with where_it_was_typed(plan):
-        config = config_of(plan, check)
+        config = config_of(plan)
     typed = " ".join(command.show_of(word)(word) for word in arguments)
     traits = {"benchkit": __version__, "the command line": typed}
     agents = connect_agents(
         started, traits, folder.parent, config.join_timeout_s, config.trust_network
     )
     with agents.stopping_together(), contextlib.ExitStack() as held:
-        made: Plan | None
+        made: ComparisonPlan | None
         if agents.first:
             made, problem = prepare(agents, plan, is_new, folder, held), None
         else:
@@ -205,7 +232,7 @@ def main(arguments: Sequence[str], check: Check) -> int:
         agreed = with_arms(agents, made, problem)
         try:
             held.enter_context(hosts_to_ourselves(agents, config.host_wait_s))
-            code = run_all(agreed, folder, agents)
+            code = run_all(agreed, folder, agents, judge_of)
         except KeyboardInterrupt as error:
             say(agents, f"{to_stop_request(error)}; {advice(folder)}")
             raise
@@ -218,7 +245,7 @@ def main(arguments: Sequence[str], check: Check) -> int:
 
 
 @contextlib.contextmanager
-def where_it_was_typed(plan: Plan) -> Iterator[None]:
+def where_it_was_typed(plan: ComparisonPlan) -> Iterator[None]:
     """Work in the folder where relative paths of a plan begin, if that is still there."""
     before = os.getcwd()
     if os.path.isdir(plan.started_in):
@@ -233,27 +260,27 @@ OF_COMPARISON = ("join_timeout_s", "trust_network", "host_wait_s")
 """Keys by which a comparison itself goes, and not its runs alone."""
 
 
-def config_of(plan: Plan, check: Check) -> RunConfig:
+def config_of(plan: ComparisonPlan) -> RunConfig:
     """Compose and check the arms that run the code here; return the configuration of the first.
 
     The code of other arms may have other keys. Where all are such, and the overrides do not compose
     here, those of OF_COMPARISON do.
     """
     configs = [
-        composed(arm.arguments(plan.overrides), check, f"{arm.text}: " if arm.overrides else "")
+        composed(arm.arguments(plan.overrides), f"{arm.text}: " if arm.overrides else "")
         for arm in plan.arms
         if arm.is_here
     ]
     if configs:
         return configs[0]
     try:
-        return composed(plan.overrides, check)
+        return composed(plan.overrides)
     except ConfigError:
         own = [text for text in plan.overrides if arms.key_of(text) in OF_COMPARISON]
-        return composed([f"+suite={next(iter(suites_in(own_modules())))}", *own], check)
+        return composed([f"+suite={next(iter(suites_in(own_modules())))}", *own])
 
 
-def composed(overrides: Sequence[str], check: Check, prefix: str = "") -> RunConfig:
+def composed(overrides: Sequence[str], prefix: str = "") -> RunConfig:
     """Return the configuration of the first point; raise ConfigError, with a prefix, for none."""
     try:
         task = check(overrides)
@@ -267,7 +294,7 @@ def composed(overrides: Sequence[str], check: Check, prefix: str = "") -> RunCon
 
 
 @dataclass(frozen=True)
-class Told:
+class PlanMessage:
     """What agent 0 tells of the plan, or why there is none (`problem`).
 
     `name` is that of the folder, in the parent that each agent knows; all must have its `digest`.
@@ -280,16 +307,16 @@ class Told:
     digest: str = ""
 
 
-def planned(asked: Request | Resumed, folder: Path) -> Plan:
+def planned(asked: CompareRequest | ResumedComparison, folder: Path) -> ComparisonPlan:
     """Return the plan that is asked for, be it of a fresh comparison or from its folder."""
-    if isinstance(asked, Resumed):
+    if isinstance(asked, ResumedComparison):
         return command.read_plan(folder, asked.secrets)
     return command.new_plan(asked, folder)
 
 
 def prepare(
-    agents: Agents, plan: Plan, is_new: bool, folder: Path, held: contextlib.ExitStack
-) -> Plan:
+    agents: Agents, plan: ComparisonPlan, is_new: bool, folder: Path, held: contextlib.ExitStack
+) -> ComparisonPlan:
     """Take the folder on agent 0, and tell the others of the plan.
 
     Raise ConfigError on all agents where agent 0 cannot use the folder, or make the arms.
@@ -303,27 +330,28 @@ def prepare(
             for arm in plan.arms:
                 arms.make_folder(arm)
     except (ConfigError, OSError) as error:
-        agents.broadcast(Told(str(error)), Told)
+        agents.broadcast(PlanMessage(str(error)), PlanMessage)
         raise ConfigError(str(error)) from None
-    agents.broadcast(Told(None, plan.id, plan.seed, folder.name, plan.digest()), Told)
+    message = PlanMessage(None, plan.id, plan.seed, folder.name, plan.digest())
+    agents.broadcast(message, PlanMessage)
     return plan
 
 
 def follow(
-    agents: Agents, asked: Request | Resumed, folder: Path, own: Plan
-) -> tuple[Plan | None, Path, str | None]:
+    agents: Agents, asked: CompareRequest | ResumedComparison, folder: Path, own: ComparisonPlan
+) -> tuple[ComparisonPlan | None, Path, str | None]:
     """Make the plan on an agent other than 0, from its own command line and files.
 
     `own` is what this agent planned before the agents met: agent 0 has written the file since.
     Return the plan, the folder, and why the plan is not that of agent 0. Raise ConfigError where
     agent 0 has none.
     """
-    told = agents.broadcast(None, Told)
+    told = agents.broadcast(None, PlanMessage)
     if told.problem:
         raise ConfigError(told.problem)
     folder = folder.with_name(told.name)
     found = own
-    if isinstance(asked, Request):
+    if isinstance(asked, CompareRequest):
         try:
             found = command.new_plan(replace(asked, seed=told.seed), folder, told.id)
         except ConfigError as error:
@@ -332,7 +360,7 @@ def follow(
     return found, folder, None if same else f"{command.FILE_NAME}: {DIFFERS}"
 
 
-def with_arms(agents: Agents, made: Plan | None, problem: str | None) -> Plan:
+def with_arms(agents: Agents, made: ComparisonPlan | None, problem: str | None) -> ComparisonPlan:
     """Return the plan; raise ConfigError on all agents where one has none, or lacks an arm."""
     planned = made.arms if made else []
     needed = [(arm.text, path) for arm in planned for path in (arm.python, arm.folder) if path]
@@ -355,10 +383,14 @@ def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
         yield
 
 
-def run_all(agreed: Plan, folder: Path, agents: Agents) -> int:
+def run_all(
+    agreed: ComparisonPlan,
+    folder: Path,
+    agents: Agents,
+    judge_of: Callable[[ComparisonPlan], Judge],
+) -> int:
     """Make all runs that are left, in step with the other agents; return the exit code."""
-
-    progress = Progress(agreed, folder) if agents.first else None
+    progress = ComparisonProgress(agreed, folder, judge_of(agreed)) if agents.first else None
     while True:
         turn = progress.next_turn() if progress else None
         end = progress.end() if progress and turn is None else 0
@@ -377,7 +409,9 @@ def run_all(agreed: Plan, folder: Path, agents: Agents) -> int:
             progress.add(turn, seconds, line)
 
 
-def run_together(plan: Plan, turn: Turn, folder: Path, agents: Agents) -> tuple[float, str]:
+def run_together(
+    plan: ComparisonPlan, turn: RunTurn, folder: Path, agents: Agents
+) -> tuple[float, str]:
     """Make one run on all agents; return how many seconds it took, and its last line.
 
     Raise ConfigError or RunFailed on all agents where it does not end as runs do on one of them.
@@ -408,32 +442,33 @@ def say(agents: Agents, message: str) -> None:
         print(f"benchkit: {message}", file=sys.stderr)
 
 
-class Progress:
+class ComparisonProgress:
     """Goes through the order of runs, and judges them at looks.
 
     A round counts when all of its runs do. So a comparison that goes on after an interruption takes
     the same looks, at the same pairs, as one that was not interrupted.
     """
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: ComparisonPlan, folder: Path, judge: Judge) -> None:
         """Begin with the runs in the folder that count already."""
         self._plan = plan
         self._folder = folder
         pairs = plan.options.pairs
         self._looks = fixed_plan(pairs) if pairs else auto_plan(plan.options.max_pairs)
-        self._figures: dict[tuple[int, int], RunFigures] = {}
+        self._judge = judge
+        self._counted: set[tuple[int, int]] = set()
         self._num_points: dict[str, int] = {}
         self._num_rounds = 0
         self._num_pairs = 0
         self._is_answered = False
-        self._result: Result | None = None
+        self._judgement: Judgement | None = None
 
-    def next_turn(self) -> Turn | None:
+    def next_turn(self) -> RunTurn | None:
         """Return the run that is to be made next; None when the comparison is at its end."""
         while self._num_rounds < len(self._plan.order) and not self._is_answered:
             played = self._plan.order[self._num_rounds]
             for turn in turns_of(self._num_rounds + 1, played):
-                if (turn.number, turn.role) not in self._figures and not self._read(turn):
+                if (turn.number, turn.role) not in self._counted and not self._read(turn):
                     return turn
             self._num_rounds += 1
             if not played.is_control:
@@ -441,7 +476,7 @@ class Progress:
                 self._look()
         return None
 
-    def add(self, turn: Turn, seconds: float, line: str) -> None:
+    def add(self, turn: RunTurn, seconds: float, line: str) -> None:
         """Count a run that has ended; `line` is the last one that it printed."""
         arm = self._plan.arms[turn.arm]
         folder = self._folder / "runs" / turn.name
@@ -452,16 +487,16 @@ class Progress:
 
     def end(self) -> int:
         """Write and print the result; return the exit code."""
-        result = self._result or self._judge()
+        judgement = self._judgement or self._judge.judge(self._looks.alpha)
         problem = ""
         try:
-            report.write(result, self._folder)
+            judgement.write(self._folder)
         except OSError as error:  # the verdict stands all the same
             problem = f"; not all are written: {error}"
-        print(f"\n{report.as_text(result)}\n\nresults: {self._folder}{problem}", flush=True)
-        return result.exit_code
+        print(f"\n{judgement.as_text()}\n\nresults: {self._folder}{problem}", flush=True)
+        return judgement.exit_code
 
-    def _read(self, turn: Turn) -> bool:
+    def _read(self, turn: RunTurn) -> bool:
         """Read a run that counts; return False for one that does not."""
         folder = self._folder / "runs" / turn.name
         ended = read_end(folder)
@@ -473,19 +508,16 @@ class Progress:
             raise ConfigError(
                 f"arms differ in their number of points, which are paired ({numbers})"
             )
-        self._figures[turn.number, turn.role] = read_run(folder)
+        self._judge.read(turn.number, turn.role, folder)
+        self._counted.add((turn.number, turn.role))
         return True
 
-    def _judge(self) -> Result:
-        return judge_runs(self._plan, self._figures, self._looks.level, self._num_rounds)
-
     def _look(self) -> None:
-        """Take the verdicts where a look is due; end the comparison where it is answered."""
-        self._result = None
+        """Judge where a look is due; end the comparison where it is answered."""
+        self._judgement = None
         if self._num_pairs not in self._looks.looks:
             return
-        self._result = self._judge()
-        words = self._result.words
-        self._is_answered = not self._looks.goes_on(self._num_pairs, words)
+        self._judgement = self._judge.judge(self._looks.alpha)
+        self._is_answered = not self._looks.goes_on(self._num_pairs, self._judgement.is_answered)
         if not self._is_answered:
-            print(f"\n{report.as_text(self._result)}\n", flush=True)
+            print(f"\n{self._judgement.as_text()}\n", flush=True)

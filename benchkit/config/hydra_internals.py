@@ -46,16 +46,22 @@ MODES = {"--cfg", "-c", "--info", "-i", "--run", "-r", "--shell-completion", "-s
 """What asks Hydra for something else than a sweep, before the equals sign."""
 
 
+def show_nothing(folder: Path) -> None: ...
+
+
 @dataclass
 class SweepTask:
     """What Hydra hands to the sweeper, whose own result it discards.
 
     Attributes:
-        configs: those of all runs, as composed; none where Hydra was asked for something else.
+        show: shows what is in the sweep's folder, once its points have ended.
+        configs: those of all runs, once they are composed and checked; none where Hydra was asked
+            for something else.
         runs_here: whether they measure in this process, and not where a launcher submits them.
         statuses: of all points that have ended.
     """
 
+    show: Callable[[Path], None] = show_nothing
     configs: Sequence[RunConfig] = ()
     runs_here: bool = True
     statuses: list[str] = field(default_factory=list)
@@ -68,9 +74,11 @@ class SweepTask:
         )
 
 
-def run(folder: Path, arguments: Sequence[str]) -> SweepTask:
-    """Run Hydra and return what became of the points; raise its errors instead of exiting."""
-    task = SweepTask()
+def run(folder: Path, arguments: Sequence[str], task: SweepTask) -> None:
+    """Run Hydra, whose sweeper keeps what becomes of the points in `task`.
+
+    Raise Hydra's errors instead of exiting.
+    """
     start = hydra.main(config_path=str(folder), config_name="config", version_base="1.3")(task)
     typed, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv = [PROGRAM, *flags_first(arguments)]
@@ -86,7 +94,6 @@ def run(folder: Path, arguments: Sequence[str]) -> SweepTask:
         del os.environ["HYDRA_FULL_ERROR"]
         if full_error is not None:
             os.environ["HYDRA_FULL_ERROR"] = full_error
-    return task
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:

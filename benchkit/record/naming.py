@@ -88,3 +88,15 @@ def time_unit(seconds: float) -> tuple[str, float]:
         if seconds * factor >= 1 - 1e-9:
             return unit, factor
     return "ns", 1e9
+
+
+def percent(share: float) -> str:
+    """Format a difference: "0.42 %", "4 %", "618 %"."""
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
+
+
+def plus_minus(share: float) -> str:
+    """Format what two runs differ by: "± 12 %", or "a factor of 9.7" of more than 2."""
+    if share <= 1:
+        return f"± {percent(share)}"
+    return f"a factor of {1 + share:.{0 if share >= 9.5 else 1}f}"

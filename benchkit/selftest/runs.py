@@ -21,6 +21,7 @@ from benchkit import child
 from benchkit.errors import ConfigError
 from benchkit.measure.disturbance import COUNTERS, read_counters
 from benchkit.record import files
+from benchkit.record.naming import percent, plus_minus
 from benchkit.record.record import CaseRecord, Record
 from benchkit.selftest.floor import (
     FEWEST_RUNS,
@@ -33,15 +34,9 @@ from benchkit.selftest.floor import (
     store,
 )
 from benchkit.statistics import BACK_TO_BACK, LATENCY
-from benchkit.statistics.compare import (
-    SignedRank,
-    difference_of_runs,
-    log_ratios,
-    percent,
-    plus_minus,
-    standard_deviation,
-)
 from benchkit.statistics.intervals import Array, find_modes
+from benchkit.statistics.power import difference_of_runs, standard_deviation
+from benchkit.statistics.rank_tests import SignedRank, log_ratios
 from launch.agents.host_lock import HostLock, HostTaken, NoLock
 from launch.host import usable_cores
 from launch.launcher_env import LaunchError, allocation_remark, require_launcher

@@ -9,6 +9,7 @@ they touch one. A case needs some twenty, most of them of the same values.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
@@ -284,3 +285,24 @@ def valley_between_modes(times: Array) -> float | None:
         return None
     _, valley = max(valleys)  # the valley before the highest of the other peaks
     return float(np.exp(edges[valley + 1]))
+
+
+def slow_shares(
+    baseline: Sequence[Array], candidate: Sequence[Array]
+) -> tuple[Array, Array] | None:
+    """Return the share of samples in the slow mode, 0 to 1, of both arms: [run], [run].
+
+    The valley between the modes is that of all runs of the baseline, or of the candidate where the
+    baseline has one mode. So a candidate whose only mode is slower has no slow mode. None if
+    neither arm has two modes.
+    """
+    for runs in (baseline, candidate):
+        times = np.concatenate([np.empty(0), *runs])
+        edge = valley_between_modes(times) if find_modes(times) else None
+        if edge is not None:
+            return share_above(edge, baseline), share_above(edge, candidate)
+    return None
+
+
+def share_above(edge: float, runs: Sequence[Array]) -> Array:
+    return np.array([np.mean(times > edge) if len(times) else np.nan for times in runs])

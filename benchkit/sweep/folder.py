@@ -1,4 +1,4 @@
-"""Write what a sweep has beside its points: log, progress, final table and report."""
+"""Write what a sweep has beside its points: log, report, and what on_end does."""
 
 import contextlib
 import logging
@@ -14,7 +14,6 @@ from benchkit import child
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import HARMLESS
-from benchkit.selftest import floor
 from benchkit.sweep import manifest, resume
 
 LOG_FILE = "benchkit.log"
@@ -70,30 +69,6 @@ def remember_latest(folder: Path) -> None:
         # The file system has no links, or there is a folder of that name: only a convenience.
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
-
-
-def print_table(folder: Path) -> None:
-    """Print the combined table of all records below the sweep's folder, or why there is none."""
-    try:
-        log_table(folder)
-    except Exception as error:  # What is measured does not depend on it.
-        again = f"{child.analysis_program()} {folder}"
-        log.warning("no table: %r; %s makes it again", error, again)
-
-
-def log_table(folder: Path) -> None:
-    from analysis.records.harvest import harvest
-    from analysis.screen import screen_of
-    from analysis.table import combine
-
-    found = harvest([folder])
-    for line in found.remarks():
-        log.warning(line)
-    if problem := floor.problem():
-        log.warning(problem)
-    if found.rows:
-        further = [f"Records: {folder}", f"Page: {child.analysis_program()} {folder} --html"]
-        log.info("\n%s", screen_of(combine(found.rows), next_steps=further).text())
 
 
 def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -> None:

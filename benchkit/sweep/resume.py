@@ -68,11 +68,7 @@ def parse(arguments: Sequence[str]) -> list[str]:
     parser.add_argument("--force", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
     flags, others = parser.parse_known_args(list(arguments))
-    for argument in others:
-        if (shown := printable(argument)) != argument:
-            is_text = argument.encode(errors="replace").decode() == argument
-            allowed = "text without control characters" if is_text else "text in UTF-8"
-            raise ConfigError(f"{shown}: allowed is {allowed}")
+    require_text(others)
     if flags.resume is None:
         if flags.retry or flags.force:
             flag = "--retry" if flags.retry else "--force"
@@ -87,6 +83,15 @@ def parse(arguments: Sequence[str]) -> list[str]:
         others = [*given, *restore_secrets(before, overrides, f"--resume {flags.resume}")]
     settings = Resume(flags.resume, flags.retry or "none", flags.force)
     return [*others, *settings.as_overrides(), *dry_run(flags)]
+
+
+def require_text(arguments: Sequence[str]) -> None:
+    """Raise ConfigError for an argument with control characters, or with bytes that are no text."""
+    for argument in arguments:
+        if (shown := printable(argument)) != argument:
+            is_text = argument.encode(errors="replace").decode() == argument
+            allowed = "text without control characters" if is_text else "text in UTF-8"
+            raise ConfigError(f"{shown}: allowed is {allowed}")
 
 
 def remembered(folder: Path, given: Sequence[str]) -> list[str]:

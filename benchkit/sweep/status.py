@@ -2,6 +2,7 @@
 
 import datetime
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,12 @@ from launch.host import node_name
 
 LATEST = Path("outputs") / "latest"
 SHOWN = 20
+
+
+def exit_code(statuses: Sequence[str]) -> int:
+    """Return 1 where a point failed, or where points ran and none was measured; else 0."""
+    failed = any(status not in HARMLESS for status in statuses)
+    return 1 if failed or (statuses and "ok" not in statuses) else 0
 
 
 class Brief(msgspec.Struct):

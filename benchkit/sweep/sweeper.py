@@ -1,4 +1,4 @@
-"""The sweep as Hydra runs it: all points are checked before the first runs, a table ends it."""
+"""The sweep as Hydra runs it: points are checked before the first runs, and shown at the end."""
 
 import contextlib
 import logging
@@ -56,7 +56,7 @@ def require_effect(arguments: Sequence[str], configs: Sequence[RunConfig]) -> No
 class Sweeper(sweeper.Sweeper):
     """Run the product of all overrides, as Hydra's basic sweeper does.
 
-    Unlike that, it checks the values of every point first, and ends with a table.
+    Unlike that, it checks the values of every point first, and ends by showing them.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class Sweeper(sweeper.Sweeper):
             if not self._resume:
                 require_first_start()
         configs, entries, typed = self.compose(arguments)
+        if self._only_check and not self._resume:
+            folder = Path(self._config.hydra.sweep.dir)
+            sweep_folder.require_unused(folder, [entry.folder for entry in entries])
         self._task.configs, self._task.runs_here = configs, self._launcher.runs_here
         if self._only_check:
-            if not self._resume:
-                folder = Path(self._config.hydra.sweep.dir)
-                sweep_folder.require_unused(folder, [entry.folder for entry in entries])
             return []
         if self._dry_run:
             self.forecast(configs, entries)
@@ -197,7 +197,7 @@ class Sweeper(sweeper.Sweeper):
         agents: Agents,
         config: RunConfig,
     ) -> None:
-        """Run the open points on agent 0, keep the sweep's folder, and end with the table."""
+        """Run the open points on agent 0, keep the sweep's folder, and show it at the end."""
         from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
         folder = agenda.folder
@@ -220,7 +220,7 @@ class Sweeper(sweeper.Sweeper):
                 raise
             finally:
                 progress.stop()
-                sweep_folder.print_table(folder)
+                self._task.show(folder)
                 self._task.statuses.extend(tally.statuses)
                 # Not from the tally: a signal may have come between a record and its count.
                 num_left = sum(

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from benchkit.api.registry import EXTRA_SUITES
 from benchkit.selftest.runs import Setting, contains, ratio, sweep
-from benchkit.statistics.compare import SignedRank, log_ratios
+from benchkit.statistics.rank_tests import SignedRank, log_ratios
 
 from perf.harness import SECONDS, Report, clock
 

@@ -8,10 +8,11 @@ import sys
 from unittest.mock import Mock
 
 import pytest
-from benchkit import cli as app
-from benchkit import environment, questions, start
+from benchkit import environment, start
 from benchkit.config.hydra_internals import flags_first
 from benchkit.errors import ConfigError
+from benchkit.sweep import check as command
+from benchkit.sweep import dry_run, status
 
 from tests.support.cli import ROOT, Cli
 from tests.support.configs import own_suites
@@ -187,6 +188,27 @@ def test_refused_command_exits_2_and_leaves_nothing(cli, wrong):
     assert cli.processes() == []
 
 
+def test_mistake_behind_the_checks_is_no_refusal(told, monkeypatch):
+    """A wrong command line is refused in a line; a fault of ours shows where it is, and a disk what it lacks."""
+
+    def fails_by(error):
+        monkeypatch.setattr(dry_run, "forecasts", Mock(side_effect=error))
+        return told("+suite=allreduce", "--dry-run")
+
+    with pytest.raises(ValueError, match="a mistake"):
+        fails_by(ValueError("a mistake"))
+    assert fails_by(OSError(28, "No space left on device")) == (2, "", "benchkit: [Errno 28] No space left on device\n")
+
+
+def test_folder_that_is_no_text_is_refused(told, monkeypatch, tmp_path):
+    """Manifests, which are JSON, name the folder where a command was typed."""
+    place = tmp_path / os.fsdecode(b"\xfe")
+    place.mkdir()
+    monkeypatch.chdir(place)
+    for words in (("+suite=allreduce",), ("compare", "plain", "env:A=1", "+suite=allreduce")):
+        assert told(*words) == (2, "", f"benchkit: {tmp_path}/\\udcfe: allowed is text in UTF-8\n")
+
+
 def test_check_refuses_broken_user_yaml(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "conf" / "measure"
@@ -195,7 +217,7 @@ def test_check_refuses_broken_user_yaml(tmp_path, monkeypatch):
     (folder / "torn.yaml").write_text("mode: [loop\n\t")
     for name, said in (("mine", "max_iteration: "), ("torn", "torn.yaml")):
         with pytest.raises(ConfigError, match=said) as refused:
-            app.check(["--config-dir", "conf", "+suite=allreduce", f"measure={name}"])
+            command.check(["--config-dir", "conf", "+suite=allreduce", f"measure={name}"])
         assert len(str(refused.value).splitlines()) == 1
 
 
@@ -208,7 +230,7 @@ def test_run_refuses_folder_with_records(told, tmp_path, golden):
 
 
 def test_measuring_needs_torch(told, monkeypatch, golden):
-    monkeypatch.setattr(questions, "find_spec", lambda name: None)
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
     code, _, err = told("+suite=allreduce")
     assert code == 2
     golden(err)
@@ -260,7 +282,7 @@ def test_flags_move_first(given, expected):
     ],
 )  # fmt: skip
 def test_exit_code_follows_statuses(statuses, code):
-    assert app.exit_code(statuses.split()) == code
+    assert status.exit_code(statuses.split()) == code
 
 
 @pytest.mark.parametrize(

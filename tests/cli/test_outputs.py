@@ -13,6 +13,7 @@ import pytest
 from analysis.cli import main as analyse
 from analysis.options import SUBCOMMANDS
 from analysis.records import harvest
+from benchkit import cli as app
 from benchkit.point.point import new_record
 from benchkit.record import files
 from benchkit.sweep import folder as sweep_folder
@@ -129,7 +130,7 @@ def test_table_that_cannot_be_made_ends_no_sweep(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(harvest, "harvest", full)
-    sweep_folder.print_table(tmp_path)
+    app.print_table(tmp_path)
 
 
 @pytest.mark.parametrize(

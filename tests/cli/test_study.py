@@ -4,9 +4,9 @@ import re
 import shlex
 
 import pytest
-from benchkit.cli import check
 from benchkit.errors import ConfigError
 from benchkit.study import BENCHKIT, parse, read_study, with_overrides
+from benchkit.sweep.check import check
 
 from tests.support.cli import ROOT
 
@@ -57,7 +57,7 @@ TAKEN = [
 
 @pytest.mark.parametrize(("line", "taken"), TAKEN, ids=[line for line, _ in TAKEN])
 def test_sweeps_take_the_keys_that_they_have(line, taken):
-    request = with_overrides(parse([f"study={line.split()[0]}", *line.split()[1:]], FILES), check)
+    request = with_overrides(parse([f"study={line.split()[0]}", *line.split()[1:]], FILES))
     assert {step.name: list(step.overrides) for step in request.study.steps if step.overrides} == taken
 
 
@@ -74,6 +74,6 @@ def test_keys_that_no_sweep_takes_are_refused(golden):
     refusals = []
     for line in REFUSED:
         with pytest.raises(ConfigError) as refusal:
-            with_overrides(parse([f"study={line.split()[0]}", *line.split()[1:]], FILES), check)
+            with_overrides(parse([f"study={line.split()[0]}", *line.split()[1:]], FILES))
         refusals.append(str(refusal.value))
     golden("\n".join(refusals))

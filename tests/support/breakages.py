@@ -50,8 +50,8 @@ BREAKAGES = [
     Breakage("seen[key] += 1", "seen[key] += 0", "unit/sweep/test_resume"),
     Breakage('secret.encode(errors="surrogatepass"), role + ', 'b"", role + ', "unit/launch/agents/test_handshake"),
     Breakage("max(1, int(cores))", "max(1, int(cores) * world_size)", "unit/point/test_placement"),
-    Breakage("return EXIT_FAILED if failed", "return EXIT_OK if failed", "cli/test_cli"),
-    Breakage("return exit_code(task.statuses)", "return exit_code([])", "cli/test_faults"),
+    Breakage("return 1 if failed or", "return 0 if failed or", "cli/test_cli"),
+    Breakage("return status.exit_code(task.statuses)", "return status.exit_code([])", "cli/test_faults"),
     Breakage("sigmoid(other[1] - lse)", "sigmoid(lse - other[1])", "suites/test_ring_attention"),
     Breakage(
         "owner, next_owner = (self.rank - turn) %",

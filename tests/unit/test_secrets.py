@@ -170,7 +170,7 @@ def test_plan_of_a_comparison_is_restored(tmp_path):
     command.write_plan(made, tmp_path)
     assert SECRET not in (tmp_path / command.FILE_NAME).read_text()
     secrets = [*typed[:2], words[1]]
-    assert command.parse(["--resume", str(tmp_path), *secrets]) == command.Resumed(tmp_path, secrets)
+    assert command.parse(["--resume", str(tmp_path), *secrets]) == command.ResumedComparison(tmp_path, secrets)
     assert command.read_plan(tmp_path, secrets) == made
     assert command.read_plan(tmp_path, secrets).digest() == made.digest()
     for missing in range(3):

@@ -1,7 +1,7 @@
 import pytest
 from analysis.repetitions import describe_floor
+from benchkit import cli as app
 from benchkit.record import files
-from benchkit.sweep.folder import print_table
 
 from tests.support.entries.report import describe
 from tests.support.records import grid, make_record, tabulate_records, write_all
@@ -51,7 +51,7 @@ def test_corrupt_file_of_floors_is_told_once(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "benchkit").mkdir()
     (tmp_path / "benchkit" / "noise_floor.json").write_text("{")
-    print_table(write_all(tmp_path / "points", [make_record(1), make_record(2)]))
+    app.print_table(write_all(tmp_path / "points", [make_record(1), make_record(2)]))
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning.startswith(f"{tmp_path}/benchkit/noise_floor.json: ignored")
 

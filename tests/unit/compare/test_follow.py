@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from benchkit.compare import command, session
-from benchkit.compare.session import Told
+from benchkit.compare.session import PlanMessage
 from benchkit.errors import ConfigError
 from launch.agents.messages import SweepEnds, parse_message
 
@@ -33,7 +33,7 @@ def follow(told: Any, folder, asked: Any = None):
 
 def told_by_agent_0(folder, words=WORDS, **changes: Any) -> dict[str, Any]:
     made = command.new_plan(command.parse([*words, "--seed", "7"]), folder)
-    return asdict(Told("", made.id, made.seed, folder.name, made.digest())) | changes
+    return asdict(PlanMessage("", made.id, made.seed, folder.name, made.digest())) | changes
 
 
 def test_agents_make_the_same_plan(tmp_path):
@@ -52,24 +52,24 @@ def test_other_plan_is_refused(tmp_path):
 @pytest.mark.parametrize("arm", ["env:A_TOKEN=x", "set:backend.env.A_TOKEN=x"])
 def test_resumed_plan_is_that_of_own_folder_before_agent_0_writes(tmp_path, arm):
     """Whose plan in the file may then lack secrets that were there."""
-    asked, words = command.Resumed(tmp_path, []), ["plain", arm, "+suite=allreduce"]
+    asked, words = command.ResumedComparison(tmp_path, []), ["plain", arm, "+suite=allreduce"]
     made = command.new_plan(command.parse(words), tmp_path)
     in_full = replace(made, arms=[made.arms[0], replace(made.arms[1], text=arm)])
     (tmp_path / command.FILE_NAME).write_bytes(in_full.to_json())
     own = session.planned(asked, tmp_path)
     assert own == made
-    told = asdict(Told("", made.id, made.seed, tmp_path.name, session.planned(asked, tmp_path).digest()))
+    told = asdict(PlanMessage("", made.id, made.seed, tmp_path.name, session.planned(asked, tmp_path).digest()))
     command.write_plan(made, tmp_path)
     assert session.follow(Agents(told), asked, tmp_path, own) == (made, tmp_path, None)
     assert session.follow(Agents(told | {"digest": "0"}), asked, tmp_path, own)[2]
     with pytest.raises(ConfigError, match=r"A_TOKEN=…"):
         session.planned(asked, tmp_path)
-    assert session.planned(command.Resumed(tmp_path, [arm]), tmp_path) == made
+    assert session.planned(command.ResumedComparison(tmp_path, [arm]), tmp_path) == made
 
 
 def test_problem_of_agent_0_ends_all(tmp_path):
     with pytest.raises(ConfigError):
-        follow(asdict(Told("in use")), tmp_path)
+        follow(asdict(PlanMessage("in use")), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from analysis.compare.pairs import PairJudge
 from benchkit.compare import session
 from benchkit.compare.arms import Arm
 from benchkit.compare.command import (
-    Options,
-    Plan,
-    Turn,
+    CompareOptions,
+    ComparisonPlan,
+    RunTurn,
     claim_new,
     parse_plan,
     read_floor,
@@ -21,9 +22,9 @@ from benchkit.compare.command import (
     turns_of,
     write_plan,
 )
-from benchkit.compare.session import Progress, RunCutOff, RunFailed
+from benchkit.compare.session import ComparisonProgress, RunCutOff, RunFailed
 from benchkit.errors import ConfigError
-from benchkit.statistics.compare import order_of_runs
+from benchkit.statistics.design import order_of_runs
 
 from tests.support.records import make_record, write_all
 
@@ -32,16 +33,16 @@ SIZES = (1.0, 10.0)
 NOISY = 1.03
 
 
-def new_plan(pairs: int | None = 6, num_arms: int = 2, max_pairs: int = 20, **changes: object) -> Plan:
+def new_plan(pairs: int | None = 6, num_arms: int = 2, max_pairs: int = 20, **changes: object) -> ComparisonPlan:
     order = order_of_runs(pairs or max_pairs, 7, num_arms)
-    plan = Plan(
+    plan = ComparisonPlan(
         id="c0ffee", arms=ARMS[:num_arms], overrides=["+suite=allreduce", "-m", "data_size=1,10"],
-        options=Options(pairs, max_pairs, 0.05, "p25"), seed=7, floor={}, order=order,
+        options=CompareOptions(pairs, max_pairs, 0.05, "p25"), seed=7, floor={}, order=order,
     )  # fmt: skip
     return replace(plan, **changes)
 
 
-def seconds_of(turn: Turn, slower: float) -> float:
+def seconds_of(turn: RunTurn, slower: float) -> float:
     """Of a run: each round has its own pace, which both arms share, and some noise; much where `slower` is NOISY."""
     pace = 1 + 0.2 * (turn.number % 3)
     noise = 0.1 if slower == NOISY else 0.002
@@ -52,7 +53,7 @@ Slower = float | dict[float, float]
 """How many times as long the candidate takes: at SIZES, or by size."""
 
 
-def make_run(folder: Path, turn: Turn, slower: Slower) -> None:
+def make_run(folder: Path, turn: RunTurn, slower: Slower) -> None:
     """Writes the records of a run."""
     records = []
     for size, ratio in (slower if isinstance(slower, dict) else dict.fromkeys(SIZES, slower)).items():
@@ -67,11 +68,11 @@ def add_to_records(run: Path, **changes: object) -> None:
 
 
 def go_on(
-    plan: Plan, folder: Path, slower: Slower = 1.0, most: int = 1000,
-    change: Callable[[Turn, Path], None] = lambda turn, run: None,
+    plan: ComparisonPlan, folder: Path, slower: Slower = 1.0, most: int = 1000,
+    change: Callable[[RunTurn, Path], None] = lambda turn, run: None,
 ) -> tuple[int, int | None]:  # fmt: skip
     """Makes runs until the end, or the given number of them; how many there were, and the exit code."""
-    progress = Progress(plan, folder)
+    progress = ComparisonProgress(plan, folder, PairJudge(plan))
     made = 0
     while made < most and (turn := progress.next_turn()):
         make_run(folder, turn, slower)
@@ -100,7 +101,7 @@ def test_a_comparison_ends_with_its_verdict(tmp_path, capsys, slower, word, code
 def test_verdict_below_noise_floor_is_marked(tmp_path, capsys):
     plan = new_plan()
     floor = {"id": "c0ffee", "age_s": 1.0, "sigma_run": 0.1, "at": "all_reduce 1MiB"}
-    progress = Progress(plan, tmp_path)
+    progress = ComparisonProgress(plan, tmp_path, PairJudge(plan))
     while turn := progress.next_turn():
         make_run(tmp_path, turn, 1.2)
         add_to_records(tmp_path / "runs" / turn.name, noise_floor=floor)
@@ -115,7 +116,7 @@ def test_verdict_below_noise_floor_is_marked(tmp_path, capsys):
 def test_half_pair_never_counts(tmp_path):
     plan = new_plan()
     assert go_on(plan, tmp_path, most=5) == (5, None)
-    cut_off = Progress(plan, tmp_path).next_turn()
+    cut_off = ComparisonProgress(plan, tmp_path, PairJudge(plan)).next_turn()
     assert (cut_off.number, cut_off.position) == (3, 1)
     make_run(tmp_path, cut_off, 100.0)  # its records are there, but nobody counted it
     session.set_aside(tmp_path / "runs" / cut_off.name)
@@ -144,10 +145,10 @@ def test_several_arms_are_held_against_the_first(tmp_path, capsys):
     assert result["control"]["num_pairs"] == 2
 
 
-def ended(statuses: dict[tuple[int, int], str], point: int = 1) -> Callable[[Turn, Path], None]:
+def ended(statuses: dict[tuple[int, int], str], point: int = 1) -> Callable[[RunTurn, Path], None]:
     """Lets a point of runs have ended otherwise, by the number of the pair and the role."""
 
-    def change(turn: Turn, run: Path) -> None:
+    def change(turn: RunTurn, run: Path) -> None:
         if status := statuses.get((turn.number, turn.role)):
             path = run / str(point) / "record.json"
             error = {"message": f"it went {status}"}
@@ -194,7 +195,7 @@ def test_texts_of_a_comparison(tmp_path, capsys, golden):
     oom, crash = ended(in_pairs(4, candidate="oom"), 4), ended(in_pairs(*each_pair, baseline="crash"), 5)
     late = ended(in_pairs(*each_pair, baseline="timeout", candidate="timeout"), 6)
 
-    def change(turn: Turn, run: Path) -> None:
+    def change(turn: RunTurn, run: Path) -> None:
         for each in (oom, crash, late):
             each(turn, run)
         if turn.arm:  # at the third size some calls take longer
@@ -221,7 +222,7 @@ def test_texts_of_a_comparison(tmp_path, capsys, golden):
 
 
 def test_nothing_measured_is_too_little(tmp_path):
-    def change(turn: Turn, run: Path) -> None:
+    def change(turn: RunTurn, run: Path) -> None:
         add_to_records(run, status="crash", cases=[])
 
     assert go_on(new_plan(), tmp_path, change=change)[1] == 3
@@ -242,7 +243,7 @@ SHORT, LONG = {"timing": "latency"}, {"timing": "back_to_back"}
     ],
 )
 def test_each_case_is_missed(tmp_path, baseline, candidate, found, code):
-    def change(turn: Turn, run: Path) -> None:
+    def change(turn: RunTurn, run: Path) -> None:
         for path in run.glob("*/record.json"):
             record = json.loads(path.read_text())
             record["cases"] = [case | {"labels": labels} for case in record["cases"]
@@ -256,7 +257,7 @@ def test_each_case_is_missed(tmp_path, baseline, candidate, found, code):
 def test_case_without_labels_stands_for_all(tmp_path):
     """A job that does not fit has one case, without labels."""
 
-    def change(turn: Turn, run: Path) -> None:
+    def change(turn: RunTurn, run: Path) -> None:
         for path in run.glob("*/record.json"):
             record = json.loads(path.read_text())
             [case] = record["cases"]
@@ -271,7 +272,7 @@ def test_case_without_labels_stands_for_all(tmp_path):
 
 def test_arms_with_other_points_are_refused(tmp_path):
     plan = new_plan()
-    progress = Progress(plan, tmp_path)
+    progress = ComparisonProgress(plan, tmp_path, PairJudge(plan))
     for slower in ({1: 1.0, 10: 1.0}, {1: 1.0}):
         turn = progress.next_turn()
         make_run(tmp_path, turn, slower)
@@ -355,7 +356,7 @@ def test_folder_of_runs_may_be_no_link(tmp_path):
         session.set_aside(tmp_path / "runs" / "001-0")
 
 
-def of_question(turn: Turn, run: Path) -> None:
+def of_question(turn: RunTurn, run: Path) -> None:
     """Gives each record of a run the labels of the suite that asks for bus bandwidth."""
     for path in run.glob("*/record.json"):
         record = json.loads(path.read_text())

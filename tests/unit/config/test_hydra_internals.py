@@ -63,7 +63,7 @@ def test_folder_resolves_hydra_node(loader, master):
 def test_key_below_null_group_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"^model\.d_ff=1: "):
-        hydra_internals.run(ROOT / "conf", ["+suite=allreduce", "model.d_ff=1,2"])
+        hydra_internals.run(ROOT / "conf", ["+suite=allreduce", "model.d_ff=1,2"], hydra_internals.SweepTask())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare import FASTER, LEVELS, SAME, SLOWER, UNCLEAR, Plan, auto_plan, fixed_plan, verdicts_on
+from analysis.compare.verdicts import SAME, SLOWER, UNCLEAR, verdicts_on
+from benchkit.statistics.design import ALPHAS, LookPlan, auto_plan, fixed_plan
+from benchkit.statistics.rank_tests import SignedRank
 
 
 @pytest.mark.parametrize(
@@ -13,35 +15,35 @@ from benchkit.statistics.compare import FASTER, LEVELS, SAME, SLOWER, UNCLEAR, P
 )
 def test_looks_are_equally_spaced(max_pairs, looks):
     plan = auto_plan(max_pairs)
-    assert (plan.looks, plan.level) == (looks, LEVELS[len(looks) - 1])
+    assert (plan.looks, plan.alpha) == (looks, ALPHAS[len(looks) - 1])
 
 
-def test_levels_match_pocock_table():
+def test_alphas_match_pocock_table():
     """The constants of Jennison and Turnbull, table 2.1."""
-    for level, constant in zip(LEVELS, (1.960, 2.178, 2.289, 2.361, 2.413), strict=True):
-        assert 2 * NormalDist().cdf(-constant) == pytest.approx(level, abs=1e-4)
+    for alpha, constant in zip(ALPHAS, (1.960, 2.178, 2.289, 2.361, 2.413), strict=True):
+        assert 2 * NormalDist().cdf(-constant) == pytest.approx(alpha, abs=1e-4)
 
 
 def test_comparison_stops_at_answered_look():
     plan = auto_plan(20)
-    assert plan.goes_on(0, [])
-    assert plan.goes_on(7, [SAME])  # not a look
-    assert plan.goes_on(10, [SAME, UNCLEAR])
-    assert not plan.goes_on(10, [SAME, FASTER, SLOWER])
-    assert not plan.goes_on(20, [UNCLEAR])
+    assert plan.goes_on(0, is_answered=False)
+    assert plan.goes_on(7, is_answered=True)  # not a look
+    assert plan.goes_on(10, is_answered=False)
+    assert not plan.goes_on(10, is_answered=True)
+    assert not plan.goes_on(20, is_answered=False)
 
 
 def test_fixed_plan_has_one_look():
     plan = fixed_plan(20)
-    assert plan == Plan((20,), 0.05)
-    assert [plan.goes_on(pairs, [UNCLEAR]) for pairs in (19, 20)] == [True, False]
+    assert plan == LookPlan((20,), 0.05)
+    assert [plan.goes_on(pairs, is_answered=False) for pairs in (19, 20)] == [True, False]
 
 
 def words_of(plan, logs, fail_on):
     """The word at the end of a comparison, and its pairs."""
     for look in plan.looks:
-        [verdict] = verdicts_on([logs[:look]], [None], fail_on=fail_on, level=plan.level)
-        if not plan.goes_on(look, [verdict.word]):
+        [verdict] = verdicts_on([SignedRank(logs[:look])], [None], fail_on=fail_on, alpha=plan.alpha)
+        if not plan.goes_on(look, is_answered=verdict.word != UNCLEAR):
             return verdict.word, look
     raise AssertionError("the last look ends it")
 

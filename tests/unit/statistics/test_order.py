@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from benchkit.statistics.compare import order_of_runs
+from benchkit.statistics.design import order_of_runs
 
 
 def compared(rounds):

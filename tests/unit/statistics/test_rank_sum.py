@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics import compare
-from benchkit.statistics.compare import RankSum, rank_sum_distribution
+from benchkit.statistics import rank_tests
+from benchkit.statistics.rank_tests import RankSum, rank_sum_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +33,7 @@ def test_critical_values_are_those_of_the_tables(m, n, critical):
 
 def test_large_sizes_use_normal_distribution(monkeypatch):
     exact = rank_sum_distribution(30, 40)
-    monkeypatch.setattr(compare, "MOST_EXACT", 0)
+    monkeypatch.setattr(rank_tests, "MOST_EXACT", 0)
     assert np.abs(rank_sum_distribution(30, 40) - exact).max() < 2e-3
 
 

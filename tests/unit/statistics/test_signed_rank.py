@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare import SignedRank, log_ratios, signed_rank_distribution
 from benchkit.statistics.intervals import fewest_values
+from benchkit.statistics.rank_tests import SignedRank, log_ratios, signed_rank_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 

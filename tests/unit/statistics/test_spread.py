@@ -4,15 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare import (
-    SignedRank,
-    difference_of_runs,
-    equivalent_sd,
-    pairs_needed,
-    percent,
-    smallest_effect,
-    spread_of_runs,
-)
+from benchkit.record.naming import percent
+from benchkit.statistics.power import difference_of_runs, equivalent_sd, pairs_needed, smallest_effect, spread_of_runs
+from benchkit.statistics.rank_tests import SignedRank
 
 
 def test_spread_uses_logarithms():

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare import SignedRank, changes, slow_shares
+from benchkit.statistics.intervals import slow_shares
+from benchkit.statistics.multiplicity import changes
+from benchkit.statistics.rank_tests import SignedRank
 
 
 def two_modes(slow_share, generator, size=300):
@@ -10,7 +12,7 @@ def two_modes(slow_share, generator, size=300):
     return np.where(slow, 3.0, 1.0) * generator.lognormal(sigma=0.05, size=size)
 
 
-def test_second_figure_halves_level():
+def test_second_figure_halves_alpha():
     spread = np.linspace(-1, 1, 12)
     alone = changes({"p95": SignedRank(spread + 0.48)})["p95"]
     assert 0.025 < alone.p_value < 0.05
@@ -22,7 +24,7 @@ def test_second_figure_halves_level():
     assert both["p95"].p_value == alone.p_value
 
 
-def test_clear_change_frees_level_for_others():
+def test_clear_change_frees_alpha_for_others():
     spread = np.linspace(-1, 1, 12)
     found = changes({"p95": SignedRank(spread + 0.48), "slow share": SignedRank(spread - 9)})
     assert found["p95"].is_significant

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare import (
+from analysis.compare.verdicts import (
     FAILED,
     FASTER,
     FIXED,
@@ -13,15 +13,13 @@ from benchkit.statistics.compare import (
     SAME,
     SLOWER,
     UNCLEAR,
-    Ends,
-    benjamini_hochberg,
     exit_code,
-    geometric_mean,
-    holm,
-    noise_floor,
     verdicts_on,
-    word_of_ends,
+    word_by_outcomes,
 )
+from analysis.compare.verdicts import OutcomeCounts as Counts
+from benchkit.statistics.multiplicity import benjamini_hochberg, holm
+from benchkit.statistics.rank_tests import SignedRank, geometric_mean, noise_floor
 
 PUBLISHED = [
     0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.324, 0.4262, 0.5719, 0.6528, 0.759, 1.0
@@ -34,8 +32,8 @@ def pairs(ratio, sd=0.05, num_pairs=20):
     return math.log(ratio) + sd * np.linspace(-1.6, 1.6, num_pairs)
 
 
-def verdict(logs, fail_on=0.05, floor=None, level=0.05):
-    [found] = verdicts_on([logs], [floor], fail_on=fail_on, level=level)
+def verdict(logs, fail_on=0.05, floor=None, alpha=0.05):
+    [found] = verdicts_on([SignedRank(logs)], [floor], fail_on=fail_on, alpha=alpha)
     return found
 
 
@@ -115,31 +113,31 @@ def test_many_points_demand_more_evidence():
     marginal = next(draw for draw in generator.normal(0.1, 0.2, (1000, 20)) if 0.01 < verdict(draw).p_value < 0.05)
     unchanged = [generator.normal(0, 0.2, 20) for _ in range(19)]
     assert verdict(marginal).word == SLOWER
-    first, *_ = verdicts_on([marginal, *unchanged], [None] * 20, fail_on=0.05)
+    first, *_ = verdicts_on(list(map(SignedRank, [marginal, *unchanged])), [None] * 20, fail_on=0.05)
     assert first.word == UNCLEAR
     assert first.low < 1 < first.high
     assert first.confidence == pytest.approx(1 - 0.05 / 20)
-    among_changed = verdicts_on([marginal] * 20, [None] * 20, fail_on=0.05)
+    among_changed = verdicts_on([SignedRank(marginal)] * 20, [None] * 20, fail_on=0.05)
     assert {found.word for found in among_changed} == {SLOWER}
 
 
 def test_unchanged_points_keep_single_interval():
-    assert set(verdicts_on([pairs(1.0)] * 20, [None] * 20, fail_on=0.05)) == {verdict(pairs(1.0))}
+    assert set(verdicts_on([SignedRank(pairs(1.0))] * 20, [None] * 20, fail_on=0.05)) == {verdict(pairs(1.0))}
 
 
 def test_benjamini_hochberg_matches_publication():
-    level = benjamini_hochberg(PUBLISHED, 0.05)
-    assert level == pytest.approx(4 * 0.05 / 15)
-    assert sum(p <= level for p in PUBLISHED) == 4
+    alpha = benjamini_hochberg(PUBLISHED, 0.05)
+    assert alpha == pytest.approx(4 * 0.05 / 15)
+    assert sum(p <= alpha for p in PUBLISHED) == 4
     assert benjamini_hochberg([0.5, 0.6], 0.05) == 0.025
     assert benjamini_hochberg([0.04, 0.05], 0.05) == 0.05
     assert benjamini_hochberg([], 0.05) == 0.05
 
 
 def test_holm_matches_publication():
-    level = holm(PUBLISHED, 0.05)
-    assert level == pytest.approx(0.05 / 12)
-    assert sum(p <= level for p in PUBLISHED) == 3
+    alpha = holm(PUBLISHED, 0.05)
+    assert alpha == pytest.approx(0.05 / 12)
+    assert sum(p <= alpha for p in PUBLISHED) == 3
     assert holm([0.03, 0.04], 0.05) == 0.025
     assert holm([0.02, 0.04], 0.05) == 0.05
     assert holm([], 0.05) == 0.05
@@ -174,12 +172,13 @@ def test_exit_code_follows_worst_verdict(words, code):
 @pytest.mark.parametrize(
     ("baseline", "candidate", "word"),
     [
-        (Ends(4), Ends(4), ""), (Ends(4), Ends(4, 1), FAILED), (Ends(4), Ends(4, 1, 1), FAILED),
-        (Ends(4, 1, 1), Ends(8, 2, 2), ""), (Ends(4, 1, 1), Ends(8, 3, 2), FAILED), (Ends(4, 2, 2), Ends(4, 1, 1), ""),
-        (Ends(4, 4, 4), Ends(4, 4, 4), NOT_COMPARED), (Ends(4, 4, 0), Ends(4, 4, 1), FAILED),
-        (Ends(4, 4, 4), Ends(4, 4, 0), NOT_COMPARED), (Ends(4, 4, 4), Ends(4, 1, 1), FIXED),
-        (Ends(0), Ends(4, 4, 4), NEW), (Ends(0), Ends(0), NOT_COMPARED), (Ends(4), Ends(0), NOT_COMPARED),
+        (Counts(4), Counts(4), ""), (Counts(4), Counts(4, 1), FAILED), (Counts(4), Counts(4, 1, 1), FAILED),
+        (Counts(4, 1, 1), Counts(8, 2, 2), ""), (Counts(4, 1, 1), Counts(8, 3, 2), FAILED),
+        (Counts(4, 2, 2), Counts(4, 1, 1), ""),
+        (Counts(4, 4, 4), Counts(4, 4, 4), NOT_COMPARED), (Counts(4, 4, 0), Counts(4, 4, 1), FAILED),
+        (Counts(4, 4, 4), Counts(4, 4, 0), NOT_COMPARED), (Counts(4, 4, 4), Counts(4, 1, 1), FIXED),
+        (Counts(0), Counts(4, 4, 4), NEW), (Counts(0), Counts(0), NOT_COMPARED), (Counts(4), Counts(0), NOT_COMPARED),
     ],
 )  # fmt: skip
 def test_word_follows_from_share_of_runs_without_result(baseline, candidate, word):
-    assert word_of_ends(baseline, candidate) == word
+    assert word_by_outcomes(baseline, candidate) == word

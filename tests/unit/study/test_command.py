@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from benchkit import study as command
 from benchkit import study as steps
-from benchkit.cli import exit_code
 from benchkit.errors import ConfigError, UnknownKey
 from benchkit.sweep.forecast import Total
 from benchkit.sweep.resume import DRY_RUN
@@ -31,6 +30,7 @@ class Modules:
     def __init__(self, out):
         self.out, self.calls, self.codes, self.statuses = out, [], {}, {}
         self.writes_table = True
+        self.check = lambda words: None
 
     def __call__(self, module, arguments):
         name = self.name_of(arguments)
@@ -69,11 +69,12 @@ def modules(tmp_path, monkeypatch):
     found = Modules(tmp_path)
     monkeypatch.setattr(steps, "run_module", found)
     monkeypatch.setattr(command, "run_module", found)
+    monkeypatch.setattr(command, "check", lambda words: found.check(words))
     return found
 
 
-def study(modules, *arguments, check=lambda words: None):
-    return command.main(["study=mine", *arguments], [modules.out / "mine.yaml"], check, exit_code)
+def study(modules, *arguments):
+    return command.main(["study=mine", *arguments], [modules.out / "mine.yaml"])
 
 
 def folder_of(modules):
@@ -104,7 +105,7 @@ def test_interrupted_study_goes_on(modules, capsys):
     assert modules.calls[1][1][-4:] == ["--resume", f"{out}/first", "--retry", "none"]
     assert f"--resume {out}" in capsys.readouterr().out
     assert command.is_study(["--resume", str(out)])
-    assert command.main(["--resume", str(out)], [modules.out / "mine.yaml"], lambda words: None, exit_code) == 0
+    assert command.main(["--resume", str(out)], [modules.out / "mine.yaml"]) == 0
     assert modules.names() == ["first", "first", "table", "second", "second"]
     assert study(modules, "--resume", str(out)) == 0
     assert len(modules.calls) == 5
@@ -116,16 +117,16 @@ def test_study_of_user_goes_on_from_elsewhere(modules, monkeypatch):
     files = [modules.out / "conf" / "study" / "mine.yaml"]
     modules.codes["second"] = 1
     modules.statuses["second"] = "interrupted"
-    command.main(["study=mine", "--config-dir", "conf"], files, lambda words: None, exit_code)
+    command.main(["study=mine", "--config-dir", "conf"], files)
     modules.statuses.clear()
     (modules.out / "elsewhere").mkdir()
     monkeypatch.chdir(modules.out / "elsewhere")
-    assert command.main(["--resume", str(folder_of(modules))], [], lambda words: None, exit_code) == 0
+    assert command.main(["--resume", str(folder_of(modules))], []) == 0
     assert modules.names() == ["first", "table", "second", "second"]
     assert all(words[1] == str(modules.out / "conf") for name, words in modules.calls if name != "table")
     files[0].parent.parent.rename(modules.out / "moved")
     with pytest.raises(ConfigError):
-        command.main(["--resume", str(folder_of(modules))], [], lambda words: None, exit_code)
+        command.main(["--resume", str(folder_of(modules))], [])
 
 
 def test_failed_point_keeps_no_step_from_running(modules):
@@ -158,12 +159,14 @@ def only_seen_by_second(words):
 
 
 def test_override_goes_to_the_sweeps_that_have_its_key(modules):
-    assert study(modules, "seen=1", check=only_seen_by_second) == 0
+    modules.check = only_seen_by_second
+    assert study(modules, "seen=1") == 0
     out = folder_of(modules)
     taken = {name: "seen=1" in words for name, words in modules.calls}
     assert taken == {"first": False, "table": False, "second": True}
-    assert study(modules, "--resume", str(out), "--retry", "all", check=only_seen_by_second) == 0
+    assert study(modules, "--resume", str(out), "--retry", "all") == 0
     assert "seen=1" in modules.calls[-1][1]
+    modules.check = lambda words: None
     with pytest.raises(ConfigError):
         study(modules, "data_size=2", "--resume", str(out))
 
@@ -190,12 +193,14 @@ def test_named_steps_run_alone_and_again(modules):
 
 @pytest.mark.parametrize("line", ["size", "--retry failed", "--resume plain", "seize=1", "--steps third"])
 def test_wrong_command_line_runs_nothing(modules, monkeypatch, line):
+    modules.check = only_seen_by_second
     (modules.out / "plain").mkdir()
     write_plan(modules.out / "plain", ["k"])  # a sweep, not a study
     with pytest.raises(ConfigError):
-        study(modules, *line.split(), check=only_seen_by_second)
+        study(modules, *line.split())
     monkeypatch.setenv("RANK", "1")  # as a launcher whose processes do not join
     monkeypatch.setenv("WORLD_SIZE", "2")
+    modules.check = lambda words: None
     with pytest.raises(LaunchError):
         study(modules)
     assert not modules.calls
@@ -207,8 +212,9 @@ def test_wrong_step_runs_nothing(modules):
         if "data_size=1" not in words:
             raise ConfigError("wrong")
 
+    modules.check = check
     with pytest.raises(ConfigError, match="step second: wrong"):
-        study(modules, check=check)
+        study(modules)
     assert not modules.calls
 
 

@@ -18,7 +18,8 @@ from tests.support.entries.point import recording
 
 READ = (
     manifest.Manifest, recording.Owner, status.TimeLeft, status.Brief, study.Progress, forecast.Total, forecast.Timed,
-    session.Ended, session.Told, command.Plan, command.FloorFile, harvest.Manifest, floor.Content, Record,
+    session.CountedRun, session.PlanMessage, command.ComparisonPlan, command.FloorFile,
+    harvest.Manifest, floor.Content, Record,
 )  # fmt: skip
 FREE = ("labels", "torch_settings")
 """What suites and torch say in words of their own, which is shown and not computed with."""

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 from analysis.page.render import FILE_NAME
 from benchkit import child
-from benchkit.cli import exit_code
 from benchkit.sweep import folder as report
+from benchkit.sweep.status import exit_code
 
 from tests.support.acceptance import pairs, speeds
 from tests.support.records import make_record, write_all

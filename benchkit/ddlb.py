@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from benchkit.api.keys import as_list, described_keys
 from benchkit.api.registry import load_suites
 from benchkit.config.command_line import override
 from benchkit.errors import ConfigError
+from benchkit.sweep.check import check
 
 SHAPE = ("m", "n", "k")
 ITERATIONS, WARMUPS = "num_iterations", "num_warmups"
@@ -85,11 +86,7 @@ def primitives() -> list[str]:
     return [name for name, found in implementations.items() if found and found[1] == dict[str, Any]]
 
 
-Check = Callable[[list[str]], object]
-"""Raises ConfigError for a command line that would be refused."""
-
-
-def main(arguments: list[str], check: Check) -> int:
+def main(arguments: list[str]) -> int:
     """Print the equivalent command, and a line for each thing that it leaves out or does else.
 
     Return 2 where the file has a mistake, or nothing else than what is left out; raise ConfigError
@@ -99,7 +96,7 @@ def main(arguments: list[str], check: Check) -> int:
         raise ConfigError(f"import-config {' '.join(arguments)}: allowed is one JSON file of DDLB")
     path = arguments[0]
     settings, lines = split(read(path))
-    problems = [*problems_of(settings, check)]
+    problems = [*problems_of(settings)]
     if not problems:
         command = command_of(settings)
         try:
@@ -127,7 +124,7 @@ def read(path: str) -> Mapping[str, object]:
     return {**DEFAULTS, **settings}
 
 
-def problems_of(settings: Mapping[str, object], check: Check) -> Iterator[str]:
+def problems_of(settings: Mapping[str, object]) -> Iterator[str]:
     """Yield what is wrong, one line each; every part of the command is checked alone."""
     for name in SHAPE:
         if settings[name] is None:

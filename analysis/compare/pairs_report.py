@@ -1,33 +1,29 @@
-"""A comparison as text, JSON, JUnit XML and Markdown."""
+"""A comparison by pairs of runs, as text, JSON, JUnit XML and Markdown."""
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import msgspec
 
-from benchkit.compare.command import RESULT_FILE
-from benchkit.record import files
-from benchkit.record.naming import in_markdown, printable
-from benchkit.statistics.compare import (
-    FAILED,
-    FASTER,
-    SAME,
-    SLOWER,
-    UNCLEAR,
-    Change,
-    Spread,
-    Verdict,
+from analysis.compare.report import (
+    SecondaryChange,
+    further_changes,
+    interval_text,
     junit,
-    percent,
-    plus_minus,
+    ratio_text,
 )
+from analysis.compare.verdicts import FAILED, FASTER, SAME, SLOWER, UNCLEAR, PointVerdict
+from benchkit.compare import RESULT_FILE
+from benchkit.record import files
+from benchkit.record.naming import in_markdown, percent, plus_minus, printable
+from benchkit.statistics.power import Spread
 
 
 @dataclass
-class Compared:
+class ComparedPoint:
     """One point of one arm against the baseline.
 
     Attributes:
@@ -51,7 +47,7 @@ class Compared:
     arm: str
     word: str
     reason: str
-    verdict: Verdict | None
+    verdict: PointVerdict | None
     spread: Spread
     floor: float | None
     floor_of_pairs: float | None
@@ -64,22 +60,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A secondary figure of a point that differs, such as p95.
-
-    Attributes:
-        is_share: whether the change is a difference of shares; else it is one of logarithms.
-    """
-
-    name: str
-    arm: str
-    figure: str
-    is_share: bool
-    change: Change
-
-
-@dataclass(frozen=True)
-class Mean:
+class GeometricMean:
     """The geometric mean of the ratios of all points, and its interval over pairs.
 
     Attributes:
@@ -96,17 +77,16 @@ class Mean:
     high: float
 
 
-@dataclass
-class Result:
-    """compare_result.json.
+class PairedComparison(msgspec.Struct):
+    """What is found by pairs of runs: compare_result.json.
 
     Attributes:
         arms: as they were typed; the first one is the baseline.
         fail_on: the least change that matters, as a share.
-        level: error rate of each look.
+        alpha: error rate of each look.
         num_pairs: pairs of runs, without A/A pairs.
         control: mean over the A/A pairs; None without any.
-        secondary: figures beside the statistic that differ.
+        secondary: metrics beside the statistic that differ.
         remarks: one line each.
     """
 
@@ -115,41 +95,42 @@ class Result:
     overrides: list[str]
     statistic: str
     fail_on: float
-    level: float
+    alpha: float = msgspec.field(name="level")
     num_pairs: int
-    points: list[Compared] = field(default_factory=list)
-    means: list[Mean] = field(default_factory=list)
-    control: Mean | None = None
-    secondary: list[Finding] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    points: list[ComparedPoint] = []
+    means: list[GeometricMean] = []
+    control: GeometricMean | None = None
+    secondary: list[SecondaryChange] = []
+    remarks: list[str] = []
     exit_code: int = 0
 
     @property
     def words(self) -> list[str]:
         return [point.word for point in self.points]
 
+    @property
+    def is_answered(self) -> bool:
+        return UNCLEAR not in self.words
+
+    def as_text(self) -> str:
+        """Return the table and what else is known, for a terminal."""
+        lines = [answer(self), "", sentence(self), "", table(self, "simple"), "", *remarks(self)]
+        return "\n".join(lines)
+
+    def write(self, folder: Path) -> None:
+        content = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        files.write_whole(folder / RESULT_FILE, content)
+        files.write_whole(folder / JUNIT_FILE, as_junit(self))
+        files.write_whole(folder / MARKDOWN_FILE, as_markdown(self).encode())
+
 
 JUNIT_FILE, MARKDOWN_FILE = "junit.xml", "compare.md"
 HEADERS = ("point", "ratio", "interval", "pairs", "between runs", "smallest effect", "verdict")
 
 
-def write(result: Result, folder: Path) -> None:
-    content = msgspec.json.format(msgspec.json.encode(result), indent=2)
-    files.write_whole(folder / RESULT_FILE, content)
-    files.write_whole(folder / JUNIT_FILE, as_junit(result))
-    files.write_whole(folder / MARKDOWN_FILE, as_markdown(result).encode())
-
-
-def as_text(result: Result) -> str:
-    """Return the table and what else is known, for a terminal."""
-    lines = [answer(result), "", sentence(result), "", table(result, "simple"), "", *means(result)]
-    return "\n".join([*lines, *tails(result), *result.remarks])
-
-
-def as_markdown(result: Result) -> str:
+def as_markdown(result: PairedComparison) -> str:
     """Return the same for a pull request."""
-    lines = [*means(result), *tails(result), *result.remarks]
-    bullets = "\n".join(f"- {line}" for line in lines)
+    bullets = "\n".join(f"- {line}" for line in remarks(result))
     return (
         f"### benchkit compare: {in_markdown(answer(result))}\n\n{sentence(result)}\n\n"
         f"{table(result, 'github')}\n\n{bullets}\n"
@@ -159,10 +140,10 @@ def as_markdown(result: Result) -> str:
 LEADING = (FAILED, SLOWER, FASTER)
 
 
-def answer(result: Result) -> str:
+def answer(result: PairedComparison) -> str:
     """Say in one line what has changed most, and how many points have which verdict."""
 
-    def weight(point: Compared) -> tuple[int, float]:
+    def weight(point: ComparedPoint) -> tuple[int, float]:
         rank = LEADING.index(point.word) if point.word in LEADING else len(LEADING)
         return rank, -abs(math.log(point.verdict.ratio)) if point.verdict and rank < 3 else 0.0
 
@@ -178,7 +159,7 @@ def answer(result: Result) -> str:
     return printable("; ".join(parts) or "no point was compared", keep="")
 
 
-def change(point: Compared, is_named: bool) -> str:
+def change(point: ComparedPoint, is_named: bool) -> str:
     """Describe a change: "SLOWER by 12 % (8–17 %) at 1 MiB: 0.74 → 0.83 ms"."""
     where = (f" at {point.label}" if point.label else "") + (f" of {point.arm}" * is_named)
     found = point.verdict
@@ -194,7 +175,7 @@ def change(point: Compared, is_named: bool) -> str:
     return f"{point.word} by {percent(abs(found.ratio - 1))} ({ends} %){where}: {values}"
 
 
-def sentence(result: Result) -> str:
+def sentence(result: PairedComparison) -> str:
     """Say what the ratios are of."""
     baseline, *others = result.arms
     return (
@@ -204,7 +185,7 @@ def sentence(result: Result) -> str:
     )
 
 
-def table(result: Result, style: str) -> str:
+def table(result: PairedComparison, style: str) -> str:
     import pandas as pd  # takes a second
 
     from analysis.text import render_table
@@ -218,7 +199,7 @@ def table(result: Result, style: str) -> str:
     return render_table(pd.DataFrame(rows, columns=headers), style)
 
 
-def cells(point: Compared) -> list[str]:
+def cells(point: ComparedPoint) -> list[str]:
     found = point.verdict
     if found is None:
         return [point.label or point.name, "", "", "", "", "", f"{point.word} {point.reason}"]
@@ -226,8 +207,8 @@ def cells(point: Compared) -> list[str]:
     least = found.smallest_effect
     return [
         point.label or point.name,
-        number(found.ratio),
-        interval(found.low, found.high),
+        ratio_text(found.ratio),
+        interval_text(found.low, found.high),
         str(found.num_pairs),
         percent(max(within)) if within else "",
         percent(least) if least is not None and math.isfinite(least) else "",
@@ -235,7 +216,7 @@ def cells(point: Compared) -> list[str]:
     ]
 
 
-def verdict(point: Compared) -> str:
+def verdict(point: ComparedPoint) -> str:
     """Return the word of a point, with what an unclear one would take.
 
     A change that is smaller than the noise floor is marked: single runs would not show it.
@@ -249,56 +230,26 @@ def verdict(point: Compared) -> str:
     return point.word
 
 
-def means(result: Result) -> list[str]:
-    """Return the geometric mean of each arm, and of the A/A pairs."""
+def remarks(result: PairedComparison) -> list[str]:
+    """Return a line on the geometric mean of each arm, each secondary change, and what else."""
     lines = [f"geometric mean of {mean.arm}: {described(mean)}" for mean in result.means]
     if result.control:
         lines.append(
             f"A/A control, {result.control.arm} against itself: {described(result.control)}"
         )
-    return lines
+    verdicts = {(point.name, point.arm): point.verdict for point in result.points}
+    changes = [(found, verdicts[found.name, found.arm]) for found in result.secondary]
+    return [*lines, *further_changes(changes), *result.remarks]
 
 
-def described(mean: Mean) -> str:
+def described(mean: GeometricMean) -> str:
     if not mean.num_pairs:
         return "no pair has all points"
     pairs = "1 pair" if mean.num_pairs == 1 else f"{mean.num_pairs} pairs"
-    return f"{number(mean.ratio)} {interval(mean.low, mean.high)} ({pairs})"
+    return f"{ratio_text(mean.ratio)} {interval_text(mean.low, mean.high)} ({pairs})"
 
 
-def tails(result: Result) -> list[str]:
-    """Return the secondary findings that the verdicts do not say already."""
-    verdicts = {(point.name, point.arm): point.verdict for point in result.points}
-    lines = []
-    for finding in result.secondary:
-        found, ratio = verdicts[finding.name, finding.arm], math.exp(finding.change.estimate)
-        if finding.is_share or not (found and found.low <= ratio <= found.high):
-            lines.append(describe(finding))
-    return lines
-
-
-def describe(finding: Finding) -> str:
-    """Return a secondary finding in words; it decides no verdict."""
-    change = finding.change
-    if finding.is_share:
-        size = f"{change.estimate:+.1%} [{change.low:+.1%}, {change.high:+.1%}]"
-    else:
-        size = f"{number(math.exp(change.estimate))} times "
-        size += interval(math.exp(change.low), math.exp(change.high))
-    return f"also {finding.name} of {finding.arm}: {finding.figure} {size}"
-
-
-def number(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else ""
-
-
-def interval(low: float, high: float) -> str:
-    if not (low > 0 and math.isfinite(high)):
-        return "[too few]"
-    return f"[{number(low)}, {number(high)}]"
-
-
-def as_junit(result: Result) -> bytes:
+def as_junit(result: PairedComparison) -> bytes:
     """Return a test case per point, see `junit`."""
     return junit(
         "benchkit compare",

@@ -1,0 +1,424 @@
+"""Judge the runs of `python -m benchkit compare`, pair by pair."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from analysis.compare.pairs_report import ComparedPoint, GeometricMean, PairedComparison
+from analysis.compare.points import (
+    MISSING,
+    NO_CASE,
+    OK,
+    CaseOutcome,
+    CaseOutcomes,
+    Labels,
+    count_outcomes,
+    labels_in,
+    planned_statuses,
+)  # fmt: skip
+from analysis.compare.report import SecondaryChange
+from analysis.compare.verdicts import exit_code, verdicts_on, word_by_outcomes
+from analysis.records.rows import Columns
+from benchkit.api.question import BUSBW, TIME, Metric, Question
+from benchkit.record import files
+from benchkit.record.naming import plus_minus
+from benchkit.record.record import VERSIONS, Record
+from benchkit.secrets import shown_words
+from benchkit.statistics.intervals import ALPHA, Array, slow_shares
+from benchkit.statistics.multiplicity import changes
+from benchkit.statistics.power import difference_of_runs, spread_of_runs
+from benchkit.statistics.rank_tests import (
+    RankTest,
+    SignedRank,
+    geometric_mean,
+    log_ratios,
+    noise_floor,
+)
+from benchkit.statistics.summary import bus_bandwidth
+from benchkit.sweep import manifest
+
+if TYPE_CHECKING:
+    from benchkit.compare.command import ComparisonPlan
+
+
+class CaseKey(NamedTuple):
+    """What is compared: a case of a point of the sweep; without labels, the point as a whole."""
+
+    number: int
+    labels: Labels
+
+
+@dataclass
+class MeasuredRun:
+    """A run of an arm: how the cases of its points ended, and what they took.
+
+    Attributes:
+        points: of each point of the sweep, how its cases ended.
+        times: seconds per call, [iteration] by case.
+        overrides: of each point.
+        identical_runs: by number of the point, what two identical runs differ by, as a share: the
+            noise floor of a selftest.
+        cells: settings and labels.
+        busbw_of_1_s: bus bandwidth in GB/s if a call took one second; None where it has none.
+    """
+
+    points: list[CaseOutcomes] = field(default_factory=list)
+    times: dict[CaseKey, Array] = field(default_factory=dict)
+    overrides: list[list[str]] = field(default_factory=list)
+    title: str = ""
+    suite: str = ""
+    software: dict[str, str] = field(default_factory=dict)
+    identical_runs: dict[int, float] = field(default_factory=dict)
+    cells: dict[CaseKey, dict[str, object]] = field(default_factory=dict)
+    busbw_of_1_s: dict[CaseKey, float | None] = field(default_factory=dict)
+
+    def outcome_of(self, case: CaseKey) -> CaseOutcome:
+        if case.number >= len(self.points):
+            return CaseOutcome(NO_CASE)
+        return self.points[case.number].outcome_of(case.labels)
+
+    def add(self, record: Record) -> None:
+        """Add the record of the next point."""
+        number, point = len(self.points), CaseOutcomes()
+        self.points.append(point)
+        self.overrides.append(record.overrides)
+        cells = Columns(record)
+        self.cells[CaseKey(number, ())] = cells.settings
+        if not self.title:
+            self.title, self.suite = record.title, record.suite
+            versions = {name: getattr(record.environment, name) for name in VERSIONS}
+            self.software = {name: str(value) for name, value in versions.items() if value}
+        if record.noise_floor:
+            self.identical_runs[number] = difference_of_runs(record.noise_floor.sigma_run)
+        for case in record.cases:
+            labels = tuple((name, str(value)) for name, value in case.labels.items())
+            key = CaseKey(number, labels)
+            self.cells[key] = cells.settings | cells.renamed(case.labels)
+            self.busbw_of_1_s[key] = bus_bandwidth(case.payload_bytes, case.bus_factor, 1.0)
+            if record.status_of(case) != case.status:
+                continue  # the whole point failed
+            if case.status == OK and case.samples_s:
+                self.times[key] = case.samples.times
+                point.outcomes[labels] = CaseOutcome(OK)
+            else:
+                status = MISSING if case.status == OK else case.status
+                point.outcomes[labels] = CaseOutcome(status, case.reason)
+        if record.status != OK and not any(each.status == record.status for each in record.cases):
+            message = record.error.message.splitlines()[0] if record.error else ""
+            point.outcomes.setdefault((), CaseOutcome(record.status, message))
+
+
+def read_run(folder: Path) -> MeasuredRun:
+    """Read the records of a run; raise ConfigError where there is no sweep."""
+    run = MeasuredRun()
+    for entry in manifest.read(folder).points:
+        try:
+            record = files.read(folder / entry.folder / files.FILE_NAME)
+        except ValueError as error:
+            run.points.append(CaseOutcomes({(): CaseOutcome(MISSING, str(error))}))
+            run.overrides.append(entry.overrides)
+        else:
+            run.add(record)
+    return run
+
+
+def cases_of(runs: Sequence[MeasuredRun]) -> list[CaseKey]:
+    """Return all cases, in order; one without labels for a point that no run got to measure."""
+    found = []
+    for number in range(max((len(run.points) for run in runs), default=0)):
+        of_point = [run.points[number] for run in runs if number < len(run.points)]
+        found += [CaseKey(number, labels) for labels in labels_in(of_point)]
+    return sorted(found)
+
+
+def statistic_of(name: str, times: Array | None) -> float:
+    """Return the mean, median or percentile of times, in seconds; NaN without times."""
+    if times is None:
+        return float("nan")
+    if name == "mean":
+        return float(times.mean())
+    return float(np.percentile(times, 50 if name == "median" else float(name[1:])))
+
+
+def names_of(cases: Iterable[CaseKey], run: MeasuredRun) -> dict[CaseKey, str]:
+    """Return what sets each case apart from the others: overrides that vary, and labels."""
+    typed = [
+        [text for text in overrides if not text.startswith(("hydra.", "seed="))]
+        for overrides in run.overrides
+    ]
+    shared = set.intersection(*map(set, typed)) if typed else set[str]()
+    names = {}
+    for case in cases:
+        own = typed[case.number] if case.number < len(typed) else [str(case.number)]
+        words = [text for text in own if text not in shared]
+        words += [f"{name}={value}" for name, value in case.labels]
+        names[case] = " ".join(words) or run.title
+    return names
+
+
+@dataclass(frozen=True)
+class QuestionedCases:
+    """The cases of a comparison, as the question of their suite sees them.
+
+    `typed`: keys of the command line, which tell cases apart where the question does not.
+    """
+
+    question: Question
+    cells: Mapping[CaseKey, Mapping[str, object]]
+    typed: Sequence[str]
+
+    def in_order(self) -> list[CaseKey]:
+        """Return the cases by their problem, numbers by size."""
+
+        def place(case: CaseKey) -> tuple[Any, ...]:
+            values = (self.cells[case].get(name) for name in self.question.problem)
+            return tuple(
+                (0, value, "") if isinstance(value, int | float) else (1, 0, str(value))
+                for value in values
+            )
+
+        return sorted(sorted(self.cells), key=place)
+
+    def labels(self) -> dict[CaseKey, str]:
+        """Return what tells each case apart, in the question's words."""
+        factors = (name for each in self.question.comparisons for name in each.factors)
+        own = (name for case in self.cells for name, _ in case.labels)
+        names = dict.fromkeys((*self.question.problem, *factors, *own, *self.typed))
+        varied = [
+            name for name in names if len({str(c.get(name)) for c in self.cells.values()}) > 1
+        ]
+        return {
+            case: ", ".join(self.question.word(n, cells[n]) for n in varied if n in cells)
+            for case, cells in self.cells.items()
+        }
+
+    def metric(self, case: CaseKey) -> Metric:
+        """Return the bus bandwidth where the question asks for that of the case, else the time."""
+        cells = self.cells[case]
+        for metric in self.question.metrics:
+            held = all(str(cells.get(name)) == str(value) for name, value in metric.only.items())
+            if metric.column == BUSBW.column and metric.only and held:
+                return metric
+        return TIME
+
+
+def question_of(cases: Iterable[CaseKey], runs: Sequence[MeasuredRun]) -> QuestionedCases:
+    from analysis.discover import questions  # loads pandas, which takes a second
+
+    cells = {}
+    for case in cases:
+        held = (run.cells.get(key) for key in (case, CaseKey(case.number, ())) for run in runs)
+        cells[case] = next(filter(None, held), {})
+    suite = next((run.suite for run in runs if run.suite), "")
+    texts = (text for run in runs for overrides in run.overrides for text in overrides)
+    typed = dict.fromkeys(text.partition("=")[0] for text in texts)
+    keys = [name for name in typed if name not in ("seed", "suite", "+suite")]
+    return QuestionedCases(questions().get(suite, Question()), cells, keys)
+
+
+@dataclass(frozen=True)
+class PairedTimes:
+    """The times of one case in some rounds; None where a run has none."""
+
+    baseline: list[Array | None]
+    candidate: list[Array | None]
+
+    def figures(self, name: str) -> tuple[Array, Array]:
+        """Return a metric of all runs of the baseline, and of the candidate: [pair]."""
+        baseline = [statistic_of(name, times) for times in self.baseline]
+        return np.array(baseline), np.array([statistic_of(name, times) for times in self.candidate])
+
+    def log_ratios(self, name: str) -> Array:
+        return log_ratios(*self.figures(name))
+
+    def slow_shares(self) -> tuple[Array, Array] | None:
+        """Return the share of slow samples of both arms; None where times have one mode."""
+        return slow_shares(*(
+            [np.empty(0) if times is None else times for times in arm]
+            for arm in (self.baseline, self.candidate)
+        ))  # fmt: skip
+
+
+Runs = Mapping[tuple[int, int], MeasuredRun]
+"""Runs by round, from 1, and role."""
+
+
+def times_of(runs: Runs, rounds: Sequence[int], role: int, case: CaseKey) -> PairedTimes:
+    """Return the times of a case in some rounds, of role 0 and of another one."""
+    return PairedTimes(
+        [runs[number, 0].times.get(case) for number in rounds],
+        [runs[number, role].times.get(case) for number in rounds],
+    )
+
+
+def word_without_times(
+    runs: Runs, pairs: Sequence[int], role: int, case: CaseKey
+) -> tuple[str, str]:
+    """Return the word on a case of an arm that its times do not decide, and why some are missing.
+
+    Both are "" where all pairs have times. The word alone is "" where those that have decide.
+    """
+    counts, reasons = [], list[str]()
+    for arm, whose in ((0, "the baseline, "), (role, "")):
+        outcomes = [runs[number, arm].outcome_of(case) for number in pairs]
+        if lacking := [outcome for outcome in outcomes if outcome.status != OK]:
+            how_often = f"{whose}in {len(lacking)} of {len(pairs)} pairs"
+            reasons.insert(0, f"{how_often}: {lacking[-1]}")
+        counts.append(count_outcomes(planned_statuses(outcomes, is_baseline=arm == 0)))
+    return word_by_outcomes(*counts), "; ".join(reasons)
+
+
+SECONDARY = ("median", "p95", "p99")
+"""Metrics beside the gate's. 2 % of slow calls move p99, and neither p95 nor the modes."""
+SLOW_SHARE = "share of slow mode"
+
+
+class PairJudge:
+    """Reads the runs of a comparison as they end, and judges them at looks."""
+
+    def __init__(self, plan: "ComparisonPlan") -> None:
+        self._plan = plan
+        self._arms = [arm.text for arm in plan.arms]
+        self._statistic = plan.options.statistic
+        self._runs: dict[tuple[int, int], MeasuredRun] = {}
+
+    def read(self, number: int, role: int, folder: Path) -> None:
+        """Read a run of a round, from 1; raise ConfigError where there is no sweep."""
+        self._runs[number, role] = read_run(folder)
+
+    def judge(self, alpha: float) -> PairedComparison:
+        """Return the verdicts on all rounds whose runs were read, at the error rate of a look."""
+        plan, runs, options = self._plan, list(self._runs.values()), self._plan.options
+        numbers = range(1, 1 + max(number for number, _ in self._runs))
+        controls = [number for number in numbers if plan.order[number - 1].is_control]
+        pairs = [number for number in numbers if number not in controls]
+        words, num_pairs = shown_words(plan.overrides), len(pairs)
+        result = PairedComparison(
+            plan.id, self._arms, words, options.statistic, options.fail_on, alpha, num_pairs
+        )
+        question = question_of(cases_of(runs), runs)
+        first, labels = self._runs[pairs[0], 0], question.labels()
+        names = names_of(question.in_order(), first)
+        measured: dict[tuple[int, CaseKey], PairedTimes] = {}
+        judged: list[ComparedPoint] = []
+        for role, case in itertools.product(range(1, len(plan.arms)), names):
+            times = times_of(self._runs, pairs, role, case)
+            word, reason = word_without_times(self._runs, pairs, role, case)
+            point = self._point(names[case], role, times, word, reason)
+            if list(labels.values()).count(labels[case]) == 1:
+                point.label = labels[case]
+            metric, amount = question.metric(case), first.busbw_of_1_s.get(case)
+            if metric.rises and amount:
+                point.metric, point.unit, point.amount = metric.head, metric.unit, amount
+            point.identical_runs = first.identical_runs.get(case.number)
+            result.points.append(point)
+            if not word:
+                measured[role, case] = times
+                judged.append(point)
+        self._add_verdicts(result, judged, measured)
+        result.secondary = self._secondary(names, measured, alpha)
+        own = [times_of(self._runs, controls, 1, case) for _, case in measured]
+        result.control = self._mean(0, own, ALPHA) if controls and own else None
+        result.remarks = [
+            f"{point.name}: judged by the pairs that have it; {point.reason}"
+            for point in judged
+            if point.reason
+        ]
+        result.remarks += [*noise_remarks(result.points), *self._software_remarks()]
+        result.exit_code = exit_code(result.words)
+        return result
+
+    def _point(
+        self, name: str, role: int, times: PairedTimes, word: str, reason: str
+    ) -> ComparedPoint:
+        baseline, candidate = times.figures(self._statistic)
+        return ComparedPoint(
+            name=name,
+            label=name,
+            arm=self._arms[role],
+            word=word,
+            reason=reason,
+            verdict=None,
+            spread=spread_of_runs(baseline, candidate),
+            floor=self._plan.floor.get(name),
+            floor_of_pairs=noise_floor(log_ratios(baseline, candidate)),
+            baseline_s=baseline.tolist(),
+            candidate_s=candidate.tolist(),
+        )
+
+    def _add_verdicts(
+        self,
+        result: PairedComparison,
+        points: Sequence[ComparedPoint],
+        measured: Mapping[tuple[int, CaseKey], PairedTimes],
+    ) -> None:
+        """Judge all points of all arms together, and the mean over the points of each arm."""
+        tests = [SignedRank(times.log_ratios(self._statistic)) for times in measured.values()]
+        floors = [point.floor for point in points]
+        verdicts = verdicts_on(tests, floors, fail_on=result.fail_on, alpha=result.alpha)
+        for point, verdict in zip(points, verdicts, strict=True):
+            point.verdict, point.word = verdict, verdict.word
+        for role in range(1, len(self._arms)):
+            if own := [times for (arm, _), times in measured.items() if arm == role]:
+                result.means.append(self._mean(role, own, result.alpha))
+
+    def _mean(self, role: int, points: Sequence[PairedTimes], alpha: float) -> GeometricMean:
+        """Return the geometric mean over points, and its interval over pairs."""
+        logs = [times.log_ratios(self._statistic) for times in points]
+        ratio, (low, high) = geometric_mean(logs, alpha)
+        num_pairs = int(np.isfinite(np.mean(logs, axis=0)).sum())
+        return GeometricMean(self._arms[role], num_pairs, ratio, low, high)
+
+    def _secondary(
+        self,
+        names: Mapping[CaseKey, str],
+        measured: Mapping[tuple[int, CaseKey], PairedTimes],
+        alpha: float,
+    ) -> list[SecondaryChange]:
+        """Return the secondary metrics of all points that differ, by Holm's correction over all."""
+        tests: dict[tuple[int, CaseKey, str], RankTest] = {}
+        for (role, case), times in measured.items():
+            for figure in SECONDARY:
+                if figure != self._statistic:
+                    tests[role, case, figure] = SignedRank(times.log_ratios(figure))
+            if shares := times.slow_shares():
+                tests[role, case, SLOW_SHARE] = SignedRank(shares[1] - shares[0])
+        return [
+            SecondaryChange(names[case], self._arms[role], figure, figure == SLOW_SHARE, change)
+            for (role, case, figure), change in changes(tests, alpha).items()
+            if change.is_significant
+        ]
+
+    def _software_remarks(self) -> list[str]:
+        """Return lines on versions that differ between arms, or changed within one."""
+        lines = []
+        for name in VERSIONS:
+            by_arm = [
+                list(dict.fromkeys(
+                    run.software.get(name, "none")
+                    for (number, role), run in self._runs.items()
+                    if role == arm and not self._plan.order[number - 1].is_control
+                ))
+                for arm in range(len(self._arms))
+            ]  # fmt: skip
+            for arm, values in zip(self._arms, by_arm, strict=True):
+                if len(values) > 1:
+                    lines.append(f"warning: {name} of {arm} changed: {', '.join(values)}")
+            firsts = [values[0] for values in by_arm]
+            if len(set(firsts)) > 1:
+                lines.append(f"{name}: {', '.join(firsts)}")
+        return lines
+
+
+def noise_remarks(points: Sequence[ComparedPoint]) -> list[str]:
+    """Return a line on what a selftest found that two identical runs differ by."""
+    known = [point.identical_runs for point in points if point.identical_runs is not None]
+    if known:
+        ends = " to ".join(dict.fromkeys(map(plus_minus, (min(known), max(known)))))
+        return [f"noise floor: two single runs of identical code differ by {ends}"]
+    hint = "no noise floor: run `python -m benchkit selftest` (--ranks, --backend)"
+    return [hint] if points else []

@@ -1,0 +1,74 @@
+"""What all comparisons say in the same words: ratios, secondary changes, and JUnit XML for a CI."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from analysis.compare.verdicts import FAILED, NOT_COMPARED, SLOWER, UNCLEAR, PointVerdict
+from benchkit.statistics.multiplicity import Change
+
+
+def ratio_text(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else ""
+
+
+def interval_text(low: float, high: float) -> str:
+    """Format an interval of ratios; one of too few runs is infinite."""
+    is_finite = low > 0 and math.isfinite(high)
+    return f"[{ratio_text(low)}, {ratio_text(high)}]" if is_finite else "[too few]"
+
+
+@dataclass(frozen=True)
+class SecondaryChange:
+    """A secondary metric of a point that differs, such as p95.
+
+    Attributes:
+        is_share: whether the change is a difference of shares; else it is one of logarithms.
+    """
+
+    name: str
+    arm: str
+    figure: str
+    is_share: bool
+    change: Change
+
+
+def further_changes(
+    changes: Iterable[tuple[SecondaryChange, PointVerdict | None]],
+) -> Iterator[str]:
+    """Yield the secondary changes that the verdicts on their points do not say already."""
+    for found, verdict in changes:
+        change, ratio = found.change, math.exp(found.change.estimate)
+        if found.is_share:
+            size = f"{change.estimate:+.1%} [{change.low:+.1%}, {change.high:+.1%}]"
+        elif verdict and verdict.has_interval and verdict.low <= ratio <= verdict.high:
+            continue
+        else:
+            ends = interval_text(math.exp(change.low), math.exp(change.high))
+            size = f"{ratio_text(ratio)} times {ends}"
+        of_arm = f" of {found.arm}" if found.arm else ""
+        yield f"also {found.name}{of_arm}: {found.figure} {size}"
+
+
+def junit(suite: str, points: Sequence[tuple[str, str, str, str]]) -> bytes:
+    """Return JUnit XML: SLOWER and FAILED fail; UNCLEAR and NOT_COMPARED are skipped."""
+    kinds = {SLOWER: "failure", FAILED: "failure", UNCLEAR: "skipped", NOT_COMPARED: "skipped"}
+    found = [kinds.get(word, "") for _, _, word, _ in points]
+    root = ElementTree.Element(
+        "testsuite",
+        name=suite,
+        tests=str(len(points)),
+        failures=str(found.count("failure")),
+        skipped=str(found.count("skipped")),
+    )
+    for (group, name, _, message), kind in zip(points, found, strict=True):
+        texts = {"classname": group, "name": name, "message": message}
+        # XML has no control characters.
+        shown = {key: "".join(filter(str.isprintable, text)) for key, text in texts.items()}
+        message = shown.pop("message")
+        case = ElementTree.SubElement(root, "testcase", shown)
+        if kind:
+            ElementTree.SubElement(case, kind, message=message)
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, "utf-8", xml_declaration=True)) + b"\n"
