@@ -16,15 +16,14 @@ import pandas as pd
 from analysis.records.figures import Row
 from analysis.repetitions import INTERVALS
 from analysis.speedup import Speedup, Variant
-from analysis.text import ends, figure, half_width, render_table
+from analysis.text import ends, figure, half_width
+from analysis.text_table import GAP, NUMBERS, WORDS, TextColumn, TextTable
 from analysis.variants import Variants
 from benchkit.api.question import Metric
 
 WIDTH = 80
 MOST_ACROSS = 3
 """Variants, or problems, that stand side by side."""
-GAP = 2
-"""Letters between columns."""
 
 
 @dataclass
@@ -50,27 +49,20 @@ class Grid:
         most = max(0, most - bool(self.left_out)) if most else 0
         left = len(self.rows) - most + 1 if 0 < most < len(self.rows) else 0
         cut = most - 1 if self.is_ranked else (most - 1) // 2
-        shown = [*self.rows[:cut], *self.rows[cut + left :]]
-        columns = list(zip(*([*map(list, zip(*self.heads, strict=True)), *shown]), strict=True))
-        used = [column for column in range(len(columns)) if any(columns[column])]
-        widths = {place: max(map(len, columns[place])) for place in used}
-        found = []
-        for cells in zip(*(columns[place] for place in used), strict=True):
-            padded = (
-                cell.ljust(widths[place]) if place < self.num_words else cell.rjust(widths[place])
-                for place, cell in zip(used, cells, strict=True)
-            )
-            found.append((" " * GAP).join(padded).rstrip())
-        found[2 + cut : 2 + cut] = [f"… {left} more rows"] * bool(left)
-        found += [self.left_out] * bool(self.left_out)
-        return [line for number, line in enumerate(found) if line or number > 1]
+        columns = self.table([*self.rows[:cut], *self.rows[cut + left :]]).columns
+        used = [column for column in columns if any((column.head.strip(), *column.cells))]
+        lines = TextTable(used).plain_lines()
+        lines[2 + cut : 2 + cut] = [f"… {left} more rows"] * bool(left)
+        lines += [self.left_out] * bool(self.left_out)
+        return [line for number, line in enumerate(lines) if line or number > 1]
 
-    def markdown(self) -> str:
-        """Return the whole table in Markdown, with a head of one line."""
-        heads = [" ".join(filter(None, head)) for head in self.heads]
-        return render_table(
-            pd.DataFrame(self.rows, columns=range(len(heads))).set_axis(heads, axis=1), "github"
-        )
+    def table(self, rows: Sequence[Sequence[str]] | None = None) -> TextTable:
+        """Return the columns with some rows; by default with all."""
+        rows = self.rows if rows is None else rows
+        kinds = [WORDS] * self.num_words + [NUMBERS] * (len(self.heads) - self.num_words)
+        cells = [[row[place] for row in rows] for place in range(len(kinds))]
+        heads = map("\n".join, self.heads)
+        return TextTable(list(map(TextColumn, heads, cells, kinds)))
 
     @property
     def width(self) -> int:

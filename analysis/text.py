@@ -3,21 +3,14 @@
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Any
 
 import pandas as pd
-from tabulate import tabulate
 
-from analysis.records.figures import Row
 from benchkit.errors import ConfigError
-from benchkit.record.naming import in_markdown, named, printable
-
-MOST_ROWS = 300
-"""The longest table on screen and in Markdown. Nobody reads more of it, and tabulate takes seconds
-for ten thousand rows."""
-ALL_ROWS = "combined.csv"
+from benchkit.record.naming import named, printable
 
 LARGE, TOO_LARGE = 9999.5, 1e9
 """Numbers between these are printed whole; larger ones have an exponent."""
@@ -38,28 +31,6 @@ def shortened(reason: str) -> str:
     """Cut a reason or a warning to its first line, and that to the width of a table's column."""
     line = first_line(reason)
     return line if len(line) <= 80 else line[:77] + "..."
-
-
-def render_table(shown: pd.DataFrame, style: str) -> str:
-    """Render a table in a style of tabulate: numbers with four digits, missing values empty."""
-    text = shown.astype(object).where(shown.notna(), "")
-    if style == "github":
-        text = text.map(cell_in_markdown).rename(columns=cell_in_markdown)
-    columns = [
-        [figure(cell) if isinstance(cell, float) else str(cell) for cell in column]
-        for _, column in text.items()  # by place: several columns may have the same head
-    ]
-    aligned = ["decimal" if all(map(is_number, column)) else "left" for column in columns]
-    rows = list(zip(*columns, strict=True))
-    return tabulate(rows, list(text), style, disable_numparse=True, colalign=aligned)
-
-
-def is_number(cell: str) -> bool:
-    return not cell or bool(NUMBER.fullmatch(cell))
-
-
-def cell_in_markdown(cell: Any) -> Any:
-    return in_markdown(cell) if isinstance(cell, str) else cell
 
 
 OF_LINKS = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(:]|:(?=//)|(?<=www)\.", re.IGNORECASE)
@@ -101,27 +72,6 @@ def comment(text: str) -> str:
     """Return a line of comment for CSV, no part of which a spreadsheet would evaluate."""
     line = printable(text, keep="\t")
     return "# " + re.sub(f"(?<=[,;\t]){BEHIND}", "'", line) + "\n"
-
-
-def as_markdown(
-    rows: pd.DataFrame | Sequence[Row], source: str = ALL_ROWS, total: int | None = None
-) -> str:
-    """Render the first MOST_ROWS rows in Markdown; where there are more, say so below them.
-
-    Args:
-        source: the file that has all rows.
-        total: how many rows there are; by default those given.
-    """
-    shown = pd.DataFrame(rows)
-    text = render_table(shown.iloc[:MOST_ROWS], "github")
-    return "\n\n".join([text, *beginning(len(shown) if total is None else total, source)])
-
-
-def beginning(total: int, source: str = ALL_ROWS) -> list[str]:
-    """Say, where there are more than MOST_ROWS rows, that only these are shown."""
-    if total <= MOST_ROWS:
-        return []
-    return [f"The first {MOST_ROWS:,} of {total:,} rows; {source} has all."]
 
 
 def format_settings(rows: pd.DataFrame, names: Iterable[str]) -> str:

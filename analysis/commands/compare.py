@@ -27,7 +27,8 @@ from analysis.records.environments import differences
 from analysis.records.harvest import Harvest, harvest, plan_of
 from analysis.records.paths import one_line, require_there
 from analysis.suites.acceptance.changes import changes
-from analysis.text import command, complain, render_table
+from analysis.text import command, complain
+from analysis.text_table import TextTable, Writer, table_of
 from benchkit.errors import ConfigError
 from benchkit.record.naming import named, printable
 from benchkit.statistics.compare import FAILED, FIXED, NEW, NOT_COMPARED, RankSum, exit_code, junit
@@ -49,12 +50,14 @@ NOT_IN_TURNS = (
 )
 
 
-def page(result: Comparison, sides: list[Harvest], options: argparse.Namespace, style: str) -> str:
-    """Return the text of the comparison; `style` is one of tabulate's."""
+def page(
+    result: Comparison, sides: list[Harvest], options: argparse.Namespace, write_table: Writer
+) -> str:
+    """Return the text of the comparison."""
     parts = [
         "\n".join(map(origin, SIDES, options.places, sides)),
-        environments(sides, style),
-        points_table(result, style),
+        environments(sides, write_table),
+        points_table(result, write_table),
         "\n".join(notes(result, options)),
     ]
     return "\n\n".join(parts)
@@ -69,16 +72,16 @@ def origin(side: str, place: Path, found: Harvest) -> str:
     )
 
 
-def environments(sides: list[Harvest], style: str) -> str:
+def environments(sides: list[Harvest], write_table: Writer) -> str:
     """Return a table of what differs between the environments of both sides."""
     found = differences(*(side.environments for side in sides))
     table = pd.DataFrame(found, columns=["environment", *SIDES])
     if table.empty:
         return "Their environments do not differ, as far as records tell."
-    return render_table(table, style)
+    return write_table(table_of(table))
 
 
-def points_table(result: Comparison, style: str) -> str:
+def points_table(result: Comparison, write_table: Writer) -> str:
     """Return the table of the points; settings that all of them share are in a line above it."""
     points = result.points
     known = points.dropna(subset="suite")  # not what was planned and never measured
@@ -104,7 +107,7 @@ def points_table(result: Comparison, style: str) -> str:
     ]
     first = known.iloc[0]
     held = [f"{name} {named(name, first[name])}" for name in shared if pd.notna(first[name])]
-    table = render_table(shown.dropna(axis=1, how="all"), style)
+    table = write_table(table_of(shown.dropna(axis=1, how="all")))
     return f"All points: {', '.join(held)}\n\n{table}"
 
 
@@ -214,7 +217,7 @@ def main(arguments: list[str]) -> int:
     result = compare(rows, plans, statistic=statistic, fail_on=options.fail_on)
     written = write(result, sides, options)
     changed, code = what_changed(sides, options.fail_on)
-    print(page(result, sides, options, "simple"), "", *changed, *written, sep="\n")
+    print(page(result, sides, options, TextTable.text), "", *changed, *written, sep="\n")
     codes = code, exit_code(result.words)
     return WORSE if WORSE in codes else max(codes)
 
@@ -242,7 +245,7 @@ def write(result: Comparison, sides: list[Harvest], options: argparse.Namespace)
     folder = folder_for(options.places[0], options.output_dir)
     written = [
         write_file(folder, "compare.csv", result.points),
-        write_file(folder, "compare.md", page(result, sides, options, "github")),
+        write_file(folder, "compare.md", page(result, sides, options, TextTable.markdown)),
         write_file(folder, "compare_junit.xml", as_junit(result, options.places[1])),
     ]
     return [printable(f"wrote {path}") for path in written]

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -30,7 +30,7 @@ from analysis.report.chart import Chart, Charts
 from analysis.report.choice import MOST_FIGURES, chosen
 from analysis.report.parts import Parts
 from analysis.screen import Screen
-from analysis.text import MOST_ROWS, beginning
+from analysis.text_table import MOST_ROWS, beginning
 from benchkit.record.naming import without_settings
 from benchkit.record.record import HARMLESS
 
@@ -271,8 +271,8 @@ def figures_of_suites(
 
 def answer_table(grid: Grid) -> str:
     """Return the first rows of the table of the answer, as HTML."""
-    rows = replace(grid, rows=grid.rows[:MOST_ROWS]).markdown()
-    return as_html("\n\n".join([rows, *beginning(len(grid.rows))]), TEXT_LEVEL)
+    table = grid.table(grid.rows[:MOST_ROWS]).markdown()
+    return as_html("\n\n".join([table, *beginning(len(grid.rows))]), TEXT_LEVEL)
 
 
 MOST_SAMPLED = 1000

@@ -22,7 +22,8 @@ from analysis.report.naming import Namer
 from analysis.report.parts import Parts
 from analysis.report.speedups import as_table
 from analysis.table import ROUNDS, for_print, identity_columns, is_repeated
-from analysis.text import MOST_ROWS, as_markdown, figure
+from analysis.text import figure
+from analysis.text_table import MOST_ROWS, as_markdown
 from benchkit.statistics.compare import plus_minus
 from benchkit.statistics.judgement import AHEAD, BEHIND, judge, judge_speedup
 

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,6 +25,9 @@ from benchkit.statistics.compare import (
     percent,
     plus_minus,
 )
+
+if TYPE_CHECKING:
+    from analysis.text_table import TextTable
 
 
 @dataclass
@@ -142,7 +146,7 @@ def write(result: Result, folder: Path) -> None:
 
 def as_text(result: Result) -> str:
     """Return the table and what else is known, for a terminal."""
-    lines = [answer(result), "", sentence(result), "", table(result, "simple"), "", *means(result)]
+    lines = [answer(result), "", sentence(result), "", table(result).text(), "", *means(result)]
     return "\n".join([*lines, *tails(result), *result.remarks])
 
 
@@ -152,7 +156,7 @@ def as_markdown(result: Result) -> str:
     bullets = "\n".join(f"- {line}" for line in lines)
     return (
         f"### benchkit compare: {in_markdown(answer(result))}\n\n{sentence(result)}\n\n"
-        f"{table(result, 'github')}\n\n{bullets}\n"
+        f"{table(result).markdown()}\n\n{bullets}\n"
     )
 
 
@@ -204,10 +208,10 @@ def sentence(result: Result) -> str:
     )
 
 
-def table(result: Result, style: str) -> str:
+def table(result: Result) -> "TextTable":
     import pandas as pd  # takes a second
 
-    from analysis.text import render_table
+    from analysis.text_table import table_of
 
     several = len(result.arms) > 2
     rows = [
@@ -215,7 +219,7 @@ def table(result: Result, style: str) -> str:
         for point in result.points
     ]
     headers = [*(["arm"] if several else []), *HEADERS]
-    return render_table(pd.DataFrame(rows, columns=headers), style)
+    return table_of(pd.DataFrame(rows, columns=headers))
 
 
 def cells(point: Compared) -> list[str]:

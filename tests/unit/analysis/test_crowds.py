@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from analysis import text
+from analysis import text_table
 from analysis.cli import main
 from analysis.variants import Baseline
 from matplotlib.figure import Figure
@@ -99,7 +99,7 @@ def test_figures_are_drawn_in_turn_of_modules_up_to_the_most(most, shown, monkey
 
 
 def test_long_tables_are_cut(monkeypatch, tmp_path, undrawn):
-    monkeypatch.setattr(text, "MOST_ROWS", 3)
+    monkeypatch.setattr(text_table, "MOST_ROWS", 3)
     assert main([str(write_all(tmp_path, points(types=4, sizes=(1.0,))))]) == 0
     report = tmp_path / "report"
     shown = (report / "full_results.md").read_text(), (report / "per_rank.md").read_text()

@@ -65,7 +65,7 @@ def test_cells_agree_on_terminal_in_markdown_and_on_page(suite):
     assert shown.rows
     for line, cells in zip(shown.lines()[-len(shown.rows) :], shown.rows, strict=True):
         assert line.split() == " ".join(cells).split()
-    written = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.markdown().splitlines()]
+    written = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.table().markdown().splitlines()]
     assert written[2:] == shown.rows
     page = content_of(Parts(with_ids(table)), []).answer_table
     rows = re.findall("<tr>(.*?)</tr>", page, flags=re.DOTALL)
