@@ -130,7 +130,8 @@ def problems_across(variants: Variants) -> Iterator[Grid]:
     """Lay out a row per variant, the fastest at the end of the scale first, in less width each."""
     last = {each.name: each.cost for each in variants.variants if not each.is_baseline}
     bases = variants.baselines
-    names = [*bases, *sorted({*variants.names} - {*bases}, key=lambda name: last.get(name, 0.0))]
+    compared = [name for name in variants.names if name not in bases]
+    names = [*bases, *sorted(compared, key=lambda name: last.get(name, 0.0))]
     if GAP * len(variants.by_problem) < WIDTH:
         time, *others = metrics_of(variants)
         for metrics in [others, []] if others else [[]]:
