@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 import pandas as pd
 from rich.cells import cell_len
@@ -99,18 +99,19 @@ class TextTable:
     def markdown(self) -> str:
         """Write it in Markdown, with heads of one line and whatever letters the cells have."""
         columns = [
-            replace(
-                column,
-                head=in_markdown(" ".join(filter(None, column.head.split("\n")))),
-                cells=list(map(in_markdown, column.cells)),
+            TextColumn(
+                in_markdown(" ".join(filter(None, each.head.split("\n")))),
+                list(map(in_markdown, each.cells)),
+                each.kind,
             )
-            for column in self.columns
+            for each in self.columns
         ]
         widths = [column.ruled_width for column in columns]
-        return "\n".join(f"|{line}|" for line in TextTable(columns).lines(widths, "|", "-", "|", 1))
+        lines = TextTable(columns).lines(widths, "|", "-", "|", margin=" ")
+        return "\n".join(f"|{line}|" for line in lines)
 
     def lines(
-        self, widths: Sequence[int], gap: str, rule: str = "", crossing: str = "", margin: int = 0
+        self, widths: Sequence[int], gap: str, rule: str = "", crossing: str = "", margin: str = ""
     ) -> Iterator[str]:
         """Yield the lines of the heads, a rule, and the lines of the rows.
 
@@ -118,22 +119,19 @@ class TextTable:
             widths: letters of each column.
             gap: stands between columns, and `crossing` between their rules.
             rule: a letter; "" for no rule.
-            margin: letters at both sides of a cell.
+            margin: stands at both sides of a cell.
         """
         rows = zip(*([column.head, *column.cells] for column in self.columns), strict=True)
         for number, texts in enumerate(rows):
-            places = list(zip(self.columns, texts, widths, strict=True))
-            parts = [column.wrap(text, width) for column, text, width in places]
-            height = max(map(len, parts))
-            for line in range(height):
-                cells = []
-                for (column, _, width), part in zip(places, parts, strict=True):
-                    at = line if number else line - height + len(part)  # heads end at the rule
-                    shown = part[at] if 0 <= at < len(part) else ""
-                    cells.append(" " * margin + column.pad(shown, width) + " " * margin)
-                yield gap.join(cells)
+            parts = list(map(TextColumn.wrap, self.columns, texts, widths))
+            if not number:  # heads end at the rule
+                height = max(map(len, parts))
+                parts = [[""] * (height - len(part)) + part for part in parts]
+            for line in zip_longest(*parts, fillvalue=""):
+                cells = map(TextColumn.pad, self.columns, line, widths)
+                yield gap.join(f"{margin}{cell}{margin}" for cell in cells)
             if rule and not number:
-                yield crossing.join(rule * (width + 2 * margin) for width in widths)
+                yield crossing.join(rule * (width + 2 * len(margin)) for width in widths)
 
 
 Writer = Callable[[TextTable], str]
