@@ -23,7 +23,6 @@ from analysis.page.figures import (
 )
 from analysis.page.markdown import as_html
 from analysis.page.measurements import Measurements, measurements_of
-from analysis.page.pictures import Picture, pictures_of
 from analysis.records.environments import Facts, summary
 from analysis.report import report, sentences
 from analysis.report.chart import Chart, Charts
@@ -70,7 +69,6 @@ class Suite:
         title: its name, and what it measured where that has other names.
         measurements: its table.
         figures: interactive ones.
-        pictures: plots of suites that have no interactive ones.
         left_out: figures that would be too large, and why.
         texts: its own tables, as HTML.
     """
@@ -80,7 +78,6 @@ class Suite:
     title: str
     measurements: Measurements
     figures: list[Figure]
-    pictures: list[Picture]
     left_out: list[str]
     texts: list[str]
 
@@ -109,7 +106,6 @@ def suite_of(
         title=title_of(table),
         measurements=measurements_of(table, samples),
         figures=[each for each in made if each],
-        pictures=list(pictures_of(table, parts.baseline)),
         left_out=not_drawn,
         texts=[as_html(text, TEXT_LEVEL) for key, text in texts.items() if key.endswith(".md")],
     )

@@ -183,8 +183,7 @@ def write_report(
     if parts.measured.empty:
         return
     style.apply()
-    drawings = draw_all(parts.table, parts.baseline, or_left_out, parts.charts, most_figures)
-    for name, drawn in drawings:
+    for name, drawn in draw_all(parts.charts, or_left_out, most_figures):
         save = partial(style.save, drawn, folder / file_name(name), formats)
         yield from or_left_out(f"plot {name}", save) or ()
 
