@@ -18,9 +18,11 @@ from analysis.grid import (
 )
 from analysis.records.figures import Row
 from analysis.speedup import Speedup, Standing, Variant
+from analysis.table import on_cores
 from analysis.text import ends, figure
-from analysis.variants import Variants, cores_of, ranks_of
+from analysis.variants import Variants, ranks_of
 from benchkit.api.question import LEAST
+from benchkit.record.naming import oversubscription
 from benchkit.statistics.compare import percent, plus_minus
 from benchkit.statistics.judgement import (
     AHEAD,
@@ -58,8 +60,7 @@ def answers_of(variants: Variants) -> Iterator[str]:
     else:
         yield from comparison_answers(variants, compared)
     if beyond := [each.row for each in variants.variants if variants.is_beyond_cores(each)]:
-        ranks = ", ".join(map(str, sorted({ranks_of(row) for row in beyond})))
-        yield f"Not in these lines: {ranks} ranks (oversubscribed: {cores_of(beyond[0])} cores)"
+        yield f"Left out, {oversubscription(on_cores(ranks_of(row), row) for row in beyond)}"
 
 
 def grouped(

@@ -28,7 +28,7 @@ from analysis.records.doubts import SPIKE
 from analysis.records.figures import Row
 from analysis.repetitions import bars_of, counted, interval_columns, with_ranges
 from analysis.speedup import Variant
-from analysis.table import crowded, own_columns
+from analysis.table import oversubscribed_ranks, own_columns
 from analysis.text import figure, first_line, shortened
 from analysis.variants import (
     RANKS,
@@ -334,11 +334,9 @@ def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[Variants]) ->
     """
     measured = table[table["status"] == "ok"]
     found = list(islice((line for each in suites for line in turned_by_outliers(each)), 1))
-    shared = sorted(set(measured.loc[crowded(measured), "world_size"]))
     is_left_out = any(each.is_beyond_cores(variant) for each in suites for variant in each.variants)
-    if shared and not is_left_out:
-        ranks = ", ".join(f"{size:.0f}" for size in shared)
-        found.append(f"Times of {ranks} ranks are of shared cores: more threads than cores")
+    if (ranks := oversubscribed_ranks(measured)) and not is_left_out:
+        found.append(ranks.capitalize())
     for name, what in (
         ("doubt", "doubtful"),
         ("disturbed", "disturbed"),

@@ -14,7 +14,7 @@ from pandas.api.types import is_numeric_dtype
 from analysis.records import columns
 from analysis.records.columns import FIGURES, INTEGER, METRICS, NUMBER, SPREADS, names_of
 from analysis.records.doubts import UTILISATIONS, beyond_whole
-from analysis.records.figures import DETAILS, CaseRow
+from analysis.records.figures import DETAILS, CaseRow, Row
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.text import (
     INTERVAL,
@@ -25,7 +25,7 @@ from analysis.text import (
     shortened,
 )
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM, PEAK_TFLOP_PER_S
-from benchkit.record.naming import named
+from benchkit.record.naming import named, oversubscription
 
 SETTINGS, CONDITIONS = names_of(columns.SETTINGS), names_of(columns.CONDITIONS)
 PROVENANCE = names_of(columns.PROVENANCE)
@@ -166,6 +166,20 @@ def crowded(table: pd.DataFrame) -> pd.Series:
     """Return of each row whether it was measured by ranks that had more threads than cores."""
     has_fewer_cores = table["cores_per_rank"] < table["threads_per_rank"]
     return has_fewer_cores & table["median_s"].notna()
+
+
+def oversubscribed_ranks(table: pd.DataFrame) -> str:
+    """Say which rows `crowded` marks: "oversubscribed: 4 ranks on 2 cores"; "" where none is."""
+    names = ["world_size", "cores_per_rank", "threads_per_rank"]
+    rows = table.loc[crowded(table), names].to_dict("records")
+    jobs = (on_cores(int(row["world_size"]), row) for row in rows)
+    return oversubscription(jobs) if rows else ""
+
+
+def on_cores(ranks: int, row: Row) -> tuple[int, str, int]:
+    """Return the ranks, with the cores of their job in words, and the threads of each."""
+    cores = f"{row['cores_per_rank'] * row['world_size']:.3g}"
+    return ranks, f"{cores} core{'s' * (cores != '1')}", int(row["threads_per_rank"])
 
 
 def own_columns(table: pd.DataFrame) -> list[str]:

@@ -30,6 +30,7 @@ from analysis.table import (
     crowded,
     is_repeated,
     lacked_columns,
+    oversubscribed_ranks,
     own_columns,
 )
 from analysis.text import figure, half_width, interval_head, measured, shortened, times
@@ -113,7 +114,7 @@ WIDTH = 120
 """Letters of a line where the output is no terminal."""
 ALWAYS = ("suite", "backend", "world_size", "data_size")
 """Settings that have their own columns, also where others are joined for lack of room."""
-CROWDED = "[!]"
+OVERSUBSCRIBED = "[!]"
 """Stands beside a median of ranks that had more threads than cores."""
 SIMILAR = " (other numbers in other rows)"
 MOST_FIGURES, MOST_NOTES = 3, 3
@@ -181,7 +182,7 @@ def results(table: pd.DataFrame) -> TextColumn:
     """Return the column of the medians, which has the outcome of rows that were not measured."""
     numbers = numbered(table)
     ends = [f"{end[0]} ({numbers[end]})" if end in numbers else "" for end in outcomes(table)]
-    marks = [CROWDED * each for each in crowded(table)]
+    marks = [OVERSUBSCRIBED * each for each in crowded(table)]
     cells = [" ".join(filter(None, each)) for each in zip(times(table), marks, ends, strict=True)]
     is_measured = table["median_s"].notna().any()
     head = f"median [ms]\n{interval_head(table)}" if is_measured else "outcome"
@@ -218,8 +219,8 @@ def notes(table: pd.DataFrame) -> list[str]:
     found = []
     for number, [(status, reason), *similar] in ends.items():
         found.append(f"({number}) {status}: {reason}{SIMILAR if similar else ''}")
-    if crowded(table).any():
-        found.append(f"{CROWDED}: more threads than cores, which take turns")
+    if ranks := oversubscribed_ranks(table):
+        found.append(f"{OVERSUBSCRIBED}: {ranks}")
     for name in ("warning", "doubt", "unchecked"):
         counts = Counter(map(shortened, table[name].dropna() if name in table else ()))
         for line, count in counts.most_common(MOST_NOTES):

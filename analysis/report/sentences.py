@@ -14,7 +14,7 @@ from analysis.report.naming import (
     Namer,
     milliseconds,
 )
-from analysis.table import crowded, identity_columns, own_columns
+from analysis.table import crowded, identity_columns, oversubscribed_ranks, own_columns
 from analysis.text import shortened, time_text
 from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
@@ -60,13 +60,10 @@ def as_markdown(lines: Sequence[str]) -> str | None:
 
 
 def noise_sentences(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield crowded cores, uncertain medians, stragglers and disturbances."""
-    shared = measured[crowded(measured)]
-    for (ranks, cores), rows in shared.groupby(["world_size", "cores_per_rank"]):
-        yield (
-            f"{ranks} ranks had {cores:.2g} cores each in {number_of(rows, 'point')}: "
-            "these time the scheduler, too."
-        )
+    """Yield oversubscribed ranks, uncertain medians, stragglers and disturbances."""
+    if ranks := oversubscribed_ranks(measured):
+        points = number_of(measured[crowded(measured)], "point")
+        yield f"{ranks.capitalize()} ({points}): these time the scheduler, too."
     name = Namer(measured)
     for row in name.rows(measured, *OF_NOISE):
         row_name = name(row)
