@@ -190,9 +190,14 @@ def reasons(variants: Variants, found: Sequence[Speedup]) -> str:
     """Say why speedups are not judged, and what else differs between the variants."""
     texts = dict.fromkeys(speedup.reason for speedup in found if speedup.reason)
     why = " or ".join(texts)
-    if others := variants.confounded:
-        why += f", and {', '.join(others)} {'differs' if len(others) == 1 else 'differ'}"
-    return f": {why}"
+    others = confounded_words(variants)
+    return f": {why}, and {others}" if others else f": {why}"
+
+
+def confounded_words(variants: Variants) -> str:
+    """Return which conditions differ as the variants do: "device, host differ"; "" for none."""
+    names = variants.confounded
+    return f"{', '.join(names)} {'differs' if len(names) == 1 else 'differ'}" if names else ""
 
 
 def claim(variants: Variants, variant: Variant, speedup: Speedup) -> str:
