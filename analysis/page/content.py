@@ -24,7 +24,7 @@ from analysis.page.figures import (
 from analysis.page.markdown import as_html
 from analysis.page.measurements import Measurements, measurements_of
 from analysis.records.environments import Facts, summary
-from analysis.report import report, sentences
+from analysis.report import sentences
 from analysis.report.chart import Chart, Charts
 from analysis.report.choice import MOST_FIGURES, chosen
 from analysis.report.parts import Parts
@@ -203,15 +203,11 @@ def content_of(
         environments: one per record.
         most_figures: that the page has; None for all.
     """
-    table, per_rank, screen = parts.table, parts.per_rank, parts.screen
+    table, screen = parts.table, parts.screen
     sampled = table[table["path"].isin(paths_sampled(parts))]
     samples = or_left_out("samples", partial(samples_of, sampled)) or {}
     names = list(dict.fromkeys(table["suite"]))
     charts, not_drawn = figures_of_suites(parts.charts, names, most_figures)
-    pages = (
-        report.turns_table(table),
-        None if per_rank.empty else report.rank_devices_table(per_rank),
-    )
     return Content(
         screen=screen,
         answer_table=answer_table(screen.grid) if screen.grid else "",
@@ -226,7 +222,7 @@ def content_of(
             for number, name in enumerate(names, 1)
         ],
         findings=dict(further(parts.findings | {sentences.NOISE: parts.noise})),
-        texts=[as_html(page, TEXT_LEVEL) for page in pages if page],
+        texts=[as_html(page, TEXT_LEVEL) for page in (parts.turns, parts.rank_devices) if page],
         environment=list(environment_of(environments)),
         failures=failures_of(table),
         samples=samples,

@@ -9,12 +9,12 @@ import pandas as pd
 
 from analysis.records.doubts import NEAR, SPIKE
 from analysis.records.figures import Row
-from analysis.repetitions import WITHIN, describe_floor, describe_runs, over_runs
+from analysis.repetitions import WITHIN, describe_floor, describe_runs
 from analysis.report.naming import (
     Namer,
     milliseconds,
 )
-from analysis.table import crowded, identity_columns, oversubscribed_ranks, own_columns
+from analysis.table import crowded, oversubscribed_ranks, own_columns
 from analysis.text import shortened, time_text
 from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
@@ -197,26 +197,18 @@ MOST_LINES = 20
 """The longest paragraph. Of a report of thousands of points the table is read instead."""
 
 
-def describe(table: pd.DataFrame, found: Mapping[str, Iterable[str]] | None = None) -> str:
-    """Describe what else is known, with one paragraph per question; noise takes one line.
-
-    Args:
-        found: what `findings` returns of the table, where it is known.
-    """
-    noise = {NOISE: summary(table[table["status"] == "ok"])}
-    paragraphs = {**(found or findings(table)), **noise}
+def describe(paragraphs: Mapping[str, Iterable[str]]) -> str:
+    """Write the sentences of each paragraph below its title."""
     return "\n\n".join(filter(None, (as_paragraph(*each) for each in paragraphs.items())))
 
 
-def findings(table: pd.DataFrame, points: pd.DataFrame | None = None) -> dict[str, Iterator[str]]:
-    """Return the sentences of each paragraph, by its title and in order.
+def findings(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, Iterator[str]]:
+    """Return the sentences of each paragraph, by its title and in order; noise takes one line.
 
     Args:
-        points: the measured rows, merged over all runs, where that is known.
+        points: the measured rows, merged over all runs.
     """
     measured = table[table["status"] == "ok"]
-    if points is None:
-        points = over_runs(measured, *identity_columns(measured))
     status, name, name_of_all = table["status"], Namer(measured), Namer(table)
     not_measured = table[status.isin(NO_FAILURES)]
     failed = table[~status.isin(("ok", *NO_FAILURES))]
@@ -231,7 +223,7 @@ def findings(table: pd.DataFrame, points: pd.DataFrame | None = None) -> dict[st
         OVERVIEW: overview(table),
         RUNS: spread(points),
         REUSE: reuse_sentences(measured),
-        NOISE: noise_sentences(measured),
+        NOISE: summary(measured),
         CLOCKS: sentences_of(
             rough_clock, measured[has_rough_clocks(measured)], name, ["start_uncertainty_s"]
         ),

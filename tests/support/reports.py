@@ -13,7 +13,7 @@ from analysis.table import combine
 from analysis.variants import Baseline
 from matplotlib.figure import Figure
 
-from tests.support.entries.report import charts_of, draw, report
+from tests.support.entries.report import Parts, charts_of, draw, report, sentences
 from tests.support.entries.report import write_all as write_tables
 from tests.support.records import write_all
 
@@ -55,6 +55,11 @@ def runs_in(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The combined table of a folder of records, and that of their ranks."""
     found = harvest([folder])
     return combine(found.rows), found.ranks
+
+
+def describe(table: pd.DataFrame) -> str:
+    """What analysis.txt says below the first screen."""
+    return sentences.describe(Parts(table).findings)
 
 
 def table_in(folder: Path) -> pd.DataFrame:

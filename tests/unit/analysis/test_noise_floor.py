@@ -3,8 +3,8 @@ from analysis.repetitions import describe_floor
 from benchkit.record import files
 from benchkit.sweep.folder import print_table
 
-from tests.support.entries.report import describe
 from tests.support.records import grid, make_record, tabulate_records, write_all
+from tests.support.reports import describe
 
 DAY = 86400.0
 

@@ -11,9 +11,9 @@ from analysis.text_table import table_of
 from analysis.variants import Baseline
 
 from tests.support.cli import ROOT
-from tests.support.entries.report import MOST_LINES, describe
+from tests.support.entries.report import MOST_LINES
 from tests.support.records import grid, having, make_record, tabulate_records, write_all
-from tests.support.reports import leave_out_plots, names_in, plots, written
+from tests.support.reports import describe, leave_out_plots, names_in, plots, written
 
 TEXTS = {
     "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "per_rank.csv", "per_rank.md",
