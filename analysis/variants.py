@@ -22,7 +22,7 @@ import pandas as pd
 from analysis.discover import questions
 from analysis.records.figures import Row
 from analysis.repetitions import over_runs
-from analysis.speedup import Standing, Timed, Variant, standing_of, with_speedup
+from analysis.speedup import CaseTimes, Standing, Variant, standing_of, with_speedup
 from analysis.table import ALIKE, CONDITIONS, ROUNDS, identity_columns, of_latest, own_columns
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.question import FIRST, LEAST, Cells, Comparison, Question
@@ -356,15 +356,15 @@ def compared(
 
 def jobs_of(
     rows: pd.DataFrame, columns: Sequence[str], time: str
-) -> dict[tuple[str, ...], dict[str, dict[str, Timed]]]:
+) -> dict[tuple[str, ...], dict[str, dict[str, CaseTimes]]]:
     """Return the times of each variant by its cells. Only medians of all calls have rounds."""
-    found: dict[tuple[str, ...], dict[str, dict[str, Timed]]] = {}
+    found: dict[tuple[str, ...], dict[str, dict[str, CaseTimes]]] = {}
     rounds_of = {} if ROUNDS in rows else {ROUNDS: b""}  # a loaded table has none
     of_rows = rows.assign(**rounds_of)[["run", "path", time, ROUNDS, *columns]]
     for run, job, seconds, rounds, *key in of_rows.itertuples(index=False, name=None):
         medians = np.frombuffer(rounds if time == "median_s" else b"")
         of_run = found.setdefault(key_of(key), {}).setdefault(str(run), {})
-        of_run[job] = Timed(float(seconds), medians)
+        of_run[job] = CaseTimes(float(seconds), medians)
     return found
 
 

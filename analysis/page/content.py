@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.discover import or_left_out
 from analysis.grid import Grid
-from analysis.page.failures import Failure, failures_of
+from analysis.page.failures import FailureKind, failures_of
 from analysis.page.figures import (
     FigureData,
     Packed,
@@ -60,7 +60,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Suite:
+class SuiteSection:
     """The section of a suite.
 
     Attributes:
@@ -89,7 +89,7 @@ def suite_of(
     charts: Sequence[Chart],
     not_drawn: list[str],
     samples: Packed,
-) -> Suite:
+) -> SuiteSection:
     """Make the section of a suite.
 
     Args:
@@ -100,7 +100,7 @@ def suite_of(
     name = str(table["suite"].iloc[0])
     made = (figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(charts))
     texts = parts.texts_of(name)
-    return Suite(
+    return SuiteSection(
         id=f"suite-{number}",
         name=name,
         title=title_of(table),
@@ -147,7 +147,7 @@ HEAD = (sentences.OVERVIEW, sentences.RUNS, sentences.FAILURES, sentences.NOT_ME
 
 
 @dataclass(frozen=True)
-class Content:
+class PageContent:
     """All that the template shows.
 
     Attributes:
@@ -172,11 +172,11 @@ class Content:
     overview: list[str]
     trust: list[str]
     commands: list[str]
-    suites: list[Suite]
+    suites: list[SuiteSection]
     findings: dict[str, list[str]]
     texts: list[str]
     environment: list[tuple[str, str]]
-    failures: list[Failure]
+    failures: list[FailureKind]
     samples: Packed
     unsampled: str
 
@@ -195,7 +195,7 @@ class Content:
 
 def content_of(
     parts: Parts, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
-) -> Content:
+) -> PageContent:
     """Collect the page of a report; a part that cannot be made is left out with a line on stderr.
 
     Args:
@@ -208,7 +208,7 @@ def content_of(
     samples = or_left_out("samples", partial(samples_of, sampled)) or {}
     names = list(dict.fromkeys(table["suite"]))
     charts, not_drawn = figures_of_suites(parts.charts, names, most_figures)
-    return Content(
+    return PageContent(
         screen=screen,
         answer_table=answer_table(screen.grid) if screen.grid else "",
         tally=tally_of(table),

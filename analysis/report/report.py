@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from analysis.discover import or_left_out
-from analysis.output import Content, file_name, write
+from analysis.output import FileContent, file_name, write
 from analysis.repetitions import over_repetitions
 from analysis.report import sentences, style
 from analysis.report.chart import PAGE_ROW, Charts
@@ -43,7 +43,7 @@ def write_report(
         yield from write_figures(parts.charts, folder, formats, most_figures)
 
 
-def texts_of(parts: Parts) -> Iterator[tuple[str, Callable[[], Content | None]]]:
+def texts_of(parts: Parts) -> Iterator[tuple[str, Callable[[], FileContent | None]]]:
     """Yield each file that belongs to no single suite, and what makes its content or None."""
     table, per_rank = parts.table, parts.per_rank
     yield "combined.csv", lambda: table.drop(columns=[ROUNDS, PAGE_ROW], errors="ignore")

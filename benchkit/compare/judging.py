@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records.rows import Columns as Cells
+from analysis.records.rows import RecordSettings as Cells
 from benchkit.api.question import BUSBW, TIME, Metric, Question
 from benchkit.compare.command import Plan
 from benchkit.compare.report import Compared, Finding, Mean, Result
