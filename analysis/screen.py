@@ -28,7 +28,7 @@ from analysis.records.doubts import SPIKE, is_by_others
 from analysis.records.figures import Row
 from analysis.repetitions import bars_of, counted, interval_columns, with_ranges
 from analysis.speedup import Variant
-from analysis.table import oversubscribed_ranks, own_columns
+from analysis.table import oversubscribed_ranks, own_columns, reasons
 from analysis.text import figure, first_line, shortened
 from analysis.variants import (
     RANKS,
@@ -283,8 +283,8 @@ def known_speedups(variants: Variants, said: str) -> Iterator[str]:
         ]
         at_once = f", {max(sizes)} compared at once" if max(sizes) > 1 else ""
         yield f"speedups {', else '.join(texts)}{at_once}"
-    reasons = {speedup.reason for speedup in speedups if not speedup.basis}
-    if unsaid := sorted(reason for reason in reasons if reason not in said):
+    of_pairs = {speedup.reason for speedup in speedups if not speedup.basis}
+    if unsaid := sorted(reason for reason in of_pairs if reason not in said):
         yield f"speedups not judged: {' or '.join(unsaid)}"
     if any(is_of_other_times(variants.time, each) for each in variants.variants):
         yield "some speedups are of the runs that have both, and not of the times beside them"
@@ -309,8 +309,8 @@ def pooled_words(variants: Variants) -> Iterator[str]:
 def unmeasured(table: pd.DataFrame, asked: Question) -> Iterator[str]:
     """Yield what was not measured, failures first: a line per reason or, of many, per status."""
     failed = table[table["status"] != "ok"]
-    reasons = failed["reason"].map(first_line, na_action="ignore").fillna("no reason given")
-    counts = Counter(zip(failed["status"], reasons, strict=True)).most_common()
+    lines = reasons(failed).map(first_line)
+    counts = Counter(zip(failed["status"], lines, strict=True)).most_common()
     by_status: dict[str, list[tuple[str, int]]] = {}
     for (status, reason), count in sorted(counts, key=lambda each: each[0][0] in HARMLESS):
         by_status.setdefault(status, []).append((reason, count))
@@ -319,7 +319,7 @@ def unmeasured(table: pd.DataFrame, asked: Question) -> Iterator[str]:
         for reason, count in found[:1] if is_long else found:
             num = sum(count for _, count in found) if is_long else count
             others = f" (and {len(found) - 1} other reasons)" if is_long and len(found) > 1 else ""
-            having = failed[(failed["status"] == status) & (is_long | (reasons == reason))]
+            having = failed[(failed["status"] == status) & (is_long | (lines == reason))]
             where = f" ({alike})" if (alike := shared_by(having, table, asked)) else ""
             noun = "point" if having["is_component"].isna().all() else "case"
             yield f"{num} {noun}{'s' * (num > 1)}{where} {status}: {reason}{others}"

@@ -21,7 +21,7 @@ from analysis.text import (
     has_ends,
     interval_head,
     intervals,
-    joined_settings,
+    setting_words,
     shortened,
 )
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM, PEAK_TFLOP_PER_S
@@ -182,6 +182,11 @@ def on_cores(ranks: int, row: Row) -> tuple[int, str, int]:
     return ranks, f"{cores} core{'s' * (cores != '1')}", int(row["threads_per_rank"])
 
 
+def reasons(table: pd.DataFrame) -> pd.Series:
+    """Return why each row was not measured."""
+    return table["reason"].fillna("no reason given")
+
+
 def own_columns(table: pd.DataFrame) -> list[str]:
     """Return the columns that are the suites' own keys and labels."""
     names = list(table.columns)
@@ -226,7 +231,8 @@ def printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     lacking = lacked_columns(table)
     own = [name for name in own_columns(table) if name not in lacking]
     if lacking:
-        table = table.assign(settings=joined_settings(table, lacking))
+        words = setting_words(table, lacking, lambda name, value: f"{name} {named(name, value)}")
+        table = table.assign(settings=[", ".join(each) or None for each in words])
         own.append("settings")
     rows, shown = table.iloc[:most], {}
     for name in [*SETTINGS, *own, *differing, *printed_columns()]:
@@ -247,8 +253,8 @@ def printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
         if table[name].notna().any():
             shown[name] = rows[name].map(shortened, na_action="ignore")
     if (table["status"] != "ok").any():
-        reasons = rows["reason"].where(rows["status"] != "ok")
-        shown["reason"] = reasons.map(shortened, na_action="ignore")
+        of_failed = rows["reason"].where(rows["status"] != "ok")
+        shown["reason"] = of_failed.map(shortened, na_action="ignore")
     return pd.DataFrame(shown)
 
 

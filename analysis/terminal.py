@@ -32,8 +32,17 @@ from analysis.table import (
     lacked_columns,
     oversubscribed_ranks,
     own_columns,
+    reasons,
 )
-from analysis.text import figure, half_width, interval_head, measured, shortened, times
+from analysis.text import (
+    figure,
+    half_width,
+    interval_head,
+    measured,
+    setting_words,
+    shortened,
+    times,
+)
 from analysis.text_table import NUMBERS, SENTENCES, WIDE_GAP, WORDS, TextColumn, TextTable
 from benchkit.errors import ConfigError
 from benchkit.record.naming import named
@@ -81,22 +90,18 @@ def texts(values: Iterable[Any]) -> list[str]:
     return ["" if pd.isna(value) else str(value) for value in values]
 
 
-def cases(table: pd.DataFrame, names: list[str]) -> list[str]:
+def case_names(table: pd.DataFrame, names: list[str]) -> list[str]:
     """Join the settings of each row that vary within its suite: "pipeline AG_before chunks 4"."""
-    varies = table[names].groupby(table["suite"]).transform("nunique") > 1
-    is_shown = varies & table[names].notna()
-    found: list[list[str]] = [[] for _ in range(len(table))]
-    for name in names:
-        for held, value, shown in zip(found, table[name], is_shown[name], strict=True):
-            if shown:
-                held.append(value if isinstance(value, str) else f"{name} {named(name, value)}")
-    return list(map(" ".join, found))
+
+    def word(name: str, value: Any) -> str:
+        return value if isinstance(value, str) else f"{name} {named(name, value)}"
+
+    return list(map(" ".join, setting_words(table, names, word)))
 
 
 def outcomes(table: pd.DataFrame) -> Iterator[Outcome]:
     """Yield the status of each row, and the reason where it is not ok."""
-    reasons = table["reason"].map(shortened, "ignore").fillna("no reason given")
-    yield from zip(table["status"], reasons, strict=True)
+    yield from zip(table["status"], reasons(table).map(shortened), strict=True)
 
 
 def numbered(table: pd.DataFrame) -> dict[Outcome, int]:
@@ -202,7 +207,7 @@ def settings_within(
     if not lacking and width_of(found) <= room:
         return found
     kept = [name for name in settings if name in ALWAYS]
-    case = cases(table, [name for name in [*settings, *lacking] if name not in kept])
+    case = case_names(table, [name for name in [*settings, *lacking] if name not in kept])
     columns = [column_of(table, name) for name in kept]
     return [*columns, TextColumn("case", case, SENTENCES)] if any(case) else columns
 

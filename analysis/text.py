@@ -3,14 +3,14 @@
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
 import pandas as pd
 
 from benchkit.errors import ConfigError
-from benchkit.record.naming import named, printable
+from benchkit.record.naming import printable
 
 LARGE, TOO_LARGE = 9999.5, 1e9
 """Numbers between these are printed whole; larger ones have an exponent."""
@@ -152,17 +152,18 @@ def ends_text(median_s: float, low_s: float, high_s: float, least_s: float, most
     return words.format(*ends(1e3 * low, 1e3 * high, 1e3 * half, 1e3 * median_s))
 
 
-def joined_settings(table: pd.DataFrame, columns: list[str]) -> pd.Series:
-    """Join those of the columns that tell the rows of a suite apart: "m 1024, order AG_before"."""
+def setting_words(
+    table: pd.DataFrame, columns: Sequence[str], word: Callable[[str, Any], str]
+) -> list[list[str]]:
+    """Return of each row, in words, those of the columns that tell the rows of its suite apart."""
     varies = table[columns].groupby(table["suite"]).transform("nunique") > 1
     is_shown = varies & table[columns].notna()
-    texts: list[list[str]] = [[] for _ in range(len(table))]
+    words: list[list[str]] = [[] for _ in range(len(table))]
     for name in columns:
-        for held, value, shown in zip(texts, table[name], is_shown[name], strict=True):
+        for of_row, value, shown in zip(words, table[name], is_shown[name], strict=True):
             if shown:
-                held.append(f"{name} {named(name, value)}")
-    joined = [", ".join(held) or None for held in texts]
-    return pd.Series(joined, index=table.index, dtype=object)
+                of_row.append(word(name, value))
+    return words
 
 
 def times(table: pd.DataFrame) -> list[str]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.page.figures import records_of
 from analysis.report.naming import Namer
+from analysis.table import reasons
 from benchkit.record.naming import UNPRINTABLE
 from benchkit.record.record import HARMLESS, ErrorReport, Record
 from launch import trust
@@ -54,9 +55,8 @@ def failures_of(table: pd.DataFrame) -> list[FailureKind]:
     name = Namer(table)
     found: dict[tuple[str, str], FailureKind] = {}
     failed = table[table["status"] != "ok"]
-    for _, row in failed.iterrows():
-        reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
-        status = str(row["status"])
+    for _, row in failed.assign(reason=reasons(failed)).iterrows():
+        reason, status = row["reason"], str(row["status"])
         key = (status, reason.split("\n")[0])
         if key not in found:
             text = ended(reason, MOST_REASON)

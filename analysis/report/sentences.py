@@ -14,7 +14,7 @@ from analysis.report.naming import (
     Namer,
     milliseconds,
 )
-from analysis.table import crowded, oversubscribed_ranks, own_columns
+from analysis.table import crowded, oversubscribed_ranks, own_columns, reasons
 from analysis.text import shortened, time_text
 from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
@@ -210,8 +210,9 @@ def findings(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, Iterator[st
     """
     measured = table[table["status"] == "ok"]
     status, name, name_of_all = table["status"], Namer(measured), Namer(table)
-    not_measured = table[status.isin(NO_FAILURES)]
-    failed = table[~status.isin(("ok", *NO_FAILURES))]
+    ended = table.assign(reason=reasons(table))
+    not_measured = ended[status.isin(NO_FAILURES)]
+    failed = ended[~status.isin(("ok", *NO_FAILURES))]
     first_calls = measured[measured["first_call_ratio"].notna()]
     warned = measured[measured["warning"].notna()].drop_duplicates(["point_id", "run", "warning"])
     point_name = Namer(measured, *own_columns(measured))
@@ -253,8 +254,7 @@ OF_OUTCOME = ("status", "failed_rank", "reason")
 def outcome(name: str, row: Row) -> Iterator[str]:
     """Yield how a row ended, and why."""
     rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
-    reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
-    yield f"{name}: {row['status']}{rank}: {shortened(reason)}"
+    yield f"{name}: {row['status']}{rank}: {shortened(row['reason'])}"
 
 
 def as_paragraph(title: str, lines: Iterable[str]) -> str:
