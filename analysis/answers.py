@@ -19,7 +19,7 @@ from analysis.grid import (
 from analysis.records.figures import Row
 from analysis.speedup import Speedup, Standing, Variant
 from analysis.table import on_cores
-from analysis.text import ends, figure
+from analysis.text import ends, figure, three_digits
 from analysis.variants import Variants, ranks_of
 from benchkit.api.question import LEAST
 from benchkit.record.naming import oversubscription
@@ -172,8 +172,7 @@ def judgement(variants: Variants, variant: Variant, speedup: Speedup) -> str:
 
 def between(values: Sequence[float]) -> str:
     """Format "1.13 to 1.42", or the only value."""
-    ends = (figure(end, abs(end) / 100) for end in (min(values), max(values)))
-    return " to ".join(dict.fromkeys(ends))
+    return " to ".join(dict.fromkeys(map(three_digits, (min(values), max(values)))))
 
 
 def known_of(variants: Variants, speedup: Speedup) -> str:

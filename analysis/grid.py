@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.records.figures import Row
 from analysis.repetitions import INTERVALS
 from analysis.speedup import Speedup, Variant
-from analysis.text import ends, figure, half_width
+from analysis.text import ends, figure, half_width, three_digits
 from analysis.text_table import GAP, NUMBERS, WORDS, TextColumn, TextTable
 from analysis.variants import Variants
 from benchkit.api.question import Metric
@@ -86,15 +86,15 @@ def layouts(variants: Variants) -> Iterator[Grid]:
     else:
         yield from problems_across(variants)
         yield (grid := best_of_each(variants))
-        yield without_ends(grid)
+        yield without_intervals(grid)
 
 
 def variants_across(variants: Variants) -> Iterator[Grid]:
-    """Lay out a row per problem, with other metrics, without, and without ends."""
+    """Lay out a row per problem, with other metrics, without, and without intervals."""
     if metrics := metrics_of(variants)[1:]:
         yield grid_of_variants(variants, metrics)
     yield (grid := grid_of_variants(variants, []))
-    yield without_ends(grid)
+    yield without_intervals(grid)
 
 
 def grid_of_variants(variants: Variants, metrics: Sequence[Metric]) -> Grid:
@@ -136,7 +136,7 @@ def problems_across(variants: Variants) -> Iterator[Grid]:
         time, *others = metrics_of(variants)
         for metrics in [others, []] if others else [[]]:
             yield (grid := grid_of_problems(variants, names, [time, *metrics]))
-            yield without_ends(grid)
+            yield without_intervals(grid)
         if len(bases) == 1:
             yield speedups_of_problems(variants, names)
     if len(bases) == 1:
@@ -211,7 +211,7 @@ def medians_along_scale(variants: Variants, names: Sequence[str]) -> Iterator[Gr
             for cells in rows:
                 of_name = (each for own in group for each in own if each.name == cells[0])
                 middle = median([each.speedup.value for each in of_name if each.speedup])
-                cells.append(figure(middle, middle / 100))
+                cells.append(three_digits(middle))
         left = len(variants.by_problem) - len(whole)
         left_out = f"without {left} settings that lack a variant" if left else ""
         yield Grid(heads, rows, 1, is_ranked=True, left_out=left_out)
@@ -263,7 +263,7 @@ def plain_grids(variants: Variants) -> Iterator[Grid]:
     for most in range(len(others), 1, -1):
         yield plain_grid(variants, others[:most])
     yield (grid := plain_grid(variants, others[:1]))
-    yield without_ends(grid)
+    yield without_intervals(grid)
 
 
 def plain_grid(variants: Variants, others: Sequence[Metric]) -> Grid:
@@ -296,8 +296,8 @@ def plain_grid(variants: Variants, others: Sequence[Metric]) -> Grid:
     return Grid(heads, rows, num_words)
 
 
-def without_ends(grid: Grid) -> Grid:
-    """Leave out the columns of ends, which have no head."""
+def without_intervals(grid: Grid) -> Grid:
+    """Leave out the columns of intervals, which have no head."""
     keep = [i for i, head in enumerate(grid.heads) if i < grid.num_words or head != ("", "")]
     rows = [[row[i] for i in keep] for row in grid.rows]
     return replace(grid, heads=[grid.heads[i] for i in keep], rows=rows)
@@ -313,7 +313,7 @@ def problem_cells(variants: Variants, row: Row, columns: Sequence[str]) -> list[
 
 
 def range_cell(metric: Metric, row: Row) -> str:
-    found = ends_of(metric.column, row)
+    found = interval_of(metric.column, row)
     if not found or found[0] == found[1]:
         return ""
     low, high, value = (metric.scale * number for number in (*found, float(row[metric.column])))
@@ -372,7 +372,7 @@ def number_of(metric: Metric, row: Row) -> str:
     if not has(metric, row):
         return ""
     value = metric.scale * float(row[metric.column])
-    text = figure(value, abs(value) / 100)
+    text = three_digits(value)
     return f"{float(text):,.0f}" if abs(value) >= 1e4 else text
 
 
@@ -398,8 +398,8 @@ def has_interval(column: str, row: Row) -> bool:
     return column in INTERVALS and not pd.isna(row.get(INTERVALS[column][0]))
 
 
-def ends_of(column: str, row: Row) -> tuple[float, float] | None:
-    """Return the ends of a figure's interval or, without one, of its range; None without either."""
+def interval_of(column: str, row: Row) -> tuple[float, float] | None:
+    """Return the interval of a figure or, without one, its range; None without either."""
     names = INTERVALS.get(column, ())
     for low, high in (names[:2], names[2:]) if names else ():
         if not pd.isna(row.get(low)):

@@ -21,8 +21,8 @@ from analysis.discover import conclusions, or_left_out, summaries
 from analysis.grid import (
     WIDTH,
     Grid,
-    ends_of,
     grid_of,
+    interval_of,
 )
 from analysis.records.doubts import SPIKE, is_by_others
 from analysis.records.figures import Row
@@ -251,8 +251,8 @@ def confidence_of(variants: Variants, answers: Sequence[str], has_stars: bool) -
 
 def known_times(time: str, rows: Sequence[Row]) -> Iterator[str]:
     """Yield what the ends beside the times are, and how far they are from these."""
-    ends = [(found, row[time]) for row in rows if (found := ends_of(time, row))]
-    widths = [max(high / middle, 2 - low / middle) - 1 for (low, high), middle in ends]
+    intervals = [(found, row[time]) for row in rows if (found := interval_of(time, row))]
+    widths = [max(high / middle, 2 - low / middle) - 1 for (low, high), middle in intervals]
     widths = [width for width in widths if width > 0]  # one sample has none
     if widths:
         middle, most = plus_minus(median(widths)), plus_minus(max(widths))

@@ -245,4 +245,17 @@ def measured(value: Any, half_width: float = math.nan) -> str:
     is_known = half_width > 0 and not math.isinf(half_width)
     if pd.isna(value) or is_known or float(value).is_integer():
         return figure(value, half_width)
+    return three_digits(value)
+
+
+def three_digits(value: float) -> str:
     return figure(value, abs(value) / 100)
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{measured(seconds * 1e3)} ms"
+
+
+def ratio_interval(low: float, high: float) -> str:
+    """Format the interval of a ratio around 1: "[0.950, 1.050]"."""
+    return f"[{low:.3f}, {high:.3f}]"

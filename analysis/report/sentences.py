@@ -10,12 +10,9 @@ import pandas as pd
 from analysis.records.doubts import NEAR, SPIKE
 from analysis.records.figures import Row
 from analysis.repetitions import WITHIN, describe_floor, describe_runs
-from analysis.report.naming import (
-    Namer,
-    milliseconds,
-)
+from analysis.report.naming import Namer
 from analysis.table import crowded, oversubscribed_ranks, own_columns, reasons
-from analysis.text import shortened, time_text
+from analysis.text import milliseconds, ratio_interval, shortened, time_text
 from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.statistics.compare import SignedRank
@@ -155,8 +152,7 @@ def effect(rows: pd.DataFrame) -> str:
         return f"; they take {ratio} times as long as fresh ranks ({basis})"
     is_changed = judge(interval) in (AHEAD, BEHIND)
     meaning = "measure with ranks=fresh" if is_changed else "no change that shows"
-    low, high = np.exp(interval)
-    known = f"[{low:.3f}, {high:.3f}], {len(ratios)} pairs"
+    known = f"{ratio_interval(*np.exp(interval))}, {len(ratios)} pairs"
     return f"; they take {ratio} times as long as fresh ranks ({known}): {meaning}"
 
 

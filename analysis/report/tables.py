@@ -11,7 +11,7 @@ from analysis.records.places import PLACE, STATE
 from analysis.repetitions import FEWEST_RUNS, over_runs
 from analysis.report.naming import Namer
 from analysis.table import for_print, identity_columns, is_repeated
-from analysis.text import figure
+from analysis.text import figure, ratio_interval
 from analysis.text_table import MOST_ROWS, as_markdown
 from benchkit.statistics.compare import plus_minus
 from benchkit.statistics.judgement import AHEAD, BEHIND, judge, judge_speedup
@@ -132,7 +132,7 @@ def turns_table(table: pd.DataFrame) -> str | None:
 def interval(row: Any) -> str:
     if pd.isna(row["turns_ratio_low"]):
         return "too few runs"
-    return f"[{row['turns_ratio_low']:.3f}, {row['turns_ratio_high']:.3f}]"
+    return ratio_interval(row["turns_ratio_low"], row["turns_ratio_high"])
 
 
 def verdict(row: Any) -> str:
