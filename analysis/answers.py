@@ -18,10 +18,11 @@ from analysis.grid import (
 )
 from analysis.records.figures import Row
 from analysis.speedup import Speedup, Standing, Variant
-from analysis.text import ends, figure
-from analysis.variants import Variants, cores_of, ranks_of
+from analysis.table import on_cores
+from analysis.text import ends, figure, three_digits
+from analysis.variants import Variants, ranks_of
 from benchkit.api.question import LEAST
-from benchkit.record.naming import percent, plus_minus
+from benchkit.record.naming import oversubscription, percent, plus_minus
 from benchkit.statistics.judgement import (
     AHEAD,
     BEHIND,
@@ -58,8 +59,7 @@ def answers_of(variants: Variants) -> Iterator[str]:
     else:
         yield from comparison_answers(variants, compared)
     if beyond := [each.row for each in variants.variants if variants.is_beyond_cores(each)]:
-        ranks = ", ".join(map(str, sorted({ranks_of(row) for row in beyond})))
-        yield f"Not in these lines: {ranks} ranks (oversubscribed: {cores_of(beyond[0])} cores)"
+        yield f"Left out, {oversubscription(on_cores(ranks_of(row), row) for row in beyond)}"
 
 
 def grouped(
@@ -171,8 +171,7 @@ def judgement(variants: Variants, variant: Variant, speedup: Speedup) -> str:
 
 def between(values: Sequence[float]) -> str:
     """Format "1.13 to 1.42", or the only value."""
-    ends = (figure(end, abs(end) / 100) for end in (min(values), max(values)))
-    return " to ".join(dict.fromkeys(ends))
+    return " to ".join(dict.fromkeys(map(three_digits, (min(values), max(values)))))
 
 
 def known_of(variants: Variants, speedup: Speedup) -> str:
@@ -189,9 +188,14 @@ def reasons(variants: Variants, found: Sequence[Speedup]) -> str:
     """Say why speedups are not judged, and what else differs between the variants."""
     texts = dict.fromkeys(speedup.reason for speedup in found if speedup.reason)
     why = " or ".join(texts)
-    if others := variants.confounded:
-        why += f", and {', '.join(others)} {'differs' if len(others) == 1 else 'differ'}"
-    return f": {why}"
+    others = confounded_words(variants)
+    return f": {why}, and {others}" if others else f": {why}"
+
+
+def confounded_words(variants: Variants) -> str:
+    """Return which conditions differ as the variants do: "device, host differ"; "" for none."""
+    names = variants.confounded
+    return f"{', '.join(names)} {'differs' if len(names) == 1 else 'differ'}" if names else ""
 
 
 def claim(variants: Variants, variant: Variant, speedup: Speedup) -> str:

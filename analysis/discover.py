@@ -1,11 +1,9 @@
 """Find what suites add to a report: their question, and modules that define these functions.
 
-`write(table) -> dict[file name, text]`, `show(table, baseline) -> dict[name, Chart]` and
-`draw(table, baseline) -> dict[file name, drawing]` return an empty dictionary where the table has
-no data for them. A chart is drawn for the files of the report and for the page; a drawing, a
-function that returns a figure, is for what no chart can show. They are in modules
-`table`, `charts` and `plot`, of benchkit's suites in `analysis/suites/NAME`, of others beside the
-module that defines the suite.
+`write(table) -> dict[file name, text]` and `show(table, baseline) -> dict[name, Chart]` return an
+empty dictionary where the table has no data for them. A chart is drawn for the files of the report
+and for the page. They are in modules `table` and `charts`, of benchkit's suites in
+`analysis/suites/NAME`, of others beside the module that defines the suite.
 
 The module of a suite may have QUESTION: what it asks. A module
 `verdict` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for all
@@ -21,16 +19,13 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pandas as pd
 
 from analysis.text import complain
 from benchkit.api.question import Question
 from benchkit.api.registry import own_modules, plugin_modules, suite_modules, suites_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Made = TypeVar("Made")
 
@@ -62,11 +57,9 @@ def or_left_out(what: str, make: Callable[[], Made]) -> Made | None:
         return None
 
 
-Drawings = dict[str, Callable[[], "Figure"]]
-"""By file name. Figures are drawn one by one, so that one failure does not affect the others."""
 FIRST, LAST = "analysis.report.sizes", "analysis.report.speedups"
 """What every suite has comes before and after what suites have of their own."""
-PARTS = ("table", "plot", "charts")
+PARTS = ("table", "charts")
 ACCEPTANCE = "analysis.acceptance.verdict"
 """Answers for the records of several of our suites together."""
 

@@ -16,15 +16,14 @@ import pandas as pd
 from analysis.records.figures import Row
 from analysis.repetitions import INTERVALS
 from analysis.speedup import Speedup, Variant
-from analysis.text import ends, figure, half_width, render_table
+from analysis.text import ends, figure, half_width, three_digits
+from analysis.text_table import GAP, NUMBERS, WORDS, TextColumn, TextTable
 from analysis.variants import Variants
 from benchkit.api.question import Metric
 
 WIDTH = 80
 MOST_ACROSS = 3
 """Variants, or problems, that stand side by side."""
-GAP = 2
-"""Letters between columns."""
 
 
 @dataclass
@@ -50,27 +49,20 @@ class Grid:
         most = max(0, most - bool(self.left_out)) if most else 0
         left = len(self.rows) - most + 1 if 0 < most < len(self.rows) else 0
         cut = most - 1 if self.is_ranked else (most - 1) // 2
-        shown = [*self.rows[:cut], *self.rows[cut + left :]]
-        columns = list(zip(*([*map(list, zip(*self.heads, strict=True)), *shown]), strict=True))
-        used = [column for column in range(len(columns)) if any(columns[column])]
-        widths = {place: max(map(len, columns[place])) for place in used}
-        found = []
-        for cells in zip(*(columns[place] for place in used), strict=True):
-            padded = (
-                cell.ljust(widths[place]) if place < self.num_words else cell.rjust(widths[place])
-                for place, cell in zip(used, cells, strict=True)
-            )
-            found.append((" " * GAP).join(padded).rstrip())
-        found[2 + cut : 2 + cut] = [f"… {left} more rows"] * bool(left)
-        found += [self.left_out] * bool(self.left_out)
-        return [line for number, line in enumerate(found) if line or number > 1]
+        columns = self.table([*self.rows[:cut], *self.rows[cut + left :]]).columns
+        used = [column for column in columns if any((column.head.strip(), *column.cells))]
+        lines = TextTable(used).plain_lines()
+        lines[2 + cut : 2 + cut] = [f"… {left} more rows"] * bool(left)
+        lines += [self.left_out] * bool(self.left_out)
+        return [line for number, line in enumerate(lines) if line or number > 1]
 
-    def markdown(self) -> str:
-        """Return the whole table in Markdown, with a head of one line."""
-        heads = [" ".join(filter(None, head)) for head in self.heads]
-        return render_table(
-            pd.DataFrame(self.rows, columns=range(len(heads))).set_axis(heads, axis=1), "github"
-        )
+    def table(self, rows: Sequence[Sequence[str]] | None = None) -> TextTable:
+        """Return the columns with some rows; by default with all."""
+        rows = self.rows if rows is None else rows
+        kinds = [WORDS] * self.num_words + [NUMBERS] * (len(self.heads) - self.num_words)
+        cells = [[row[place] for row in rows] for place in range(len(kinds))]
+        heads = map("\n".join, self.heads)
+        return TextTable(list(map(TextColumn, heads, cells, kinds)))
 
     @property
     def width(self) -> int:
@@ -94,15 +86,15 @@ def layouts(variants: Variants) -> Iterator[Grid]:
     else:
         yield from problems_across(variants)
         yield (grid := best_of_each(variants))
-        yield without_ends(grid)
+        yield without_intervals(grid)
 
 
 def variants_across(variants: Variants) -> Iterator[Grid]:
-    """Lay out a row per problem, with other metrics, without, and without ends."""
+    """Lay out a row per problem, with other metrics, without, and without intervals."""
     if metrics := metrics_of(variants)[1:]:
         yield grid_of_variants(variants, metrics)
     yield (grid := grid_of_variants(variants, []))
-    yield without_ends(grid)
+    yield without_intervals(grid)
 
 
 def grid_of_variants(variants: Variants, metrics: Sequence[Metric]) -> Grid:
@@ -138,12 +130,13 @@ def problems_across(variants: Variants) -> Iterator[Grid]:
     """Lay out a row per variant, the fastest at the end of the scale first, in less width each."""
     last = {each.name: each.cost for each in variants.variants if not each.is_baseline}
     bases = variants.baselines
-    names = [*bases, *sorted({*variants.names} - {*bases}, key=lambda name: last.get(name, 0.0))]
+    compared = [name for name in variants.names if name not in bases]
+    names = [*bases, *sorted(compared, key=lambda name: last.get(name, 0.0))]
     if GAP * len(variants.by_problem) < WIDTH:
         time, *others = metrics_of(variants)
         for metrics in [others, []] if others else [[]]:
             yield (grid := grid_of_problems(variants, names, [time, *metrics]))
-            yield without_ends(grid)
+            yield without_intervals(grid)
         if len(bases) == 1:
             yield speedups_of_problems(variants, names)
     if len(bases) == 1:
@@ -218,7 +211,7 @@ def medians_along_scale(variants: Variants, names: Sequence[str]) -> Iterator[Gr
             for cells in rows:
                 of_name = (each for own in group for each in own if each.name == cells[0])
                 middle = median([each.speedup.value for each in of_name if each.speedup])
-                cells.append(figure(middle, middle / 100))
+                cells.append(three_digits(middle))
         left = len(variants.by_problem) - len(whole)
         left_out = f"without {left} settings that lack a variant" if left else ""
         yield Grid(heads, rows, 1, is_ranked=True, left_out=left_out)
@@ -270,7 +263,7 @@ def plain_grids(variants: Variants) -> Iterator[Grid]:
     for most in range(len(others), 1, -1):
         yield plain_grid(variants, others[:most])
     yield (grid := plain_grid(variants, others[:1]))
-    yield without_ends(grid)
+    yield without_intervals(grid)
 
 
 def plain_grid(variants: Variants, others: Sequence[Metric]) -> Grid:
@@ -303,8 +296,8 @@ def plain_grid(variants: Variants, others: Sequence[Metric]) -> Grid:
     return Grid(heads, rows, num_words)
 
 
-def without_ends(grid: Grid) -> Grid:
-    """Leave out the columns of ends, which have no head."""
+def without_intervals(grid: Grid) -> Grid:
+    """Leave out the columns of intervals, which have no head."""
     keep = [i for i, head in enumerate(grid.heads) if i < grid.num_words or head != ("", "")]
     rows = [[row[i] for i in keep] for row in grid.rows]
     return replace(grid, heads=[grid.heads[i] for i in keep], rows=rows)
@@ -320,7 +313,7 @@ def problem_cells(variants: Variants, row: Row, columns: Sequence[str]) -> list[
 
 
 def range_cell(metric: Metric, row: Row) -> str:
-    found = ends_of(metric.column, row)
+    found = interval_of(metric.column, row)
     if not found or found[0] == found[1]:
         return ""
     low, high, value = (metric.scale * number for number in (*found, float(row[metric.column])))
@@ -379,7 +372,7 @@ def number_of(metric: Metric, row: Row) -> str:
     if not has(metric, row):
         return ""
     value = metric.scale * float(row[metric.column])
-    text = figure(value, abs(value) / 100)
+    text = three_digits(value)
     return f"{float(text):,.0f}" if abs(value) >= 1e4 else text
 
 
@@ -405,8 +398,8 @@ def has_interval(column: str, row: Row) -> bool:
     return column in INTERVALS and not pd.isna(row.get(INTERVALS[column][0]))
 
 
-def ends_of(column: str, row: Row) -> tuple[float, float] | None:
-    """Return the ends of a figure's interval or, without one, of its range; None without either."""
+def interval_of(column: str, row: Row) -> tuple[float, float] | None:
+    """Return the interval of a figure or, without one, its range; None without either."""
     names = INTERVALS.get(column, ())
     for low, high in (names[:2], names[2:]) if names else ():
         if not pd.isna(row.get(low)):

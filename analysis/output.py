@@ -15,7 +15,7 @@ from analysis.text import as_csv, without_html
 from benchkit.errors import ConfigError
 from benchkit.record import files
 
-Content: TypeAlias = str | bytes | pd.DataFrame
+FileContent: TypeAlias = str | bytes | pd.DataFrame
 FOLDER, EARLIER = "report", "analysis"
 """Of a report in a folder of records. The earlier name is that of a package, which Python would
 import from a working folder."""
@@ -44,7 +44,7 @@ def folder_for(place: Path, asked: Path | None, *below: str) -> Path:
     return folder
 
 
-def write(folder: Path, name: str, content: Content) -> Path:
+def write(folder: Path, name: str, content: FileContent) -> Path:
     """Write a text, a table as CSV, or bytes, in place of what has the name; return the path.
 
     Args:

@@ -16,19 +16,19 @@ from textwrap import TextWrapper, shorten
 
 import pandas as pd
 
-from analysis.answers import MOST_ANSWERS, answers_of, listed, title_of
+from analysis.answers import MOST_ANSWERS, answers_of, confounded_words, listed, title_of
 from analysis.discover import conclusions, or_left_out, summaries
 from analysis.grid import (
     WIDTH,
     Grid,
-    ends_of,
     grid_of,
+    interval_of,
 )
-from analysis.records.doubts import SPIKE
+from analysis.records.doubts import SPIKE, is_by_others
 from analysis.records.figures import Row
 from analysis.repetitions import bars_of, counted, interval_columns, with_ranges
 from analysis.speedup import Variant
-from analysis.table import crowded, own_columns
+from analysis.table import oversubscribed_ranks, own_columns, reasons
 from analysis.text import figure, first_line, shortened
 from analysis.variants import (
     RANKS,
@@ -144,7 +144,7 @@ def screen_of(
         [(_, variants)] = suites
         found.grid = grid_of(variants)
         has_stars = any("*" in cell for cells in found.grid.rows for cell in cells)
-        found.confidence = [how_sure(variants, has_stars)]
+        found.confidence = [confidence_of(variants, found.answers, has_stars)]
         found.next_steps = next_steps_of(variants, is_mostly_disturbed(table))
         found.subject = list(subject_of(variants))
         found.terms = terms_in(found, variants.question)
@@ -159,8 +159,8 @@ def screen_of(
 
 def is_mostly_disturbed(table: pd.DataFrame) -> bool:
     """Return whether something else ran beside most cases; a quota holds them back by itself."""
-    texts = table.loc[table["status"] == "ok", "disturbed"].map(str)
-    return 2 * sum("other " in text for text in texts) > len(texts)
+    disturbed = table.loc[table["status"] == "ok", "disturbed"]
+    return 2 * sum(map(is_by_others, disturbed)) > len(disturbed)
 
 
 def log_of_failure(table: pd.DataFrame) -> Iterator[str]:
@@ -221,15 +221,21 @@ def subject_of(variants: Variants) -> Iterator[str]:
 # What is known of it
 
 
-def how_sure(variants: Variants, has_stars: bool) -> str:
-    """Say what the ends beside times and speedups are, and what is not in them."""
+def confidence_of(variants: Variants, answers: Sequence[str], has_stars: bool) -> str:
+    """Say what the intervals of times and speedups are of, and what they leave out.
+
+    Args:
+        answers: what these say is not said again.
+    """
+    said = " ".join(answers)
     rows = [variant.row for variant in variants.variants]
     is_one_run = all(int(row.get("num_runs") or 1) == 1 for row in rows)
-    parts = [*known_times(variants.time, rows), *known_speedups(variants)]
+    parts = [*known_times(variants.time, rows), *known_speedups(variants, said)]
     if has_stars:
         parts.append("*: none is ahead of it")
-    if variants.confounded and any(variant.speedup for variant in variants.variants):
-        parts.append(f"the variants differ in {', '.join(variants.confounded)}, too")
+    confounded = confounded_words(variants)
+    if confounded not in said and any(variant.speedup for variant in variants.variants):
+        parts.append(f"{confounded} between the variants, too")
     if variants.pooled:
         parts.append(f"pooled: {', '.join(pooled_words(variants))}")
     if variants.is_stand_in:
@@ -245,8 +251,8 @@ def how_sure(variants: Variants, has_stars: bool) -> str:
 
 def known_times(time: str, rows: Sequence[Row]) -> Iterator[str]:
     """Yield what the ends beside the times are, and how far they are from these."""
-    ends = [(found, row[time]) for row in rows if (found := ends_of(time, row))]
-    widths = [max(high / middle, 2 - low / middle) - 1 for (low, high), middle in ends]
+    intervals = [(found, row[time]) for row in rows if (found := interval_of(time, row))]
+    widths = [max(high / middle, 2 - low / middle) - 1 for (low, high), middle in intervals]
     widths = [width for width in widths if width > 0]  # one sample has none
     if widths:
         middle, most = plus_minus(median(widths)), plus_minus(max(widths))
@@ -256,8 +262,8 @@ def known_times(time: str, rows: Sequence[Row]) -> Iterator[str]:
         yield f"times to {middle}{at_most} ({bars_of(frame, interval_columns(time)[0])})"
 
 
-def known_speedups(variants: Variants) -> Iterator[str]:
-    """Yield what the ends beside the speedups are."""
+def known_speedups(variants: Variants, said: str) -> Iterator[str]:
+    """Yield what the intervals of the speedups are of, and why others have none."""
     speedups = [each.speedup for each in variants.variants if each.speedup]
     kinds: dict[tuple[bool, str], list[int]] = {}
     for speedup in speedups:
@@ -277,8 +283,9 @@ def known_speedups(variants: Variants) -> Iterator[str]:
         ]
         at_once = f", {max(sizes)} compared at once" if max(sizes) > 1 else ""
         yield f"speedups {', else '.join(texts)}{at_once}"
-    if apart := {speedup.reason for speedup in speedups if not speedup.basis}:
-        yield f"speedups not judged: {' or '.join(sorted(apart))}"
+    of_pairs = {speedup.reason for speedup in speedups if not speedup.basis}
+    if unsaid := sorted(reason for reason in of_pairs if reason not in said):
+        yield f"speedups not judged: {' or '.join(unsaid)}"
     if any(is_of_other_times(variants.time, each) for each in variants.variants):
         yield "some speedups are of the runs that have both, and not of the times beside them"
 
@@ -302,8 +309,8 @@ def pooled_words(variants: Variants) -> Iterator[str]:
 def unmeasured(table: pd.DataFrame, asked: Question) -> Iterator[str]:
     """Yield what was not measured, failures first: a line per reason or, of many, per status."""
     failed = table[table["status"] != "ok"]
-    reasons = failed["reason"].map(first_line, na_action="ignore").fillna("no reason given")
-    counts = Counter(zip(failed["status"], reasons, strict=True)).most_common()
+    lines = reasons(failed).map(first_line)
+    counts = Counter(zip(failed["status"], lines, strict=True)).most_common()
     by_status: dict[str, list[tuple[str, int]]] = {}
     for (status, reason), count in sorted(counts, key=lambda each: each[0][0] in HARMLESS):
         by_status.setdefault(status, []).append((reason, count))
@@ -312,7 +319,7 @@ def unmeasured(table: pd.DataFrame, asked: Question) -> Iterator[str]:
         for reason, count in found[:1] if is_long else found:
             num = sum(count for _, count in found) if is_long else count
             others = f" (and {len(found) - 1} other reasons)" if is_long and len(found) > 1 else ""
-            having = failed[(failed["status"] == status) & (is_long | (reasons == reason))]
+            having = failed[(failed["status"] == status) & (is_long | (lines == reason))]
             where = f" ({alike})" if (alike := shared_by(having, table, asked)) else ""
             noun = "point" if having["is_component"].isna().all() else "case"
             yield f"{num} {noun}{'s' * (num > 1)}{where} {status}: {reason}{others}"
@@ -334,11 +341,9 @@ def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[Variants]) ->
     """
     measured = table[table["status"] == "ok"]
     found = list(islice((line for each in suites for line in turned_by_outliers(each)), 1))
-    shared = sorted(set(measured.loc[crowded(measured), "world_size"]))
     is_left_out = any(each.is_beyond_cores(variant) for each in suites for variant in each.variants)
-    if shared and not is_left_out:
-        ranks = ", ".join(f"{size:.0f}" for size in shared)
-        found.append(f"Times of {ranks} ranks are of shared cores: more threads than cores")
+    if (ranks := oversubscribed_ranks(measured)) and not is_left_out:
+        found.append(ranks.capitalize())
     for name, what in (
         ("doubt", "doubtful"),
         ("disturbed", "disturbed"),

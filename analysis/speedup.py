@@ -32,14 +32,14 @@ from benchkit.statistics.judgement import (
 
 
 @dataclass(frozen=True)
-class Timed:
+class CaseTimes:
     """A case in one job: its time in seconds, and the medians of its rounds: [round]."""
 
     seconds: float
     rounds: Array
 
 
-Jobs = Mapping[str, Mapping[str, Timed]]
+Jobs = Mapping[str, Mapping[str, CaseTimes]]
 """By run and, within it, by job, which is the path of its record."""
 
 
@@ -182,7 +182,7 @@ def with_ends(found: Speedup, ratios: Array, unit: str, alpha: float) -> Speedup
     return replace(found, low=low, high=high, basis=basis, reason=reason)
 
 
-def paired(own: Mapping[str, Timed], other: Mapping[str, Timed]) -> tuple[float, float]:
+def paired(own: Mapping[str, CaseTimes], other: Mapping[str, CaseTimes]) -> tuple[float, float]:
     """Return the times of two variants in one run: of the jobs that have both, if any.
 
     What several jobs do to a baseline, such as other ranks beside it, is no part of a speedup.

@@ -14,18 +14,18 @@ from pandas.api.types import is_numeric_dtype
 from analysis.records import columns
 from analysis.records.columns import FIGURES, INTEGER, METRICS, NUMBER, SPREADS, names_of
 from analysis.records.doubts import UTILISATIONS, beyond_whole
-from analysis.records.figures import DETAILS, CaseRow
+from analysis.records.figures import DETAILS, CaseRow, Row
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.text import (
     INTERVAL,
     has_ends,
     interval_head,
     intervals,
-    joined_settings,
+    setting_words,
     shortened,
 )
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM, PEAK_TFLOP_PER_S
-from benchkit.record.naming import named
+from benchkit.record.naming import named, oversubscription
 
 SETTINGS, CONDITIONS = names_of(columns.SETTINGS), names_of(columns.CONDITIONS)
 PROVENANCE = names_of(columns.PROVENANCE)
@@ -168,6 +168,25 @@ def crowded(table: pd.DataFrame) -> pd.Series:
     return has_fewer_cores & table["median_s"].notna()
 
 
+def oversubscribed_ranks(table: pd.DataFrame) -> str:
+    """Say which rows `crowded` marks: "oversubscribed: 4 ranks on 2 cores"; "" where none is."""
+    names = ["world_size", "cores_per_rank", "threads_per_rank"]
+    rows = table.loc[crowded(table), names].to_dict("records")
+    jobs = (on_cores(int(row["world_size"]), row) for row in rows)
+    return oversubscription(jobs) if rows else ""
+
+
+def on_cores(ranks: int, row: Row) -> tuple[int, str, int]:
+    """Return the ranks, with the cores of their job in words, and the threads of each."""
+    cores = f"{row['cores_per_rank'] * row['world_size']:.3g}"
+    return ranks, f"{cores} core{'s' * (cores != '1')}", int(row["threads_per_rank"])
+
+
+def reasons(table: pd.DataFrame) -> pd.Series:
+    """Return why each row was not measured."""
+    return table["reason"].fillna("no reason given")
+
+
 def own_columns(table: pd.DataFrame) -> list[str]:
     """Return the columns that are the suites' own keys and labels."""
     names = list(table.columns)
@@ -212,7 +231,8 @@ def printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     lacking = lacked_columns(table)
     own = [name for name in own_columns(table) if name not in lacking]
     if lacking:
-        table = table.assign(settings=joined_settings(table, lacking))
+        words = setting_words(table, lacking, lambda name, value: f"{name} {named(name, value)}")
+        table = table.assign(settings=[", ".join(each) or None for each in words])
         own.append("settings")
     rows, shown = table.iloc[:most], {}
     for name in [*SETTINGS, *own, *differing, *printed_columns()]:
@@ -233,8 +253,8 @@ def printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
         if table[name].notna().any():
             shown[name] = rows[name].map(shortened, na_action="ignore")
     if (table["status"] != "ok").any():
-        reasons = rows["reason"].where(rows["status"] != "ok")
-        shown["reason"] = reasons.map(shortened, na_action="ignore")
+        of_failed = rows["reason"].where(rows["status"] != "ok")
+        shown["reason"] = of_failed.map(shortened, na_action="ignore")
     return pd.DataFrame(shown)
 
 

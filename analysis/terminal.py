@@ -20,13 +20,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.errors import UndefinedVariableError
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from analysis import text
+from analysis import text_table
 from analysis.records.columns import FIGURES, SPREADS, names_of
 from analysis.repetitions import INTERVALS, RATES
 from analysis.table import (
@@ -35,58 +30,45 @@ from analysis.table import (
     crowded,
     is_repeated,
     lacked_columns,
+    oversubscribed_ranks,
     own_columns,
+    reasons,
 )
-from analysis.text import figure, half_width, interval_head, measured, shortened, times
+from analysis.text import (
+    figure,
+    half_width,
+    interval_head,
+    measured,
+    setting_words,
+    shortened,
+    times,
+)
+from analysis.text_table import NUMBERS, SENTENCES, WIDE_GAP, WORDS, TextColumn, TextTable
 from benchkit.errors import ConfigError
 from benchkit.record.naming import named
 
 LONG = 40
 """Letters beyond which a text is wrapped."""
-SHORTEST = 24
-"""Letters of a wrapped text's line at least."""
 NUMBER = re.compile(r"\d+(\.\d+)?")
 Outcome = tuple[str, str]
 """A status and its reason."""
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A column on the terminal, with the unit on a line below its name.
-
-    Text that is too long for a line may be wrapped.
-    """
-
-    head: str
-    cells: list[str]
-    is_number: bool = False
-    is_wrapped: bool = False
-
-    @property
-    def width(self) -> int:
-        return max(map(cell_len, (*self.head.splitlines(), *self.cells)), default=0)
-
-    @property
-    def least_width(self) -> int:
-        """Letters below which the column cannot be read."""
-        return min(self.width, SHORTEST) if self.is_wrapped else self.width
-
-
-def column_of(table: pd.DataFrame, name: str) -> Shown:
+def column_of(table: pd.DataFrame, name: str) -> TextColumn:
     """Return a column of the combined table with its values formatted."""
     values = table[name]
     if column := FIGURES.get(name):
         numbers, halves = pd.to_numeric(values), half_widths(table, name)
         pairs = zip(numbers * column.scale, halves * column.scale, strict=True)
         cells = [measured(*pair) for pair in pairs]
-        return Shown(column.head.replace(" [", "\n["), cells, is_number=True)
+        return TextColumn(column.head.replace(" [", "\n["), cells, NUMBERS)
     if name == "data_size":
         cells = texts(values.map(lambda size: named(name, size), "ignore"))
-        return Shown(name, cells, is_number=True)
+        return TextColumn(name, cells, NUMBERS)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
-        return Shown(name, [figure(value) for value in values], is_number=True)
+        return TextColumn(name, [figure(value) for value in values], NUMBERS)
     cells = texts(values)
-    return Shown(name, cells, is_wrapped=max(map(len, cells), default=0) > LONG)
+    return TextColumn(name, cells, SENTENCES if max(map(len, cells)) > LONG else WORDS)
 
 
 def half_widths(table: pd.DataFrame, name: str) -> pd.Series:
@@ -108,22 +90,18 @@ def texts(values: Iterable[Any]) -> list[str]:
     return ["" if pd.isna(value) else str(value) for value in values]
 
 
-def cases(table: pd.DataFrame, names: list[str]) -> list[str]:
+def case_names(table: pd.DataFrame, names: list[str]) -> list[str]:
     """Join the settings of each row that vary within its suite: "pipeline AG_before chunks 4"."""
-    varies = table[names].groupby(table["suite"]).transform("nunique") > 1
-    is_shown = varies & table[names].notna()
-    found: list[list[str]] = [[] for _ in range(len(table))]
-    for name in names:
-        for held, value, shown in zip(found, table[name], is_shown[name], strict=True):
-            if shown:
-                held.append(value if isinstance(value, str) else f"{name} {named(name, value)}")
-    return list(map(" ".join, found))
+
+    def word(name: str, value: Any) -> str:
+        return value if isinstance(value, str) else f"{name} {named(name, value)}"
+
+    return list(map(" ".join, setting_words(table, names, word)))
 
 
 def outcomes(table: pd.DataFrame) -> Iterator[Outcome]:
     """Yield the status of each row, and the reason where it is not ok."""
-    reasons = table["reason"].map(shortened, "ignore").fillna("no reason given")
-    yield from zip(table["status"], reasons, strict=True)
+    yield from zip(table["status"], reasons(table).map(shortened), strict=True)
 
 
 def numbered(table: pd.DataFrame) -> dict[Outcome, int]:
@@ -139,11 +117,9 @@ def numbered(table: pd.DataFrame) -> dict[Outcome, int]:
 
 WIDTH = 120
 """Letters of a line where the output is no terminal."""
-GAP = 3
-"""Letters between columns."""
 ALWAYS = ("suite", "backend", "world_size", "data_size")
 """Settings that have their own columns, also where others are joined for lack of room."""
-CROWDED = "[!]"
+OVERSUBSCRIBED = "[!]"
 """Stands beside a median of ranks that had more threads than cores."""
 SIMILAR = " (other numbers in other rows)"
 MOST_FIGURES, MOST_NOTES = 3, 3
@@ -166,21 +142,21 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
         width: letters of a line; by default those of the terminal.
     """
     width = width or shutil.get_terminal_size((WIDTH, 0)).columns
-    rows = table.iloc[: text.MOST_ROWS]
+    rows = table.iloc[: text_table.MOST_ROWS]
     if columns:
-        lines = [rendered([column_of(rows, name) for name in columns], width)]
+        lines = [TextTable([column_of(rows, name) for name in columns]).in_width(width)]
     else:
         head, shown, left_out = chosen(rows, width)
         of_all = "All rows: " if len(table) > 1 else ""
         lines = [fill(f"{of_all}{head}", width, break_on_hyphens=False) + "\n"] if head else []
-        lines.append(rendered(shown, width))
+        lines.append(TextTable(shown).in_width(width))
         if left_out:
             more = f"Other columns: --columns {','.join(left_out)}"
             lines.append(shorten(more, width, placeholder=" …"))
-    return "\n".join([*lines, *text.beginning(len(table)), *(() if columns else notes(rows))])
+    return "\n".join([*lines, *text_table.beginning(len(table)), *(() if columns else notes(rows))])
 
 
-def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]]:
+def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[TextColumn], list[str]]:
     """Choose columns that fit.
 
     Returns:
@@ -195,11 +171,11 @@ def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]
     settings = [name for name in known if name not in shared]
     middle = [column_of(table, "run")] if is_repeated(table) else []
     middle.append(results(table))
-    room = width + GAP  # No gap follows the last column.
+    room = width + WIDE_GAP  # No gap follows the last column.
     first = settings_within(table, settings, lacking, room - width_of(middle))
     room -= width_of([*first, *middle])
     figures = [name for name in TELLING if name in table and table[name].notna().any()]
-    kept: list[Shown] = []
+    kept: list[TextColumn] = []
     for column in (column_of(table, name) for name in figures[:MOST_FIGURES]):
         room -= width_of([column])
         if room >= 0:
@@ -207,20 +183,20 @@ def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]
     return head, [*first, *middle, *kept], figures[len(kept) :]
 
 
-def results(table: pd.DataFrame) -> Shown:
+def results(table: pd.DataFrame) -> TextColumn:
     """Return the column of the medians, which has the outcome of rows that were not measured."""
     numbers = numbered(table)
     ends = [f"{end[0]} ({numbers[end]})" if end in numbers else "" for end in outcomes(table)]
-    marks = [CROWDED * each for each in crowded(table)]
+    marks = [OVERSUBSCRIBED * each for each in crowded(table)]
     cells = [" ".join(filter(None, each)) for each in zip(times(table), marks, ends, strict=True)]
     is_measured = table["median_s"].notna().any()
     head = f"median [ms]\n{interval_head(table)}" if is_measured else "outcome"
-    return Shown(head, cells, is_number=is_measured)
+    return TextColumn(head, cells, NUMBERS if is_measured else WORDS)
 
 
 def settings_within(
     table: pd.DataFrame, settings: list[str], lacking: list[str], room: int
-) -> list[Shown]:
+) -> list[TextColumn]:
     """Return a column per setting, or one that joins most of them where these are too wide.
 
     Args:
@@ -231,13 +207,13 @@ def settings_within(
     if not lacking and width_of(found) <= room:
         return found
     kept = [name for name in settings if name in ALWAYS]
-    case = cases(table, [name for name in [*settings, *lacking] if name not in kept])
+    case = case_names(table, [name for name in [*settings, *lacking] if name not in kept])
     columns = [column_of(table, name) for name in kept]
-    return [*columns, Shown("case", case, is_wrapped=True)] if any(case) else columns
+    return [*columns, TextColumn("case", case, SENTENCES)] if any(case) else columns
 
 
-def width_of(columns: Sequence[Shown]) -> int:
-    return sum(column.width + GAP for column in columns)
+def width_of(columns: Sequence[TextColumn]) -> int:
+    return sum(column.width + WIDE_GAP for column in columns)
 
 
 def notes(table: pd.DataFrame) -> list[str]:
@@ -248,8 +224,8 @@ def notes(table: pd.DataFrame) -> list[str]:
     found = []
     for number, [(status, reason), *similar] in ends.items():
         found.append(f"({number}) {status}: {reason}{SIMILAR if similar else ''}")
-    if crowded(table).any():
-        found.append(f"{CROWDED}: more threads than cores, which take turns")
+    if ranks := oversubscribed_ranks(table):
+        found.append(f"{OVERSUBSCRIBED}: {ranks}")
     for name in ("warning", "doubt", "unchecked"):
         counts = Counter(map(shortened, table[name].dropna() if name in table else ()))
         for line, count in counts.most_common(MOST_NOTES):
@@ -257,26 +233,6 @@ def notes(table: pd.DataFrame) -> list[str]:
         if len(counts) > MOST_NOTES:
             found.append(f"and {len(counts) - MOST_NOTES} more like it: see full_results.md")
     return found
-
-
-def rendered(columns: Sequence[Shown], width: int) -> str:
-    """Draw columns as wide as given; wider where numbers would be cut. Long texts are wrapped."""
-    least = sum(column.least_width + GAP for column in columns)
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        drawn.add_column(
-            Text(column.head),
-            justify="right" if column.is_number else "left",
-            no_wrap=not column.is_wrapped,
-            width=None if column.is_wrapped else column.width,  # else rich renders all cells twice
-            overflow="fold",
-        )
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        drawn.add_row(*map(Text, cells))
-    console = Console(width=max(width, least), color_system=None, force_terminal=False)
-    with console.capture() as captured:
-        console.print(drawn)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 DESCENDING = ":desc"

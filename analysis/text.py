@@ -8,16 +8,9 @@ from functools import wraps
 from typing import Any
 
 import pandas as pd
-from tabulate import tabulate
 
-from analysis.records.figures import Row
 from benchkit.errors import ConfigError
-from benchkit.record.naming import in_markdown, named, printable
-
-MOST_ROWS = 300
-"""The longest table on screen and in Markdown. Nobody reads more of it, and tabulate takes seconds
-for ten thousand rows."""
-ALL_ROWS = "combined.csv"
+from benchkit.record.naming import printable
 
 LARGE, TOO_LARGE = 9999.5, 1e9
 """Numbers between these are printed whole; larger ones have an exponent."""
@@ -38,28 +31,6 @@ def shortened(reason: str) -> str:
     """Cut a reason or a warning to its first line, and that to the width of a table's column."""
     line = first_line(reason)
     return line if len(line) <= 80 else line[:77] + "..."
-
-
-def render_table(shown: pd.DataFrame, style: str) -> str:
-    """Render a table in a style of tabulate: numbers with four digits, missing values empty."""
-    text = shown.astype(object).where(shown.notna(), "")
-    if style == "github":
-        text = text.map(cell_in_markdown).rename(columns=cell_in_markdown)
-    columns = [
-        [figure(cell) if isinstance(cell, float) else str(cell) for cell in column]
-        for _, column in text.items()  # by place: several columns may have the same head
-    ]
-    aligned = ["decimal" if all(map(is_number, column)) else "left" for column in columns]
-    rows = list(zip(*columns, strict=True))
-    return tabulate(rows, list(text), style, disable_numparse=True, colalign=aligned)
-
-
-def is_number(cell: str) -> bool:
-    return not cell or bool(NUMBER.fullmatch(cell))
-
-
-def cell_in_markdown(cell: Any) -> Any:
-    return in_markdown(cell) if isinstance(cell, str) else cell
 
 
 OF_LINKS = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(:]|:(?=//)|(?<=www)\.", re.IGNORECASE)
@@ -101,27 +72,6 @@ def comment(text: str) -> str:
     """Return a line of comment for CSV, no part of which a spreadsheet would evaluate."""
     line = printable(text, keep="\t")
     return "# " + re.sub(f"(?<=[,;\t]){BEHIND}", "'", line) + "\n"
-
-
-def as_markdown(
-    rows: pd.DataFrame | Sequence[Row], source: str = ALL_ROWS, total: int | None = None
-) -> str:
-    """Render the first MOST_ROWS rows in Markdown; where there are more, say so below them.
-
-    Args:
-        source: the file that has all rows.
-        total: how many rows there are; by default those given.
-    """
-    shown = pd.DataFrame(rows)
-    text = render_table(shown.iloc[:MOST_ROWS], "github")
-    return "\n\n".join([text, *beginning(len(shown) if total is None else total, source)])
-
-
-def beginning(total: int, source: str = ALL_ROWS) -> list[str]:
-    """Say, where there are more than MOST_ROWS rows, that only these are shown."""
-    if total <= MOST_ROWS:
-        return []
-    return [f"The first {MOST_ROWS:,} of {total:,} rows; {source} has all."]
 
 
 def format_settings(rows: pd.DataFrame, names: Iterable[str]) -> str:
@@ -202,17 +152,18 @@ def ends_text(median_s: float, low_s: float, high_s: float, least_s: float, most
     return words.format(*ends(1e3 * low, 1e3 * high, 1e3 * half, 1e3 * median_s))
 
 
-def joined_settings(table: pd.DataFrame, columns: list[str]) -> pd.Series:
-    """Join those of the columns that tell the rows of a suite apart: "m 1024, order AG_before"."""
+def setting_words(
+    table: pd.DataFrame, columns: Sequence[str], word: Callable[[str, Any], str]
+) -> list[list[str]]:
+    """Return of each row, in words, those of the columns that tell the rows of its suite apart."""
     varies = table[columns].groupby(table["suite"]).transform("nunique") > 1
     is_shown = varies & table[columns].notna()
-    texts: list[list[str]] = [[] for _ in range(len(table))]
+    words: list[list[str]] = [[] for _ in range(len(table))]
     for name in columns:
-        for held, value, shown in zip(texts, table[name], is_shown[name], strict=True):
+        for of_row, value, shown in zip(words, table[name], is_shown[name], strict=True):
             if shown:
-                held.append(f"{name} {named(name, value)}")
-    joined = [", ".join(held) or None for held in texts]
-    return pd.Series(joined, index=table.index, dtype=object)
+                of_row.append(word(name, value))
+    return words
 
 
 def times(table: pd.DataFrame) -> list[str]:
@@ -294,4 +245,17 @@ def measured(value: Any, half_width: float = math.nan) -> str:
     is_known = half_width > 0 and not math.isinf(half_width)
     if pd.isna(value) or is_known or float(value).is_integer():
         return figure(value, half_width)
+    return three_digits(value)
+
+
+def three_digits(value: float) -> str:
     return figure(value, abs(value) / 100)
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{measured(seconds * 1e3)} ms"
+
+
+def ratio_interval(low: float, high: float) -> str:
+    """Format the interval of a ratio around 1: "[0.950, 1.050]"."""
+    return f"[{low:.3f}, {high:.3f}]"

@@ -11,7 +11,6 @@ A problem has one baseline, and each other variant a speedup over it (analysis/s
 """
 
 import argparse
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -23,8 +22,8 @@ import pandas as pd
 from analysis.discover import questions
 from analysis.records.figures import Row
 from analysis.repetitions import over_runs
-from analysis.speedup import Standing, Timed, Variant, standing_of, with_speedup
-from analysis.table import ALIKE, CONDITIONS, ROUNDS, identity_columns, own_columns
+from analysis.speedup import CaseTimes, Standing, Variant, standing_of, with_speedup
+from analysis.table import ALIKE, CONDITIONS, ROUNDS, identity_columns, of_latest, own_columns
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.question import FIRST, LEAST, Cells, Comparison, Question
 from benchkit.errors import ConfigError
@@ -149,29 +148,20 @@ class Variants:
         return self.question.word(column, value)
 
 
-OfTable = tuple["weakref.ref[pd.DataFrame]", Baseline | None, dict[str, Variants]]
-_latest: list[OfTable] = []
-"""What was compared last: screen, table, figures and page of a report all ask for it."""
-
-
+@of_latest
 def all_variants(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Variants]:
     """Return the variants of a table by suite.
 
     Raises:
         BaselineError: for a key that the table does not have or a value that it does not hold.
     """
-    for known, over, found in _latest:
-        if known() is table and over == baseline:
-            return found
     asked = questions()
     if baseline:
         require_held(table, baseline)
-    found = {
+    return {
         str(suite): variants_of(rows, asked.get(str(suite), Question()), baseline)
         for suite, rows in table.groupby("suite", sort=False)
     }
-    _latest[:] = [(weakref.ref(table), baseline, found)]
-    return found
 
 
 def require_held(table: pd.DataFrame, baseline: Baseline) -> None:
@@ -366,15 +356,15 @@ def compared(
 
 def jobs_of(
     rows: pd.DataFrame, columns: Sequence[str], time: str
-) -> dict[tuple[str, ...], dict[str, dict[str, Timed]]]:
+) -> dict[tuple[str, ...], dict[str, dict[str, CaseTimes]]]:
     """Return the times of each variant by its cells. Only medians of all calls have rounds."""
-    found: dict[tuple[str, ...], dict[str, dict[str, Timed]]] = {}
+    found: dict[tuple[str, ...], dict[str, dict[str, CaseTimes]]] = {}
     rounds_of = {} if ROUNDS in rows else {ROUNDS: b""}  # a loaded table has none
     of_rows = rows.assign(**rounds_of)[["run", "path", time, ROUNDS, *columns]]
     for run, job, seconds, rounds, *key in of_rows.itertuples(index=False, name=None):
         medians = np.frombuffer(rounds if time == "median_s" else b"")
         of_run = found.setdefault(key_of(key), {}).setdefault(str(run), {})
-        of_run[job] = Timed(float(seconds), medians)
+        of_run[job] = CaseTimes(float(seconds), medians)
     return found
 
 

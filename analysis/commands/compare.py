@@ -16,6 +16,7 @@ from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest, plan_of
 from analysis.records.paths import one_line, require_there
 from analysis.text import command, complain
+from analysis.text_table import TextTable
 from benchkit.errors import ConfigError
 from benchkit.record.naming import printable
 from benchkit.statistics.faults import Limits
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
     result = compare_places(rows, plans, statistic=options.statistic, fail_on=options.fail_on)
     written = write(result, sides, options)
     changed, code = what_changed(sides, options.fail_on)
-    print(page(result, options.places, sides, "simple"), "", *changed, *written, sep="\n")
+    print(page(result, options.places, sides, TextTable.text), "", *changed, *written, sep="\n")
     codes = code, exit_code(result.words)
     return WORSE if WORSE in codes else max(codes)
 
@@ -77,7 +78,7 @@ def write(result: PlacesComparison, sides: list[Harvest], options: argparse.Name
     folder = folder_for(options.places[0], options.output_dir)
     written = [
         write_file(folder, "compare.csv", result.points),
-        write_file(folder, "compare.md", page(result, options.places, sides, "github")),
+        write_file(folder, "compare.md", page(result, options.places, sides, TextTable.markdown)),
         write_file(folder, "compare_junit.xml", as_junit(result, options.places[1])),
     ]
     return [printable(f"wrote {path}") for path in written]

@@ -19,7 +19,8 @@ from analysis.output import folder_for
 from analysis.output import write as write_file
 from analysis.records.figures import plain_cells
 from analysis.records.paths import PATTERN, one_line, require_there
-from analysis.text import MOST_ROWS, beginning, command, complain, render_table
+from analysis.text import command, complain
+from analysis.text_table import MOST_ROWS, TextTable, Writer, beginning, table_of
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import printable
@@ -97,11 +98,11 @@ def main(arguments: list[str]) -> int:
         folder = folder_for(first if is_stored else Path(), options.output_dir)
         written = [
             write_file(folder, CSV, pd.concat(tables)),
-            write_file(folder, "imported.md", as_text(tables, "github")),
+            write_file(folder, "imported.md", as_text(tables, TextTable.markdown)),
         ]
     except RanksMissing as error:
         raise ConfigError(f"{error}; add --ranks N") from None
-    print(as_text(tables, "simple"), "", sep="\n")
+    print(as_text(tables, TextTable.text), "", sep="\n")
     print(*(printable(f"wrote {path}") for path in written), sep="\n")
     return int(not is_whole)
 
@@ -150,11 +151,11 @@ def combined(rows: Sequence[Timing]) -> list[pd.DataFrame]:
     return tables
 
 
-def as_text(tables: Sequence[pd.DataFrame], style: str) -> str:
-    return "\n\n".join(text_of(table, style) for table in tables)
+def as_text(tables: Sequence[pd.DataFrame], write_table: Writer) -> str:
+    return "\n\n".join(text_of(table, write_table) for table in tables)
 
 
-def text_of(rows: pd.DataFrame, style: str) -> str:
+def text_of(rows: pd.DataFrame, write_table: Writer) -> str:
     """Render the first rows of a table, with numbered notes on how they were measured."""
     table = rows.iloc[:MOST_ROWS]
     number = table.groupby(HOW, sort=False).ngroup() + 1
@@ -172,7 +173,7 @@ def text_of(rows: pd.DataFrame, style: str) -> str:
     ]
     how = "How (1 GB = 10^9 bytes, S: payload):"
     return "\n\n".join(
-        [render_table(shown, style), *beginning(len(rows), CSV), how, "\n".join(ways)]
+        [write_table(table_of(shown)), *beginning(len(rows), CSV), how, "\n".join(ways)]
     )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.records.paths import one_line
-from analysis.text import command, render_table
+from analysis.text import command
+from analysis.text_table import table_of
 from benchkit.api import lut
 from benchkit.errors import ConfigError
 from benchkit.record import files
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
         table = table.assign(time=ideal_ms * table["time"]).rename(columns={"time": "time [ms]"})
     speed_list = ", ".join(f"{speed:g}" for speed in options.speeds)
     print(f"{options.seq_len} tokens on ranks of speed {speed_list}\n")
-    print(render_table(table, "simple"))
+    print(table_of(table).text())
     print(f"\ntime: of the slowest rank, where the ideal (all work over all speed) is {ideal}")
     for doubt in lut_table.doubts(shares_of(options.speeds)) if lut_table else ():
         print(f"lut: {doubt}")

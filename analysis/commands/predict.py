@@ -15,7 +15,8 @@ from analysis.records.paths import require_there
 from analysis.suites.collective.algorithms import Message, Times, messages
 from analysis.suites.collective.table import Series, groups_of
 from analysis.table import combine
-from analysis.text import command, complain, render_table, with_interval
+from analysis.text import command, complain, with_interval
+from analysis.text_table import table_of
 from benchkit.errors import ConfigError
 from benchkit.record.naming import readable
 
@@ -169,7 +170,7 @@ def print_predictions(title: str, series: list[Series], world_sizes: list[int]) 
     lines = [f"- {line}" for model in models for line in remarks(model, world_sizes)]
     if title:
         print(title)
-    print(render_table(table, "simple"), end="\n\n")
+    print(table_of(table).text(), end="\n\n")
     if lines:
         print(*lines, sep="\n", end="\n\n")
 

@@ -21,7 +21,8 @@ import pandas as pd
 from analysis.records.harvest import Harvest
 from analysis.records.paths import one_line, require_there
 from analysis.records.per_rank import WAITING
-from analysis.text import command, complain, render_table
+from analysis.text import command, complain
+from analysis.text_table import table_of
 from benchkit.record import files
 from benchkit.record.naming import printable
 
@@ -195,9 +196,9 @@ def main(arguments: list[str]) -> int:
         places = ", ".join(map(str, options.places))
         warn(f"no trace with steps at or below {places}; run with profile=true")
         return 1
-    print(render_table(per_rank(found), "simple"), end="\n\n")
+    print(table_of(per_rank(found)).text(), end="\n\n")
     for title, table in top_kernels(found, options.top_n):
-        print(title, render_table(table, "simple"), sep="\n", end="\n\n")
+        print(title, table_of(table).text(), sep="\n", end="\n\n")
     return 0
 
 

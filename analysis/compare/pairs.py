@@ -22,7 +22,7 @@ from analysis.compare.points import (
 )  # fmt: skip
 from analysis.compare.report import SecondaryChange
 from analysis.compare.verdicts import exit_code, verdicts_on, word_by_outcomes
-from analysis.records.rows import Columns
+from analysis.records.rows import RecordSettings
 from benchkit.api.question import BUSBW, TIME, Metric, Question
 from benchkit.record import files
 from benchkit.record.naming import plus_minus
@@ -86,7 +86,7 @@ class MeasuredRun:
         number, point = len(self.points), CaseOutcomes()
         self.points.append(point)
         self.overrides.append(record.overrides)
-        cells = Columns(record)
+        cells = RecordSettings(record)
         self.cells[CaseKey(number, ())] = cells.settings
         if not self.title:
             self.title, self.suite = record.title, record.suite

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +21,9 @@ from benchkit.compare import RESULT_FILE
 from benchkit.record import files
 from benchkit.record.naming import in_markdown, percent, plus_minus, printable
 from benchkit.statistics.power import Spread
+
+if TYPE_CHECKING:
+    from analysis.text_table import TextTable
 
 
 @dataclass
@@ -114,7 +118,7 @@ class PairedComparison(msgspec.Struct):
 
     def as_text(self) -> str:
         """Return the table and what else is known, for a terminal."""
-        lines = [answer(self), "", sentence(self), "", table(self, "simple"), "", *remarks(self)]
+        lines = [answer(self), "", sentence(self), "", table(self).text(), "", *remarks(self)]
         return "\n".join(lines)
 
     def write(self, folder: Path) -> None:
@@ -133,7 +137,7 @@ def as_markdown(result: PairedComparison) -> str:
     bullets = "\n".join(f"- {line}" for line in remarks(result))
     return (
         f"### benchkit compare: {in_markdown(answer(result))}\n\n{sentence(result)}\n\n"
-        f"{table(result, 'github')}\n\n{bullets}\n"
+        f"{table(result).markdown()}\n\n{bullets}\n"
     )
 
 
@@ -185,10 +189,10 @@ def sentence(result: PairedComparison) -> str:
     )
 
 
-def table(result: PairedComparison, style: str) -> str:
+def table(result: PairedComparison) -> "TextTable":
     import pandas as pd  # takes a second
 
-    from analysis.text import render_table
+    from analysis.text_table import table_of
 
     several = len(result.arms) > 2
     rows = [
@@ -196,7 +200,7 @@ def table(result: PairedComparison, style: str) -> str:
         for point in result.points
     ]
     headers = [*(["arm"] if several else []), *HEADERS]
-    return render_table(pd.DataFrame(rows, columns=headers), style)
+    return table_of(pd.DataFrame(rows, columns=headers))
 
 
 def cells(point: ComparedPoint) -> list[str]:

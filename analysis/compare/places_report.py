@@ -13,7 +13,7 @@ from analysis.compare.report import further_changes, interval_text, junit, ratio
 from analysis.compare.verdicts import FAILED, FIXED, NEW, NOT_COMPARED
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest
-from analysis.text import render_table
+from analysis.text_table import Writer, table_of
 from benchkit.record.naming import named, printable
 from benchkit.statistics.intervals import ALPHA
 from benchkit.statistics.rank_tests import RankSum
@@ -35,13 +35,13 @@ NOT_IN_TURNS = (
 
 
 def page(
-    result: PlacesComparison, places: Sequence[Path], sides: Sequence[Harvest], style: str
+    result: PlacesComparison, places: Sequence[Path], sides: Sequence[Harvest], write_table: Writer
 ) -> str:
-    """Return the text of the comparison; `style` is one of tabulate's."""
+    """Return the text of the comparison."""
     parts = [
         "\n".join(map(origin, SIDES, places, sides)),
-        environments(sides, style),
-        points_table(result, style),
+        environments(sides, write_table),
+        points_table(result, write_table),
         "\n".join(notes(result)),
     ]
     return "\n\n".join(parts)
@@ -56,16 +56,16 @@ def origin(side: str, place: Path, found: Harvest) -> str:
     )
 
 
-def environments(sides: Sequence[Harvest], style: str) -> str:
+def environments(sides: Sequence[Harvest], write_table: Writer) -> str:
     """Return a table of what differs between the environments of both sides."""
     found = differences(*(side.environments for side in sides))
     table = pd.DataFrame(found, columns=["environment", *SIDES])
     if table.empty:
         return "Their environments do not differ, as far as records tell."
-    return render_table(table, style)
+    return write_table(table_of(table))
 
 
-def points_table(result: PlacesComparison, style: str) -> str:
+def points_table(result: PlacesComparison, write_table: Writer) -> str:
     """Return the table of the points; settings that all of them share are in a line above it."""
     points = result.points
     known = points.dropna(subset="suite")  # not what was planned and never measured
@@ -91,7 +91,7 @@ def points_table(result: PlacesComparison, style: str) -> str:
     ]
     first = known.iloc[0]
     held = [f"{name} {named(name, first[name])}" for name in shared if pd.notna(first[name])]
-    table = render_table(shown.dropna(axis=1, how="all"), style)
+    table = write_table(table_of(shown.dropna(axis=1, how="all")))
     return f"All points: {', '.join(held)}\n\n{table}"
 
 

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.discover import or_left_out
 from analysis.grid import Grid
-from analysis.page.failures import Failure, failures_of
+from analysis.page.failures import FailureKind, failures_of
 from analysis.page.figures import (
     FigureData,
     Packed,
@@ -23,14 +23,13 @@ from analysis.page.figures import (
 )
 from analysis.page.markdown import as_html
 from analysis.page.measurements import Measurements, measurements_of
-from analysis.page.pictures import Picture, pictures_of
 from analysis.records.environments import Facts, summary
-from analysis.report import report, sentences
+from analysis.report import sentences
 from analysis.report.chart import Chart, Charts
 from analysis.report.choice import MOST_FIGURES, chosen
 from analysis.report.parts import Parts
 from analysis.screen import Screen
-from analysis.text import MOST_ROWS, beginning
+from analysis.text_table import MOST_ROWS, beginning
 from benchkit.record.naming import without_settings
 from benchkit.record.record import HARMLESS
 
@@ -61,7 +60,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Suite:
+class SuiteSection:
     """The section of a suite.
 
     Attributes:
@@ -70,7 +69,6 @@ class Suite:
         title: its name, and what it measured where that has other names.
         measurements: its table.
         figures: interactive ones.
-        pictures: plots of suites that have no interactive ones.
         left_out: figures that would be too large, and why.
         texts: its own tables, as HTML.
     """
@@ -80,7 +78,6 @@ class Suite:
     title: str
     measurements: Measurements
     figures: list[Figure]
-    pictures: list[Picture]
     left_out: list[str]
     texts: list[str]
 
@@ -92,7 +89,7 @@ def suite_of(
     charts: Sequence[Chart],
     not_drawn: list[str],
     samples: Packed,
-) -> Suite:
+) -> SuiteSection:
     """Make the section of a suite.
 
     Args:
@@ -103,13 +100,12 @@ def suite_of(
     name = str(table["suite"].iloc[0])
     made = (figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(charts))
     texts = parts.texts_of(name)
-    return Suite(
+    return SuiteSection(
         id=f"suite-{number}",
         name=name,
         title=title_of(table),
         measurements=measurements_of(table, samples),
         figures=[each for each in made if each],
-        pictures=list(pictures_of(table, parts.baseline)),
         left_out=not_drawn,
         texts=[as_html(text, TEXT_LEVEL) for key, text in texts.items() if key.endswith(".md")],
     )
@@ -151,7 +147,7 @@ HEAD = (sentences.OVERVIEW, sentences.RUNS, sentences.FAILURES, sentences.NOT_ME
 
 
 @dataclass(frozen=True)
-class Content:
+class PageContent:
     """All that the template shows.
 
     Attributes:
@@ -176,11 +172,11 @@ class Content:
     overview: list[str]
     trust: list[str]
     commands: list[str]
-    suites: list[Suite]
+    suites: list[SuiteSection]
     findings: dict[str, list[str]]
     texts: list[str]
     environment: list[tuple[str, str]]
-    failures: list[Failure]
+    failures: list[FailureKind]
     samples: Packed
     unsampled: str
 
@@ -199,7 +195,7 @@ class Content:
 
 def content_of(
     parts: Parts, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
-) -> Content:
+) -> PageContent:
     """Collect the page of a report; a part that cannot be made is left out with a line on stderr.
 
     Args:
@@ -207,16 +203,12 @@ def content_of(
         environments: one per record.
         most_figures: that the page has; None for all.
     """
-    table, per_rank, screen = parts.table, parts.per_rank, parts.screen
+    table, screen = parts.table, parts.screen
     sampled = table[table["path"].isin(paths_sampled(parts))]
     samples = or_left_out("samples", partial(samples_of, sampled)) or {}
     names = list(dict.fromkeys(table["suite"]))
     charts, not_drawn = figures_of_suites(parts.charts, names, most_figures)
-    pages = (
-        report.turns_table(table),
-        None if per_rank.empty else report.rank_devices_table(per_rank),
-    )
-    return Content(
+    return PageContent(
         screen=screen,
         answer_table=answer_table(screen.grid) if screen.grid else "",
         tally=tally_of(table),
@@ -230,7 +222,7 @@ def content_of(
             for number, name in enumerate(names, 1)
         ],
         findings=dict(further(parts.findings | {sentences.NOISE: parts.noise})),
-        texts=[as_html(page, TEXT_LEVEL) for page in pages if page],
+        texts=[as_html(page, TEXT_LEVEL) for page in (parts.turns, parts.rank_devices) if page],
         environment=list(environment_of(environments)),
         failures=failures_of(table),
         samples=samples,
@@ -271,8 +263,8 @@ def figures_of_suites(
 
 def answer_table(grid: Grid) -> str:
     """Return the first rows of the table of the answer, as HTML."""
-    rows = replace(grid, rows=grid.rows[:MOST_ROWS]).markdown()
-    return as_html("\n\n".join([rows, *beginning(len(grid.rows))]), TEXT_LEVEL)
+    table = grid.table(grid.rows[:MOST_ROWS]).markdown()
+    return as_html("\n\n".join([table, *beginning(len(grid.rows))]), TEXT_LEVEL)
 
 
 MOST_SAMPLED = 1000

@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.page.figures import records_of
 from analysis.report.naming import Namer
+from analysis.table import reasons
 from benchkit.record.naming import UNPRINTABLE
 from benchkit.record.record import HARMLESS, ErrorReport, Record
 from launch import trust
@@ -25,7 +26,7 @@ CONTROL = re.compile(rf"\x1b\[[0-9;?]*[ -/]*[@-~]|(?![\n\t]){UNPRINTABLE.pattern
 
 
 @dataclass
-class Failure:
+class FailureKind:
     """Points that ended in the same way.
 
     Attributes:
@@ -49,18 +50,17 @@ class Failure:
     is_harmless: bool = False
 
 
-def failures_of(table: pd.DataFrame) -> list[Failure]:
+def failures_of(table: pd.DataFrame) -> list[FailureKind]:
     """Return all kinds of failures, the most frequent ones first and harmless ones last."""
     name = Namer(table)
-    found: dict[tuple[str, str], Failure] = {}
+    found: dict[tuple[str, str], FailureKind] = {}
     failed = table[table["status"] != "ok"]
-    for _, row in failed.iterrows():
-        reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
-        status = str(row["status"])
+    for _, row in failed.assign(reason=reasons(failed)).iterrows():
+        reason, status = row["reason"], str(row["status"])
         key = (status, reason.split("\n")[0])
         if key not in found:
             text = ended(reason, MOST_REASON)
-            found[key] = Failure(status, text, is_harmless=status in HARMLESS)
+            found[key] = FailureKind(status, text, is_harmless=status in HARMLESS)
         found[key].names.append(name(row))
     kinds = sorted(found.values(), key=lambda kind: (kind.is_harmless, -len(kind.names)))
     add_logs(table[table["path"].isin(failed["path"])], found, kinds[:MOST_KINDS])
@@ -68,7 +68,7 @@ def failures_of(table: pd.DataFrame) -> list[Failure]:
 
 
 def add_logs(
-    table: pd.DataFrame, found: dict[tuple[str, str], Failure], shown: list[Failure]
+    table: pd.DataFrame, found: dict[tuple[str, str], FailureKind], shown: list[FailureKind]
 ) -> None:
     """Add to each kind the log and the traceback of the first record that ended so."""
     for rows, record in records_of(table):

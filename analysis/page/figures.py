@@ -416,7 +416,7 @@ def records_of(table: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, Record]]:
             yield rows, record
 
 
-class Samples(TypedDict):
+class PackedSamples(TypedDict):
     """The samples of a case.
 
     Attributes:
@@ -441,7 +441,7 @@ class Samples(TypedDict):
     quantiles: str
 
 
-Packed = dict[str, Samples]
+Packed = dict[str, PackedSamples]
 """By PAGE_ROW."""
 
 
@@ -467,7 +467,7 @@ def values_per_case(num_cases: int, num_ranks: float) -> int:
     return int(np.clip(left, FEWEST_VALUES, MOST_VALUES))
 
 
-def packed(case: CaseRecord, median_s: float, num_values: int) -> Samples:
+def packed(case: CaseRecord, median_s: float, num_values: int) -> PackedSamples:
     samples, times = case.samples.calls_s, case.samples.times
     step, kept = thinned(times, num_values)
     low, high = float(times.min()), float(times.max())

@@ -56,7 +56,7 @@ SENTENCES = ("warning", "doubt", "unchecked", "reason")
 
 
 @dataclass(frozen=True)
-class Column:
+class MeasuredColumn:
     """A column of the table.
 
     Attributes:
@@ -71,7 +71,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class SortedCell:
     """A value of a row.
 
     Attributes:
@@ -84,7 +84,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasuredRow:
     """A row of the table.
 
     Attributes:
@@ -98,7 +98,7 @@ class Row:
     id: str
     name: str
     status: str
-    cells: list[Cell]
+    cells: list[SortedCell]
     spark: str
 
 
@@ -116,8 +116,8 @@ class Measurements:
     """
 
     shared: dict[str, str]
-    columns: list[Column]
-    rows: list[Row]
+    columns: list[MeasuredColumn]
+    rows: list[MeasuredRow]
     filters: list[Filter]
     chosen: dict[str, dict[str, str]]
     members: dict[str, list[str]]
@@ -133,7 +133,7 @@ def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
         if len(rows) > 1 and name not in FIGURES and shown[name].nunique(dropna=False) == 1
     ]
     columns = [
-        Column(name, heads.get(name, name), kind_of(name, rows))
+        MeasuredColumn(name, heads.get(name, name), kind_of(name, rows))
         for name in map(str, shown)
         if name not in shared
     ]
@@ -168,15 +168,15 @@ def is_numeric(value: Any) -> bool:
 
 
 def rows_of(
-    rows: pd.DataFrame, shown: pd.DataFrame, columns: list[Column], samples: Packed
-) -> Iterator[Row]:
+    rows: pd.DataFrame, shown: pd.DataFrame, columns: list[MeasuredColumn], samples: Packed
+) -> Iterator[MeasuredRow]:
     """Yield the rows of the table; `shown` are the same, `printed`, and `samples` by PAGE_ROW."""
     name = Namer(rows)
     cells = [cells_of(column, rows, shown) for column in columns]
     heads = zip(name.rows(rows), rows[PAGE_ROW], rows["status"], strict=True)
     for (row, row_id, status), *own in zip(heads, *cells, strict=True):
         sample = samples.get(row_id)
-        yield Row(
+        yield MeasuredRow(
             id=row_id,
             name=name(row),
             status=str(status),
@@ -185,14 +185,14 @@ def rows_of(
         )
 
 
-def cells_of(column: Column, rows: pd.DataFrame, shown: pd.DataFrame) -> list[Cell]:
+def cells_of(column: MeasuredColumn, rows: pd.DataFrame, shown: pd.DataFrame) -> list[SortedCell]:
     """Make the cells of what is printed, and of the rows' own values, which they are sorted by."""
     texts = formatted(rows if column.name in FIGURES else shown, column.name).cells
     if column.kind != "number":
-        return [Cell(text, "") for text in texts]
+        return [SortedCell(text, "") for text in texts]
     values = rows[column.name].tolist()
     pairs = zip(texts, values, strict=True)
-    return [Cell(text, repr(float(value)) if text else "") for text, value in pairs]
+    return [SortedCell(text, repr(float(value)) if text else "") for text, value in pairs]
 
 
 def members_of(table: pd.DataFrame, rows: pd.DataFrame) -> dict[str, list[str]]:

@@ -139,7 +139,6 @@ def policy(scripts: Sequence[str], style: str) -> str:
         "default-src": "'none'",
         "script-src": " ".join(map(digest, scripts)),
         "style-src": digest(style),
-        "img-src": "data:",
         "base-uri": "'none'",
         "form-action": "'none'",
     }

@@ -27,7 +27,7 @@ from analysis.records.environments import environment_of
 from analysis.records.figures import RecordFigures, encoded, plain_cells
 from analysis.records.paths import RunFolders, one_line
 from analysis.records.per_rank import ranks_of
-from analysis.records.rows import Columns, cases_of
+from analysis.records.rows import RecordSettings, cases_of
 from analysis.records.validate import validate
 from benchkit.record import files
 from benchkit.record.record import Record
@@ -66,7 +66,7 @@ def derive(path: str, known_digest: bytes = b"") -> Derived | None:
 
 
 def figures_of(record: Record) -> RecordFigures:
-    own = Columns(record)
+    own = RecordSettings(record)
     return RecordFigures(
         repetition=record.repetition,
         settings=plain_cells(own.settings),

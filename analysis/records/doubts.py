@@ -142,6 +142,8 @@ LIMITS = {
 """By counter: the share of the measuring time beyond which it is reported, and the words for it.
 The time that tasks wait for a core is recorded (`pressure_s`) but not reported, because the ranks'
 own threads wait too."""
+BY_OTHERS = tuple(LIMITS[name][1].partition("{")[0] for name in ("steal_s", "others_s"))
+"""Begin the words for what something else took than the ranks or their quota."""
 MOST_FALLEN = 0.9
 """A lowest frequency below this share of the highest is reported."""
 LEAST_S = 0.05
@@ -179,6 +181,11 @@ def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
     if lowest < MOST_FALLEN * highest:
         found.append(f"a core's frequency was between {lowest:.2f} and {highest:.2f} GHz")
     return "; ".join([*found, *held_back(case)])
+
+
+def is_by_others(disturbed: str | None) -> bool:
+    """Return whether what `describe` returned tells of other processes or machines."""
+    return bool(disturbed) and any(words in str(disturbed) for words in BY_OTHERS)
 
 
 def held_back(case: CaseRecord) -> list[str]:

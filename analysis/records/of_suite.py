@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.records.figures import Row, plain_cells
 from analysis.records.places import places_of
-from analysis.records.rows import Columns
+from analysis.records.rows import RecordSettings
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
 
@@ -54,7 +54,7 @@ def cases_of(rows: pd.DataFrame) -> Iterator[tuple[Row, CaseRecord]]:
     """
     for path, mine in rows.sort_values("started_at", kind="stable").groupby("path", sort=False):
         record = files.read(Path(str(path)))
-        own = Columns(record)
+        own = RecordSettings(record)
         labelled = [(plain_cells(own.renamed(case.labels)), case) for case in record.cases]
         for row in mine.to_dict("records"):
             found = [case for labels, case in labelled if is_labelled(row, labels)]

@@ -7,7 +7,7 @@ import numpy as np
 from analysis.records import places
 from analysis.records.doubts import SPIKE
 from analysis.records.figures import Cell, RankFigures, plain, plain_cells
-from analysis.records.rows import Columns
+from analysis.records.rows import RecordSettings
 from benchkit.record.naming import printable
 from benchkit.record.record import CaseRecord, Record, as_array
 from benchkit.statistics.intervals import Array, medians
@@ -17,7 +17,7 @@ WAITING = "_wait"
 such a region neither time is known."""
 
 
-def ranks_of(record: Record, own: Columns) -> list[RankFigures]:
+def ranks_of(record: Record, own: RecordSettings) -> list[RankFigures]:
     """Derive a row per rank of each measured case; times are medians in seconds.
 
     Cases of a single rank have a row only where they mark regions or report details of the rank.

@@ -149,7 +149,7 @@ OUTCOMES = ("status", "reason", "failed_rank", "stopped_by", "converged", DETAIL
 OF_FILE = ("path", "run")
 
 
-class Columns:
+class RecordSettings:
     """The shared columns of a record, and the names that no column of its suite may have.
 
     Attributes:
@@ -194,7 +194,7 @@ def shared_settings(record: Record) -> dict[str, object]:
 NOT_ENDED = "measured at this moment, or killed before it could say so"
 
 
-def cases_of(record: Record, own: Columns) -> list[CaseFigures]:
+def cases_of(record: Record, own: RecordSettings) -> list[CaseFigures]:
     """Derive the figures of each case; without cases, how the record ended."""
     if not record.cases:
         return [CaseFigures(plain_cells(failure(record)), {}, None)]

@@ -8,6 +8,7 @@ names.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP, MarkerStyle
 from matplotlib.ticker import FuncFormatter
 
-from analysis.discover import Attempt, Drawings, directly, modules_with
+from analysis.discover import Attempt, directly
 from analysis.report import style
 from analysis.report.chart import (
     BARS,
@@ -37,12 +38,10 @@ from analysis.report.chart import (
     STACKS,
     Chart,
     Charts,
-    charts_of,
     thinned,
 )
 from analysis.report.choice import chosen
 from analysis.text import complain
-from analysis.variants import Baseline
 from benchkit.record.naming import readable, readable_time
 
 ENDS = ("value", "low", "high")
@@ -467,38 +466,18 @@ MARKS: Mapping[str, Callable[[Axes, pd.DataFrame, Chart], None]] = {
 
 
 def draw_all(
-    table: pd.DataFrame,
-    baseline: Baseline | None,
-    attempt: Attempt = directly,
-    charts: Mapping[str, Charts] | None = None,
-    most: int | None = None,
+    charts: Mapping[str, Charts], attempt: Attempt = directly, most: int | None = None
 ) -> Iterator[tuple[str, Figure]]:
-    """Yield the file names and figures of at most so many plots; each plot is one attempt.
+    """Yield the file names and figures of at most so many charts; each is one attempt.
 
     Args:
-        charts: of the table, where they are known.
+        charts: by the modules that show them.
     """
-    found: dict[str, Drawings] = {}
-    for name, drawings in drawings_of_modules(table, baseline, attempt, charts):
-        found.setdefault(name, {}).update(drawings)
-    kept, left_out = chosen(found, most)
+    kept, left_out = chosen(charts, most)
     if left_out:
         complain("analysis", left_out)
-    for drawings in kept.values():
-        for file_name, draw in drawings.items():
-            figure = attempt(f"plot {file_name}", draw)
-            if figure is not None:
-                yield file_name, figure
-
-
-def drawings_of_modules(
-    table: pd.DataFrame,
-    baseline: Baseline | None,
-    attempt: Attempt,
-    charts: Mapping[str, Charts] | None = None,
-) -> Iterator[tuple[str, Drawings]]:
-    charts = charts_of(table, baseline, attempt) if charts is None else charts
-    for name, own in charts.items():
-        yield name, {f"{key}.png": partial(figure_of, chart) for key, chart in own.items()}
-    for name, module in modules_with("draw"):
-        yield name, attempt(f"plots of {name}", partial(module.draw, table, baseline)) or {}
+    for key, chart in chain.from_iterable(own.items() for own in kept.values()):
+        name = f"{key}.png"
+        figure = attempt(f"plot {name}", partial(figure_of, chart))
+        if figure is not None:
+            yield name, figure

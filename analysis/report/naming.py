@@ -9,7 +9,6 @@ import pandas as pd
 
 from analysis.records.figures import Row
 from analysis.table import identity_columns, is_repeated
-from analysis.text import measured
 from benchkit.record.naming import named
 
 
@@ -58,7 +57,3 @@ def operation(row: Any) -> str:
 def settings(row: Any, columns: Iterable[str]) -> str:
     """Format the known settings of a row: "world_size=2, data_size=100 MiB"."""
     return ", ".join(f"{name}={named(name, row[name])}" for name in columns if pd.notna(row[name]))
-
-
-def milliseconds(seconds: float) -> str:
-    return f"{measured(seconds * 1e3)} ms"

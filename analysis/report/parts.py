@@ -9,6 +9,7 @@ from analysis.discover import or_left_out, write_all
 from analysis.repetitions import over_runs
 from analysis.report import sentences, sizes
 from analysis.report.chart import PAGE_ROW, Charts, charts_of
+from analysis.report.tables import rank_devices_table, turns_table
 from analysis.screen import Screen, screen_of
 from analysis.table import identity_columns
 from analysis.text import complain
@@ -46,13 +47,23 @@ class Parts:
 
     @cached_property
     def findings(self) -> dict[str, list[str]]:
-        """The sentences of each paragraph, by its title; those on noise are in `noise`."""
-        found = sentences.findings(self.table, self.points) | {sentences.NOISE: iter(())}
+        """The sentences of each paragraph, by its title; all of those on noise are in `noise`."""
+        found = sentences.findings(self.table, self.points)
         return {title: list(lines) for title, lines in found.items()}
 
     @cached_property
     def noise(self) -> list[str]:
         return list(sentences.noise_sentences(self.measured))
+
+    @cached_property
+    def turns(self) -> str | None:
+        """The page on the cases that were timed alone, too."""
+        return turns_table(self.table)
+
+    @cached_property
+    def rank_devices(self) -> str | None:
+        """The page on the ranks that have devices of their own."""
+        return rank_devices_table(self.per_rank)
 
     @cached_property
     def texts(self) -> dict[str, str]:

@@ -1,21 +1,18 @@
 """analysis.txt: the table in plain sentences, with ratios formed within each run."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.records.doubts import NEAR, SPIKE
-from analysis.repetitions import WITHIN, describe_floor, describe_runs, over_runs
-from analysis.report.naming import (
-    Namer,
-    milliseconds,
-)
-from analysis.table import crowded, identity_columns, own_columns
-from analysis.text import shortened, time_text
+from analysis.records.figures import Row
+from analysis.repetitions import WITHIN, describe_floor, describe_runs
+from analysis.report.naming import Namer
+from analysis.table import crowded, oversubscribed_ranks, own_columns, reasons
+from analysis.text import milliseconds, ratio_interval, shortened, time_text
 from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.statistics.intervals import fewest_values
@@ -60,22 +57,20 @@ def as_markdown(lines: Sequence[str]) -> str | None:
 
 
 def noise_sentences(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield crowded cores, uncertain medians, stragglers and disturbances."""
-    shared = measured[crowded(measured)]
-    for (ranks, cores), rows in shared.groupby(["world_size", "cores_per_rank"]):
-        yield (
-            f"{ranks} ranks had {cores:.2g} cores each in {number_of(rows, 'point')}: "
-            "these time the scheduler, too."
-        )
-    name = Namer(measured)
-    for row in name.rows(measured, *OF_NOISE):
-        row_name = name(row)
-        yield from uncertainty(row_name, row)
-        yield from straggling(row_name, row)
-        yield from disturbances(row_name, row)
+    """Yield oversubscribed ranks, uncertain medians, stragglers and disturbances."""
+    if ranks := oversubscribed_ranks(measured):
+        points = number_of(measured[crowded(measured)], "point")
+        yield f"{ranks.capitalize()} ({points}): these time the scheduler, too."
+    yield from sentences_of(noise, measured, Namer(measured), OF_NOISE)
 
 
-def uncertainty(name: str, row: Any) -> Iterator[str]:
+def noise(name: str, row: Row) -> Iterator[str]:
+    yield from uncertainty(name, row)
+    yield from straggling(name, row)
+    yield from disturbances(name, row)
+
+
+def uncertainty(name: str, row: Row) -> Iterator[str]:
     """Yield that a median has a wide interval, or did not reach its target."""
     if row["rel_ci"] > NOISY_REL_CI:
         shown = time_text(row["median_s"], row["ci_low_s"], row["ci_high_s"], math.nan, math.nan)
@@ -85,13 +80,13 @@ def uncertainty(name: str, row: Any) -> Iterator[str]:
         yield f"{name}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
 
 
-def straggling(name: str, row: Any) -> Iterator[str]:
+def straggling(name: str, row: Row) -> Iterator[str]:
     if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
         rank, share = row["straggler_rank"], 100 * row["straggler_share"]
         yield f"{name}: rank {rank:.0f} ends last in {share:.0f} % of the samples."
 
 
-def disturbances(name: str, row: Any) -> Iterator[str]:
+def disturbances(name: str, row: Row) -> Iterator[str]:
     """Yield what took cores away, a warm-up that was too short, spikes, and slow modes."""
     if pd.notna(row["disturbed"]):
         yield f"{name}: disturbed: {row['disturbed']}."
@@ -111,17 +106,18 @@ def disturbances(name: str, row: Any) -> Iterator[str]:
         yield f"{name}: two modes: {share:.0f} % of the calls take {ratio:.3g} times as long."
 
 
-def clocks(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield where hosts' clocks are known too imprecisely to tell starts apart."""
-    name = Namer(measured)
+def has_rough_clocks(measured: pd.DataFrame) -> pd.Series:
+    """Return of each row whether its starts are known too imprecisely to compare ranks."""
     on_host_clock = measured["clock"] == HostClock.name
-    rough = measured["start_uncertainty_s"].gt(0) & measured["makespan_s"].isna() & on_host_clock
-    for row in name.rows(measured[rough], "start_uncertainty_s"):
-        error = milliseconds(row["start_uncertainty_s"])
-        yield (
-            f"{name(row)}: the hosts' clocks are known to {error} only, "
-            "so there is no makespan, skew or straggler."
-        )
+    return measured["start_uncertainty_s"].gt(0) & measured["makespan_s"].isna() & on_host_clock
+
+
+def rough_clock(name: str, row: Row) -> Iterator[str]:
+    error = milliseconds(row["start_uncertainty_s"])
+    yield (
+        f"{name}: the hosts' clocks are known to {error} only, "
+        "so there is no makespan, skew or straggler."
+    )
 
 
 ALPHA = 0.05
@@ -156,8 +152,7 @@ def effect(rows: pd.DataFrame) -> str:
         return f"; they take {ratio} times as long as fresh ranks ({basis})"
     is_changed = judge(interval) in (AHEAD, BEHIND)
     meaning = "measure with ranks=fresh" if is_changed else "no change that shows"
-    low, high = np.exp(interval)
-    known = f"[{low:.3f}, {high:.3f}], {len(ratios)} pairs"
+    known = f"{ratio_interval(*np.exp(interval))}, {len(ratios)} pairs"
     return f"; they take {ratio} times as long as fresh ranks ({known}): {meaning}"
 
 
@@ -173,19 +168,18 @@ def leaks(measured: pd.DataFrame) -> Iterator[str]:
             )
 
 
-def first_call_sentences(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield a sentence per case whose first calls were timed."""
-    name = Namer(measured)
-    cold = measured[measured["first_call_ratio"].notna()]
-    for row in name.rows(cold, "first_call_s", "first_call_ratio", "warm_from_call", "num_samples"):
-        warm_s = row["first_call_s"] / row["first_call_ratio"]
-        later = row["num_samples"] - row["num_samples"] // 2
-        yield (
-            f"{name(row)}: the first call takes {milliseconds(row['first_call_s'])}, "
-            f"{row['first_call_ratio']:.3g} times the median of the last {later:.0f} "
-            f"({milliseconds(warm_s)}); call {row['warm_from_call']:.0f} is the first that takes "
-            f"at most {NEAR:g} times that."
-        )
+OF_FIRST_CALL = ("first_call_s", "first_call_ratio", "warm_from_call", "num_samples")
+
+
+def first_call(name: str, row: Row) -> Iterator[str]:
+    warm_s = row["first_call_s"] / row["first_call_ratio"]
+    later = row["num_samples"] - row["num_samples"] // 2
+    yield (
+        f"{name}: the first call takes {milliseconds(row['first_call_s'])}, "
+        f"{row['first_call_ratio']:.3g} times the median of the last {later:.0f} "
+        f"({milliseconds(warm_s)}); call {row['warm_from_call']:.0f} is the first that takes "
+        f"at most {NEAR:g} times that."
+    )
 
 
 FIRST_CALLS = "First calls"
@@ -199,38 +193,64 @@ MOST_LINES = 20
 """The longest paragraph. Of a report of thousands of points the table is read instead."""
 
 
-def describe(table: pd.DataFrame, found: Mapping[str, Iterable[str]] | None = None) -> str:
-    """Describe what else is known, with one paragraph per question; noise takes one line.
-
-    Args:
-        found: what `findings` returns of the table, where it is known.
-    """
-    noise = {NOISE: summary(table[table["status"] == "ok"])}
-    paragraphs = {**(found or findings(table)), **noise}
+def describe(paragraphs: Mapping[str, Iterable[str]]) -> str:
+    """Write the sentences of each paragraph below its title."""
     return "\n\n".join(filter(None, (as_paragraph(*each) for each in paragraphs.items())))
 
 
-def findings(table: pd.DataFrame, points: pd.DataFrame | None = None) -> dict[str, Iterator[str]]:
-    """Return the sentences of each paragraph, by its title and in order.
+def findings(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, Iterator[str]]:
+    """Return the sentences of each paragraph, by its title and in order; noise takes one line.
 
     Args:
-        points: the measured rows, merged over all runs, where that is known.
+        points: the measured rows, merged over all runs.
     """
     measured = table[table["status"] == "ok"]
-    if points is None:
-        points = over_runs(measured, *identity_columns(measured))
+    status, name, name_of_all = table["status"], Namer(measured), Namer(table)
+    ended = table.assign(reason=reasons(table))
+    not_measured = ended[status.isin(NO_FAILURES)]
+    failed = ended[~status.isin(("ok", *NO_FAILURES))]
+    first_calls = measured[measured["first_call_ratio"].notna()]
+    warned = measured[measured["warning"].notna()].drop_duplicates(["point_id", "run", "warning"])
+    point_name = Namer(measured, *own_columns(measured))
     return {
-        FIRST_CALLS: first_call_sentences(measured),
-        FAILURES: ends(table, ~table["status"].isin(("ok", *NO_FAILURES))),
-        NOT_MEASURED: ends(table, table["status"].isin(NO_FAILURES)),
-        DOUBTS: doubtful(measured),
+        FIRST_CALLS: sentences_of(first_call, first_calls, name, OF_FIRST_CALL),
+        FAILURES: sentences_of(outcome, failed, name_of_all, OF_OUTCOME),
+        NOT_MEASURED: sentences_of(outcome, not_measured, name_of_all, OF_OUTCOME),
+        DOUBTS: sentences_of(cell("doubt"), measured[measured["doubt"].notna()], name, ["doubt"]),
         OVERVIEW: overview(table),
         RUNS: spread(points),
         REUSE: reuse_sentences(measured),
-        NOISE: noise_sentences(measured),
-        CLOCKS: clocks(measured),
-        WARNINGS: warnings(measured),
+        NOISE: summary(measured),
+        CLOCKS: sentences_of(
+            rough_clock, measured[has_rough_clocks(measured)], name, ["start_uncertainty_s"]
+        ),
+        WARNINGS: sentences_of(cell("warning"), warned, point_name, ["warning"]),
     }
+
+
+def sentences_of(
+    describe_row: Callable[[str, Row], Iterable[str]],
+    rows: pd.DataFrame,
+    name: Namer,
+    columns: Sequence[str],
+) -> Iterator[str]:
+    """Yield the sentences on each row, from its name and some columns."""
+    for row in name.rows(rows, *columns):
+        yield from describe_row(name(row), row)
+
+
+def cell(column: str) -> Callable[[str, Row], Iterable[str]]:
+    """Make a sentence of a column that holds one."""
+    return lambda name, row: [f"{name}: {row[column]}."]
+
+
+OF_OUTCOME = ("status", "failed_rank", "reason")
+
+
+def outcome(name: str, row: Row) -> Iterator[str]:
+    """Yield how a row ended, and why."""
+    rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
+    yield f"{name}: {row['status']}{rank}: {shortened(row['reason'])}"
 
 
 def as_paragraph(title: str, lines: Iterable[str]) -> str:
@@ -259,26 +279,3 @@ def spread(points: pd.DataFrame) -> Iterator[str]:
     yield from describe_runs(points, Namer(points))
     if line := describe_floor(points):
         yield f"{line[0].upper()}{line[1:]}."
-
-
-def doubtful(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield the impossible figures, and what may be wrong with them."""
-    name = Namer(measured)
-    for row in name.rows(measured[measured["doubt"].notna()], "doubt"):
-        yield f"{name(row)}: {row['doubt']}."
-
-
-def warnings(measured: pd.DataFrame) -> Iterator[str]:
-    name = Namer(measured, *own_columns(measured))
-    warned = measured[measured["warning"].notna()].drop_duplicates(["point_id", "run", "warning"])
-    for row in name.rows(warned, "warning"):
-        yield f"{name(row)}: {row['warning']}."
-
-
-def ends(table: pd.DataFrame, is_shown: pd.Series) -> Iterator[str]:
-    """Yield how some of the rows have ended, and why."""
-    name = Namer(table)
-    for row in name.rows(table[is_shown], "status", "failed_rank", "reason"):
-        rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
-        reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
-        yield f"{name(row)}: {row['status']}{rank}: {shortened(reason)}"

@@ -12,6 +12,7 @@ from benchkit.rank.assignment import (
     Assignment,
     RankPlace,
 )
+from benchkit.record.naming import oversubscription
 from benchkit.record.record import AgentReport
 from launch.agents.messages import AgentInfo
 from launch.ranks.private_network import PrivateNetwork
@@ -62,7 +63,7 @@ class Placement:
         slowdown: how many times slower each rank is to be: [rank].
         places: places of this agent's ranks; empty if there is a problem.
         problem: why the ranks cannot run.
-        crowding: how many ranks share how many cores, if they have more threads.
+        oversubscription: which ranks have more threads than cores, if any have.
         warnings: what the record says of the cores.
     """
 
@@ -73,7 +74,7 @@ class Placement:
     places: list[RankPlace]
     agents: list[AgentReport]
     problem: str | None = None
-    crowding: str | None = None
+    oversubscription: str | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -94,8 +95,7 @@ class HostCores:
     bound_to: int
 
     def __str__(self) -> str:
-        ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
-        return f"{ranks} on {self.cores} of {self.cpuset} cores of {self.host}"
+        return f"{self.cores} of {self.cpuset} cores of {self.host}"
 
 
 def threads_of(config: RunConfig, cores: float) -> int:
@@ -128,22 +128,30 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     narrowest = min(hosts, key=lambda each: each.cores / each.ranks)
     cores = narrowest.cores / narrowest.ranks
     threads = threads_of(config, cores)
-    is_crowded = threads > cores and not problem
-    each = f", {threads} threads each" if threads > 1 else ""
-    crowding = f"{narrowest}{each}" if is_crowded else None
+    oversubscribed = None
+    if threads > cores and not problem:
+        oversubscribed = oversubscription([(narrowest.ranks, str(narrowest), threads)])
     return Placement(
-        world_size, threads, cores, slowdown, places, agents, problem, crowding, bindings(hosts)
+        world_size,
+        threads,
+        cores,
+        slowdown,
+        places,
+        agents,
+        problem,
+        oversubscribed,
+        bindings(hosts),
     )
 
 
-def crowding(configs: Sequence[RunConfig], group: AgentGroup) -> str | None:
+def oversubscribed_points(configs: Sequence[RunConfig], group: AgentGroup) -> str | None:
     """Return a line on points with more threads than cores, if there are any."""
     plans = [place_ranks(config, group) for config in configs]
-    crowded = [plan for plan in plans if plan.crowding]
-    if not crowded:
+    oversubscribed = [plan for plan in plans if plan.oversubscription]
+    if not oversubscribed:
         return None
-    worst = max(crowded, key=lambda plan: plan.threads / plan.cores_per_rank).crowding
-    return f"more threads than cores in {len(crowded)} of {len(plans)} points: {worst}"
+    worst = max(oversubscribed, key=lambda plan: plan.threads / plan.cores_per_rank)
+    return f"{len(oversubscribed)} of {len(plans)} points {worst.oversubscription}"
 
 
 def recorded_agents(group: AgentGroup, share: int) -> list[AgentReport]:

@@ -28,9 +28,9 @@ from benchkit.point.agents import form_group
 from benchkit.point.outcome import AgentEnd, RanksEnd, end_of, error_report, leaves_ranks_sound
 from benchkit.point.placement import (
     Placement,
-    crowding,
     factors,
     network_of,
+    oversubscribed_points,
     place_ranks,
     threads_of,
 )
@@ -156,7 +156,9 @@ def run_points(points: Sequence[Point], agents: Agents, report: Report) -> Itera
     if not points:
         return
     with KeptRanks(form_group(agents)) as kept:
-        if agents.first and (line := crowding([point.config for point in points], kept.group)):
+        if agents.first and (
+            line := oversubscribed_points([point.config for point in points], kept.group)
+        ):
             log.warning(line)
         for point in points:
             yield run_and_report(point, report, kept)

@@ -57,6 +57,23 @@ def named(column: str, value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def oversubscription(jobs: Iterable[tuple[int, str, int]]) -> str:
+    """Say which ranks have more threads than cores: "oversubscribed: 4, 6 ranks on 2 cores".
+
+    Args:
+        jobs: of each its ranks, their cores in words, and the threads of a rank.
+    """
+    ranks_on: dict[str, list[int]] = {}
+    for ranks, cores, threads in sorted(set(jobs)):
+        each = f", {threads} threads each" if threads > 1 else ""
+        ranks_on.setdefault(f"{cores}{each}", []).append(ranks)
+    parts = (
+        f"{', '.join(map(str, ranks))} rank{'s' * (ranks != [1])} on {cores}"
+        for cores, ranks in ranks_on.items()
+    )
+    return f"oversubscribed: {'; '.join(parts)}"
+
+
 def depends_on_time(labels: Mapping[str, object]) -> bool:
     """Return whether a suite has a case with these labels only if its clock allows it.
 

@@ -99,7 +99,7 @@ def forecast(
     needed_bytes = needed(config, plan.world_size)
     found = before.of(job_of(point, plan, free_bytes))
     status, problem = "unavailable", lacking(config, plan, runs_here=group is not None)
-    remarks = [plan.crowding] if plan.crowding else []
+    remarks = [plan.oversubscription] if plan.oversubscription else []
     if not problem:
         lack = shortages(config, plan.world_size, free_bytes)
         status, problem = ("skipped", lack[""]) if "" in lack else ("ok", "")

@@ -67,11 +67,11 @@ def test_point_that_cannot_run_says_why(told, golden, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_crowded_point_says_so(told):
+def test_oversubscribed_point_says_so(told):
     line = f"+suite=allreduce world_size=1,{2 * os.cpu_count()} threads_per_rank=1 hardware=cpu --dry-run"
-    roomy, crowded = told(*line.split())[1].splitlines()[:2]
+    roomy, oversubscribed = told(*line.split())[1].splitlines()[:2]
     assert not re.search(r"ranks on .* cores", roomy)
-    assert re.search(r"ranks on .* cores", crowded)
+    assert re.search(r"ranks on .* cores", oversubscribed)
 
 
 def test_cases_that_lack_memory_are_skipped_alone(told, monkeypatch, tmp_path):

@@ -67,7 +67,7 @@ def test_plan_follows_affinity_of_agent(cli):
     [warning] = record["warnings"]
     assert f"1 of {len(cpuset())} cores" in warning
     assert f"2 ranks on 1 of {len(cpuset())} cores" in done.stdout.splitlines()[0]
-    assert "shared cores" in done.stdout
+    assert "Oversubscribed" in done.stdout
 
 
 def test_variable_that_torch_reads_when_it_is_loaded_reaches_spawned_ranks(cli):

@@ -7,7 +7,7 @@ import pytest
 from analysis.screen import screen_of
 from analysis.table import identity_columns
 
-from tests.support.entries import report
+from tests.support.entries.report import tables
 from tests.support.records import make_record, tabulate_ranks, tabulate_records, without
 from tests.support.reports import NARROW, drawn, texts_of
 
@@ -108,7 +108,7 @@ def test_rank_rows_have_busy_and_wait_time():
     assert (last["strategy"], last["rank"], last["tokens"], last["speed"]) == ("balanced", 1, 1096, 0.5)
     assert (last["wait_s"], last["busy_s"], last["compute_block_s"]) == pytest.approx((0.5e-3, 1.5e-3, 2e-3))
     assert tabulate_ranks(make_record(world_size=1)).empty
-    shown = report.ranks_for_print(table)
+    shown = tables.ranks_for_print(table)
     assert "busy [ms]" in shown
     assert "seq_len" not in shown  # the same throughout
 

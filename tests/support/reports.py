@@ -1,5 +1,6 @@
 """Reports as tests look at them: their texts without the figures, which take most of the time, and each figure."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from analysis.table import combine
 from analysis.variants import Baseline
 from matplotlib.figure import Figure
 
-from tests.support.entries.report import charts_of, directly, draw_all, drawings_of_modules, report
+from tests.support.entries.report import Parts, charts_of, draw, report, sentences
 from tests.support.entries.report import write_all as write_tables
 from tests.support.records import write_all
 
@@ -42,8 +43,7 @@ def written(folder: Path, *arguments: str) -> Path:
 
 def plots(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Any]:
     """The function that draws each plot, by the name of its file."""
-    found = drawings_of_modules(table, baseline, directly)
-    return {name: draw for _, drawings in found for name, draw in drawings.items()}
+    return {f"{name}.png": partial(draw.figure_of, chart) for name, chart in charts(table, baseline).items()}
 
 
 def charts(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Any]:
@@ -55,6 +55,11 @@ def runs_in(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The combined table of a folder of records, and that of their ranks."""
     found = harvest([folder])
     return combine(found.rows), found.ranks
+
+
+def describe(table: pd.DataFrame) -> str:
+    """What analysis.txt says below the first screen."""
+    return sentences.describe(Parts(table).findings)
 
 
 def table_in(folder: Path) -> pd.DataFrame:
@@ -76,7 +81,7 @@ def drawn(table: pd.DataFrame, *names: str) -> tuple[list[str], dict[str, Figure
         found.append(what.removeprefix("plot "))
         return make() if found[-1] in names else None
 
-    return found, dict(draw_all(table, None, attempt))
+    return found, dict(draw.draw_all(charts_of(table, None, attempt), attempt))
 
 
 def harvested(folder: Path, *records: dict[str, Any]) -> pd.DataFrame:

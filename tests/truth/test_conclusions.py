@@ -248,7 +248,7 @@ def test_three_rounds_have_no_winner():
     standings, texts, screen = shown(records)
     assert {word for each in standings for _, word in each.judgements} == {NOT_JUDGED}
     assert [text.split("\n")[0] for text in texts] == ["balanced"] * 2
-    assert not re.search(r"ahead|tied|\*", " ".join([*texts, *screen.answers, screen.grid.markdown()]))
+    assert not re.search(r"ahead|tied|\*", " ".join([*texts, *screen.answers, screen.grid.table().markdown()]))
 
 
 def test_points_apart_have_no_winner():
@@ -257,7 +257,7 @@ def test_points_apart_have_no_winner():
     assert (standing.first.name, standing.starred, {word for _, word in standing.judgements}) == (
         "mpi", set(), {NOT_JUDGED},
     )  # fmt: skip
-    assert not re.search(r"ahead|tied|\*", " ".join([*screen.answers, screen.grid.markdown()]))
+    assert not re.search(r"ahead|tied|\*", " ".join([*screen.answers, screen.grid.table().markdown()]))
 
 
 def numbers_in(text):

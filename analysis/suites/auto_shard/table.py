@@ -23,7 +23,8 @@ from analysis.suites.auto_shard.rows import (
     reason,
     serial_share,
 )
-from analysis.text import as_markdown, figure, format_settings, with_interval
+from analysis.text import figure, format_settings, with_interval
+from analysis.text_table import as_markdown
 from benchkit.suites.auto_shard.suite import (
     END_TO_END,
     INDEPENDENT,

@@ -24,7 +24,8 @@ from analysis.report.chart import (
 from analysis.report.markdown import bullets, document, spread_of
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, FittedLine, fit, left_out
 from analysis.table import identity_columns, of_latest
-from analysis.text import as_markdown, measured, with_interval
+from analysis.text import measured, with_interval
+from analysis.text_table import as_markdown
 from analysis.variants import Baseline
 from benchkit.record.naming import readable
 from benchkit.statistics import LATENCY

@@ -13,7 +13,8 @@ from analysis.repetitions import alike
 from analysis.report.chart import LINES, LOG, SECONDS, Axis, Chart, Charts, points_of
 from analysis.report.markdown import document
 from analysis.table import identity_columns
-from analysis.text import as_csv, as_markdown, shortened
+from analysis.text import as_csv, shortened
+from analysis.text_table import as_markdown
 from analysis.variants import Baseline
 from benchkit.record.record import FIRST_CALLS
 from benchkit.statistics.intervals import Array, median, medians, quantile

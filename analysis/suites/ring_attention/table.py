@@ -12,7 +12,7 @@ from analysis.records.slowdowns import Slowdown, slowdowns
 from analysis.repetitions import by_mechanism, over_runs, titled
 from analysis.report.markdown import bullets, document, spread_of
 from analysis.table import of_latest
-from analysis.text import as_markdown
+from analysis.text_table import as_markdown
 from benchkit.suites.ring_attention import suite as names
 from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKENS
 

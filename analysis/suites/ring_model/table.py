@@ -10,7 +10,7 @@ from analysis.repetitions import (
 from analysis.report.chart import BARS, NAMES, TIMES, Axis, Chart, Charts, points_of
 from analysis.report.markdown import document, spread_of
 from analysis.suites.ring_attention.table import CELL, cells_of
-from analysis.text import as_markdown
+from analysis.text_table import as_markdown
 from analysis.variants import Baseline
 from benchkit.suites.ring_attention.suite import EVEN, STRATEGY, TOKENS
 from benchkit.suites.ring_model import suite as names

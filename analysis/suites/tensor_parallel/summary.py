@@ -12,7 +12,8 @@ from analysis.records.of_suite import measured_of, with_numbers
 from analysis.repetitions import alike, over_runs, titled
 from analysis.report.chart import PAIRED_SPEEDUPS, TIMES
 from analysis.report.markdown import bullets, document, spread_of
-from analysis.text import as_markdown, with_interval
+from analysis.text import with_interval
+from analysis.text_table import as_markdown
 from benchkit.suites.tensor_parallel import config as names
 from benchkit.suites.tensor_parallel.config import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
 

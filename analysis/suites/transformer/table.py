@@ -8,7 +8,8 @@ from analysis.repetitions import alike
 from analysis.report.markdown import document, spread_of
 from analysis.suites.transformer.rows import ANY_PASS, CASE, plain_numbers, rows_of, varying
 from analysis.table import identity_columns, own_columns
-from analysis.text import as_markdown, figure, format_settings, interval_head, intervals, shortened
+from analysis.text import figure, format_settings, interval_head, intervals, shortened
+from analysis.text_table import as_markdown
 from benchkit.api.case import PEAK_FROM
 from benchkit.record.record import HARMLESS
 from benchkit.suites.transformer.suite import (

@@ -13,8 +13,8 @@ from benchkit.point.outcome import end_of as end_of
 from benchkit.point.outcome import failure_status as failure_status
 from benchkit.point.outcome import leaves_ranks_sound as leaves_ranks_sound
 from benchkit.point.outcome import placed as placed
-from benchkit.point.placement import crowding as crowding
 from benchkit.point.placement import lack_of_gpus as lack_of_gpus
+from benchkit.point.placement import oversubscribed_points as oversubscribed_points
 from benchkit.point.placement import place_ranks as place_ranks
 from benchkit.point.placement import rank_environment as rank_environment
 from benchkit.point.placement import unsuited as unsuited

@@ -11,13 +11,11 @@ from analysis.report import report as report
 from analysis.report import sentences as sentences
 from analysis.report import sizes as sizes
 from analysis.report import style as style
+from analysis.report import tables as tables
 from analysis.report.chart import PAGE_ROW as PAGE_ROW
 from analysis.report.chart import charts_of as charts_of
 from analysis.report.draw import draw_all as draw_all
-from analysis.report.draw import drawings_of_modules as drawings_of_modules
 from analysis.report.parts import Parts as Parts
 from analysis.report.parts import with_ids as with_ids
-from analysis.report.report import ranks_for_print as ranks_for_print
 from analysis.report.sentences import MOST_LINES as MOST_LINES
-from analysis.report.sentences import describe as describe
-from analysis.report.sentences import findings as findings
+from analysis.report.tables import ranks_for_print as ranks_for_print

@@ -328,7 +328,7 @@ def grid_of(outputs: Outputs) -> list[list[str]]:
     """Heads, in one line each, and rows of the table as the page has it, or else as Markdown."""
     from analysis.screen import grid_of as made
 
-    lines = made(outputs.variants).markdown().splitlines()
+    lines = made(outputs.variants).table().markdown().splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     return [cells[0], *cells[2:]]
 

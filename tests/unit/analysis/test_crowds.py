@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from analysis import text
+from analysis import text_table
 from analysis.cli import main
 from analysis.variants import Baseline
 from matplotlib.figure import Figure
@@ -88,18 +88,16 @@ def test_many_speedups_are_drawn_in_order():
 
 @pytest.mark.parametrize(("most", "shown"), [(None, 5), (5, 5), (4, 4), (3, 3), (1, 2)])
 def test_figures_are_drawn_in_turn_of_modules_up_to_the_most(most, shown, monkeypatch, capsys):
-    def module(name, count):
-        return type("module", (), {"draw": lambda *_: {f"{name}{number}": Figure for number in range(count)}})
-
-    modules = [("one.plot", module("a", 4)), ("other.plot", module("b", 1))]
-    monkeypatch.setattr(draw, "modules_with", lambda function: modules if function == "draw" else [])
-    drawn = [name for name, _ in draw.draw_all(pd.DataFrame({"status": []}), None, most=most)]
-    assert drawn == [*(f"a{number}" for number in range(shown - 1)), "b0"]
+    monkeypatch.setattr(draw, "figure_of", lambda chart: Figure())
+    shown_by = {"one.charts": [f"a{number}" for number in range(4)], "other.charts": ["b0"]}
+    charts = {module: dict.fromkeys(names) for module, names in shown_by.items()}
+    drawn = [name for name, _ in draw.draw_all(charts, most=most)]
+    assert drawn == [*(f"a{number}.png" for number in range(shown - 1)), "b0.png"]
     assert ("--figures all" in capsys.readouterr().err) == (shown < 5)
 
 
 def test_long_tables_are_cut(monkeypatch, tmp_path, undrawn):
-    monkeypatch.setattr(text, "MOST_ROWS", 3)
+    monkeypatch.setattr(text_table, "MOST_ROWS", 3)
     assert main([str(write_all(tmp_path, points(types=4, sizes=(1.0,))))]) == 0
     report = tmp_path / "report"
     shown = (report / "full_results.md").read_text(), (report / "per_rank.md").read_text()

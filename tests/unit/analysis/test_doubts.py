@@ -6,8 +6,8 @@ import pytest
 from analysis.records.doubts import doubt_of
 from benchkit.api.case import MEASURED_PEAK
 
-from tests.support.entries.report import describe
 from tests.support.records import as_record, grid, make_record, tabulate_records
+from tests.support.reports import describe
 
 OVERLAP = {"overlap": 1.4, "overlap_low": None, "overlap_high": None}
 IMPOSSIBLE = (

@@ -7,8 +7,8 @@ from analysis.records.columns import COLUMNS
 from analysis.repetitions import interval_columns, over_runs
 from analysis.table import identity_columns
 
-from tests.support.entries.report import describe
 from tests.support.records import make_record, tabulate_records
+from tests.support.reports import describe
 
 NONE = math.nan
 TIMES = [1.2, 0.3, 0.15, 0.105, 0.1, 0.1, 0.1, 0.11]

@@ -14,10 +14,11 @@ from analysis.terminal import as_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.entries.report import describe, style
+from tests.support.entries.report import style
 from tests.support.imports import SAMPLES
 from tests.support.mutations import STRANGE, as_bytes, mutated, paths_of
 from tests.support.records import make_record, make_rich_record, write_all
+from tests.support.reports import describe
 
 SUITES = ("collective", "auto_shard", "ring_attention", "matmul_lut", "tp_columnwise", "transformer")
 OUTPUTS = ("nccl_tests_all_gather.json", "nccl_tests_all_reduce.txt", "osu_allreduce.txt")

@@ -5,8 +5,8 @@ from analysis.records.harvest import harvest
 from analysis.table import combine
 from analysis.terminal import as_text
 
-from tests.support.entries.report import describe
 from tests.support.records import grid, make_record, write_all
+from tests.support.reports import describe
 
 
 def test_harvest_finds_nested_records_in_order(tmp_path):

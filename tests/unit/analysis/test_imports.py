@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from analysis import text as texts
+from analysis import text_table as texts
 from analysis.cli import main
 from analysis.foreign import formats, nccl_tests, undecorated
 from analysis.foreign.timings import ForeignOutput

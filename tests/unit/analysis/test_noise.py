@@ -5,8 +5,9 @@ import pytest
 from benchkit.statistics.intervals import find_modes
 from benchkit.statistics.samples import Samples
 
-from tests.support.entries.report import describe, sentences
+from tests.support.entries.report import sentences
 from tests.support.records import make_record, tabulate_ranks, tabulate_records
+from tests.support.reports import describe
 
 
 def test_spikes_split_into_all_and_some_ranks():

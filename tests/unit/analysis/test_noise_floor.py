@@ -3,8 +3,8 @@ from analysis.repetitions import describe_floor
 from benchkit import cli as app
 from benchkit.record import files
 
-from tests.support.entries.report import describe
 from tests.support.records import grid, make_record, tabulate_records, write_all
+from tests.support.reports import describe
 
 DAY = 86400.0
 

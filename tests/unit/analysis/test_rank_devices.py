@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from analysis.table import identity_columns
 
-from tests.support.entries.report import report
+from tests.support.entries.report import tables
 from tests.support.markdown import section
 from tests.support.records import having, make_record, tabulate_ranks, tabulate_records, write_all
 from tests.support.reports import leave_out_plots, written
@@ -22,7 +22,7 @@ def gpu_record(*devices, mhz=(1980.0, 1200.0), celsius=(60.0, 61.0), **changes):
 
 def rows_of_run(*records):
     """The rows of run a on the page."""
-    [rows] = section(report.rank_devices_table(tabulate_ranks(*records)), "a").values()
+    [rows] = section(tables.rank_devices_table(tabulate_ranks(*records)), "a").values()
     return rows
 
 
@@ -49,7 +49,7 @@ def test_hosts_of_ranks_differ():
     "record", [make_record(), gpu_record(H100, H100, mhz=(1980.0, 1950.0)), gpu_record(H100, H100, mhz=(0.0, 0.0))]
 )
 def test_equal_ranks_have_no_page(record):
-    assert report.rank_devices_table(tabulate_ranks(record)) is None
+    assert tables.rank_devices_table(tabulate_ranks(record)) is None
 
 
 def test_page_has_what_differs_in_a_table_per_run(tmp_path, monkeypatch, golden):

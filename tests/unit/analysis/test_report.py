@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis.cli import main
-from analysis.text import render_table
+from analysis.text_table import table_of
 from analysis.variants import Baseline
 
 from tests.support.cli import ROOT
-from tests.support.entries.report import MOST_LINES, describe
+from tests.support.entries.report import MOST_LINES
 from tests.support.records import grid, having, make_record, tabulate_records, write_all
-from tests.support.reports import leave_out_plots, names_in, plots, written
+from tests.support.reports import describe, leave_out_plots, names_in, plots, written
 
 TEXTS = {
     "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "per_rank.csv", "per_rank.md",
@@ -152,7 +152,7 @@ def test_summary_of_one_sample_has_no_deviation(tmp_path, no_plots):
 
 def test_large_numbers_are_printed_whole():
     shown = pd.DataFrame({"median [ms]": [30590.0, 7.113, np.nan, 9999.7], "flops": [1.7e12, 1.0, 2.0, 3.0]})
-    rows = [row.split() for row in render_table(shown, "plain").splitlines()[1:]]
+    rows = [row.split() for row in table_of(shown).text().splitlines()[2:]]
     assert rows == [["30590", "1.7e+12"], ["7.113", "1"], ["2"], ["10000", "3"]]
 
 

@@ -65,7 +65,7 @@ def test_cells_agree_on_terminal_in_markdown_and_on_page(suite):
     assert shown.rows
     for line, cells in zip(shown.lines()[-len(shown.rows) :], shown.rows, strict=True):
         assert line.split() == " ".join(cells).split()
-    written = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.markdown().splitlines()]
+    written = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.table().markdown().splitlines()]
     assert written[2:] == shown.rows
     page = content_of(Parts(with_ids(table)), []).answer_table
     rows = re.findall("<tr>(.*?)</tr>", page, flags=re.DOTALL)
@@ -100,7 +100,7 @@ def figures(sides, side):
 
 def screens():
     failed = [make_record(1000, 2, status="oom"), make_record(1, 4, status="unavailable")]
-    crowded = having(make_record(1, 8, 0.01, spread=0.9), cpu="a")
+    oversubscribed = having(make_record(1, 8, 0.01, spread=0.9), cpu="a")
     gpu = [having(record, host="there") for record in grid(backend="nccl", device="cuda")]
     for record in gpu:
         [case] = record["cases"]
@@ -111,7 +111,7 @@ def screens():
     yield "two backends", [*grid(), *gpu], None
     yield "over two ranks", grid(), Baseline({"world_size": "2"})
     yield "in turns, with a warning", [doubted], None
-    yield "shared cores", [crowded], None
+    yield "oversubscribed", [oversubscribed], None
     yield "few samples", [make_record(size, samples=samples) for size, samples in ((1, 5), (2, 20))], None
     yield "nothing", failed, None
     both = [make_record(1, 2, seconds) for seconds in (1e-3, 2e-3)]
@@ -147,7 +147,7 @@ def test_printed_times_have_the_printed_ratio():
     assert float(base[1]) / float(fast[1]) == pytest.approx(float(fast[3]), rel=0.012)
 
 
-def test_cases_of_shared_cores_are_in_no_answer_beside_others():
+def test_oversubscribed_cases_are_in_no_answer_beside_others():
     few, many = (having(make_record(1, ranks, ranks / 200), cpu="a") for ranks in (2, 8))
     answer, left_out = screen_of(tabulate_records([few, many])).answers
     assert "10.0 ms" in answer

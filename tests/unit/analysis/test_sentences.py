@@ -1,7 +1,7 @@
 """Sentences of a report on clocks and on ranks that stayed."""
 
-from tests.support.entries.report import describe
 from tests.support.records import make_record, tabulate_records
+from tests.support.reports import describe
 
 MIB = 2**20
 

@@ -17,7 +17,8 @@ import pytest
 from analysis import output
 from analysis.cli import main
 from analysis.commands.log import log as log_to
-from analysis.text import FORMULA, NUMBER, as_csv, as_text_cell, comment, from_text_cell, render_table
+from analysis.text import FORMULA, NUMBER, as_csv, as_text_cell, comment, from_text_cell
+from analysis.text_table import table_of
 from benchkit.record import files
 from benchkit.record.naming import UNPRINTABLE
 
@@ -321,7 +322,7 @@ def test_page_shows_cells_of_tables_as_they_are():
             shown.append(data)
 
     cell = r"a|b\|c`d\`<script>"
-    Reader().feed(markdown.as_html(render_table(pd.DataFrame({cell: [cell]}), "github"), 3))
+    Reader().feed(markdown.as_html(table_of(pd.DataFrame({cell: [cell]})).markdown(), 3))
     assert [text for text in shown if text.strip()] == [cell, cell]
 
 

@@ -1,7 +1,7 @@
 import pytest
 from analysis.repetitions import over_repetitions
 
-from tests.support.entries.report import report
+from tests.support.entries.report import tables
 from tests.support.records import make_record, tabulate_records, write_all
 from tests.support.reports import leave_out_plots, written
 
@@ -31,7 +31,7 @@ def test_turns_are_held_against_runs_or_noise_floor(golden):
     records = [record(ratio, suite=f"one run, {ratio}", noise_floor=FLOOR) for ratio in (1.5, 1.03, 0.97, 0.5)]
     records += [record(ratio, suite=f"one run, {ratio}, no floor") for ratio in (1.5, 0.5)]
     records += [each for middle in (1.5, 1.0, 0.5) for each in runs(middle, f"seven runs, {middle}")]
-    golden(report.turns_table(tabulate_records(records)))
+    golden(tables.turns_table(tabulate_records(records)))
 
 
 @pytest.mark.parametrize("made", [record, make_record])

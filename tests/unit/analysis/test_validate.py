@@ -5,10 +5,9 @@ from analysis.records.validate import validate
 from analysis.table import combine
 from analysis.terminal import as_text
 
-from tests.support.entries.report import describe
 from tests.support.mutations import ABSENT, FEW, as_bytes, mutated, paths_of
 from tests.support.records import as_record, make_record, make_rich_record, write_all
-from tests.support.reports import harvest
+from tests.support.reports import describe, harvest
 
 PATHS_AT_ONCE = 25
 

@@ -7,7 +7,7 @@ import pytest
 from analysis.discover import questions
 from analysis.report import speedups
 from analysis.screen import screen_of
-from analysis.speedup import Timed, Variant, standing_of, with_speedup
+from analysis.speedup import CaseTimes, Variant, standing_of, with_speedup
 from analysis.variants import (
     Baseline,
     BaselineError,
@@ -190,7 +190,7 @@ def timed(name, seconds, *, is_baseline=False, rounds=12, spread=0.0):
     """A variant that was timed in the rounds of one job."""
     wave = 1 + spread * np.sin(np.arange(rounds) * 2.4 + seconds)
     row = {"median_s": seconds, "useful_tflop_per_s": 0.0, "identical_runs": None}
-    jobs = {"run": {"job": Timed(seconds, seconds * wave)}}
+    jobs = {"run": {"job": CaseTimes(seconds, seconds * wave)}}
     return Variant(row, 0, name, is_baseline=is_baseline, jobs=jobs)
 
 

@@ -9,6 +9,7 @@ from analysis.records import doubts
 from tests.support.entries.measure import COUNTERS, Measurement, disturbance, numbers_after, pressure_s, read_counters
 from tests.support.entries.report import sentences
 from tests.support.records import as_record, make_record, tabulate_records
+from tests.support.reports import describe
 
 
 def test_counters_are_read_from_proc_files(tmp_path):
@@ -96,7 +97,7 @@ def test_disturbed_case_is_described(golden):
     said = [doubts.describe(first_case(record)) for record in records]
     table = tabulate_records(records[:1])
     assert table["disturbed"].tolist() == said[:1]
-    report = [*sentences.describe(table).splitlines(), *sentences.noise_sentences(table)]
+    report = [*describe(table).splitlines(), *sentences.noise_sentences(table)]
     golden("\n".join([*said, *(line for line in report if "disturbed" in line)]))
 
 

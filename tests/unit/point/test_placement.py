@@ -7,7 +7,14 @@ from benchkit.record.record import AgentReport
 
 from tests.support.configs import agent_group, assignments, config
 from tests.support.entries.launch_ranks import PrivateNetwork
-from tests.support.entries.point import AgentFacts, crowding, lack_of_gpus, place_ranks, rank_environment, unsuited
+from tests.support.entries.point import (
+    AgentFacts,
+    lack_of_gpus,
+    oversubscribed_points,
+    place_ranks,
+    rank_environment,
+    unsuited,
+)
 from tests.support.entries.rank import Rendezvous
 
 
@@ -130,16 +137,16 @@ def test_threads_divide_cores_of_host():
         ({"world_size": 9}, agent_group("n1", "n1"), None),  # does not run
     ],
 )
-def test_more_threads_than_cores_of_host_are_crowded(asked, where, host):
+def test_more_threads_than_cores_of_host_are_oversubscribed(asked, where, host):
     plan = place_ranks(config(**asked), where)
-    assert bool(plan.crowding) == bool(host)
-    assert (plan.crowding or "").partition(",")[0].endswith(host or "")
+    assert bool(plan.oversubscription) == bool(host)
+    assert (plan.oversubscription or "").partition(",")[0].endswith(host or "")
 
 
-def test_start_of_sweep_counts_crowded_points(golden):
+def test_start_of_sweep_counts_oversubscribed_points(golden):
     sizes = [config(world_size=size) for size in (2, 4, 8, 16)]
-    assert crowding(sizes[:2], agent_group("n1")) is None
-    golden(crowding(sizes, agent_group("n1")))
+    assert oversubscribed_points(sizes[:2], agent_group("n1")) is None
+    golden(oversubscribed_points(sizes, agent_group("n1")))
 
 
 def test_agents_bound_to_fewer_cores_are_warned_of(golden):

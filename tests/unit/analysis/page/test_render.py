@@ -217,14 +217,6 @@ def test_backticks_in_sentences_are_code():
     assert render.with_code("run `a<b`") == "run <code>a&lt;b</code>"
 
 
-def test_plots_of_suites_without_charts_are_pictures(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHKIT_SUITES", "tests.support.foreign.suite")
-    record = make_record(suite="vector_sum", title="vector_sum")
-    record["cases"] = [case | {"labels": {"length": size}} for case in record["cases"] for size in (10, 100)]
-    page = page_of(tmp_path, [record, *grid()[:2]])
-    assert [source[:26] for source in page["src"]] == ["data:image/svg+xml;base64,"]
-
-
 def test_page_says_the_command_as_one_types_it_again(tmp_path):
     record = make_record()
     typed = ["benchkit", "+suite=allreduce", "passes=[forward]", "hydra.sweep.dir='/a'", "hydra.sweeper.resume='/a'"]
