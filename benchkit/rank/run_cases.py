@@ -92,11 +92,9 @@ def run_cases(
 ) -> list[CaseRecord]:
     """Verify, time and verify again; return the cases as the record stores them.
 
-    `store` keeps what there is so far, from time to time, for a point that does not end.
-
     All ranks call this together. A case that any rank skips or finds wrong is not timed. Where
     first calls are timed, cases are verified only afterwards, since verifying would make their
-    first calls.
+    first calls. From time to time `store` receives what there is so far.
     """
     config, controller = run.config, run.controller
     hooks = hooks_of(config, controller, run.group.world_size, run.watch.turn_to)

@@ -120,6 +120,7 @@ class RankSession:
 
 
 def forget_point() -> None:
+    """Give back what a point has compiled, and the memory that it held."""
     reset_compiler()
     free_unused()
 
