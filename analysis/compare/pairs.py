@@ -19,7 +19,7 @@ from analysis.compare.points import (
     count_outcomes,
     labels_in,
     planned_statuses,
-)  # fmt: skip
+)
 from analysis.compare.report import SecondaryChange
 from analysis.compare.verdicts import exit_code, verdicts_on, word_by_outcomes
 from analysis.records.rows import RecordSettings

@@ -228,14 +228,14 @@ class Judged:
     """The candidates of a family, judged.
 
     Args:
-        level: chance of a false fault of each candidate.
+        alpha: chance of a false fault of each candidate.
         num_families: families that share alpha.
     """
 
     def __init__(
-        self, of: Family, residuals: Residuals, level: float, limits: Limits, num_families: int
+        self, of: Family, residuals: Residuals, alpha: float, limits: Limits, num_families: int
     ) -> None:
-        self.family, self.limits, self.level = of, limits, level
+        self.family, self.limits, self.alpha = of, limits, alpha
         self.residuals = residuals.halves.mean(axis=0)
         both = np.stack([self.residuals, *residuals.halves])[:, of.shows]
         self.count = np.isfinite(both[0]).sum(axis=1)
@@ -251,7 +251,7 @@ class Judged:
     @cached_property
     def critical(self) -> Array:
         """The z that each candidate must exceed: [candidate]; NaN without peers."""
-        return t_quantile(self.level, self.df)
+        return t_quantile(self.alpha, self.df)
 
     @cached_property
     def z(self) -> Array:
@@ -356,7 +356,7 @@ def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
     """Return the faults of a table, the one that explains most first.
 
     A fault is at least `tolerance` slower than its peers. It is clear against the spread of the
-    healthy cells, at a level of `alpha` over the number of candidates (Bonferroni). It is
+    healthy cells, at an error rate of `alpha` over the number of candidates (Bonferroni). It is
     persistent: both halves of the samples show it. Candidates that only one half shows are noise,
     and raise the limit of both halves; so spikes make no faults.
 
@@ -397,9 +397,9 @@ def padded(halves: Array) -> Array:
 
 def judge(values: Array, peers: Peers, limits: Limits) -> list[Judged]:
     families = peers.judged
-    level = limits.alpha / max(1, sum(len(each.subjects) for each in families))  # Bonferroni
+    alpha = limits.alpha / max(1, sum(len(each.subjects) for each in families))  # Bonferroni
     found = residuals(values, peers, limits.floor)
-    return [Judged(each, found, level, limits, len(families)) for each in families]
+    return [Judged(each, found, alpha, limits, len(families)) for each in families]
 
 
 def residuals(values: Array, peers: Peers, floor: float) -> Residuals:

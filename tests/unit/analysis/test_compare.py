@@ -294,6 +294,13 @@ def test_each_case_is_missed(tmp_path, capsys, before, now, words):
     assert code == int("FAILED" in words.values())
 
 
+def test_case_has_no_reason_of_another(tmp_path, capsys):
+    place(tmp_path / "a", {1.0: 1}, change=lambda made: labelled(made, (EVEN, {}), (ODD, {})))
+    place(tmp_path / "b", {1.0: 1}, change=lambda made: labelled(made, (EVEN, SKIPPED)))
+    _, _, points = compared(tmp_path, capsys)
+    assert points.set_index("strategy")["reason"].str.contains("does not fit").to_dict() == {"even": True, "odd": False}
+
+
 @pytest.mark.parametrize(("crashes", "words"), [
     ([], ["SAME", "SAME"]), ([1], ["SAME", "FAILED"]), ([0], ["FAILED", "SAME"]),
 ])  # fmt: skip

@@ -254,6 +254,22 @@ def test_each_case_is_missed(tmp_path, baseline, candidate, found, code):
     assert words(tmp_path) == found * 2
 
 
+def test_case_left_out_for_time_is_told_so(tmp_path):
+    """A suite times the latency of short calls only: where they are long, nothing is missing."""
+
+    def change(turn: RunTurn, run: Path) -> None:
+        for path in run.glob("*/record.json"):
+            record = json.loads(path.read_text())
+            timed = (LONG,) if turn.arm else (LONG, SHORT)
+            record["cases"] = [case | {"labels": labels} for case in record["cases"] for labels in timed]
+            path.write_text(json.dumps(record))
+
+    go_on(new_plan(), tmp_path, change=change)
+    result = json.loads((tmp_path / "compare_result.json").read_text())
+    reasons = [point["reason"] for point in result["points"] if point["word"] == "NOT COMPARED"]
+    assert reasons == ["in 6 of 6 pairs: left out"] * 2
+
+
 def test_case_without_labels_stands_for_all(tmp_path):
     """A job that does not fit has one case, without labels."""
 
