@@ -1,24 +1,50 @@
-"""Files, lines and imports of checkouts in numbers, side by side.
+"""Files, lines, imports and names of checkouts in numbers, side by side.
 
-python -m perf.source NAME=CHECKOUT ...
+python -m perf.source NAME=CHECKOUT ... [--names]
+
+--names lists the class names that several classes have, the functions that are bare participles, and the imports from
+benchkit into analysis, instead of counting them.
 """
 
 import ast
 import io
+import re
 import sys
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 PACKAGES = ("benchkit", "launch", "analysis", "hydra_plugins")
 IMPORTS = (ast.Import, ast.ImportFrom)
+SUITES = ("benchkit.suites", "analysis.suites")
+CONVERTERS = (
+    "analysis.foreign",
+    "benchkit.config.ddlb",
+    "analysis.commands.export",
+    "analysis.commands.import_results",
+)
+"""What reads and writes the files of other systems."""
+FACE = {f"benchkit.{name}" for name in ("cli", "__main__", "start", "console", "python_api")} | {"benchkit"}
+"""The modules of benchkit by which a user enters; these may import analysis."""
+PARTICIPLE = re.compile(
+    "(?!(embed|exceed|feed|heed|need|proceed|seed|shed|speed|succeed)$)[a-z]+ed|begun|born|bound|built|caught|chosen|done|"
+    "drawn|found|given|heard|held|hidden|kept|known|left|lost|made|meant|met|put|said|seen|sent|shown|sought|spent|spoken|"
+    "taken|taught|told|torn|worn|written"
+)
+VAGUE_LOCALS = ("found", "each", "own")
+
+
+def read_sources(root: Path) -> "dict[str, Source]":
+    """The files of a checkout by module."""
+    files = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
+    return {module_of(path.relative_to(root)): Source(path.read_text()) for path in files}
 
 
 def numbers(root: Path) -> dict[str, str]:
     """What is counted of one checkout, by what it is called in the table."""
-    files = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
-    sources = {module_of(path.relative_to(root)): Source(path.read_text()) for path in files}
+    sources = read_sources(root)
     holding = [source for source in sources.values() if source.code]
     code = sum(source.code for source in holding)
     imported = sum(source.imports for source in holding)
@@ -26,9 +52,15 @@ def numbers(root: Path) -> dict[str, str]:
     arrows = {(name, other) for name, source in sources.items() for other in targets(source.tree, sources) - {name}}
     packages = {(folder_of(a), folder_of(b)) for a, b in arrows}
     packages = {(a, b) for a, b in packages if a != b}
+    in_suites, in_converters = (
+        sum(source.code for name, source in sources.items() if is_below(name, part)) for part in (SUITES, CONVERTERS)
+    )
+    upward = imports_of_analysis(sources)
     return {
         "files that hold code": f"{len(holding)}",
         "lines of code": f"{code:,}",
+        "of the platform / of suites / of converters": f"{code - in_suites - in_converters:,} / {in_suites:,} / "
+        f"{in_converters:,}",
         "lines of docstrings": f"{sum(source.docstrings for source in holding):,}",
         "comments": f"{sum(source.comments for source in holding):,}",
         "imports, share of the code": f"{100 * imported / code:.0f} %",
@@ -38,7 +70,57 @@ def numbers(root: Path) -> dict[str, str]:
         "folders, their arrows": f"{len({name for edge in packages for name in edge})}, {len(packages)}",
         "floors of folders": f"{floors(packages)}",
         "files on a circle": f"{len(on_circle(arrows))}",
+        "imports from benchkit into analysis, outside of its face": f"{len(upward)}, "
+        f"{sum(name not in FACE for name, _ in upward)}",
+        "class names of several classes": f"{len(repeated_class_names(root))}",
+        "functions that are a bare participle": f"{sum(1 for _ in bare_participles(sources))}",
+        f"locals called {', '.join(VAGUE_LOCALS)}": ", ".join(
+            f"{sum(source.locals.count(name) for source in sources.values())}" for name in VAGUE_LOCALS
+        ),
     }
+
+
+def is_below(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def imports_of_analysis(sources: "dict[str, Source]") -> list[tuple[str, str]]:
+    """The imports from files of benchkit into files of analysis, also within functions."""
+    below = [name for name in sources if is_below(name, ("benchkit",))]
+    return [
+        (name, other)
+        for name in below
+        for other in sorted(targets(sources[name].tree, sources))
+        if is_below(other, ("analysis",))
+    ]
+
+
+def repeated_class_names(root: Path) -> dict[str, list[str]]:
+    """The class names that several classes of a checkout have, and the modules where they are."""
+    modules: dict[str, list[str]] = {}
+    for module, source in read_sources(root).items():
+        for name in source.classes:
+            modules.setdefault(name, []).append(module)
+    return {name: found for name, found in sorted(modules.items()) if len(found) > 1}
+
+
+def bare_participles(sources: "dict[str, Source]") -> Iterator[tuple[str, str]]:
+    """Modules and functions, or methods that are no properties, whose whole name is a PARTICIPLE."""
+    for module, source in sources.items():
+        for name in source.called:
+            if PARTICIPLE.fullmatch(name.strip("_")):
+                yield module, name
+
+
+def names(root: Path) -> Iterator[str]:
+    """Yield a line for each name, or import, that `numbers` only counts."""
+    sources = read_sources(root)
+    for name, modules in repeated_class_names(root).items():
+        yield f"class {name}: {', '.join(modules)}"
+    for module, name in bare_participles(sources):
+        yield f"participle {name}: {module}"
+    for module, other in imports_of_analysis(sources):
+        yield f"import {'of the face ' if module in FACE else ''}{module} -> {other}"
 
 
 class Source:
@@ -72,6 +154,13 @@ class Source:
         self.functions = [
             (node.end_lineno or 0) - node.lineno + 1 for node in nodes if isinstance(node, ast.FunctionDef)
         ]
+        self.classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+        self.called = [node.name for node in nodes if isinstance(node, ast.FunctionDef) and not is_property(node)]
+        self.locals = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def is_property(node: ast.FunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 def module_of(path: Path) -> str:
@@ -119,9 +208,13 @@ def spread(values: list[int]) -> str:
 
 
 def main() -> None:
-    trees = dict(argument.split("=", 1) for argument in sys.argv[1:])
+    trees = dict(argument.split("=", 1) for argument in sys.argv[1:] if argument != "--names")
     if not trees:
         sys.exit(__doc__)
+    if "--names" in sys.argv:
+        for name, root in trees.items():
+            print(f"{name}:", *names(Path(root)), sep="\n  ")
+        return
     table = {name: numbers(Path(root)) for name, root in trees.items()}
     print("| | " + " | ".join(table) + " |\n|---|" + "---|" * len(table))
     for row in next(iter(table.values())):

@@ -1,11 +1,12 @@
 """Derive the figures of record files: in several processes, and only once, by a cache.
 
-Each process is a fresh interpreter without pandas and matplotlib. `multiprocessing` would import
-this process's main module in each, or copy a process that has threads.
+Each process is a fresh interpreter without pandas and matplotlib, started where no file of the user
+or of a stranger is named like a module. `multiprocessing` would start it in the working directory,
+run the main module of this process again, and leave it behind where this process is killed.
 
-A cache entry holds for one content: the SHA-256 of the record's file is compared each time. A
-folder of records may come from anyone, so the cache lies in a folder that only this user may open,
-or there is none. A cache that is damaged, of other code or not readable is like none.
+The cache has a file per sweep: what was derived from each content, by its SHA-256. A folder of
+records may come from anyone, so the cache lies in a folder that only this user may open, or there
+is none. A cache that is damaged, of other code or not readable is like none.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -48,19 +49,16 @@ class Derived(msgspec.Struct, frozen=True, array_like=True):
     fault: str = ""
 
 
-def derive(path: str, known_digest: bytes = b"") -> Derived | None:
-    """Read a file and derive its figures; None where its content still has the known digest."""
+def derive(path: str) -> Derived:
+    """Read a file and derive its figures."""
     try:
         content = files.read_regular(path)
-        digest = hashlib.sha256(content).digest()
-        if digest == known_digest:
-            return None
         record = files.parse(content, Path(path))
         try:
             validate(record)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        return Derived(digest, encoded(figures_of(record)))
+        return Derived(hashlib.sha256(content).digest(), encoded(figures_of(record)))
     except (ValueError, OSError) as error:
         return Derived(b"", b"", one_line(error))
 
@@ -81,10 +79,6 @@ FEWEST_BYTES = 50 * 10**6
 """Fewer bytes of records are read in this process: starting others takes longer."""
 MOST_PROCESSES = 8
 
-Job = tuple[str, bytes]
-"""The arguments of `derive`: a path, and the digest of the content that is known."""
-decode_derived = msgspec.msgpack.Decoder(list[Derived | None]).decode
-
 
 def usable_processes() -> int:
     cores = os.cpu_count() or 1
@@ -93,42 +87,43 @@ def usable_processes() -> int:
     return min(cores, MOST_PROCESSES)
 
 
-def derive_all(jobs: Sequence[Job], num_bytes: int, processes: int) -> list[Derived | None]:
-    """Return what `derive` returns for each job, in at most so many processes."""
-    if processes < 2 or num_bytes < FEWEST_BYTES:
-        return [derive(*job) for job in jobs]
-    shares = [jobs[start::processes] for start in range(processes)]
+def derive_all(paths: Sequence[str], processes: int) -> dict[str, Derived]:
+    """Return what `derive` returns for each path, in so many processes."""
+    if processes < 2:
+        return {path: derive(path) for path in paths}
+    # Records of one sweep may get larger along it, so each process takes every n-th.
+    shares = [paths[start::processes] for start in range(processes)]
     with ThreadPoolExecutor(processes) as threads:
-        found = list(threads.map(derive_elsewhere, shares))
-    # Every n-th job is of one share; the first shares may be longer by one.
-    rounds = chain.from_iterable(zip_longest(*found))
-    return [derived for derived, _ in zip(rounds, jobs, strict=False)]
+        parts = threads.map(derive_elsewhere, shares)
+    pairs = (zip(share, part, strict=True) for share, part in zip(shares, parts, strict=True))
+    return dict(chain.from_iterable(pairs))
 
 
-def derive_elsewhere(jobs: Sequence[Job]) -> list[Derived | None]:
-    """Derive figures in another process; in this one where that fails."""
-    content = msgspec.msgpack.encode([(os.fsencode(path), digest) for path, digest in jobs])
+def derive_elsewhere(paths: Sequence[str]) -> list[Derived]:
+    """Derive the figures of files in another process; in this one where that fails."""
     command = [sys.executable, "-m", "analysis.records.derive"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         done = subprocess.run(
             command,
-            input=content,
+            input=msgspec.msgpack.encode(list(map(os.fsencode, paths))),
             stdout=subprocess.PIPE,
             check=True,
             env=environment,
             cwd=Path(__file__).parents[2],  # where no folder of the user is named analysis
         )
-        return decode_derived(done.stdout)
+        return decode_all(done.stdout)
     except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
-        return [derive(*job) for job in jobs]
+        return list(map(derive, paths))
+
+
+decode_all = msgspec.msgpack.Decoder(list[Derived]).decode
 
 
 def main() -> None:
     """Derive the figures of the files that stdin names, onto stdout."""
-    jobs = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[tuple[bytes, bytes]])
-    found = [derive(os.fsdecode(path), digest) for path, digest in jobs]
-    sys.stdout.buffer.write(msgspec.msgpack.encode(found))
+    paths = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[bytes])
+    sys.stdout.buffer.write(msgspec.msgpack.encode([derive(os.fsdecode(path)) for path in paths]))
 
 
 MOST_BYTES = 2**28
@@ -138,47 +133,20 @@ SOURCES = (
     "benchkit/record", "benchkit/statistics", "benchkit/version.py", "launch/trust.py",
 )  # fmt: skip
 """All code that figures are derived by."""
-decode_cached = msgspec.msgpack.Decoder(list[tuple[bytes, Derived]]).decode
+Cache = dict[bytes, bytes]
+"""Of the records of a sweep: SHA-256 of the content, and its `RecordFigures`, encoded."""
+decode_cache = msgspec.msgpack.Decoder(Cache).decode
 
 
-class Cache:
-    """What is known of the records of one sweep, by the names of their files below its folder."""
+def read_cache(folder: str) -> Cache:
+    """Return what is kept of the sweep in a folder; nothing where there is none."""
+    with contextlib.suppress(ValueError):
+        return decode_cache(kept(name_of(folder), fingerprint))
+    return {}
 
-    def __init__(self, folder: str) -> None:
-        self._folder = os.path.join(folder, "")
-        self._name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
-        self._before = self._read()
-        self._now: dict[bytes, Derived] = {}
-        self._is_changed = False
 
-    def known(self, path: str) -> Derived | None:
-        """Return what was derived from a file when it was last read; its content may be another."""
-        return self._before.get(self._name_of(path))
-
-    def keep(self, path: str, derived: Derived | None) -> None:
-        """Keep what a file holds now; None where it is no record."""
-        name = self._name_of(path)
-        self._is_changed |= self._before.pop(name, None) is not derived
-        if derived is not None:
-            self._now[name] = derived
-
-    def store(self) -> None:
-        if not self._is_changed:
-            return
-        others = [
-            (name, derived)
-            for name, derived in self._before.items()
-            if os.path.exists(os.fsencode(self._folder) + name)
-        ]
-        keep(self._name, fingerprint(), msgspec.msgpack.encode([*self._now.items(), *others]))
-
-    def _name_of(self, path: str) -> bytes:
-        return os.fsencode(path.removeprefix(self._folder))
-
-    def _read(self) -> dict[bytes, Derived]:
-        with contextlib.suppress(ValueError):
-            return dict(decode_cached(kept(self._name, fingerprint)))
-        return {}
+def name_of(folder: str) -> str:
+    return hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
 
 
 def kept(name: str, maker: Callable[[], bytes]) -> memoryview:
@@ -253,46 +221,56 @@ class Source:
 
     Attributes:
         folder: of its sweep.
-        known: what was derived from an earlier content of it.
-        derived: what is in it; None until that is known.
     """
 
     path: str
     folder: str
-    num_bytes: int = 0
-    known: Derived | None = None
-    derived: Derived | None = None
+    derived: Derived
 
 
 def read_sources(paths: Sequence[str], processes: int) -> list[Source]:
     """Return what is in some files, in order; keep it in the cache where that saves time."""
-    folders, caches = RunFolders(), dict[str, Cache]()
-    sources = []
-    for path in paths:
-        folder = folders.folder_of(path)
-        cache = caches.get(folder) or caches.setdefault(folder, Cache(folder))
-        sources.append(looked_at(Source(path, folder, known=cache.known(path))))
-    unread = [source for source in sources if source.derived is None]
-    num_bytes = sum(source.num_bytes for source in unread)
-    jobs = [(source.path, source.known.digest if source.known else b"") for source in unread]
-    for source, derived in zip(unread, derive_all(jobs, num_bytes, processes), strict=True):
-        source.derived = derived or source.known
+    run_folders = RunFolders()
+    folders = [run_folders.folder_of(path) for path in paths]
+    caches = {folder: read_cache(folder) for folder in dict.fromkeys(folders)}
+    with ThreadPoolExecutor(processes) as threads:
+        known = list(threads.map(look_up, paths, map(caches.get, folders)))
+    unread = [path for path, derived in zip(paths, known, strict=True) if derived is None]
+    num_bytes = sum(map(size_of, unread))
+    fresh = derive_all(unread, processes if num_bytes >= FEWEST_BYTES else 1)
+    sources = [
+        Source(path, folder, derived or fresh[path])
+        for path, folder, derived in zip(paths, folders, known, strict=True)
+    ]
     if num_bytes >= WORTH_BYTES:
-        for source in sources:
-            is_record = source.derived and not source.derived.fault
-            caches[source.folder].keep(source.path, source.derived if is_record else None)
-        for cache in caches.values():
-            cache.store()
+        store(sources)
     return sources
 
 
-def looked_at(source: Source) -> Source:
-    """Return a source with its size, or with why it cannot be read."""
-    try:
-        source.num_bytes = files.require_regular(source.path).st_size
-    except (ValueError, OSError) as error:
-        source.derived = Derived(b"", b"", one_line(error))
-    return source
+def look_up(path: str, cache: Cache | None) -> Derived | None:
+    """Return what is known of the content of a file; None where it has to be derived."""
+    if cache:
+        with contextlib.suppress(ValueError, OSError):
+            digest = hashlib.sha256(files.read_regular(path)).digest()
+            if digest in cache:
+                return Derived(digest, cache[digest])
+    return None
+
+
+def size_of(path: str) -> int:
+    with contextlib.suppress(ValueError, OSError):
+        return files.require_regular(path).st_size
+    return 0
+
+
+def store(sources: Sequence[Source]) -> None:
+    """Replace what the cache holds of the sweeps of these files."""
+    caches: dict[str, Cache] = {source.folder: {} for source in sources}
+    for source in sources:
+        if not source.derived.fault:
+            caches[source.folder][source.derived.digest] = source.derived.figures
+    for folder, cache in caches.items():
+        keep(name_of(folder), fingerprint(), msgspec.msgpack.encode(cache))
 
 
 if __name__ == "__main__":

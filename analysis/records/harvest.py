@@ -96,8 +96,8 @@ def harvested(sources: Iterable[Source]) -> Harvest:
     records: dict[bytes, tuple[bytes, str, str]] = {}
     for source in sources:
         found.num_files += 1
-        if source.derived is None or source.derived.fault:
-            found.passed_over.append(source.derived.fault if source.derived else "")
+        if source.derived.fault:
+            found.passed_over.append(source.derived.fault)
         elif source.derived.digest in records:
             found.num_copies += 1
         else:
@@ -189,5 +189,4 @@ def is_record(path: str) -> bool:
         files.require_regular(path)
     except (OSError, ValueError):
         return False
-    found = derive(path)
-    return found is not None and not found.fault
+    return not derive(path).fault
