@@ -9,9 +9,8 @@ from analysis.suites.collective import fit as link
 from analysis.suites.collective.algorithms import ALGORITHMS, messages
 from analysis.suites.collective.fit import FittedLine, fit, left_out, line_through
 
-from tests.support.entries import report
 from tests.support.records import having, make_record, tabulate_records, write_all
-from tests.support.reports import NARROW, drawn, texts_of
+from tests.support.reports import NARROW, describe, drawn, texts_of
 
 SIZES = [4.0**exponent for exponent in range(1, 13)]
 LATENCY_S, GB_PER_S = 100e-6, 1.25
@@ -373,7 +372,7 @@ def test_sizes_of_jobs_make_same_report_as_sweep():
     for records in (sweep, as_jobs(sweep, 2, 1, 9)):
         table = tabulate_records(records)
         assert list(table["data_size"]) == [size / 2**20 for size in SIZES]
-        found.append((texts_of(table), report.describe(table), drawn(table)[0]))
+        found.append((texts_of(table), describe(table), drawn(table)[0]))
     assert found[0] == found[1]
 
 
@@ -382,7 +381,7 @@ def test_sizes_of_job_are_not_ranked():
     table = tabulate_records([job])
     for name in ("contest", "regret", "paired_speedup", "alone_speedup"):
         assert table[name].isna().all(), name
-    assert "fastest" not in report.describe(table)
+    assert "fastest" not in describe(table)
 
 
 def test_figures_call_settings_what_the_screen_does():

@@ -9,7 +9,8 @@ from analysis.discover import questions
 from analysis.grid import WIDTH
 from analysis.page.content import content_of
 from analysis.report.speedups import as_table
-from analysis.screen import LINES, screen_of
+from analysis.screen import LINES, is_mostly_disturbed, screen_of
+from analysis.table import oversubscribed_ranks
 from analysis.variants import Baseline, all_variants
 
 from tests.support.entries.report import Parts, with_ids
@@ -154,6 +155,26 @@ def test_oversubscribed_cases_are_in_no_answer_beside_others():
     assert "8 ranks" in left_out
     [alone] = screen_of(tabulate_records([many])).answers
     assert "40.0 ms" in alone
+
+
+def test_oversubscribed_ranks_are_told_by_their_cores_and_threads(golden):
+    records = [make_record(1, ranks) for ranks in (2, 16, 8)]
+    records += [make_record(1, ranks, threads_per_rank=3, cores_per_rank=1.25) for ranks in (2, 4)]
+    golden(oversubscribed_ranks(tabulate_records(records)))
+    assert oversubscribed_ranks(tabulate_records(records[:1])) == ""
+
+
+def test_others_disturb_and_a_quota_does_not():
+    def disturbed_by(**counters):
+        record = make_record()
+        [case] = record["cases"]
+        return tabulate_records([record | {"cases": [case | {"disturbance": counters, "elapsed_s": 10.0}]}])
+
+    others = disturbed_by(steal_s=[5.0, 0.0]), disturbed_by(host_busy_s=[9.0, 9.0], own_busy_s=[1.0, 1.0])
+    assert all(map(is_mostly_disturbed, others))
+    assert disturbed_by(throttled_s=[5.0, 0.0])["disturbed"].notna().all()
+    assert not is_mostly_disturbed(disturbed_by(throttled_s=[5.0, 0.0]))
+    assert not is_mostly_disturbed(disturbed_by())
 
 
 def labelled(record, *labels, **changes):
