@@ -1,13 +1,12 @@
-"""Find what suites add to a report: their question, and modules that define these functions.
+"""Find what suites add to a report: their questions, and modules that define these functions.
 
 `write(table) -> dict[file name, text]` and `show(table, baseline) -> dict[name, Chart]` return an
 empty dictionary where the table has no data for them. A chart is drawn for the files of the report
 and for the page. They are in modules `table` and `charts`, of benchkit's suites in
 `analysis/suites/NAME`, of others beside the module that defines the suite.
 
-The module of a suite may have QUESTION: what it asks. A module
-`verdict` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for all
-of their records together.
+A module `verdict` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for
+all of their records together.
 
 Each part of a report may fail without affecting the others.
 """
@@ -25,7 +24,15 @@ import pandas as pd
 
 from analysis.text import complain
 from benchkit.api.question import Question
-from benchkit.api.registry import own_modules, plugin_modules, suite_modules, suites_of
+from benchkit.api.registry import (
+    Suite,
+    extra_modules,
+    installed_plugins,
+    own_modules,
+    plugin_modules,
+    suites_in,
+)
+from benchkit.errors import ConfigError
 
 Made = TypeVar("Made")
 
@@ -104,26 +111,24 @@ def modules_of_suites(parts: Sequence[str]) -> list[str]:
     return found
 
 
-def installed_suites() -> Iterator[ModuleType]:
-    """Yield the module of each suite that can be imported."""
-    for name in suite_modules():
-        with contextlib.suppress(ImportError):
-            yield importlib.import_module(name)
+def known_suites() -> dict[str, Suite]:
+    """Return the suites that can be imported here, by their names."""
+    found = {**suites_in(own_modules()), **installed_plugins().suites}
+    for name in extra_modules():
+        with contextlib.suppress(ImportError, ConfigError):
+            found |= suites_in([name])
+    return found
 
 
 def questions() -> dict[str, Question]:
-    """Return what each suite asks, by its name: QUESTION of its module, which may have none."""
-    found: dict[str, Question] = {}
-    for module in installed_suites():
-        asked = getattr(module, "QUESTION", None)
-        found |= dict.fromkeys(suites_of(module), asked) if asked else {}
-    return found
+    """Return what each suite asks, by its name; a suite may ask nothing."""
+    found = known_suites().items()
+    return {name: suite.question for name, suite in found if suite.question}
 
 
 def summaries() -> dict[str, str]:
     """Return in one sentence what each suite measures, by its name."""
-    found = (suite for module in installed_suites() for suite in suites_of(module).values())
-    return {suite.name: suite.summary for suite in found}
+    return {name: suite.summary for name, suite in known_suites().items()}
 
 
 def conclusions() -> list[ModuleType]:

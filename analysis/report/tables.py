@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import pandas as pd
-from benchkit.statistics.compare import plus_minus
 
 from analysis.records.columns import METRICS
 from analysis.records.environments import TOLERANCE
@@ -14,6 +13,7 @@ from analysis.report.naming import Namer
 from analysis.table import for_print, identity_columns, is_repeated
 from analysis.text import figure, ratio_interval
 from analysis.text_table import MOST_ROWS, as_markdown
+from benchkit.record.naming import plus_minus
 from benchkit.statistics.judgement import AHEAD, BEHIND, judge, judge_speedup
 
 FULL_RESULTS_HEAD = (

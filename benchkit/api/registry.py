@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from benchkit.api.keys import RunConfig
+from benchkit.api.question import Question
 from benchkit.errors import ConfigError
 
 LOADED = (
@@ -44,6 +45,7 @@ class Suite:
             module. They start no thread and touch no GPU.
         resolvers: functions that the suite's YAML calls as `${name:argument}`, from the constant
             RESOLVERS of the suite's module.
+        question: what the suite asks, from the constant QUESTION of the suite's module.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Suite:
     summary: str
     preload: tuple[str, ...] = ()
     resolvers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    question: Question | None = None
 
 
 def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
@@ -67,8 +70,15 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
         raise ConfigError(f"{name}: a suite needs a docstring; its first line is the summary")
     summary = (build.__doc__ or "").strip().partition("\n")[0]
     module = sys.modules[build.__module__]
-    preload, resolvers = getattr(module, "PRELOAD", ()), getattr(module, "RESOLVERS", {})
-    return Suite(build.__name__, config, build, summary, preload, resolvers)
+    return Suite(
+        name=build.__name__,
+        config=config,
+        build=build,
+        summary=summary,
+        preload=getattr(module, "PRELOAD", ()),
+        resolvers=getattr(module, "RESOLVERS", {}),
+        question=getattr(module, "QUESTION", None),
+    )
 
 
 def cases_in(module: str, config: RunConfig, rank: Any) -> list[Any]:
@@ -118,7 +128,7 @@ def installed_plugins() -> Plugins:
 def load_plugin(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
     """Import the suite of the entry points of one name; raise ConfigError where there is none."""
     point, *others = points
-    owners = " and ".join(sorted(each.dist.name for each in points if each.dist))
+    owners = " and ".join(sorted(str(each.dist.name) for each in points if each.dist))
     name, problem = point.name, f"suite {point.name} of {owners}"
     if others:
         raise ConfigError(f"{problem}: two packages of one suite name; allowed is one of them")
@@ -126,15 +136,15 @@ def load_plugin(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
         raise ConfigError(f"{problem}: a suite of benchkit has this name; allowed is another")
     try:
         suites = suites_of(import_unpinned(point.module))
-    except (Exception, SystemExit) as error:  # whatever the modules of others raise
+    except (Exception, SystemExit) as error:  # whatever a module raises, or a malformed name
         reason = (str(error) or "no reason given").splitlines()[0]
         raise ConfigError(
-            f"{problem}: cannot import {point.module} ({type(error).__name__}: {reason})"
+            f"{problem}: cannot import {point.value} ({type(error).__name__}: {reason})"
         ) from None
     if name not in suites:
         defined = ", ".join(suites) or "none"
         raise ConfigError(
-            f"{problem}: {point.module} defines no such suite, but {defined}; "
+            f"{problem}: {point.value} defines no such suite, but {defined}; "
             "allowed is the module of the function of this name"
         )
     return suites[name]
@@ -183,7 +193,7 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
         try:
             found |= suites_of(import_unpinned(name))
         except ModuleNotFoundError as error:
-            if error.name not in (name, name.split(".")[0]):
+            if not f"{name}.".startswith(f"{error.name}."):
                 raise
             reason = "no such module; allowed are importable modules"
             raise ConfigError(f"{EXTRA_SUITES}={name}: {reason}") from None
