@@ -22,8 +22,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from difflib import unified_diff
-from itertools import islice
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +30,8 @@ from tests.support.cli import PATIENCE_S, ROOT, Cli, wait_until
 
 WORDS = Path(__file__).with_name("same.txt")
 """Lines of `old -> new`, words alone: a number may not change. What follows # is a comment."""
-MOST_SHOWN = 6
-"""Lines of each difference that are printed."""
+MOST_SHOWN, MOST_LETTERS = 6, 100
+"""Lines on each difference, and letters of each text, that are printed."""
 
 SUITES = ("collective", "ring_attention", "ring_model", "tp_columnwise", "tp_rowwise", "transformer", "matmul_lut",
           "auto_shard", "pair_matrix", "rank_speed")  # fmt: skip
@@ -122,7 +121,8 @@ def differences(old: Any, new: Any, name: str = "") -> Iterator[Difference]:
         yield Difference(name, "type", old, new)
     elif isinstance(old, dict):
         if list(old) != list(new):
-            yield Difference(name, "keys", list(old), list(new))
+            gone, added = ([key for key in one if key not in other] for one, other in ((old, new), (new, old)))
+            yield Difference(name, "keys", gone, added if gone or added else "another order")
         for key in old.keys() & new.keys():
             yield from differences(old[key], new[key], f"{name}.{key}")
     elif isinstance(old, list):
@@ -359,11 +359,19 @@ def is_same_result(name: str, old: Result, new: Result, words: Words) -> bool:
                 lines.append(f"{path}: other bytes")
     for each, (before, now) in pairs.items():
         if not words.same(before, now):
-            changed = unified_diff(words.apply(before).splitlines(), now.splitlines(), n=0, lineterm="")
-            shown = [line for line in changed if not line.startswith(("---", "+++", "@@"))]
-            lines += [f"{each}: {shortened(line)}" for line in islice(shown, MOST_SHOWN)]
+            lines.append(f"{each}: {first_difference(words.apply(before), now)}")
     tell(name, f"exit code {old.texts.get('exit code', '')}, {len(old.files)} files", lines)
     return not lines
+
+
+def first_difference(old: str, new: str) -> str:
+    """The number of the first line that differs, and both from a little before where they part."""
+    pairs = enumerate(zip_longest(old.splitlines(), new.splitlines()), 1)
+    number, ends = next(((number, pair) for number, pair in pairs if pair[0] != pair[1]), (0, ("", "")))
+    letters = enumerate(zip_longest(*(end or "" for end in ends)))
+    at = max(0, next((place for place, (one, other) in letters if one != other), 0) - 30)
+    shown = (repr(None if end is None else end[at : at + MOST_LETTERS]) for end in ends)
+    return f"line {number}: {' -> '.join(shown)}"
 
 
 def tell(name: str, what: str, lines: list[str]) -> None:
