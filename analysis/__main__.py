@@ -4,7 +4,7 @@ from benchkit import stopping
 
 
 def main() -> None:
-    stopping.run(analyse)
+    stopping.run_command_line(analyse)
 
 
 def analyse() -> int:

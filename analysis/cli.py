@@ -23,16 +23,16 @@ from analysis.records.derive import usable_processes
 from analysis.records.environments import Facts
 from analysis.records.harvest import Harvest, harvest, without_collection
 from analysis.records.paths import require_there
-from analysis.repetitions import over_repetitions
-from analysis.report.parts import Parts, with_ids
+from analysis.repetitions import aggregate_repetitions
+from analysis.report.parts import ReportData, with_ids
 from analysis.report.report import write_report
 from analysis.table import combine
 from analysis.terminal import NoRowError, view_of
 from analysis.text import command, complain
-from analysis.variants import require_held, uncompared
+from analysis.variants import require_baseline_rows, explain_no_comparison
 from benchkit.api.registry import installed_plugins
 from benchkit.errors import ConfigError
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 from benchkit.streams import protect_streams
 
 OF_REPORT = ("output_dir", "baseline", "format", "show", "parquet", "html", "figures")
@@ -115,14 +115,14 @@ def text_of(
     """
     view = view_of(options)
     if not view.is_whole:
-        return view.text_of(over_repetitions(table)), None
+        return view.text_of(aggregate_repetitions(table)), None
     typed = typed_table(found.rows) if options.parquet else None
     found.rows.clear()  # the table has them
     shown = with_ids(table) if options.html else table
-    parts = Parts(shown, options.baseline, found.ranks, options.compare_at)
+    parts = ReportData(shown, options.baseline, found.ranks, options.compare_at)
     if options.baseline:
-        require_held(shown, options.baseline)  # before any file is written
-        if why := uncompared(shown, options.baseline):
+        require_baseline_rows(shown, options.baseline)  # before any file is written
+        if why := explain_no_comparison(shown, options.baseline):
             warn(why)
     written: list[Path] = []
     fault = None
@@ -141,9 +141,9 @@ def told(written: Sequence[Path]) -> Iterator[str]:
     """Yield one line on the files of a report, and one on the page and on Parquet."""
     if written:
         files = "1 file" if len(written) == 1 else f"{len(written)} files"
-        yield printable(f"{files} in {written[0].parent}")
+        yield escape_unprintable(f"{files} in {written[0].parent}")
         asked = (path for path in written if path.suffix in (".html", ".parquet"))
-        yield from (printable(str(path)) for path in asked)
+        yield from (escape_unprintable(str(path)) for path in asked)
 
 
 def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
@@ -166,7 +166,7 @@ def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
 
 
 def files_of(
-    parts: Parts,
+    parts: ReportData,
     typed: pd.DataFrame | None,
     environments: Sequence[Facts],
     options: argparse.Namespace,

@@ -14,7 +14,7 @@ from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import files_below, require_there
 from analysis.table import ROUNDS, combine
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 Rows = Sequence[CaseRow]
 
@@ -51,11 +51,13 @@ def load(*places: str | Path) -> pd.DataFrame:
 def nothing_found(found: Harvest, places: Sequence[Path]) -> str:
     """Say that there is no record at some places."""
     what = "readable record.json" if found.num_files else "record.json"
-    where = printable(", ".join(map(str, places)))
+    where = escape_unprintable(", ".join(map(str, places)))
     below = (path for place in places for path in files_below(os.path.realpath(place), ".json"))
     copies = (path for path in below if os.path.basename(path).startswith("record"))
     if not found.num_files and (copy := next(copies, "")):
-        return f"no {what} at or below {where}; {printable(copy)}: names that are read end so"
+        return (
+            f"no {what} at or below {where}; {escape_unprintable(copy)}: names that are read end so"
+        )
     return f"no {what} at or below {where}; run `python -m benchkit` first"
 
 
@@ -81,7 +83,7 @@ def type_of(name: Any, rows: Rows) -> str:
 def typed(column: pd.Series, dtype: str) -> pd.Series:
     """Convert a column; integers beyond 64 bits become floating-point numbers."""
     if dtype == TIME:
-        return times(column)
+        return parse_times(column)
     if dtype == TEXT:
         return column.map(str, na_action="ignore").astype(TEXT)
     if dtype == INTEGER:
@@ -91,7 +93,7 @@ def typed(column: pd.Series, dtype: str) -> pd.Series:
     return column.astype(dtype)
 
 
-def times(column: pd.Series) -> pd.Series:
+def parse_times(column: pd.Series) -> pd.Series:
     """Convert texts such as "2026-01-01T00:00:00.000+00:00"; what is no such time is missing."""
     found = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
     earliest, latest = (end.tz_localize("UTC") for end in (pd.Timestamp.min, pd.Timestamp.max))

@@ -16,9 +16,9 @@ import pandas as pd
 from analysis.records.figures import Row
 from analysis.repetitions import INTERVALS
 from analysis.speedup import Speedup, Variant
-from analysis.text import ends, figure, half_width, three_digits
+from analysis.text import format_bounds, format_number, half_width, three_digits
 from analysis.text_table import GAP, NUMBERS, WORDS, TextColumn, TextTable
-from analysis.variants import Variants
+from analysis.variants import SuiteResults
 from benchkit.api.question import Metric
 
 WIDTH = 80
@@ -27,18 +27,18 @@ MOST_ACROSS = 3
 
 
 @dataclass
-class Grid:
+class ScreenTable:
     """A table of text: words at the left, numbers at the right.
 
     Attributes:
-        heads: of each column, in two lines.
+        headers: of each column, in two lines.
         rows: a cell per column.
         num_words: columns of words, which come first.
         is_ranked: whether the last rows say the least.
         left_out: what has no cell, in a line; "" where all has.
     """
 
-    heads: list[tuple[str, str]]
+    headers: list[tuple[str, str]]
     rows: list[list[str]]
     num_words: int
     is_ranked: bool = False
@@ -59,9 +59,9 @@ class Grid:
     def table(self, rows: Sequence[Sequence[str]] | None = None) -> TextTable:
         """Return the columns with some rows; by default with all."""
         rows = self.rows if rows is None else rows
-        kinds = [WORDS] * self.num_words + [NUMBERS] * (len(self.heads) - self.num_words)
+        kinds = [WORDS] * self.num_words + [NUMBERS] * (len(self.headers) - self.num_words)
         cells = [[row[place] for row in rows] for place in range(len(kinds))]
-        heads = map("\n".join, self.heads)
+        heads = map("\n".join, self.headers)
         return TextTable(list(map(TextColumn, heads, cells, kinds)))
 
     @property
@@ -69,7 +69,7 @@ class Grid:
         return max(map(len, replace(self, left_out="").lines()), default=0)
 
 
-def grid_of(variants: Variants) -> Grid:
+def grid_of(variants: SuiteResults) -> ScreenTable:
     """Lay out what is compared in the first layout that fits, or in the narrowest one."""
     for grid in layouts(variants):
         if grid.width <= WIDTH:
@@ -77,7 +77,7 @@ def grid_of(variants: Variants) -> Grid:
     return grid
 
 
-def layouts(variants: Variants) -> Iterator[Grid]:
+def layouts(variants: SuiteResults) -> Iterator[ScreenTable]:
     """Yield variants across, problems across, medians, or one row per problem, the widest first."""
     if not any(variant.speedup for variant in variants.variants):
         yield from plain_grids(variants)
@@ -89,7 +89,7 @@ def layouts(variants: Variants) -> Iterator[Grid]:
         yield without_intervals(grid)
 
 
-def variants_across(variants: Variants) -> Iterator[Grid]:
+def variants_across(variants: SuiteResults) -> Iterator[ScreenTable]:
     """Lay out a row per problem, with other metrics, without, and without intervals."""
     if metrics := metrics_of(variants)[1:]:
         yield grid_of_variants(variants, metrics)
@@ -97,7 +97,7 @@ def variants_across(variants: Variants) -> Iterator[Grid]:
     yield without_intervals(grid)
 
 
-def grid_of_variants(variants: Variants, metrics: Sequence[Metric]) -> Grid:
+def grid_of_variants(variants: SuiteResults, metrics: Sequence[Metric]) -> ScreenTable:
     """Lay out time and speedup of every variant, and other metrics of the last one compared."""
     time, columns = time_metric(variants), columns_of_problem(variants)
     compared = {variant.name for variant in variants.variants if variant.speedup}
@@ -110,25 +110,25 @@ def grid_of_variants(variants: Variants, metrics: Sequence[Metric]) -> Grid:
     rows = []
     for number, own in variants.by_problem.items():
         by_name = {variant.name: variant for variant in own}
-        starred = variants.starred(number)
+        starred = variants.leaders(number)
         cells = problem_cells(variants, own[0].row, columns)
         for name in variants.names:
             more = metrics if name == shown_last else []
             if variant := by_name.get(name):
                 has_speedup = name in compared
                 is_starred = name in starred and not has_speedup
-                cells.append(number_of(time, variant.row) + " *" * is_starred)
+                cells.append(format_metric_value(time, variant.row) + " *" * is_starred)
                 cells += speedup_cells(variant, starred) if has_speedup else []
                 cells += other_cells(more, variant)
             else:
                 cells += [""] * (1 + 2 * (name in compared) + len(more))
         rows.append(cells)
-    return Grid(heads, rows, len(columns))
+    return ScreenTable(heads, rows, len(columns))
 
 
-def problems_across(variants: Variants) -> Iterator[Grid]:
+def problems_across(variants: SuiteResults) -> Iterator[ScreenTable]:
     """Lay out a row per variant, the fastest at the end of the scale first, in less width each."""
-    last = {each.name: each.cost for each in variants.variants if not each.is_baseline}
+    last = {each.name: each.relative_time for each in variants.variants if not each.is_baseline}
     bases = variants.baselines
     compared = [name for name in variants.names if name not in bases]
     names = [*bases, *sorted(compared, key=lambda name: last.get(name, 0.0))]
@@ -143,7 +143,9 @@ def problems_across(variants: Variants) -> Iterator[Grid]:
         yield from medians_along_scale(variants, names)
 
 
-def grid_of_problems(variants: Variants, names: Sequence[str], metrics: Sequence[Metric]) -> Grid:
+def grid_of_problems(
+    variants: SuiteResults, names: Sequence[str], metrics: Sequence[Metric]
+) -> ScreenTable:
     """Lay out time, speedup and other metrics of every variant of every problem."""
     time, *others = metrics
     heads, rows = [("", "")], [[name] for name in names]
@@ -151,18 +153,18 @@ def grid_of_problems(variants: Variants, names: Sequence[str], metrics: Sequence
         words = problem_cells(variants, own[0].row, columns_of_problem(variants))
         title = " ".join(filter(None, words))
         heads += [(title, f"[{time.unit}]"), ("", ""), ("", "ratio"), ("", ""), *heads_of(others)]
-        by_name, starred = {variant.name: variant for variant in own}, variants.starred(number)
+        by_name, starred = {variant.name: variant for variant in own}, variants.leaders(number)
         for name, cells in zip(names, rows, strict=True):
             if variant := by_name.get(name):
-                cells += [number_of(time, variant.row), range_cell(time, variant.row)]
+                cells += [format_metric_value(time, variant.row), range_cell(time, variant.row)]
                 cells += speedup_cells(variant, starred)
                 cells += other_cells(others, variant)
             else:
                 cells += [""] * (4 + len(others))
-    return Grid(heads, rows, 1, is_ranked=True)
+    return ScreenTable(heads, rows, 1, is_ranked=True)
 
 
-def speedups_of_problems(variants: Variants, names: Sequence[str]) -> Grid:
+def speedups_of_problems(variants: SuiteResults, names: Sequence[str]) -> ScreenTable:
     """Lay out the time of the baseline in every problem, and the speedups of the others."""
     time, base = time_metric(variants), names[0]
     heads, rows = [("", f"× as fast as {base}")], [[name] for name in names]
@@ -171,17 +173,17 @@ def speedups_of_problems(variants: Variants, names: Sequence[str]) -> Grid:
         words = filter(None, problem_cells(variants, own[0].row, columns_of_problem(variants)))
         title, *more = [*words, ""]
         heads.append((title, " ".join(more).strip()))
-        by_name, starred = {variant.name: variant for variant in own}, variants.starred(number)
+        by_name, starred = {variant.name: variant for variant in own}, variants.leaders(number)
         for name, cells in zip(names, rows, strict=True):
             variant = by_name.get(name)
             if name == base:
-                cells.append(number_of(time, variant.row) if variant else "")
+                cells.append(format_metric_value(time, variant.row) if variant else "")
             else:
                 cells.append(speedup_cells(variant, starred)[0] if variant else "")
-    return Grid(heads, rows, 1, is_ranked=True)
+    return ScreenTable(heads, rows, 1, is_ranked=True)
 
 
-def medians_along_scale(variants: Variants, names: Sequence[str]) -> Iterator[Grid]:
+def medians_along_scale(variants: SuiteResults, names: Sequence[str]) -> Iterator[ScreenTable]:
     """Lay out the median speedups of every variant along one scale of the problem, then along more.
 
     They are over the problems that have the baseline and all other variants.
@@ -192,9 +194,11 @@ def medians_along_scale(variants: Variants, names: Sequence[str]) -> Iterator[Gr
         for own in variants.by_problem.values()
         if every == {variant.name for variant in own if variant.speedup}
     ]
-    scales = [name for name in variants.question.scale if name in variants.problem]
+    scales = [
+        name for name in variants.question.scaling_columns if name in variants.problem_columns
+    ]
     for num_kept in range(len(scales) - 1, -1, -1):
-        columns = [name for name in variants.problem if name not in scales[num_kept:]]
+        columns = [name for name in variants.problem_columns if name not in scales[num_kept:]]
         groups: dict[tuple[str, ...], list[list[Variant]]] = {}
         for own in whole:
             key = tuple(problem_cells(variants, own[0].row, columns))
@@ -214,7 +218,7 @@ def medians_along_scale(variants: Variants, names: Sequence[str]) -> Iterator[Gr
                 cells.append(three_digits(middle))
         left = len(variants.by_problem) - len(whole)
         left_out = f"without {left} settings that lack a variant" if left else ""
-        yield Grid(heads, rows, 1, is_ranked=True, left_out=left_out)
+        yield ScreenTable(heads, rows, 1, is_ranked=True, left_out=left_out)
 
 
 def heads_of(metrics: Sequence[Metric], of: str = "") -> list[tuple[str, str]]:
@@ -227,49 +231,54 @@ def heads_of(metrics: Sequence[Metric], of: str = "") -> list[tuple[str, str]]:
 def other_cells(metrics: Sequence[Metric], variant: Variant) -> list[str]:
     """Return metrics beside the time; a component has none, since it does a part of the work."""
     is_part = variant.row.get("is_component") is True
-    return ["" if is_part else number_of(metric, variant.row) for metric in metrics]
+    return ["" if is_part else format_metric_value(metric, variant.row) for metric in metrics]
 
 
-def best_of_each(variants: Variants) -> Grid:
+def best_of_each(variants: SuiteResults) -> ScreenTable:
     """Lay out a row per problem: the baseline beside the variant of the answer, or the best."""
     metric, columns = time_metric(variants), columns_of_problem(variants)
     bases, tops = [], []
     for own in variants.by_problem.values():
         bases.append(next((variant for variant in own if variant.is_baseline), None))
-        focus = [variant for variant in own if variant.is_focus and variant.competes]
+        focus = [variant for variant in own if variant.is_focus and variant.is_candidate]
         competing = [variant for variant in own if not variant.is_bound]
-        tops.append(min(focus or competing or own, key=lambda variant: variant.cost))
+        tops.append(min(focus or competing or own, key=lambda variant: variant.relative_time))
     base, top = ({each.name for each in column if each} for column in (bases, tops))
-    heads = [("", name) for name in columns] + [(only(base), f"[{metric.unit}]")]
-    heads += [(only(top), f"[{metric.unit}]"), ("", "ratio"), ("", "")]
+    heads = [("", name) for name in columns] + [(single_name(base), f"[{metric.unit}]")]
+    heads += [(single_name(top), f"[{metric.unit}]"), ("", "ratio"), ("", "")]
     heads += [("fastest", "")] * (len(top) > 1)
     rows = []
     for first, best in zip(bases, tops, strict=True):
-        cells = [number_of(metric, first.row) if first else "", number_of(metric, best.row)]
+        cells = [
+            format_metric_value(metric, first.row) if first else "",
+            format_metric_value(metric, best.row),
+        ]
         cells += speedup_cells(best) + [best.name] * (len(top) > 1)
         rows.append(problem_cells(variants, best.row, columns) + cells)
     lost = [name for name in variants.names if name not in base | top]
-    return Grid(heads, rows, len(columns), left_out=f"Not shown: {', '.join(lost)}" if lost else "")
+    return ScreenTable(
+        heads, rows, len(columns), left_out=f"Not shown: {', '.join(lost)}" if lost else ""
+    )
 
 
-def only(names: set[str]) -> str:
+def single_name(names: set[str]) -> str:
     return next(iter(names)) if len(names) == 1 else ""
 
 
-def plain_grids(variants: Variants) -> Iterator[Grid]:
+def plain_grids(variants: SuiteResults) -> Iterator[ScreenTable]:
     """Lay out cases that are not compared, in less and less width."""
     metrics = variants.question.metrics[1:]
-    others = [m for m in metrics if any(has(m, each.row) for each in variants.variants)]
+    others = [m for m in metrics if any(has_metric(m, each.row) for each in variants.variants)]
     for most in range(len(others), 1, -1):
         yield plain_grid(variants, others[:most])
     yield (grid := plain_grid(variants, others[:1]))
     yield without_intervals(grid)
 
 
-def plain_grid(variants: Variants, others: Sequence[Metric]) -> Grid:
+def plain_grid(variants: SuiteResults, others: Sequence[Metric]) -> ScreenTable:
     """Lay out a row per problem, one column's values side by side, and other metrics."""
     question = variants.question
-    across = question.across if question.across in variants.problem else ""
+    across = question.panel_column if question.panel_column in variants.problem_columns else ""
     columns = [name for name in columns_of_problem(variants) if name != across]
     by_row: dict[tuple[Any, ...], list[Variant]] = {}
     for variant in variants.variants:
@@ -281,35 +290,44 @@ def plain_grid(variants: Variants, others: Sequence[Metric]) -> Grid:
     num_words = len(heads)
     time = time_metric(variants)
     for value in values:
-        heads += [(variants.word(across, value) if across else "", f"[{time.unit}]"), ("", "")]
+        heads += [
+            (variants.format_value(across, value) if across else "", f"[{time.unit}]"),
+            ("", ""),
+        ]
     heads += heads_of(others)
     rows = []
     for own in by_row.values():
         cells = problem_cells(variants, own[0].row, columns) + [own[0].name] * has_names
         for value in values:
             here = [each.row for each in own if not across or each.row[across] == value]
-            cells += [number_of(time, here[0]), range_cell(time, here[0])] if here else ["", ""]
+            cells += (
+                [format_metric_value(time, here[0]), range_cell(time, here[0])]
+                if here
+                else ["", ""]
+            )
         for metric in others:
-            having = [variant.row for variant in own if has(metric, variant.row)]
-            cells.append(number_of(metric, having[-1]) if having else "")
+            having = [variant.row for variant in own if has_metric(metric, variant.row)]
+            cells.append(format_metric_value(metric, having[-1]) if having else "")
         rows.append(cells)
-    return Grid(heads, rows, num_words)
+    return ScreenTable(heads, rows, num_words)
 
 
-def without_intervals(grid: Grid) -> Grid:
+def without_intervals(grid: ScreenTable) -> ScreenTable:
     """Leave out the columns of intervals, which have no head."""
-    keep = [i for i, head in enumerate(grid.heads) if i < grid.num_words or head != ("", "")]
+    keep = [i for i, head in enumerate(grid.headers) if i < grid.num_words or head != ("", "")]
     rows = [[row[i] for i in keep] for row in grid.rows]
-    return replace(grid, heads=[grid.heads[i] for i in keep], rows=rows)
+    return replace(grid, headers=[grid.headers[i] for i in keep], rows=rows)
 
 
-def columns_of_problem(variants: Variants) -> list[str]:
-    first = [name for name in variants.question.problem if name in variants.problem]
-    return first + [name for name in variants.problem if name not in first]
+def columns_of_problem(variants: SuiteResults) -> list[str]:
+    first = [name for name in variants.question.problem if name in variants.problem_columns]
+    return first + [name for name in variants.problem_columns if name not in first]
 
 
-def problem_cells(variants: Variants, row: Row, columns: Sequence[str]) -> list[str]:
-    return ["" if pd.isna(row[name]) else variants.word(name, row[name]) for name in columns]
+def problem_cells(variants: SuiteResults, row: Row, columns: Sequence[str]) -> list[str]:
+    return [
+        "" if pd.isna(row[name]) else variants.format_value(name, row[name]) for name in columns
+    ]
 
 
 def range_cell(metric: Metric, row: Row) -> str:
@@ -317,7 +335,7 @@ def range_cell(metric: Metric, row: Row) -> str:
     if not found or found[0] == found[1]:
         return ""
     low, high, value = (metric.scale * number for number in (*found, float(row[metric.column])))
-    text = "–".join(ends(low, high, max(half_width(low, high), abs(value) / 100), value))
+    text = "–".join(format_bounds(low, high, max(half_width(low, high), abs(value) / 100), value))
     return f"[{text}]" if has_interval(metric.column, row) else text
 
 
@@ -327,9 +345,13 @@ def speedup_cells(variant: Variant, starred: Container[str] = ()) -> list[str]:
     if not speedup:
         text, known = "1" if variant.is_baseline else "", ""
     else:
-        half = half_of(speedup)
-        text = figure(speedup.value, half)
-        known = "–".join(ends(*speedup.ends, half, speedup.value)) if speedup.ends else ""
+        half = known_half_width(speedup)
+        text = format_number(speedup.value, half)
+        known = (
+            "–".join(format_bounds(*speedup.interval_or_range, half, speedup.value))
+            if speedup.interval_or_range
+            else ""
+        )
         known = f"[{known}]" if speedup.is_interval else known
     return [f"{text} *" if text and variant.name in starred else text, known]
 
@@ -337,60 +359,60 @@ def speedup_cells(variant: Variant, starred: Container[str] = ()) -> list[str]:
 # Numbers, in the digits that are known
 
 
-def half_of(speedup: Speedup) -> float:
+def known_half_width(speedup: Speedup) -> float:
     """Return the half width that a speedup's digits follow, one percent of it at least."""
-    if not speedup.ends:
+    if not speedup.interval_or_range:
         return 0.01 * speedup.value
-    return max(half_width(*speedup.ends), 0.01 * speedup.value)
+    return max(half_width(*speedup.interval_or_range), 0.01 * speedup.value)
 
 
-def times(speedup: Speedup) -> str:
+def format_speedup(speedup: Speedup) -> str:
     """Format "1.43 × as fast as gloo", with the digits that its ends leave."""
-    return f"{figure(speedup.value, half_of(speedup))} × as fast as {speedup.over.name}".rstrip()
+    return f"{format_number(speedup.value, known_half_width(speedup))} × as fast as {speedup.reference.name}".rstrip()
 
 
-def time_metric(variants: Variants) -> Metric:
+def time_metric(variants: SuiteResults) -> Metric:
     """Return what a table of variants shows of every case, whichever cases the answer is of."""
-    return replace(variants.question.metrics[0], only={}, at="")
+    return replace(variants.question.metrics[0], row_filter={}, scale_end="")
 
 
-def metrics_of(variants: Variants) -> list[Metric]:
+def metrics_of(variants: SuiteResults) -> list[Metric]:
     """Return the time, and of the other metrics the first that is known."""
     rows = [variant.row for variant in variants.variants]
-    others = (m for m in variants.question.metrics[1:] if any(has(m, row) for row in rows))
+    others = (m for m in variants.question.metrics[1:] if any(has_metric(m, row) for row in rows))
     return [time_metric(variants), *islice(others, 1)]
 
 
-def has(metric: Metric, row: Row) -> bool:
+def has_metric(metric: Metric, row: Row) -> bool:
     return not pd.isna(row.get(metric.column)) and all(
-        str(row.get(name)) == str(value) for name, value in metric.only.items()
+        str(row.get(name)) == str(value) for name, value in metric.row_filter.items()
     )
 
 
-def number_of(metric: Metric, row: Row) -> str:
+def format_metric_value(metric: Metric, row: Row) -> str:
     """Format a metric with three digits: a speedup is the quotient of the times beside it."""
-    if not has(metric, row):
+    if not has_metric(metric, row):
         return ""
     value = metric.scale * float(row[metric.column])
     text = three_digits(value)
     return f"{float(text):,.0f}" if abs(value) >= 1e4 else text
 
 
-def shown(metric: Metric, row: Row) -> str:
+def format_metric(metric: Metric, row: Row) -> str:
     """Format a metric with its unit and, of a share, what it is of; "" where a row has none."""
-    text = number_of(metric, row)
+    text = format_metric_value(metric, row)
     if not text:
         return ""
     if metric.unit != "%":
         return " ".join(filter(None, (metric.head, text, metric.unit)))
-    peak = float(row.get(metric.of, math.nan))
-    of = "" if math.isnan(peak) else f" of {figure(peak, peak / 10)} TFLOP/s"
+    peak = float(row.get(metric.peak_column, math.nan))
+    of = "" if math.isnan(peak) else f" of {format_number(peak, peak / 10)} TFLOP/s"
     return f"{text} % {metric.head}{of}"
 
 
 def is_beyond_ideal(metric: Metric, row: Row) -> bool:
     """Return whether a share is above 100 % on a doubtful row, which says why."""
-    is_share = metric.unit == "%" and has(metric, row)
+    is_share = metric.unit == "%" and has_metric(metric, row)
     return is_share and row[metric.column] * metric.scale > 100 and not pd.isna(row.get("doubt"))
 
 

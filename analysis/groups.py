@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchkit.statistics.intervals import Array, order_below
+from benchkit.statistics.intervals import Array, order_statistic_rank
 
 Numbers = npt.NDArray[np.intp]
 
@@ -15,11 +15,11 @@ class Groups:
     """Rows in groups that are numbered from 0 on; of each number there is a row.
 
     Attributes:
-        number: of each row's group.
+        codes: of each row's group.
     """
 
     def __init__(self, number: Numbers) -> None:
-        self.number = number
+        self.codes = number
         self.sizes: Numbers = np.bincount(number)
 
     def __len__(self) -> int:
@@ -28,7 +28,7 @@ class Groups:
     @cached_property
     def order(self) -> Numbers:
         """The places of the rows, those of a group beside each other, each in its order."""
-        return np.argsort(self.number, kind="stable")
+        return np.argsort(self.codes, kind="stable")
 
     @property
     def starts(self) -> Numbers:
@@ -36,12 +36,12 @@ class Groups:
         return np.cumsum(self.sizes) - self.sizes
 
     @property
-    def last(self) -> Numbers:
+    def last_positions(self) -> Numbers:
         """The place of the last row of each group."""
         found: Numbers = self.order[self.starts + self.sizes - 1]
         return found
 
-    def ends(self, values: Array) -> tuple[Array, Array]:
+    def extremes(self, values: Array) -> tuple[Array, Array]:
         """Return the least and the highest value of each group by column, NaN of no value."""
         if not len(self):
             return values, values
@@ -49,22 +49,24 @@ class Groups:
         return np.fmin.reduceat(ordered, starts), np.fmax.reduceat(ordered, starts)
 
     def sums(self, values: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Numbers:
-        return np.bincount(self.number, values, len(self)).astype(int)
+        return np.bincount(self.codes, values, len(self)).astype(int)
 
     def medians(self, values: Array) -> Array:
         """Return the median of each group by column, NaN of no value."""
-        found: Array = pd.DataFrame(values).groupby(self.number).median().to_numpy(copy=True)
+        found: Array = pd.DataFrame(values).groupby(self.codes).median().to_numpy(copy=True)
         return found
 
     def intervals(self, values: Array) -> tuple[Array, Array]:
         """Return the ends of the interval of each group's median; NaN where values are too few."""
         low, high = np.full(len(self), np.nan), np.full(len(self), np.nan)
         known = ~np.isnan(values)
-        counts = np.bincount(self.number[known], minlength=len(self))
-        below = np.array([order_below(count) for count in range(counts.max(initial=0) + 1)])[counts]
+        counts = np.bincount(self.codes[known], minlength=len(self))
+        below = np.array(
+            [order_statistic_rank(count) for count in range(counts.max(initial=0) + 1)]
+        )[counts]
         enough = below > 0
         if enough.any():
-            ordered = values[known][np.lexsort((values[known], self.number[known]))]
+            ordered = values[known][np.lexsort((values[known], self.codes[known]))]
             start = np.cumsum(counts) - counts
             low[enough] = ordered[(start + below - 1)[enough]]
             high[enough] = ordered[(start + counts - below)[enough]]

@@ -59,7 +59,7 @@ def write(folder: Path, name: str, content: FileContent) -> Path:
     elif isinstance(content, str):
         content = (without_html(content) if path.suffix == ".md" else content).rstrip() + "\n"
     encoded = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
-    files.write_whole(path, encoded, durable=False)
+    files.write_atomically(path, encoded, durable=False)
     return path
 
 

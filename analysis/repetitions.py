@@ -58,7 +58,7 @@ REPETITION = r"#\d+$"
 NO_FIGURES = ("status", "straggler_rank", "num_runs", "num_points")
 
 
-def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
+def aggregate_runs(rows: pd.DataFrame, *by: str) -> pd.DataFrame:
     """Merge all rows that are equal in some columns into one row each, in order of time.
 
     Repetitions within one run are first reduced to their median. Figures are then medians over the
@@ -78,31 +78,33 @@ def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """
     rows = with_run_columns(rows)
     in_time = pd.Series(rows["started_at"].array).sort_values(kind="stable").index.to_numpy()
-    keys = rows[list(columns)].iloc[in_time]
-    point = keys.groupby(list(columns), dropna=False, sort=False).ngroup().to_numpy()
+    keys = rows[list(by)].iloc[in_time]
+    point = keys.groupby(list(by), dropna=False, sort=False).ngroup().to_numpy()
     points = Groups(point)
     if len(points) == len(rows):
         return rows.iloc[in_time].copy()  # one piece of memory, to which columns are added fast
     measured = (rows["status"] == "ok").to_numpy(bool)[in_time]
     is_lost = points.sums(measured) == 0  # of these the latest failure counts
-    is_used = measured | (is_lost[point] & (np.arange(len(rows)) == points.last[point]))
+    is_used = measured | (is_lost[point] & (np.arange(len(rows)) == points.last_positions[point]))
     used = in_time[is_used]
     of_used = Groups(point[is_used])
-    warning = notes(rows.iloc[in_time][["status", "warning"]], points)
-    latest = rows.iloc[used[of_used.last]]
+    warning = merge_warnings(rows.iloc[in_time][["status", "warning"]], points)
+    latest = rows.iloc[used[of_used.last_positions]]
     latest = latest.assign(warning=pd.Series(warning, latest.index, dtype=object))
-    several = np.flatnonzero(of_used.sizes > 1)
-    if len(several):
-        fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_FIGURES, *columns}
+    repeated_points = np.flatnonzero(of_used.sizes > 1)
+    if len(repeated_points):
+        fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_FIGURES, *by}
         figures = [name for name in rows if name not in fixed]
-        is_again = of_used.sizes[of_used.number] > 1
-        again = rows[[*figures, "run", "num_points"]].iloc[used[is_again]]
-        merged = over_points(again, Groups(np.searchsorted(several, of_used.number[is_again])))
-        latest = with_figures(latest, several, merged)
+        is_again = of_used.sizes[of_used.codes] > 1
+        repeated_rows = rows[[*figures, "run", "num_points"]].iloc[used[is_again]]
+        merged = aggregate_points(
+            repeated_rows, Groups(np.searchsorted(repeated_points, of_used.codes[is_again]))
+        )
+        latest = replace_metrics(latest, repeated_points, merged)
     return latest.copy()
 
 
-def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
+def aggregate_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     """Merge the repetitions of a point within each sweep into one row, for tables.
 
     Returns:
@@ -115,7 +117,7 @@ def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     named = table.assign(sweep=sweeps, within_share=table["rel_ci"])
     alike = [*identity_columns(table), "slowed_by", "sweep"]
     point = named.groupby(alike, dropna=False, sort=False).ngroup()
-    rows = over_runs(named.assign(point=point), "sweep", "point")
+    rows = aggregate_runs(named.assign(point=point), "sweep", "point")
     between = (rows["range_high_s"] - rows["range_low_s"]) / 2 / rows["median_s"]
     place = named.groupby("run", dropna=False).cumcount().groupby(point).transform("max")
     sweep = pd.Series(pd.factorize(sweeps)[0], named.index)
@@ -142,7 +144,7 @@ def with_run_columns(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([rows, pd.DataFrame(new, index=rows.index)], axis="columns")
 
 
-def with_figures(
+def replace_metrics(
     rows: pd.DataFrame, places: Numbers, figures: Mapping[str, npt.NDArray[Any]]
 ) -> pd.DataFrame:
     """Replace figures of points that were measured several times.
@@ -168,18 +170,21 @@ def with_figures(
     return rows.assign(**changed)
 
 
-def notes(rows: pd.DataFrame, points: Groups) -> list[str | None]:
+def merge_warnings(rows: pd.DataFrame, points: Groups) -> list[str | None]:
     """Join the warnings of each point, and count failures where it also succeeded."""
     is_told = (rows["warning"].notna() | (rows["status"] != "ok")).to_numpy(bool)
-    is_told = (points.sums(is_told) > 0)[points.number]
+    is_told = (points.sums(is_told) > 0)[points.codes]
     told, of_point = rows[is_told], dict[int, list[tuple[str, Any]]]()
     cells = zip(told["status"], told["warning"], strict=True)
-    for point, each in zip(points.number[is_told].tolist(), cells, strict=True):
+    for point, each in zip(points.codes[is_told].tolist(), cells, strict=True):
         of_point.setdefault(point, []).append(each)
-    return [note(of_point[point]) if point in of_point else None for point in range(len(points))]
+    return [
+        join_warnings(of_point[point]) if point in of_point else None
+        for point in range(len(points))
+    ]
 
 
-def note(found: Sequence[tuple[str, Any]]) -> str | None:
+def join_warnings(found: Sequence[tuple[str, Any]]) -> str | None:
     """Join the warnings of a point's rows, given with their statuses; None where it has none."""
     lines = [warning for _, warning in found if pd.notna(warning)]
     failed = [status for status, _ in found if status != "ok"]
@@ -189,7 +194,7 @@ def note(found: Sequence[tuple[str, Any]]) -> str | None:
     return "; ".join(dict.fromkeys(lines)) or None
 
 
-def over_points(rows: pd.DataFrame, points: Groups) -> dict[str, npt.NDArray[Any]]:
+def aggregate_points(rows: pd.DataFrame, points: Groups) -> dict[str, npt.NDArray[Any]]:
     """Compute the columns that change where points were measured several times.
 
     Args:
@@ -198,49 +203,49 @@ def over_points(rows: pd.DataFrame, points: Groups) -> dict[str, npt.NDArray[Any
     Returns:
         A value per point. NaN means that it is as it was.
     """
-    names, values = numbers_in(rows.drop(columns=["run", "num_points"]))
-    at = {name: place for place, name in enumerate(names)}
-    time_s, is_rate = values[:, [at["median_s"]]], np.isin(names, RATES)
+    names, values = numeric_columns(rows.drop(columns=["run", "num_points"]))
+    column_index = {name: place for place, name in enumerate(names)}
+    time_s, is_rate = values[:, [column_index["median_s"]]], np.isin(names, RATES)
     values[:, is_rate] *= time_s  # what was moved, in each of the times
-    low, high = points.ends(values)
+    low, high = points.extremes(values)
     is_changed = (high > low) | is_rate
     names_of_runs = rows["run"].fillna("")
     run, known_runs = pd.factorize(names_of_runs)
-    pairs, pair = np.unique(points.number * len(known_runs) + run, return_inverse=True)
+    pairs, pair = np.unique(points.codes * len(known_runs) + run, return_inverse=True)
     of_runs, runs = Groups(pairs // len(known_runs)), Groups(pair)
     per_run = runs.medians(values)
     medians = of_runs.medians(per_run)
-    centre_s = medians[:, [at["median_s"]]]
+    centre_s = medians[:, [column_index["median_s"]]]
     medians[:, is_rate] /= centre_s
-    if SPEEDUP in at:
-        baselines_s = values[:, [at[SPEEDUP]]] * time_s
-        medians[:, [at[SPEEDUP]]] = of_runs.medians(runs.medians(baselines_s)) / centre_s
+    if SPEEDUP in column_index:
+        baselines_s = values[:, [column_index[SPEEDUP]]] * time_s
+        medians[:, [column_index[SPEEDUP]]] = of_runs.medians(runs.medians(baselines_s)) / centre_s
     found = {
         name: np.where(is_changed[:, place], medians[:, place], np.nan)
-        for name, place in at.items()
+        for name, place in column_index.items()
     }
     for value, ends in INTERVALS.items():
-        if value in at:
-            place = at[value]
+        if value in column_index:
+            place = column_index[value]
             is_again = points.sums(~np.isnan(values[:, place])) > 1
             range_of = (np.where(is_again, end[:, place], np.nan) for end in (low, high))
-            limits = [*of_runs.intervals(per_run[:, place]), *range_of]
+            bounds = [*of_runs.intervals(per_run[:, place]), *range_of]
             if value == SPEEDUP:  # the quotient of medians may be none of the quotients
                 edges = (np.minimum, np.maximum, np.minimum, np.maximum)
                 middle = medians[:, place]
-                limits = [edge(limit, middle) for edge, limit in zip(edges, limits, strict=True)]
-            found |= dict(zip(ends, limits, strict=True))
+                bounds = [edge(limit, middle) for edge, limit in zip(edges, bounds, strict=True)]
+            found |= dict(zip(ends, bounds, strict=True))
         elif value in rows:
             found |= dict.fromkeys(ends, np.full(len(points), np.nan))
     return found | {
         "rel_ci": (found["ci_high_s"] - found["ci_low_s"]) / 2 / centre_s[:, 0],
         "num_runs": of_runs.sizes,
         "num_points": points.sums(rows["num_points"].to_numpy()),
-        "run": joined(names_of_runs, points),
+        "run": join_run_names(names_of_runs, points),
     }
 
 
-def numbers_in(cells: pd.DataFrame) -> tuple[list[str], Array]:
+def numeric_columns(cells: pd.DataFrame) -> tuple[list[str], Array]:
     """Return the numbers of those columns that hold any, and of the median, and their names."""
     columns: dict[str, Array] = {}
     for name, values in cells.items():
@@ -252,10 +257,10 @@ def numbers_in(cells: pd.DataFrame) -> tuple[list[str], Array]:
     return list(columns), np.column_stack(list(columns.values()))
 
 
-def joined(runs: pd.Series, points: Groups) -> npt.NDArray[Any]:
+def join_run_names(runs: pd.Series, points: Groups) -> npt.NDArray[Any]:
     """Join the names of the runs of each point: "monday, tuesday"."""
     names: list[dict[str, None]] = [{} for _ in range(len(points))]
-    for number, run in zip(points.number.tolist(), runs, strict=True):
+    for number, run in zip(points.codes.tolist(), runs, strict=True):
         names[number][run] = None
     return np.array([", ".join(each) for each in names], object)
 
@@ -272,7 +277,7 @@ NO_FLOOR = (
 BELOW = f" Below {FEWEST_RUNS} runs there is no interval between runs, only their range."
 
 
-def with_ranges(rows: pd.DataFrame) -> pd.DataFrame:
+def fill_with_ranges(rows: pd.DataFrame) -> pd.DataFrame:
     """Fill empty intervals with the range over runs, for plots; `bars_of` says which one it is."""
     filled = {}
     for names in INTERVALS.values():
@@ -282,7 +287,7 @@ def with_ranges(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**filled).copy()
 
 
-def bars_of(rows: pd.DataFrame, low: str = "ci_low_s") -> str:
+def describe_error_bars(rows: pd.DataFrame, low: str = "ci_low_s") -> str:
     """Say what the error bars are: "95 % interval within the run", "middle half of calls", …
 
     Args:
@@ -303,14 +308,14 @@ def bars_of(rows: pd.DataFrame, low: str = "ci_low_s") -> str:
         f"95 % interval {WITHIN}" if (once & ~is_range).any() else "",
         f"middle half of {parts}" if halves.any() else "",
         f"range of all {parts}" if (ranges & ~halves).any() else "",
-        f"range of {counted(points[again])} points of one run" if again.any() else "",
-        f"range of {counted(runs[few])} runs" if few.any() else "",
-        f"95 % interval between {counted(runs[many])} runs" if many.any() else "",
+        f"range of {format_count_range(points[again])} points of one run" if again.any() else "",
+        f"range of {format_count_range(runs[few])} runs" if few.any() else "",
+        f"95 % interval between {format_count_range(runs[many])} runs" if many.any() else "",
     ]
     return " or ".join(filter(None, found)) or "not known"
 
 
-def counted(numbers: pd.Series) -> str:
+def format_count_range(numbers: pd.Series) -> str:
     """Format counts: "2", or "2 to 5" where they differ."""
     least, most = int(numbers.min()), int(numbers.max())
     return str(least) if least == most else f"{least} to {most}"
@@ -329,12 +334,12 @@ def describe_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) 
             yield ONE_RUN
         return
     runs = again["num_runs"]
-    several = f"{counted(runs)} runs" if runs.max() > 1 else "one run"
+    several = f"{format_count_range(runs)} runs" if runs.max() > 1 else "one run"
     widths = (again["range_high_s"] - again["range_low_s"]) / again["median_s"]
     below = BELOW if runs.min() < FEWEST_RUNS else ""
     worst = f" ({name(again.loc[widths.idxmax()])})" if name else ""
     yield (
-        f"{len(again)} of {len(rows)} points were measured {counted(again['num_points'])} times, "
+        f"{len(again)} of {len(rows)} points were measured {format_count_range(again['num_points'])} times, "
         f"in {several}; their figures are medians over the runs. Between its fastest and its "
         f"slowest time a point differs by {widths.median():.0%} of its median (median over the "
         f"points), at worst by {widths.max():.0%}{worst}.{below}"
@@ -360,16 +365,16 @@ def describe_floor(table: pd.DataFrame) -> str:
     return "; ".join(lines)
 
 
-def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
+def group_equal_except(rows: pd.DataFrame, *varying: str) -> list[tuple[str, pd.DataFrame]]:
     """Group rows that are equal in all identity columns except the columns named."""
     apart = [
         name
         for name in identity_columns(rows)
-        if name not in without and rows[name].nunique(dropna=False) > 1
+        if name not in varying and rows[name].nunique(dropna=False) > 1
     ]
     if not apart:
         return [("", rows)]
-    named = telling(rows, apart)
+    named = drop_implied_columns(rows, apart)
     found = []
     for _, group in rows.groupby(apart, dropna=False):
         values = group[named].iloc[0]
@@ -380,7 +385,9 @@ def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
     return found
 
 
-def telling(rows: pd.DataFrame, columns: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
+def drop_implied_columns(
+    rows: pd.DataFrame, columns: Sequence[str], beside: Sequence[str] = ()
+) -> list[str]:
     """Drop what follows from the backend, the device and the machine that columns before it tell.
 
     A laptop and a GPU machine differ in a dozen columns, of which the first says it all.
@@ -397,13 +404,13 @@ def telling(rows: pd.DataFrame, columns: Sequence[str], beside: Sequence[str] = 
     return kept
 
 
-def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:
+def group_by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Group as `alike` does, and by mechanism where several mechanisms slowed ranks down.
 
     Rows without a slowdown have no mechanism. They belong to each group, because the other rows are
     compared with them. For the same reason `slowed_by` cannot be one of the columns of `alike`.
     """
-    for suffix, group in alike(rows, *without):
+    for suffix, group in group_equal_except(rows, *without):
         slowed_by = group["slowed_by"]
         mechanisms = list(slowed_by.dropna().unique())
         if len(mechanisms) < 2:
@@ -413,7 +420,7 @@ def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.Da
             yield f"{suffix}_slowed_by-{name}", group[slowed_by.isna() | (slowed_by == name)]
 
 
-def titled(text: str, suffix: str) -> str:
+def add_group_to_title(text: str, suffix: str) -> str:
     """Add to the first line of a text, or to a title, what sets its group apart from others."""
     first, end, rest = text.partition("\n")
     return f"{first} ({suffix.strip('_')}){end}{rest}" if suffix else text

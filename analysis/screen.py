@@ -16,33 +16,38 @@ from textwrap import TextWrapper, shorten
 
 import pandas as pd
 
-from analysis.answers import MOST_ANSWERS, answers_of, confounded_words, listed, title_of
+from analysis.answers import MOST_ANSWERS, answers_of, confounded_words, join_names, title_of
 from analysis.discover import conclusions, or_left_out, summaries
 from analysis.grid import (
     WIDTH,
-    Grid,
+    ScreenTable,
     grid_of,
     interval_of,
 )
 from analysis.records.doubts import SPIKE, is_by_others
 from analysis.records.figures import Row
-from analysis.repetitions import bars_of, counted, interval_columns, with_ranges
+from analysis.repetitions import (
+    describe_error_bars,
+    format_count_range,
+    interval_columns,
+    fill_with_ranges,
+)
 from analysis.speedup import Variant
-from analysis.table import oversubscribed_ranks, own_columns, reasons
-from analysis.text import figure, first_line, shortened
+from analysis.table import oversubscribed_ranks, suite_columns, reasons
+from analysis.text import format_number, first_line, shortened
 from analysis.variants import (
     RANKS,
     Baseline,
-    Variants,
-    all_variants,
-    cores_of,
-    num_of,
+    SuiteResults,
+    compare_suites,
+    num_job_cores,
+    count_distinct,
 )
 from benchkit.api.question import Question
 from benchkit.record.naming import percent, plus_minus
 from benchkit.record.record import HARMLESS
 from benchkit.statistics.intervals import fewest_values
-from benchkit.statistics.judgement import AHEAD, alpha_of
+from benchkit.statistics.judgement import AHEAD, bonferroni_alpha
 
 LINES = 24
 MOST_UNMEASURED, MOST_CAVEATS = 8, 3
@@ -74,7 +79,7 @@ class Screen:
     subject: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
-    grid: Grid | None = None
+    grid: ScreenTable | None = None
     terms: list[str] = field(default_factory=list)
     confidence: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
@@ -86,18 +91,18 @@ class Screen:
         return self.answers[0].partition("; ")[0] if self.answers else "Nothing was measured"
 
     def text(self, width: int = WIDTH) -> str:
-        head = folded([*self.subject, *self.answers], width)
-        foot = folded([*self.confidence, *self.caveats, *self.next_steps], width)
+        head = wrap_lines([*self.subject, *self.answers], width)
+        foot = wrap_lines([*self.confidence, *self.caveats, *self.next_steps], width)
         rows = self.grid.rows if self.grid else []
         has_variants = bool(self.grid and self.grid.is_ranked)  # of which none may be missing
         room = LINES - len(head) - len(foot) - 3 + has_variants  # two empty lines, one to spare
-        terms = folded(self.terms, width)
-        if len(folded(self.unmeasured, width)) + len(rows) + 2 + len(terms) <= room:
+        terms = wrap_lines(self.terms, width)
+        if len(wrap_lines(self.unmeasured, width)) + len(rows) + 2 + len(terms) <= room:
             foot, room = [*terms, *foot], room - len(terms)
         of_grid = min(len(rows), LEAST_ROWS) + 2 if rows else 0
         most = width * (2 if 2 * len(self.unmeasured) <= MOST_UNMEASURED else 1)
         lines = (shorten(line, most, placeholder=" …") for line in self.unmeasured)
-        unmeasured = folded(lines, width)
+        unmeasured = wrap_lines(lines, width)
         if len(unmeasured) > (shown := max(MOST_UNMEASURED, room - of_grid)):
             unmeasured = [*unmeasured[: shown - 1], "and more that was not measured"]
         parts = [head + unmeasured, foot]
@@ -106,7 +111,7 @@ class Screen:
         return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def folded(lines: Iterable[str], width: int) -> list[str]:
+def wrap_lines(lines: Iterable[str], width: int) -> list[str]:
     """Wrap lines, but no path: it is to be copied."""
     folding = TextWrapper(
         width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
@@ -130,7 +135,7 @@ def screen_of(
             lines = or_left_out(f"conclusion of {module.__name__}", conclude)
             found.answers += lines or []
             concluded |= set(module.CONCLUDED)
-    compared = all_variants(table, baseline).items()
+    compared = compare_suites(table, baseline).items()
     suites = [(suite, variants) for suite, variants in compared if suite not in concluded]
     for suite, variants in suites:
         if variants.variants:
@@ -176,16 +181,18 @@ def log_of_failure(table: pd.DataFrame) -> Iterator[str]:
             return
 
 
-def next_steps_of(variants: Variants, is_disturbed: bool) -> list[str]:
+def next_steps_of(variants: SuiteResults, is_disturbed: bool) -> list[str]:
     """Return what to add to the command, and what else the suite suggests."""
     factors = variants.comparison.factors if variants.comparison else ()
-    varied = {*variants.problem, *factors} - {*variants.shared}
+    varied = {*variants.problem_columns, *factors} - {*variants.shared}
     asked = [
         text for key, text in variants.question.next_steps.items() if key not in varied and key
     ]
     is_one_run = all(int(variant.row.get("num_runs") or 1) == 1 for variant in variants.variants)
-    num_compared = max(sum(each.competes for each in own) for own in variants.by_problem.values())
-    fewest = fewest_values(alpha_of(num_compared - 1))
+    num_compared = max(
+        sum(each.is_candidate for each in own) for own in variants.by_problem.values()
+    )
+    fewest = fewest_values(bonferroni_alpha(num_compared - 1))
     added = [*([f"repeat={fewest} (fresh runs)"] if is_one_run else []), *asked[:1]]
     where = ", on a quiet machine" if is_disturbed else ""
     next_one = [f"Next{where}, add to the command: {' or '.join(added)}"] if added else []
@@ -199,7 +206,7 @@ def terms_in(screen: Screen, question: Question) -> list[str]:
     return ["; ".join(used)] if used else []
 
 
-def subject_of(variants: Variants) -> Iterator[str]:
+def subject_of(variants: SuiteResults) -> Iterator[str]:
     """Yield what was measured, and what all cases share: "gloo, 2 ranks, float32, AMD EPYC"."""
     row = variants.variants[0].row
     if summary := summaries().get(row["suite"], "").rstrip("."):
@@ -210,8 +217,8 @@ def subject_of(variants: Variants) -> Iterator[str]:
         names.remove("world_size")  # cases have some of the ranks
     held = {name: row[name] for name in names if name in variants.shared and not pd.isna(row[name])}
     words = [title_of(variants.variants)]
-    words += [variants.word(name, value) for name, value in held.items() if value]
-    cores = {(cores_of(each.row), each.row["threads_per_rank"]) for each in variants.variants}
+    words += [variants.format_value(name, value) for name, value in held.items() if value]
+    cores = {(num_job_cores(each.row), each.row["threads_per_rank"]) for each in variants.variants}
     if len(cores) == 1:
         [(num, threads)] = cores
         words.append(f"{num} cores, {threads} thread{'s' * (threads > 1)} a rank")
@@ -221,7 +228,7 @@ def subject_of(variants: Variants) -> Iterator[str]:
 # What is known of it
 
 
-def confidence_of(variants: Variants, answers: Sequence[str], has_stars: bool) -> str:
+def confidence_of(variants: SuiteResults, answers: Sequence[str], has_stars: bool) -> str:
     """Say what the intervals of times and speedups are of, and what they leave out.
 
     Args:
@@ -230,7 +237,10 @@ def confidence_of(variants: Variants, answers: Sequence[str], has_stars: bool) -
     said = " ".join(answers)
     rows = [variant.row for variant in variants.variants]
     is_one_run = all(int(row.get("num_runs") or 1) == 1 for row in rows)
-    parts = [*known_times(variants.time, rows), *known_speedups(variants, said)]
+    parts = [
+        *describe_time_intervals(variants.time_column, rows),
+        *describe_speedup_intervals(variants, said),
+    ]
     if has_stars:
         parts.append("*: none is ahead of it")
     confounded = confounded_words(variants)
@@ -249,7 +259,7 @@ def confidence_of(variants: Variants, answers: Sequence[str], has_stars: bool) -
     return f"How sure{within}: {'; '.join(parts)}"
 
 
-def known_times(time: str, rows: Sequence[Row]) -> Iterator[str]:
+def describe_time_intervals(time: str, rows: Sequence[Row]) -> Iterator[str]:
     """Yield what the ends beside the times are, and how far they are from these."""
     intervals = [(found, row[time]) for row in rows if (found := interval_of(time, row))]
     widths = [max(high / middle, 2 - low / middle) - 1 for (low, high), middle in intervals]
@@ -258,11 +268,13 @@ def known_times(time: str, rows: Sequence[Row]) -> Iterator[str]:
         middle, most = plus_minus(median(widths)), plus_minus(max(widths))
         at_most = f", at most {most}" if most != middle else ""
         names = (*interval_columns(time), "num_runs", "num_points", "num_samples", "num_turns")
-        frame = with_ranges(pd.DataFrame([{name: row.get(name) for name in names} for row in rows]))
-        yield f"times to {middle}{at_most} ({bars_of(frame, interval_columns(time)[0])})"
+        frame = fill_with_ranges(
+            pd.DataFrame([{name: row.get(name) for name in names} for row in rows])
+        )
+        yield f"times to {middle}{at_most} ({describe_error_bars(frame, interval_columns(time)[0])})"
 
 
-def known_speedups(variants: Variants, said: str) -> Iterator[str]:
+def describe_speedup_intervals(variants: SuiteResults, said: str) -> Iterator[str]:
     """Yield what the intervals of the speedups are of, and why others have none."""
     speedups = [each.speedup for each in variants.variants if each.speedup]
     kinds: dict[tuple[bool, str], list[int]] = {}
@@ -273,7 +285,7 @@ def known_speedups(variants: Variants, said: str) -> Iterator[str]:
                 int(count)
             )
     texts = [
-        f"{'[95 %]' if is_interval else 'range'} over {counted(pd.Series(counts))} "
+        f"{'[95 %]' if is_interval else 'range'} over {format_count_range(pd.Series(counts))} "
         + (unit if max(counts) > 1 else unit.replace("s", "", 1))
         for (is_interval, unit), counts in sorted(kinds.items(), reverse=True)
     ]
@@ -283,10 +295,10 @@ def known_speedups(variants: Variants, said: str) -> Iterator[str]:
         ]
         at_once = f", {max(sizes)} compared at once" if max(sizes) > 1 else ""
         yield f"speedups {', else '.join(texts)}{at_once}"
-    of_pairs = {speedup.reason for speedup in speedups if not speedup.basis}
+    of_pairs = {speedup.why_not_judged for speedup in speedups if not speedup.basis}
     if unsaid := sorted(reason for reason in of_pairs if reason not in said):
         yield f"speedups not judged: {' or '.join(unsaid)}"
-    if any(is_of_other_times(variants.time, each) for each in variants.variants):
+    if any(is_of_other_times(variants.time_column, each) for each in variants.variants):
         yield "some speedups are of the runs that have both, and not of the times beside them"
 
 
@@ -295,15 +307,15 @@ def is_of_other_times(time: str, variant: Variant) -> bool:
     speedup = variant.speedup
     if not speedup:
         return False
-    beside = variant.row[time], speedup.over.row[time]
+    beside = variant.row[time], speedup.reference.row[time]
     pairs = zip(speedup.times_s, beside, strict=True)
     return any(abs(of / shown - 1) > ROUNDING for of, shown in pairs)
 
 
-def pooled_words(variants: Variants) -> Iterator[str]:
+def pooled_words(variants: SuiteResults) -> Iterator[str]:
     """Yield the conditions whose rows are pooled; hosts by their names."""
     for name, values in variants.pooled.items():
-        yield f"hosts {listed(values)}" if name == "host" else f"{len(values)} {name}s"
+        yield f"hosts {join_names(values)}" if name == "host" else f"{len(values)} {name}s"
 
 
 def unmeasured(table: pd.DataFrame, asked: Question) -> Iterator[str]:
@@ -320,27 +332,27 @@ def unmeasured(table: pd.DataFrame, asked: Question) -> Iterator[str]:
             num = sum(count for _, count in found) if is_long else count
             others = f" (and {len(found) - 1} other reasons)" if is_long and len(found) > 1 else ""
             having = failed[(failed["status"] == status) & (is_long | (lines == reason))]
-            where = f" ({alike})" if (alike := shared_by(having, table, asked)) else ""
+            where = f" ({alike})" if (alike := common_settings(having, table, asked)) else ""
             noun = "point" if having["is_component"].isna().all() else "case"
             yield f"{num} {noun}{'s' * (num > 1)}{where} {status}: {reason}{others}"
 
 
-def shared_by(rows: pd.DataFrame, table: pd.DataFrame, asked: Question) -> str:
+def common_settings(rows: pd.DataFrame, table: pd.DataFrame, asked: Question) -> str:
     """Return the settings that all of some rows have, but not all of a table: "slowdown 1"."""
-    names = dict.fromkeys(("backend", "world_size", *own_columns(table)))
-    held = {name: rows[name].iloc[0] for name in names if num_of(rows, name) == 1}
-    apart = {name: value for name, value in held.items() if num_of(table, name) > 1}
-    return ", ".join(asked.word(*each) for each in apart.items() if not pd.isna(each[1]))
+    names = dict.fromkeys(("backend", "world_size", *suite_columns(table)))
+    held = {name: rows[name].iloc[0] for name in names if count_distinct(rows, name) == 1}
+    apart = {name: value for name, value in held.items() if count_distinct(table, name) > 1}
+    return ", ".join(asked.format_value(*each) for each in apart.items() if not pd.isna(each[1]))
 
 
-def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[Variants]) -> Iterator[str]:
+def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[SuiteResults]) -> Iterator[str]:
     """Yield what spoils the answer, the worst first.
 
     Args:
         suites: the variants of each suite. An answer that leaves out oversubscribed ranks says so.
     """
     measured = table[table["status"] == "ok"]
-    found = list(islice((line for each in suites for line in turned_by_outliers(each)), 1))
+    found = list(islice((line for each in suites for line in mean_contradictions(each)), 1))
     is_left_out = any(each.is_beyond_cores(variant) for each in suites for variant in each.variants)
     if (ranks := oversubscribed_ranks(measured)) and not is_left_out:
         found.append(ranks.capitalize())
@@ -353,7 +365,7 @@ def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[Variants]) ->
         if len(having):
             counts = Counter(map(shortened, having[name]))
             line = max(counts, key=lambda text: (worst_share(text), counts[text]))
-            where = f" ({alike})" if (alike := shared_by(having, measured, asked)) else ""
+            where = f" ({alike})" if (alike := common_settings(having, measured, asked)) else ""
             found.append(f"{len(having)} of {len(measured)} cases{where} {what}: {line}")
     shares = measured["spikes_all_share"] + measured["spikes_some_share"]
     spiky = shares[(shares > SPIKY_SHARE) & (measured["mean_s"] > APART * measured["median_s"])]
@@ -377,20 +389,20 @@ def worst_share(text: str) -> float:
     return max(map(float, re.findall(r"([\d.]+) ?%", text)), default=0.0)
 
 
-def turned_by_outliers(variants: Variants) -> Iterator[str]:
+def mean_contradictions(variants: SuiteResults) -> Iterator[str]:
     """Yield where a variant is ahead by medians, and not by means, which count rare long calls."""
     for standing in variants.standings.values():
-        first = standing.first
+        first = standing.fastest
         for other, word in standing.judgements:
             means = [each.row["mean_s"] / each.row["median_s"] for each in (first, other)]
             by_mean = speedup_between(first, other) * means[1] / means[0]
             if word == AHEAD and by_mean < 1:
                 yield (
                     f"{first.name} is ahead of {other.name} by medians, and takes "
-                    f"{figure(1 / by_mean, 0.01 / by_mean)} times as long by means: some calls of "
+                    f"{format_number(1 / by_mean, 0.01 / by_mean)} times as long by means: some calls of "
                     "it take very long"
                 )
 
 
 def speedup_between(first: Variant, other: Variant) -> float:
-    return other.cost / first.cost
+    return other.relative_time / first.relative_time

@@ -18,7 +18,7 @@ from benchkit.statistics.intervals import (
     median,
     median_interval,
     rounds_interval,
-    spread,
+    quartiles_or_range,
 )
 from benchkit.statistics.judgement import (
     AHEAD,
@@ -26,7 +26,7 @@ from benchkit.statistics.judgement import (
     NOT_JUDGED,
     TIED,
     UNCLEAR,
-    alpha_of,
+    bonferroni_alpha,
     judge_speedup,
 )
 
@@ -48,37 +48,41 @@ class Speedup:
     """How many times as fast a variant is as another one.
 
     Attributes:
-        over: the other one.
+        reference: the other one.
         value: the quotient of their medians, times that of their useful work.
         times_s: these medians: of the variant and of the other one, in the runs that have both.
         low, high: the ends of its interval, or of its range; None where neither is known.
         basis: what it is of: "11 rounds", "6 runs", or "".
-        reason: why nothing is judged by it; "" where low and high are those of an interval.
+        why_not_judged: why nothing is judged by it; "" where low and high are those of an interval.
     """
 
-    over: "Variant"
+    reference: "Variant"
     value: float
     times_s: tuple[float, float]
     low: float | None = None
     high: float | None = None
     basis: str = ""
-    reason: str = ""
+    why_not_judged: str = ""
 
     @property
-    def ends(self) -> tuple[float, float] | None:
+    def interval_or_range(self) -> tuple[float, float] | None:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
     def is_interval(self) -> bool:
-        return not self.reason
+        return not self.why_not_judged
 
     @property
-    def is_of_one_run(self) -> bool:
+    def is_within_run(self) -> bool:
         return not self.basis.endswith("runs")
 
     @property
     def judgement(self) -> str:
-        return NOT_JUDGED if self.reason or not self.ends else judge_speedup(*self.ends)
+        return (
+            NOT_JUDGED
+            if self.why_not_judged or not self.interval_or_range
+            else judge_speedup(*self.interval_or_range)
+        )
 
 
 @dataclass(frozen=True)
@@ -87,32 +91,32 @@ class Variant:
 
     Attributes:
         row: its cells in the combined table, pooled over its runs.
-        problem: number of its problem; equal problems have equal numbers.
+        problem_number: number of its problem; equal problems have equal numbers.
         name: what tells it apart from the other variants, in words.
         is_baseline: whether the others of its problem are compared with it.
         is_focus: whether the answer is about it, where the question says so.
         is_bound: whether it shows what can be reached, and does not compete, also as a baseline.
         is_oversubscribed: whether its ranks have more threads than cores.
-        jobs: its times.
+        times_by_run: its times.
         speedup: over the baseline; None for the baseline, and where there is none.
     """
 
     row: Row
-    problem: int
+    problem_number: int
     name: str
     is_baseline: bool = False
     is_focus: bool = False
     is_bound: bool = False
     is_oversubscribed: bool = False
-    jobs: Jobs = field(default_factory=dict)
+    times_by_run: Jobs = field(default_factory=dict)
     speedup: Speedup | None = None
 
     @property
-    def competes(self) -> bool:
+    def is_candidate(self) -> bool:
         return not self.is_bound and (self.is_baseline or self.speedup is not None)
 
     @property
-    def cost(self) -> float:
+    def relative_time(self) -> float:
         """What variants of a problem are ranked by: the time per useful work."""
         return 1 / self.speedup.value if self.speedup else 1.0
 
@@ -130,36 +134,38 @@ def speedup_over(variant: Variant, other: Variant, alpha: float = ALPHA) -> Spee
         None where a time is missing, and where the runs of one sweep have one or the other.
     """
     work = [each.row["useful_tflop_per_s"] * each.row["median_s"] for each in (variant, other)]
-    more = work[0] / work[1] if all(each > 0 for each in work) else 1.0
-    runs = [run for run in variant.jobs if run in other.jobs]
-    if not runs and share_a_sweep(variant, other):
+    work_ratio = work[0] / work[1] if all(each > 0 for each in work) else 1.0
+    runs = [run for run in variant.times_by_run if run in other.times_by_run]
+    if not runs and has_common_sweep(variant, other):
         return None  # what kept the other one from being measured may have changed this one
-    pairs = [paired(variant.jobs[run], other.jobs[run]) for run in runs] or [
-        (over_all_runs(variant.jobs), over_all_runs(other.jobs))
+    pairs = [run_medians(variant.times_by_run[run], other.times_by_run[run]) for run in runs] or [
+        (median_over_runs(variant.times_by_run), median_over_runs(other.times_by_run))
     ]
     own_s, other_s = np.array(pairs).T
     times_s = median(own_s), median(other_s)
     if not min(times_s) > 0:
         return None
-    value = more * times_s[1] / times_s[0]
+    value = work_ratio * times_s[1] / times_s[0]
     found = Speedup(other, value, times_s)
     if not runs:
-        return replace(found, reason=NO_SHARED_RUN)
+        return replace(found, why_not_judged=NO_SHARED_RUN)
     if len(runs) > 1:
-        return with_ends(found, more * other_s / own_s, "runs", alpha)
-    own, base = variant.jobs[runs[0]], other.jobs[runs[0]]
-    jobs = [job for job in own if job in base]
+        return add_interval(found, work_ratio * other_s / own_s, "runs", alpha)
+    variant_jobs, other_jobs = variant.times_by_run[runs[0]], other.times_by_run[runs[0]]
+    jobs = [job for job in variant_jobs if job in other_jobs]
     if len(jobs) > 1:
-        ratios = np.array([base[job].seconds / own[job].seconds for job in jobs])
-        return with_ends(found, more * ratios, "jobs of one run", alpha)
-    num_rounds = min(len(own[jobs[0]].rounds), len(base[jobs[0]].rounds)) if jobs else 0
+        ratios = np.array([other_jobs[job].seconds / variant_jobs[job].seconds for job in jobs])
+        return add_interval(found, work_ratio * ratios, "jobs of one run", alpha)
+    num_rounds = (
+        min(len(variant_jobs[jobs[0]].rounds), len(other_jobs[jobs[0]].rounds)) if jobs else 0
+    )
     if not num_rounds:
-        return replace(found, reason=NO_ROUNDS)
-    ratios = base[jobs[0]].rounds[:num_rounds] / own[jobs[0]].rounds[:num_rounds]
-    return with_ends(found, more * ratios, "rounds", alpha)
+        return replace(found, why_not_judged=NO_ROUNDS)
+    ratios = other_jobs[jobs[0]].rounds[:num_rounds] / variant_jobs[jobs[0]].rounds[:num_rounds]
+    return add_interval(found, work_ratio * ratios, "rounds", alpha)
 
 
-def with_ends(found: Speedup, ratios: Array, unit: str, alpha: float) -> Speedup:
+def add_interval(found: Speedup, ratios: Array, unit: str, alpha: float) -> Speedup:
     """Return a speedup with the interval of some ratios or, where nothing is judged, their range.
 
     The ends are extended to the value, if need be.
@@ -167,7 +173,7 @@ def with_ends(found: Speedup, ratios: Array, unit: str, alpha: float) -> Speedup
     n, fewest = len(ratios), fewest_values(alpha)
     in_runs = unit == "runs"
     if not (np.isfinite(ratios).all() and (ratios > 0).all()):
-        return replace(found, reason="a time is zero")
+        return replace(found, why_not_judged="a time is zero")
     basis = f"{n} {unit.removesuffix('s') if n == 1 else unit}"
     interval, reason = None, ""
     if unit in ("runs", "rounds"):
@@ -177,12 +183,14 @@ def with_ends(found: Speedup, ratios: Array, unit: str, alpha: float) -> Speedup
     else:
         reason = f"{basis}: no rounds"
     ordered = np.sort(ratios)
-    low, high = interval or ((ordered[0], ordered[-1]) if in_runs else spread(ordered))
+    low, high = interval or ((ordered[0], ordered[-1]) if in_runs else quartiles_or_range(ordered))
     low, high = min(float(low), found.value), max(float(high), found.value)
-    return replace(found, low=low, high=high, basis=basis, reason=reason)
+    return replace(found, low=low, high=high, basis=basis, why_not_judged=reason)
 
 
-def paired(own: Mapping[str, CaseTimes], other: Mapping[str, CaseTimes]) -> tuple[float, float]:
+def run_medians(
+    own: Mapping[str, CaseTimes], other: Mapping[str, CaseTimes]
+) -> tuple[float, float]:
     """Return the times of two variants in one run: of the jobs that have both, if any.
 
     What several jobs do to a baseline, such as other ranks beside it, is no part of a speedup.
@@ -196,23 +204,23 @@ def paired(own: Mapping[str, CaseTimes], other: Mapping[str, CaseTimes]) -> tupl
     return first, second
 
 
-def over_all_runs(jobs: Jobs) -> float:
+def median_over_runs(jobs: Jobs) -> float:
     return median([median([timed.seconds for timed in run.values()]) for run in jobs.values()])
 
 
-def share_a_sweep(variant: Variant, other: Variant) -> bool:
-    own, base = ({run.partition("#")[0] for run in each.jobs} for each in (variant, other))
+def has_common_sweep(variant: Variant, other: Variant) -> bool:
+    own, base = ({run.partition("#")[0] for run in each.times_by_run} for each in (variant, other))
     return not own.isdisjoint(base)
 
 
-def with_speedup(own: Sequence[Variant]) -> Iterator[Variant]:
+def add_speedups(variants: Sequence[Variant]) -> Iterator[Variant]:
     """Yield the variants of a problem with their speedups over its baseline, if it has one.
 
     A component has none: it does a part of the work, so that its time says more.
     """
-    base = next((variant for variant in own if variant.is_baseline), None)
-    alpha = alpha_of(sum(not variant.is_bound for variant in own) - 1)
-    for variant in own:
+    base = next((variant for variant in variants if variant.is_baseline), None)
+    alpha = bonferroni_alpha(sum(not variant.is_bound for variant in variants) - 1)
+    for variant in variants:
         is_compared = variant is not base and variant.row.get("is_component") is not True
         found = speedup_over(variant, base, alpha) if base and is_compared else None
         yield replace(variant, speedup=found) if found else variant
@@ -227,7 +235,7 @@ class Standing:
         reason: why none of them is judged; "" where some are.
     """
 
-    first: Variant
+    fastest: Variant
     judgements: Sequence[tuple[Variant, str]]
     reason: str = ""
 
@@ -235,31 +243,31 @@ class Standing:
     def is_ahead_of_all(self) -> bool:
         return bool(self.judgements) and all(word == AHEAD for _, word in self.judgements)
 
-    def named(self, judgement: str) -> list[str]:
+    def names_judged(self, judgement: str) -> list[str]:
         return [variant.name for variant, word in self.judgements if word == judgement]
 
     @property
-    def starred(self) -> set[str]:
+    def leaders(self) -> set[str]:
         """The first variant, and those that it is tied or unclear with, if it is ahead of some."""
-        if len(self.judgements) < 2 or not self.named(AHEAD):
+        if len(self.judgements) < 2 or not self.names_judged(AHEAD):
             return set()
-        return {self.first.name, *self.named(TIED), *self.named(UNCLEAR)}
+        return {self.fastest.name, *self.names_judged(TIED), *self.names_judged(UNCLEAR)}
 
 
 OPPOSITE = {AHEAD: BEHIND, BEHIND: AHEAD}
 
 
-def standing_of(own: Sequence[Variant]) -> Standing | None:
+def judge_fastest(variants: Sequence[Variant]) -> Standing | None:
     """Judge the fastest of the variants that compete against the others; None without any.
 
     The baseline is judged as its speedups are. Any other pair might have been that of the fastest
     variant and another one.
     """
-    competing = [variant for variant in own if variant.competes]
+    competing = [variant for variant in variants if variant.is_candidate]
     if not competing:
         return None
-    first = min(competing, key=lambda variant: variant.cost)
-    alpha = alpha_of(len(competing) * (len(competing) - 1) // 2)
+    first = min(competing, key=lambda variant: variant.relative_time)
+    alpha = bonferroni_alpha(len(competing) * (len(competing) - 1) // 2)
     judgements, reasons = [], []
     for other in competing:
         if other is first:
@@ -270,5 +278,5 @@ def standing_of(own: Sequence[Variant]) -> Standing | None:
             found = first.speedup if other.is_baseline else speedup_over(first, other, alpha)
         word = found.judgement if found else NOT_JUDGED
         judgements.append((other, OPPOSITE.get(word, word) if first.is_baseline else word))
-        reasons.append(found.reason if found else NO_SHARED_RUN)
+        reasons.append(found.why_not_judged if found else NO_SHARED_RUN)
     return Standing(first, judgements, reasons[0] if all(reasons) and reasons else "")

@@ -13,7 +13,7 @@ from pandas.api.types import is_numeric_dtype
 
 from analysis.records import columns
 from analysis.records.columns import FIGURES, INTEGER, METRICS, NUMBER, SPREADS, names_of
-from analysis.records.doubts import UTILISATIONS, beyond_whole
+from analysis.records.doubts import UTILISATIONS, shares_above_one
 from analysis.records.figures import DETAILS, CaseRow, Row
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.text import (
@@ -25,7 +25,7 @@ from analysis.text import (
     shortened,
 )
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM, PEAK_TFLOP_PER_S
-from benchkit.record.naming import named, oversubscription
+from benchkit.record.naming import format_label, oversubscription
 
 SETTINGS, CONDITIONS = names_of(columns.SETTINGS), names_of(columns.CONDITIONS)
 PROVENANCE = names_of(columns.PROVENANCE)
@@ -56,7 +56,7 @@ def combine(rows: Sequence[CaseRow], split_hosts: bool = False) -> pd.DataFrame:
     known = {*taken, *reported}
     own = [name for name in names_in(names for names, _ in shapes) if name not in known]
     in_order = [*SETTINGS, *own, *CONDITIONS, *metrics, *reported, *PROVENANCE]
-    pickers = [picker(shape, in_order) for shape in shapes]
+    pickers = [make_cell_getter(shape, in_order) for shape in shapes]
     cells = [pickers[number](row) for number, row in zip(shape_numbers, rows, strict=True)]
     table = pd.DataFrame(cells, columns=in_order)
     # A column without any figure is one of objects.
@@ -68,14 +68,14 @@ def combine(rows: Sequence[CaseRow], split_hosts: bool = False) -> pd.DataFrame:
     table[others] = table[others].apply(pd.to_numeric)
     rounds = [row.case.rounds for row in rows]
     table = table.assign(model=full_names(table), node=table["host"], **{ROUNDS: rounds})
-    return with_best_peaks(table if split_hosts else with_machines(table))
+    return with_best_peaks(table if split_hosts else merge_equal_hosts(table))
 
 
 ALIKE = " alike"
 OF_MACHINE = ("device_name", "torch", "cuda", "nccl", "driver", "kernel")
 
 
-def with_machines(table: pd.DataFrame) -> pd.DataFrame:
+def merge_equal_hosts(table: pd.DataFrame) -> pd.DataFrame:
     """Name hosts of one kind in a sweep as one machine: "n1 and 3 alike"; `node` keeps their names.
 
     A job array measures each point on the node that is free. Nodes with the same processor or GPU,
@@ -118,7 +118,7 @@ def with_best_peaks(table: pd.DataFrame) -> pd.DataFrame:
     rates = {name: table[name] * share for name in UTILISATIONS}
     doubts = table["doubt"].astype(object).where(table["doubt"].notna(), None)
     for index in table.index[(share < 1) & doubts.notna()]:
-        above = beyond_whole({name: rates[name][index] for name in rates}, UTILISATIONS)
+        above = shares_above_one({name: rates[name][index] for name in rates}, UTILISATIONS)
         lines = [f"{above}: the best peak is of a busy machine, too"] if above else []
         others = str(doubts[index]).split("; ")
         lines += [line for line in others if not line.startswith(UTILISATIONS)]
@@ -136,7 +136,7 @@ def names_in(shapes: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(shapes)))
 
 
-def picker(shape: Shape, columns: Sequence[str]) -> Callable[[CaseRow], tuple[Any, ...]]:
+def make_cell_getter(shape: Shape, columns: Sequence[str]) -> Callable[[CaseRow], tuple[Any, ...]]:
     """Make a function that returns the cells of rows of a shape in the order of columns.
 
     A column that the row lacks is NaN. A cell precedes a detail of the same name.
@@ -162,7 +162,7 @@ def full_names(table: pd.DataFrame) -> pd.Series:
     return names
 
 
-def crowded(table: pd.DataFrame) -> pd.Series:
+def oversubscribed_rows(table: pd.DataFrame) -> pd.Series:
     """Return of each row whether it was measured by ranks that had more threads than cores."""
     has_fewer_cores = table["cores_per_rank"] < table["threads_per_rank"]
     return has_fewer_cores & table["median_s"].notna()
@@ -171,7 +171,7 @@ def crowded(table: pd.DataFrame) -> pd.Series:
 def oversubscribed_ranks(table: pd.DataFrame) -> str:
     """Say which rows `crowded` marks: "oversubscribed: 4 ranks on 2 cores"; "" where none is."""
     names = ["world_size", "cores_per_rank", "threads_per_rank"]
-    rows = table.loc[crowded(table), names].to_dict("records")
+    rows = table.loc[oversubscribed_rows(table), names].to_dict("records")
     jobs = (on_cores(int(row["world_size"]), row) for row in rows)
     return oversubscription(jobs) if rows else ""
 
@@ -187,7 +187,7 @@ def reasons(table: pd.DataFrame) -> pd.Series:
     return table["reason"].fillna("no reason given")
 
 
-def own_columns(table: pd.DataFrame) -> list[str]:
+def suite_columns(table: pd.DataFrame) -> list[str]:
     """Return the columns that are the suites' own keys and labels."""
     names = list(table.columns)
     return names[len(SETTINGS) : names.index(CONDITIONS[0])]
@@ -195,7 +195,7 @@ def own_columns(table: pd.DataFrame) -> list[str]:
 
 def identity_columns(table: pd.DataFrame) -> list[str]:
     """Return the columns that say what was measured, apart from how it went."""
-    return [name for name in [*SETTINGS, *own_columns(table), *CONDITIONS] if name != "status"]
+    return [name for name in [*SETTINGS, *suite_columns(table), *CONDITIONS] if name != "status"]
 
 
 def is_repeated(table: pd.DataFrame) -> bool:
@@ -203,13 +203,13 @@ def is_repeated(table: pd.DataFrame) -> bool:
     return table["run"].nunique() > 1 and bool(table.duplicated(identity_columns(table)).any())
 
 
-def for_print(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
+def format_printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     """Select the columns that matter to a reader, under their heads in print.
 
     Args:
         most: the first rows that are returned; by default all.
     """
-    return printed(table, most).rename(columns=heads_of(table))
+    return select_printed(table, most).rename(columns=heads_of(table))
 
 
 def heads_of(table: pd.DataFrame) -> dict[str, str]:
@@ -218,7 +218,7 @@ def heads_of(table: pd.DataFrame) -> dict[str, str]:
     return heads | {INTERVAL: f"{interval_head(table)} [ms]"}
 
 
-def printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
+def select_printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     """Select the columns that matter to a reader, scaled to the units in their heads.
 
     Columns without any value are left out. Settings that a suite lacks share one column, and what
@@ -228,10 +228,12 @@ def printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
         most: the first rows that are returned; by default all.
     """
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
-    lacking = lacked_columns(table)
-    own = [name for name in own_columns(table) if name not in lacking]
+    lacking = partial_columns(table)
+    own = [name for name in suite_columns(table) if name not in lacking]
     if lacking:
-        words = setting_words(table, lacking, lambda name, value: f"{name} {named(name, value)}")
+        words = setting_words(
+            table, lacking, lambda name, value: f"{name} {format_label(name, value)}"
+        )
         table = table.assign(settings=[", ".join(each) or None for each in words])
         own.append("settings")
     rows, shown = table.iloc[:most], {}
@@ -244,10 +246,10 @@ def printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
             if name in FIGURES:
                 shown[name] = pd.to_numeric(rows[name]) * FIGURES[name].scale
             elif name == "data_size":
-                shown[name] = rows[name].map(partial(named, name), na_action="ignore")
+                shown[name] = rows[name].map(partial(format_label, name), na_action="ignore")
     if is_repeated(table):
         shown["run"] = rows["run"]
-    if crowded(table).any():
+    if oversubscribed_rows(table).any():
         shown["cores_per_rank"] = rows["cores_per_rank"]
     for name in ("warning", "doubt", "unchecked"):
         if table[name].notna().any():
@@ -266,9 +268,9 @@ def printed_columns() -> Iterator[str]:
             yield from (INTERVAL, *names_of(SPREADS))
 
 
-def lacked_columns(table: pd.DataFrame) -> list[str]:
+def partial_columns(table: pd.DataFrame) -> list[str]:
     """Return the suites' own columns that at least one suite of the table does not have."""
-    known = table[own_columns(table)].notna().groupby(table["suite"]).any()
+    known = table[suite_columns(table)].notna().groupby(table["suite"]).any()
     return [str(name) for name in known.columns[~known.all()]]
 
 
@@ -276,7 +278,7 @@ Of = ParamSpec("Of")
 Made = TypeVar("Made")
 
 
-def of_latest(
+def cache_latest(
     make: Callable[Concatenate[pd.DataFrame, Of], Made],
 ) -> Callable[Concatenate[pd.DataFrame, Of], Made]:
     """Keep what a function made of a table last, as long as that table is there.

@@ -27,25 +27,25 @@ from analysis.repetitions import INTERVALS, RATES
 from analysis.table import (
     CONDITIONS,
     SETTINGS,
-    crowded,
+    oversubscribed_rows,
     is_repeated,
-    lacked_columns,
+    partial_columns,
     oversubscribed_ranks,
-    own_columns,
+    suite_columns,
     reasons,
 )
 from analysis.text import (
-    figure,
+    format_number,
     half_width,
     interval_head,
-    measured,
+    format_measurement,
     setting_words,
     shortened,
-    times,
+    format_medians,
 )
 from analysis.text_table import NUMBERS, SENTENCES, WIDE_GAP, WORDS, TextColumn, TextTable
 from benchkit.errors import ConfigError
-from benchkit.record.naming import named
+from benchkit.record.naming import format_label
 
 LONG = 40
 """Letters beyond which a text is wrapped."""
@@ -60,13 +60,13 @@ def column_of(table: pd.DataFrame, name: str) -> TextColumn:
     if column := FIGURES.get(name):
         numbers, halves = pd.to_numeric(values), half_widths(table, name)
         pairs = zip(numbers * column.scale, halves * column.scale, strict=True)
-        cells = [measured(*pair) for pair in pairs]
+        cells = [format_measurement(*pair) for pair in pairs]
         return TextColumn(column.head.replace(" [", "\n["), cells, NUMBERS)
     if name == "data_size":
-        cells = texts(values.map(lambda size: named(name, size), "ignore"))
+        cells = texts(values.map(lambda size: format_label(name, size), "ignore"))
         return TextColumn(name, cells, NUMBERS)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
-        return TextColumn(name, [figure(value) for value in values], NUMBERS)
+        return TextColumn(name, [format_number(value) for value in values], NUMBERS)
     cells = texts(values)
     return TextColumn(name, cells, SENTENCES if max(map(len, cells)) > LONG else WORDS)
 
@@ -94,7 +94,7 @@ def case_names(table: pd.DataFrame, names: list[str]) -> list[str]:
     """Join the settings of each row that vary within its suite: "pipeline AG_before chunks 4"."""
 
     def word(name: str, value: Any) -> str:
-        return value if isinstance(value, str) else f"{name} {named(name, value)}"
+        return value if isinstance(value, str) else f"{name} {format_label(name, value)}"
 
     return list(map(" ".join, setting_words(table, names, word)))
 
@@ -104,7 +104,7 @@ def outcomes(table: pd.DataFrame) -> Iterator[Outcome]:
     yield from zip(table["status"], reasons(table).map(shortened), strict=True)
 
 
-def numbered(table: pd.DataFrame) -> dict[Outcome, int]:
+def number_outcomes(table: pd.DataFrame) -> dict[Outcome, int]:
     """Number the outcomes other than ok, from 1 on; those that differ in numbers only share one."""
     kinds: dict[Outcome, int] = {}
     found: dict[Outcome, int] = {}
@@ -146,7 +146,7 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
     if columns:
         lines = [TextTable([column_of(rows, name) for name in columns]).in_width(width)]
     else:
-        head, shown, left_out = chosen(rows, width)
+        head, shown, left_out = choose_columns(rows, width)
         of_all = "All rows: " if len(table) > 1 else ""
         lines = [fill(f"{of_all}{head}", width, break_on_hyphens=False) + "\n"] if head else []
         lines.append(TextTable(shown).in_width(width))
@@ -156,21 +156,21 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
     return "\n".join([*lines, *text_table.beginning(len(table)), *(() if columns else notes(rows))])
 
 
-def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[TextColumn], list[str]]:
+def choose_columns(table: pd.DataFrame, width: int) -> tuple[str, list[TextColumn], list[str]]:
     """Choose columns that fit.
 
     Returns:
         What all rows share, the columns, and the names of figures that found no room.
     """
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
-    lacking = lacked_columns(table)
-    names = [*SETTINGS, *(name for name in own_columns(table) if name not in lacking), *differing]
+    lacking = partial_columns(table)
+    names = [*SETTINGS, *(name for name in suite_columns(table) if name not in lacking), *differing]
     known = [name for name in names if table[name].notna().any() and name != "status"]
     shared = [name for name in known if table[name].nunique(dropna=False) == 1]
-    head = ", ".join(f"{name} {named(name, table[name].iloc[0])}" for name in shared)
+    head = ", ".join(f"{name} {format_label(name, table[name].iloc[0])}" for name in shared)
     settings = [name for name in known if name not in shared]
     middle = [column_of(table, "run")] if is_repeated(table) else []
-    middle.append(results(table))
+    middle.append(median_column(table))
     room = width + WIDE_GAP  # No gap follows the last column.
     first = settings_within(table, settings, lacking, room - width_of(middle))
     room -= width_of([*first, *middle])
@@ -183,12 +183,15 @@ def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[TextColumn], list
     return head, [*first, *middle, *kept], figures[len(kept) :]
 
 
-def results(table: pd.DataFrame) -> TextColumn:
+def median_column(table: pd.DataFrame) -> TextColumn:
     """Return the column of the medians, which has the outcome of rows that were not measured."""
-    numbers = numbered(table)
+    numbers = number_outcomes(table)
     ends = [f"{end[0]} ({numbers[end]})" if end in numbers else "" for end in outcomes(table)]
-    marks = [OVERSUBSCRIBED * each for each in crowded(table)]
-    cells = [" ".join(filter(None, each)) for each in zip(times(table), marks, ends, strict=True)]
+    marks = [OVERSUBSCRIBED * each for each in oversubscribed_rows(table)]
+    cells = [
+        " ".join(filter(None, each))
+        for each in zip(format_medians(table), marks, ends, strict=True)
+    ]
     is_measured = table["median_s"].notna().any()
     head = f"median [ms]\n{interval_head(table)}" if is_measured else "outcome"
     return TextColumn(head, cells, NUMBERS if is_measured else WORDS)
@@ -219,7 +222,7 @@ def width_of(columns: Sequence[TextColumn]) -> int:
 def notes(table: pd.DataFrame) -> list[str]:
     """Return what cells are too narrow for: reasons, warnings and doubtful figures."""
     ends: dict[int, list[Outcome]] = {}
-    for end, number in numbered(table).items():
+    for end, number in number_outcomes(table).items():
         ends.setdefault(number, []).append(end)
     found = []
     for number, [(status, reason), *similar] in ends.items():
@@ -278,22 +281,24 @@ class View:
             NoRowError: no row is left.
         """
         rows = rows_where(table, self.where) if self.where else table
-        keys = [key_of(rows, name) for name in self.group_by]
+        keys = [require_group_key(rows, name) for name in self.group_by]
         if keys:
-            rows = grouped(rows, keys)
+            rows = aggregate_groups(rows, keys)
         if self.sort:
             by = [each.removesuffix(DESCENDING) for each in self.sort]
-            names = [known(rows, name, "--sort", table) for name in by]
+            names = [require_column(rows, name, "--sort", table) for name in by]
             ascending = [not each.endswith(DESCENDING) for each in self.sort]
             rows = rows.sort_values(names, ascending=ascending, kind="stable")
         rows = rows.iloc[: self.top or None]
-        columns = [known(rows, name, "--columns", table) for name in self.columns]
+        columns = [require_column(rows, name, "--columns", table) for name in self.columns]
         if keys:
-            columns = list(dict.fromkeys([*keys, *(columns or of_groups(rows))]))
+            columns = list(dict.fromkeys([*keys, *(columns or group_columns(rows))]))
         return as_text(rows, columns)
 
 
-def known(table: pd.DataFrame, name: str, option: str, ungrouped: Iterable[str] = ()) -> str:
+def require_column(
+    table: pd.DataFrame, name: str, option: str, ungrouped: Iterable[str] = ()
+) -> str:
     """Return the name of a column; raise ViewError where the table lacks it.
 
     Args:
@@ -313,13 +318,13 @@ def no_column(table: pd.DataFrame, name: str) -> str:
     return f"no such column; {hint}"
 
 
-def key_of(table: pd.DataFrame, name: str) -> str:
+def require_group_key(table: pd.DataFrame, name: str) -> str:
     """Return the name of a column whose values make groups.
 
     Raises:
         ViewError: the table does not have it, or it holds figures.
     """
-    if known(table, name, "--group-by") in FIGURES:
+    if require_column(table, name, "--group-by") in FIGURES:
         raise ViewError(f"--group-by {name}: a figure; allowed are settings, such as world_size")
     return name
 
@@ -362,7 +367,7 @@ def reason_of(error: Exception, table: pd.DataFrame) -> str:
     return f"{lines[0]}; {EXAMPLE}"
 
 
-def grouped(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+def aggregate_groups(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return a row per group: how many rows, how many were measured, and medians of all figures.
 
     Beside the median of the medians is the range of these. Ends of intervals have no median.
@@ -375,7 +380,7 @@ def grouped(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     return counts.join(groups[figures].median()).reset_index()
 
 
-def of_groups(rows: pd.DataFrame) -> list[str]:
+def group_columns(rows: pd.DataFrame) -> list[str]:
     """Return the columns to show of groups: how many were measured only where some were not."""
     counts = ["rows"] if rows["measured"].equals(rows["rows"]) else ["rows", "measured"]
     return [*counts, "median_s", "min_s", "max_s"]

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from benchkit.errors import ConfigError
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 LARGE, TOO_LARGE = 9999.5, 1e9
 """Numbers between these are printed whole; larger ones have an exponent."""
@@ -70,7 +70,7 @@ def from_text_cell(cell: str) -> str:
 
 def comment(text: str) -> str:
     """Return a line of comment for CSV, no part of which a spreadsheet would evaluate."""
-    line = printable(text, keep="\t")
+    line = escape_unprintable(text, keep="\t")
     return "# " + re.sub(f"(?<=[,;\t]){BEHIND}", "'", line) + "\n"
 
 
@@ -81,7 +81,7 @@ def format_settings(rows: pd.DataFrame, names: Iterable[str]) -> str:
 
 def complain(program: str, message: object) -> None:
     """Print a message on stderr, with the name of the program."""
-    print(f"{program}: {printable(str(message))}", file=sys.stderr)
+    print(f"{program}: {escape_unprintable(str(message))}", file=sys.stderr)
 
 
 Command = Callable[[list[str]], int]
@@ -149,7 +149,7 @@ def ends_text(median_s: float, low_s: float, high_s: float, least_s: float, most
     words = "({} to {})" if math.isnan(low_s) else "[{}, {}]"
     low, high = (least_s, most_s) if math.isnan(low_s) else (low_s, high_s)
     half = half_width(low, high)
-    return words.format(*ends(1e3 * low, 1e3 * high, 1e3 * half, 1e3 * median_s))
+    return words.format(*format_bounds(1e3 * low, 1e3 * high, 1e3 * half, 1e3 * median_s))
 
 
 def setting_words(
@@ -166,7 +166,7 @@ def setting_words(
     return words
 
 
-def times(table: pd.DataFrame) -> list[str]:
+def format_medians(table: pd.DataFrame) -> list[str]:
     """Format medians in ms with what stands beside them, with the digits that this leaves."""
     return [time_text(*cells) for cells in cells_of_interval(table)]
 
@@ -176,19 +176,19 @@ def time_text(median_s: float, *ends_s: float) -> str:
     if math.isnan(median_s):
         return ""
     low, high = ends_s[2:] if math.isnan(ends_s[0]) else ends_s[:2]
-    text = figure(1e3 * median_s, 1e3 * half_width(low, high))
+    text = format_number(1e3 * median_s, 1e3 * half_width(low, high))
     return f"{text} {ends_text(median_s, *ends_s)}".rstrip()
 
 
 def with_interval(value: float, low: float, high: float) -> str:
     """Format "1.11 [1.06, 1.19]"; the value alone where an end is NaN, "" where the value is."""
     if pd.isna([value, low, high]).any():
-        return measured(value)
+        return format_measurement(value)
     half = half_width(low, high)
-    return "{} [{}, {}]".format(figure(value, half), *ends(low, high, half, value))
+    return "{} [{}, {}]".format(format_number(value, half), *format_bounds(low, high, half, value))
 
 
-def ends(low: float, high: float, half_width: float, value: float) -> tuple[str, str]:
+def format_bounds(low: float, high: float, half_width: float, value: float) -> tuple[str, str]:
     """Format the ends of a value's interval, with the digits that a half width leaves.
 
     One has more where the value would lie beyond it.
@@ -206,7 +206,7 @@ def text_that(value: float, half_width: float, holds: Callable[[float], bool]) -
     """
     half = min(half_width, abs(value) / 10)  # which leaves two digits
     for finer in (half, half / 10, half / 100, math.nan):
-        text = figure(value, finer)
+        text = format_number(value, finer)
         if holds(float(text)):
             break
     return text
@@ -216,7 +216,7 @@ def half_width(low: float, high: float) -> float:
     return (high - low) / 2
 
 
-def figure(value: Any, half_width: float = math.nan) -> str:
+def format_number(value: Any, half_width: float = math.nan) -> str:
     """Format a number with the digits that its interval leaves, two to four; "" for none.
 
     They are counted after rounding. Without an interval there are four; large numbers are whole.
@@ -237,23 +237,23 @@ def exponent(size: float, digits: int) -> int:
     return int(f"{size:.{digits - 1}e}".partition("e")[2])
 
 
-def measured(value: Any, half_width: float = math.nan) -> str:
+def format_measurement(value: Any, half_width: float = math.nan) -> str:
     """Format a measured number with the digits that its interval leaves, or with three.
 
     Whole numbers, which may be counts, stay whole.
     """
     is_known = half_width > 0 and not math.isinf(half_width)
     if pd.isna(value) or is_known or float(value).is_integer():
-        return figure(value, half_width)
+        return format_number(value, half_width)
     return three_digits(value)
 
 
 def three_digits(value: float) -> str:
-    return figure(value, abs(value) / 100)
+    return format_number(value, abs(value) / 100)
 
 
 def milliseconds(seconds: float) -> str:
-    return f"{measured(seconds * 1e3)} ms"
+    return f"{format_measurement(seconds * 1e3)} ms"
 
 
 def ratio_interval(low: float, high: float) -> str:

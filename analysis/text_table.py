@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from analysis.records.figures import Row
-from analysis.text import NUMBER, figure
+from analysis.text import NUMBER, format_number
 from benchkit.record.naming import in_markdown
 
 WORDS, NUMBERS, SENTENCES = "words", "numbers", "sentences"
@@ -143,7 +143,9 @@ def table_of(rows: pd.DataFrame) -> TextTable:
     shown = rows.astype(object).where(rows.notna(), "")
     columns = []
     for head, values in shown.items():  # by place: several columns may have the same head
-        cells = [figure(cell) if isinstance(cell, float) else str(cell).strip() for cell in values]
+        cells = [
+            format_number(cell) if isinstance(cell, float) else str(cell).strip() for cell in values
+        ]
         if cells and all(map(is_number, cells)):
             columns.append(TextColumn(str(head), with_points_in_line(cells), NUMBERS))
         else:

@@ -21,9 +21,9 @@ import pandas as pd
 
 from analysis.discover import questions
 from analysis.records.figures import Row
-from analysis.repetitions import over_runs
-from analysis.speedup import CaseTimes, Standing, Variant, standing_of, with_speedup
-from analysis.table import ALIKE, CONDITIONS, ROUNDS, identity_columns, of_latest, own_columns
+from analysis.repetitions import aggregate_runs
+from analysis.speedup import CaseTimes, Standing, Variant, judge_fastest, add_speedups
+from analysis.table import ALIKE, CONDITIONS, ROUNDS, identity_columns, cache_latest, suite_columns
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.question import FIRST, LEAST, Cells, Comparison, Question
 from benchkit.errors import ConfigError
@@ -64,13 +64,13 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Variants:
+class SuiteResults:
     """The measured cases of a suite, as its question sees them.
 
     Attributes:
         variants: in the order of their problems.
         comparison: that is made; None where nothing is compared.
-        problem: columns of the problem that differ.
+        problem_columns: columns of the problem that differ.
         shared: columns of problem, factors and conditions that all rows share.
         confounded: conditions that differ within a problem, but only as the factors do.
         pooled: values of the conditions that differ within a variant, whose rows are replicates.
@@ -81,7 +81,7 @@ class Variants:
     question: Question
     variants: list[Variant] = field(default_factory=list)
     comparison: Comparison | None = None
-    problem: list[str] = field(default_factory=list)
+    problem_columns: list[str] = field(default_factory=list)
     shared: list[str] = field(default_factory=list)
     confounded: list[str] = field(default_factory=list)
     pooled: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Variants:
         """Return whether a variant is oversubscribed, unlike others or its baseline."""
         if self.comparison is None:
             return variant.is_oversubscribed and not self.are_all_oversubscribed
-        over = variant.speedup.over if variant.speedup else None
+        over = variant.speedup.reference if variant.speedup else None
         return bool(
             self.is_scaling and over and variant.is_oversubscribed and not over.is_oversubscribed
         )
@@ -121,15 +121,15 @@ class Variants:
         return list(dict.fromkeys(each.name for each in self.variants if each.is_baseline))
 
     @property
-    def time(self) -> str:
+    def time_column(self) -> str:
         """The column of the time that speedups are of."""
-        return time_of(self.question)
+        return time_column(self.question)
 
     @cached_property
     def by_problem(self) -> dict[int, list[Variant]]:
         found: dict[int, list[Variant]] = {}
         for variant in self.variants:
-            found.setdefault(variant.problem, []).append(variant)
+            found.setdefault(variant.problem_number, []).append(variant)
         return found
 
     @cached_property
@@ -137,19 +137,21 @@ class Variants:
         """The standing of each problem; none of a curve, of which no variant can be chosen."""
         if self.is_curve:
             return {}
-        of_problems = ((number, standing_of(own)) for number, own in self.by_problem.items())
+        of_problems = ((number, judge_fastest(own)) for number, own in self.by_problem.items())
         return {number: standing for number, standing in of_problems if standing}
 
-    def starred(self, problem: int) -> set[str]:
+    def leaders(self, problem: int) -> set[str]:
         standing = self.standings.get(problem)
-        return standing.starred if standing else set()
+        return standing.leaders if standing else set()
 
-    def word(self, column: str, value: Any) -> str:
-        return self.question.word(column, value)
+    def format_value(self, column: str, value: Any) -> str:
+        return self.question.format_value(column, value)
 
 
-@of_latest
-def all_variants(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Variants]:
+@cache_latest
+def compare_suites(
+    table: pd.DataFrame, baseline: Baseline | None = None
+) -> dict[str, SuiteResults]:
     """Return the variants of a table by suite.
 
     Raises:
@@ -157,42 +159,42 @@ def all_variants(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[
     """
     asked = questions()
     if baseline:
-        require_held(table, baseline)
+        require_baseline_rows(table, baseline)
     return {
-        str(suite): variants_of(rows, asked.get(str(suite), Question()), baseline)
+        str(suite): compare_suite(rows, asked.get(str(suite), Question()), baseline)
         for suite, rows in table.groupby("suite", sort=False)
     }
 
 
-def require_held(table: pd.DataFrame, baseline: Baseline) -> None:
+def require_baseline_rows(table: pd.DataFrame, baseline: Baseline) -> None:
     """Raise BaselineError where no measured row has the values of a baseline."""
     measured, columns = table[table["status"] == "ok"], identity_columns(table)
     for name in baseline.values:
         if name not in columns:
             allowed = f"allowed are {', '.join(columns)}"
             raise BaselineError(f"--baseline {baseline}: no column {name}; {allowed}")
-    if not marked(baseline.values, measured, pd.Series(0, measured.index)).any():
+    if not match_cells(baseline.values, measured, pd.Series(0, measured.index)).any():
         raise BaselineError(f"--baseline {baseline}: no measured row has it")
 
 
-def uncompared(table: pd.DataFrame, baseline: Baseline) -> str:
+def explain_no_comparison(table: pd.DataFrame, baseline: Baseline) -> str:
     """Say why nothing compares with a baseline; "" where something does."""
-    found = all_variants(table, baseline).values()
+    found = compare_suites(table, baseline).values()
     if any(variant.speedup for each in found for variant in each.variants):
         return ""
-    differing = dict.fromkeys(name for each in found for name in each.problem)
+    differing = dict.fromkeys(name for each in found for name in each.problem_columns)
     what = f"differs in {', '.join(differing)}, too" if differing else "is measured"
     return f"--baseline {baseline}: nothing compares with it; every other case {what}"
 
 
-def time_of(question: Question) -> str:
+def time_column(question: Question) -> str:
     column = question.metrics[0].column
     return column if column.endswith("_s") else "median_s"
 
 
-def variants_of(
+def compare_suite(
     rows: pd.DataFrame, question: Question, baseline: Baseline | None = None
-) -> Variants:
+) -> SuiteResults:
     """Compare the measured rows of one suite.
 
     Args:
@@ -202,53 +204,58 @@ def variants_of(
     rows = rows[(rows["status"] == "ok") & ~rows["unslowed"].eq(True)]
     is_shown = ~rows["is_component"].eq(True)
     for cells in (*(each.bounds for each in question.comparisons), baseline and baseline.values):
-        is_shown |= marked(cells or {}, rows, rows["status"])
+        is_shown |= match_cells(cells or {}, rows, rows["status"])
     rows = rows[is_shown]
     if rows.empty:
-        return Variants(question)
-    if not question.scale:
-        question = replace(question, scale=numbers_in(rows))
-    asked = asked_of(question, rows, baseline)
-    factors = list(asked.factors) if asked else []
-    known = dict.fromkeys((*question.problem, "model", "world_size", *own_columns(rows), MODE))
+        return SuiteResults(question)
+    if not question.scaling_columns:
+        question = replace(question, scaling_columns=numeric_settings(rows))
+    comparison = choose_comparison(question, rows, baseline)
+    factors = list(comparison.factors) if comparison else []
+    known = dict.fromkeys((*question.problem, "model", "world_size", *suite_columns(rows), MODE))
     problem = [n for n in known if n in rows and n not in (*factors, *question.replicates)]
     conditions = ["backend", "device", *CONDITIONS]
     if rows["slowed_by"].nunique() > 1:  # rows at full speed have no mechanism
         conditions.append("slowed_by")
     conditions = [name for name in conditions if name not in (*problem, *factors)]
     replicates = (*question.replicates, *REPLICATES, *hosts_of_one_kind(rows))
-    varied = [n for n in conditions if num_of(rows, n) > 1 and n not in question.replicates]
+    varied = [n for n in conditions if count_distinct(rows, n) > 1 and n not in question.replicates]
     varied.sort(key=[*PREFERRED, *varied].index)
-    if asked is None:
-        asked = comparison_of_conditions(rows, problem, varied, replicates)
-        factors = list(asked.factors) if asked else []
-    confounded, pooled = [], [n for n in question.replicates if n in rows and num_of(rows, n) > 1]
+    if comparison is None:
+        comparison = comparison_of_conditions(rows, problem, varied, replicates)
+        factors = list(comparison.factors) if comparison else []
+    confounded, pooled = (
+        [],
+        [n for n in question.replicates if n in rows and count_distinct(rows, n) > 1],
+    )
     for name in varied:
         apart = [*factors, *(each for each in problem if each in varied)]
         if name in factors:
             continue
-        if num_of(rows, *apart, name) == num_of(rows, *apart):
+        if count_distinct(rows, *apart, name) == count_distinct(rows, *apart):
             confounded.append(name)
         elif name in replicates:
             pooled.append(name)
         else:
             problem.append(name)
-    within = num_of(rows, *problem)
-    confounded = [name for name in confounded if num_of(rows, *problem, name) > within]
-    shared = [n for n in (*problem, *factors, *conditions) if num_of(rows, n) == 1]
+    within = count_distinct(rows, *problem)
+    confounded = [name for name in confounded if count_distinct(rows, *problem, name) > within]
+    shared = [n for n in (*problem, *factors, *conditions) if count_distinct(rows, n) == 1]
     problem = [name for name in problem if name not in shared]
     values = {name: sorted({*map(str, rows[name])}) for name in pooled}
     if rows["host"].str.endswith(ALIKE).any():  # see `analysis.table.with_machines`
         values["host"] = sorted({*map(str, rows["node"])})
-    of_suite = Variants(question, [], asked, problem, shared, confounded, values)
-    return compared(of_suite, rows, [name for name in factors if name not in shared], baseline)
+    of_suite = SuiteResults(question, [], comparison, problem, shared, confounded, values)
+    return build_variants(
+        of_suite, rows, [name for name in factors if name not in shared], baseline
+    )
 
 
 def hosts_of_one_kind(rows: pd.DataFrame) -> tuple[str, ...]:
-    return () if num_of(rows, "device_name") > 1 else ("host",)
+    return () if count_distinct(rows, "device_name") > 1 else ("host",)
 
 
-def asked_of(
+def choose_comparison(
     question: Question, rows: pd.DataFrame, baseline: Baseline | None
 ) -> Comparison | None:
     """Return the comparison that the user or the suite asks for; None without any.
@@ -266,7 +273,7 @@ def asked_of(
         others = (name for each in question.comparisons for name in each.factors)
         named = dict.fromkeys((*question.problem, *others, MODE))
         problem = [name for name in named if name in rows and name not in factors]
-        if factors and num_of(rows, *problem, *factors) > num_of(rows, *problem):
+        if factors and count_distinct(rows, *problem, *factors) > count_distinct(rows, *problem):
             return replace(comparison, factors=factors)
     return None if question.comparisons else comparison_of_labels(rows)
 
@@ -282,7 +289,7 @@ def comparison_of_labels(rows: pd.DataFrame) -> Comparison | None:
         if is_compared.any() and len(bases):
             base = bases.iloc[0]
             others = job[is_compared]
-            factors = [n for n in own_columns(rows) if (others[n].map(str) != str(base[n])).any()]
+            factors = [n for n in suite_columns(rows) if (others[n].map(str) != str(base[n])).any()]
             cells = {name: base[name] for name in factors if pd.notna(base[name])}
             return Comparison(tuple(factors), cells)
     return None
@@ -294,64 +301,72 @@ def comparison_of_conditions(
     """Return the comparison of two commits, hosts or backends, of a suite that compares nothing."""
     for name in varied:
         is_asked = name not in (*replicates, *MEASUREMENT)
-        if is_asked and num_of(rows, *problem, name) > num_of(rows, *problem):
+        if is_asked and count_distinct(rows, *problem, name) > count_distinct(rows, *problem):
             return Comparison((name,), {name: FIRST})
     return None
 
 
-def numbers_in(rows: pd.DataFrame) -> tuple[str, ...]:
+def numeric_settings(rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the settings that are numbers and differ, sizes first, then the number of ranks."""
-    own = sorted(own_columns(rows), key=lambda name: name != "data_size")
+    own = sorted(suite_columns(rows), key=lambda name: name != "data_size")
     names = [*own[:1], "world_size", *own[1:]]
     numbers = (name for name in names if pd.api.types.is_numeric_dtype(rows[name]))
-    return tuple(name for name in numbers if num_of(rows, name) > 1)
+    return tuple(name for name in numbers if count_distinct(rows, name) > 1)
 
 
-def num_of(rows: pd.DataFrame, *columns: str) -> int:
+def count_distinct(rows: pd.DataFrame, *columns: str) -> int:
     """Return how many different sets of values some columns hold."""
     return len(rows[list(columns)].drop_duplicates()) if columns else min(1, len(rows))
 
 
-def compared(
-    found: Variants, rows: pd.DataFrame, factors: Sequence[str], baseline: Baseline | None
-) -> Variants:
+def build_variants(
+    suite_results: SuiteResults,
+    rows: pd.DataFrame,
+    factors: Sequence[str],
+    baseline: Baseline | None,
+) -> SuiteResults:
     """Pool the runs of each variant, and compare it with the baseline of its problem."""
-    asked, problem = found.comparison, found.problem
+    asked, problem = suite_results.comparison, suite_results.problem_columns
     columns = [*problem, *factors]
-    cells = over_runs(over_runs(rows, "suite", *columns, "run"), "suite", *columns)
-    number = cells.groupby(problem, dropna=False).ngroup() if problem else cells["num_runs"] * 0
+    cells = aggregate_runs(aggregate_runs(rows, "suite", *columns, "run"), "suite", *columns)
+    problem_codes = (
+        cells.groupby(problem, dropna=False).ngroup() if problem else cells["num_runs"] * 0
+    )
     wanted = asked or Comparison((), {})
     is_baseline, is_focus, is_bound = (
-        marked(values, cells, number) for values in (wanted.baseline, wanted.focus, wanted.bounds)
+        match_cells(values, cells, problem_codes)
+        for values in (wanted.baseline, wanted.focus, wanted.bounds)
     )
     is_stand_in = bool(asked) and not is_baseline.any()
     if is_stand_in:
         first = cells.sort_values("started_at", kind="stable").iloc[0]
-        is_baseline = marked({n: first[n] for n in factors if pd.notna(first[n])}, cells, number)
+        is_baseline = match_cells(
+            {n: first[n] for n in factors if pd.notna(first[n])}, cells, problem_codes
+        )
         is_focus = is_focus & False
     preferred = is_focus
     if baseline:
-        for comparison in found.question.comparisons:
-            preferred = preferred | marked(comparison.baseline, cells, number)
-    ranked = cells.assign(of=number, other=~preferred)[is_baseline]
+        for comparison in suite_results.question.comparisons:
+            preferred = preferred | match_cells(comparison.baseline, cells, problem_codes)
+    ranked = cells.assign(of=problem_codes, other=~preferred)[is_baseline]
     ranked = ranked.sort_values(["other", "started_at"], kind="stable")
     chosen = {*ranked.index[~ranked["of"].duplicated()]}
-    jobs = jobs_of(rows, columns, found.time)
+    jobs = jobs_of(rows, columns, suite_results.time_column)
     variants = [
         Variant(
-            row, of, name=" ".join(words_of(found.question, row, factors)),
+            row, of, name=" ".join(variant_words(suite_results.question, row, factors)),
             is_baseline=index in chosen, is_focus=focus, is_bound=bound,
-            is_oversubscribed=oversubscribed(row), jobs=jobs[key_of(row[n] for n in columns)],
+            is_oversubscribed=is_oversubscribed(row), times_by_run=jobs[key_of(row[n] for n in columns)],
         )
         for index, row, of, focus, bound in zip(
-            cells.index, cells.to_dict("records"), number, is_focus, is_bound, strict=True
+            cells.index, cells.to_dict("records"), problem_codes, is_focus, is_bound, strict=True
         )
     ]  # fmt: skip
-    order = in_order(cells, problem, number)
-    variants.sort(key=lambda variant: order[variant.problem])
-    found = replace(found, variants=variants, is_stand_in=is_stand_in)
-    with_speedups = (with_speedup(own) for own in found.by_problem.values())
-    return replace(found, variants=[variant for own in with_speedups for variant in own])
+    order = problem_positions(cells, problem, problem_codes)
+    variants.sort(key=lambda variant: order[variant.problem_number])
+    suite_results = replace(suite_results, variants=variants, is_stand_in=is_stand_in)
+    with_speedups = (add_speedups(own) for own in suite_results.by_problem.values())
+    return replace(suite_results, variants=[variant for own in with_speedups for variant in own])
 
 
 def jobs_of(
@@ -373,29 +388,33 @@ def key_of(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple("" if pd.isna(value) else str(value) for value in values)
 
 
-def words_of(question: Question, row: Row, factors: Sequence[str]) -> Iterator[str]:
+def variant_words(question: Question, row: Row, factors: Sequence[str]) -> Iterator[str]:
     yield from filter(
-        None, (question.word(name, row[name]) for name in factors if not pd.isna(row[name]))
+        None, (question.format_value(name, row[name]) for name in factors if not pd.isna(row[name]))
     )
 
 
-def ranks_of(row: Row) -> int:
+def num_case_ranks(row: Row) -> int:
     """Return how many ranks work in a case."""
     own = row.get(RANKS[0])
     return int(row["world_size"] if own is None or pd.isna(own) else own)
 
 
-def cores_of(row: Row) -> int:
+def num_job_cores(row: Row) -> int:
     """Return the cores of all ranks of a job."""
     return round(float(row["cores_per_rank"] * row["world_size"]))
 
 
-def oversubscribed(row: Row) -> bool:
+def is_oversubscribed(row: Row) -> bool:
     """Return whether the ranks of a row, or of a case of some of them, have too few cores."""
-    return bool(ranks_of(row) * row["threads_per_rank"] > row["cores_per_rank"] * row["world_size"])
+    return bool(
+        num_case_ranks(row) * row["threads_per_rank"] > row["cores_per_rank"] * row["world_size"]
+    )
 
 
-def in_order(cells: pd.DataFrame, problem: Sequence[str], number: pd.Series) -> dict[int, int]:
+def problem_positions(
+    cells: pd.DataFrame, problem: Sequence[str], number: pd.Series
+) -> dict[int, int]:
     """Return the place of each problem in a table: by its columns, words as they were measured."""
     keys = []
     for name in problem:
@@ -407,18 +426,18 @@ def in_order(cells: pd.DataFrame, problem: Sequence[str], number: pd.Series) -> 
     return {of: place for place, of in enumerate(dict.fromkeys(number.iloc[order]))}
 
 
-def marked(cells: Cells, rows: pd.DataFrame, problem: pd.Series) -> pd.Series:
+def match_cells(cells: Cells, rows: pd.DataFrame, problem: pd.Series) -> pd.Series:
     """Return which rows have these values; as text, because a command line has texts."""
     chosen = pd.Series(bool(cells), index=rows.index)
     for name, value in cells.items():
-        held = rows[name] if name in rows else pd.Series(None, index=rows.index)
+        column_values = rows[name] if name in rows else pd.Series(None, index=rows.index)
         if value == LEAST:
-            numbers = pd.to_numeric(held)
+            numbers = pd.to_numeric(column_values)
             chosen &= numbers.eq(numbers.groupby(problem).transform("min"))
         elif value == FIRST:
-            chosen &= held.eq(rows.sort_values("started_at", kind="stable")[name].iloc[0])
+            chosen &= column_values.eq(rows.sort_values("started_at", kind="stable")[name].iloc[0])
         else:
-            chosen &= held.map(lambda cell, value=value: is_same(cell, value)).astype(bool)
+            chosen &= column_values.map(lambda cell, value=value: is_same(cell, value)).astype(bool)
     return chosen
 
 

@@ -16,4 +16,4 @@ if __name__ == "__main__":
 
         return main()
 
-    stopping.run(main)
+    stopping.run_command_line(main)

@@ -31,7 +31,7 @@ STARTER = (
 
 
 @dataclass(frozen=True)
-class Program:
+class ChildCommand:
     """A command; its folder and environment are those of this process where they are None."""
 
     command: Sequence[str]
@@ -40,7 +40,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Printed:
+class CapturedOutput:
     code: int
     out: str
     errors: str
@@ -63,23 +63,25 @@ def analysis_program() -> str:
     return "python -m analysis"
 
 
-def module(name: str, arguments: Sequence[str]) -> Program:
+def module_command(name: str, arguments: Sequence[str]) -> ChildCommand:
     """Return `python -m NAME ARGUMENTS` of this interpreter and this code.
 
     A folder named analysis where the user works would take that name. Therefore analysis works
     beside its package, and finds modules of suites where the user works all the same.
     """
     if name != ANALYSIS:
-        return Program([sys.executable, *path_options(), "-m", name, *arguments])
+        return ChildCommand([sys.executable, *path_options(), "-m", name, *arguments])
     paths = (os.environ.get("PYTHONPATH"), os.getcwd())
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     beside_package = Path(__file__).parents[1]
-    return Program([sys.executable, "-m", name, *arguments], beside_package, environment)
+    return ChildCommand([sys.executable, "-m", name, *arguments], beside_package, environment)
 
 
 @contextmanager
-def running(
-    program: Program, stdout: int | IO[bytes] | None = None, stderr: int | IO[bytes] | None = None
+def child_process(
+    program: ChildCommand,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a program; stop it where the context ends with an exception, and wait for its end."""
     with subprocess.Popen(
@@ -112,13 +114,13 @@ def stop(child: "subprocess.Popen[bytes]") -> None:
             raise
 
 
-def run(program: Program, log: IO[bytes] | None = None) -> int:
+def run(program: ChildCommand, log: IO[bytes] | None = None) -> int:
     """Run a program to its end and return its exit code; this process ends after Ctrl-C.
 
     Args:
         log: takes all that it prints.
     """
-    with running(program, log, log) as child:
+    with child_process(program, log, log) as child:
         try:
             return child.wait()
         except KeyboardInterrupt:
@@ -126,28 +128,28 @@ def run(program: Program, log: IO[bytes] | None = None) -> int:
             raise
 
 
-def run_into(log: IO[bytes], program: Program) -> tuple[int, str]:
+def run_logged(log: IO[bytes], program: ChildCommand) -> tuple[int, str]:
     """Run a program as `run` does; return its exit code and the last line in its log."""
     code = run(program, log)
     log.seek(0)
     return code, last_line(log.read().decode(errors="replace").strip())
 
 
-def captured(program: Program, limit_s: float) -> Printed:
+def capture_output(program: ChildCommand, limit_s: float) -> CapturedOutput:
     """Run a program to its end and return what it printed.
 
     Raises:
         OSError: it cannot be started.
         subprocess.TimeoutExpired: it took longer than `limit_s`; it is killed.
     """
-    with running(program, subprocess.PIPE, subprocess.PIPE) as child:
+    with child_process(program, subprocess.PIPE, subprocess.PIPE) as child:
         try:
             out, errors = child.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             child.kill()
             raise
     texts = (each.decode(errors="backslashreplace") for each in (out, errors))
-    return Printed(child.returncode, *texts)
+    return CapturedOutput(child.returncode, *texts)
 
 
 def last_line(text: str) -> str:

@@ -13,13 +13,13 @@ from benchkit.api.registry import installed_plugins
 from benchkit.config import compose, help, hydra_internals
 from benchkit.config.folders import config_folders
 from benchkit.errors import ConfigError
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 from benchkit.sweep import check, status
 from launch.agents.messages import JoinError, SweepEnds
 from launch.host import node_name
 from launch.launcher_env import LaunchError, detect_launcher
 from launch.ranks import fork_server
-from launch.signals import StopRequested, handle, to_stop_request
+from launch.signals import StopRequested, install_handlers, to_stop_request
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 log = logging.getLogger("benchkit")
@@ -32,7 +32,7 @@ def main() -> int:
     and 128 + N where signal N ended the run.
     """
     try:
-        handle(stopping.SIGNALS, terminate)
+        install_handlers(stopping.SIGNALS, terminate)
         return run_command()
     except KeyboardInterrupt as error:
         return 128 + to_stop_request(error).number
@@ -63,7 +63,7 @@ def run_command() -> int:
     except (ConfigError, JoinError, LaunchError, OSError) as error:
         if "HYDRA_FULL_ERROR" in os.environ:
             raise
-        fork_server.kill()
+        fork_server.kill_server()
         complain(str(error))
         return EXIT_CONFIG
     except SweepEnds as error:
@@ -126,7 +126,7 @@ def complain(message: str) -> None:
         return  # a shell would print it into the line that is being typed
     me = detect_launcher()
     agent = f"agent {me.index} on {node_name()}: " if me.index else ""
-    print(f"benchkit: {agent}{printable(message)}", file=sys.stderr)
+    print(f"benchkit: {agent}{escape_unprintable(message)}", file=sys.stderr)
 
 
 def warn_of_plugins(arguments: Sequence[str]) -> None:
@@ -138,5 +138,5 @@ def warn_of_plugins(arguments: Sequence[str]) -> None:
 
 
 def terminate(number: int, frame: Any) -> None:
-    stopping.told.append(number)
+    stopping.received_signals.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else StopRequested(number)

@@ -21,9 +21,9 @@ import msgspec
 from benchkit import child, gpus
 from benchkit.api.memory import host_available_bytes
 from benchkit.git import GitFailed, git
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import VERSIONS, AgentReport, Environment, HostReport
-from benchkit.secrets import shown, shown_words
+from benchkit.secrets import mask_value, mask_words
 from benchkit.version import __version__
 from launch.host import available_cores, cpu_quota, node_name, read_text, without_pinning
 
@@ -43,17 +43,17 @@ class Checkout(TypedDict):
 @functools.cache
 def checkout() -> Checkout:
     """Read it once, because what runs is the code that was there when this process began."""
-    is_tracked = told_by_git("ls-files", "--", Path(__file__).name)
-    commit = told_by_git("rev-parse", "HEAD") if is_tracked else ""
+    is_tracked = query_git("ls-files", "--", Path(__file__).name)
+    commit = query_git("rev-parse", "HEAD") if is_tracked else ""
     if not commit:
         return {"git_commit": None, "git_dirty": None, "git_diff_hash": None}
-    difference = told_by_git("diff", "--no-ext-diff", "--no-color", "--binary", "HEAD", "--")
+    difference = query_git("diff", "--no-ext-diff", "--no-color", "--binary", "HEAD", "--")
     content = difference.encode(errors="surrogateescape")
     hashed = hashlib.sha256(content).hexdigest()[:12] if difference else None
     return {"git_commit": commit, "git_dirty": bool(difference), "git_diff_hash": hashed}
 
 
-def told_by_git(*arguments: str) -> str:
+def query_git(*arguments: str) -> str:
     """Return what git says of the folder of this file; "" where it fails or does not run.
 
     git distrusts the settings of another user's checkout. This one's code runs here already.
@@ -75,13 +75,13 @@ MOST_LETTERS = 200
 
 def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {
-        name: printable(shown(name, value))[:MOST_LETTERS]
+        name: escape_unprintable(mask_value(name, value))[:MOST_LETTERS]
         for name, value in sorted(environment.items())
         if name.startswith(PREFIXES)
     }
 
 
-def describe() -> Environment:
+def read_environment() -> Environment:
     return replace(
         static_environment(),
         load_average=load_average(),
@@ -92,7 +92,7 @@ def describe() -> Environment:
 @functools.cache
 def static_environment() -> Environment:
     """Return what does not change while this process lives; read once for a whole sweep."""
-    found = gpus.listing()
+    found = gpus.query_gpus()
     return Environment(
         host=node_name(),
         benchkit=__version__,
@@ -113,11 +113,11 @@ def static_environment() -> Environment:
         topology=gpus.topology() if found else None,
         variables=variables(),
         **checkout(),
-        command=list(map(printable, [Path(sys.argv[0]).name, *shown_words(sys.argv[1:])])),
+        command=list(map(escape_unprintable, [Path(sys.argv[0]).name, *mask_words(sys.argv[1:])])),
     )
 
 
-def of_agent() -> AgentReport:
+def agent_report() -> AgentReport:
     """Return what this agent reports of its host; its ranks are not known yet."""
     environment = static_environment()
     of_host = {item.name: getattr(environment, item.name) for item in fields(HostReport)}
@@ -228,7 +228,7 @@ class VisibleGpus:
     """
 
     names: list[str] = field(default_factory=list)
-    lack: str | None = None
+    missing_reason: str | None = None
 
 
 @functools.cache
@@ -238,31 +238,31 @@ def visible_gpus() -> VisibleGpus:
     Without a driver, or without a torch for GPUs, no process is started.
     """
     if importlib.util.find_spec("torch") is None:  # help is given all the same
-        return VisibleGpus(lack="torch is not installed")
+        return VisibleGpus(missing_reason="torch is not installed")
     if not is_built_for_gpus():
-        return VisibleGpus(lack="torch is not built for GPUs")
+        return VisibleGpus(missing_reason="torch is not built for GPUs")
     if not any(map(os.path.exists, DRIVERS)):
-        return VisibleGpus(lack="no driver of GPUs is loaded")
-    found = ask_child()
-    if found.lack:
-        log.warning("no GPU is used: %s", found.lack)
+        return VisibleGpus(missing_reason="no driver of GPUs is loaded")
+    found = query_gpus_in_child()
+    if found.missing_reason:
+        log.warning("no GPU is used: %s", found.missing_reason)
     return found
 
 
-def ask_child() -> VisibleGpus:
+def query_gpus_in_child() -> VisibleGpus:
     try:
-        printed = child.captured(child.module("benchkit.environment", ()), LIMIT_S)
+        printed = child.capture_output(child.module_command("benchkit.environment", ()), LIMIT_S)
     except subprocess.TimeoutExpired:
-        return VisibleGpus(lack=f"the start of CUDA took longer than {LIMIT_S:g} s")
+        return VisibleGpus(missing_reason=f"the start of CUDA took longer than {LIMIT_S:g} s")
     last = child.last_line(printed.out.strip())  # torch may print, too
     try:
         return msgspec.json.decode(last, type=VisibleGpus)
     except msgspec.DecodeError:
         why = child.last_line(printed.errors.strip()) or f"exit code {printed.code}"
-        return VisibleGpus(lack=f"the start of CUDA failed: {why}")
+        return VisibleGpus(missing_reason=f"the start of CUDA failed: {why}")
 
 
-def enumerated() -> VisibleGpus:
+def enumerate_gpus() -> VisibleGpus:
     """Start CUDA or HIP in this process and return the GPUs that it shows."""
     import torch
 
@@ -271,7 +271,9 @@ def enumerated() -> VisibleGpus:
         indexes = range(torch.cuda.device_count())
         names = [name_of(torch.cuda.get_device_properties(index)) for index in indexes]
     except Exception as error:  # of many types, among them AssertionError and DeferredCudaCallError
-        return VisibleGpus(lack=(str(error).strip() or type(error).__name__).splitlines()[0])
+        return VisibleGpus(
+            missing_reason=(str(error).strip() or type(error).__name__).splitlines()[0]
+        )
     are_told_apart = all(names) and len(set(names)) == len(names)
     return VisibleGpus(names if are_told_apart else list(map(str, indexes)))
 
@@ -288,4 +290,4 @@ def name_of(properties: Any) -> str:
 
 
 if __name__ == "__main__":
-    print(msgspec.json.encode(enumerated()).decode())
+    print(msgspec.json.encode(enumerate_gpus()).decode())

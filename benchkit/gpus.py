@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launch.host import cores_in, read_text
+from launch.host import parse_core_list, read_text
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 NODES = Path("/sys/devices/system/node")
@@ -29,7 +29,7 @@ def nodes_of_cores(cores: Collection[int]) -> list[int]:
 
 
 def cores_of_node(node: int) -> set[int]:
-    return cores_in(read_text(str(NODES / f"node{node}" / "cpulist")))
+    return parse_core_list(read_text(str(NODES / f"node{node}" / "cpulist")))
 
 
 MPS_SERVER = "nvidia-cuda-mps-server"
@@ -39,18 +39,18 @@ MPS_SERVER = "nvidia-cuda-mps-server"
 class Gpu:
     """One GPU as NVML sees it.
 
-    `instance` is the handle of what `uuid` names, which may be a MIG instance; `whole` that of the
+    `handle` is the handle of what `uuid` names, which may be a MIG instance; `physical_handle` that of the
     physical GPU, which has clocks, power and temperature.
     """
 
     nvml: Any
     uuid: str
-    instance: Any
-    whole: Any
+    handle: Any
+    physical_handle: Any
 
     def reading(self) -> list[float]:
         """Return GPU_READINGS and the reasons for the clocks (record/record.py), 0 for unknown."""
-        nvml, ask, gpu = self.nvml, self.ask, self.whole
+        nvml, ask, gpu = self.nvml, self.ask, self.physical_handle
         values = (
             ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
             ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_MEM),
@@ -63,16 +63,16 @@ class Gpu:
         return [float(value) for value in values]
 
     def pci(self) -> str | None:
-        address = getattr(self.ask("nvmlDeviceGetPciInfo", self.whole), "busId", None)
+        address = getattr(self.ask("nvmlDeviceGetPciInfo", self.physical_handle), "busId", None)
         return address.decode() if isinstance(address, bytes) else address
 
-    def strangers(self, ours: set[int], num_ours: int) -> int:
+    def num_foreign_processes(self, ours: set[int], num_ours: int) -> int:
         """Return how many processes compute on it beside the ranks and their MPS server.
 
         In a container NVML may count processes by the numbers that they have outside. Then neither
         numbers nor names are known, and all beyond `num_ours` are strangers.
         """
-        running = self.ask("nvmlDeviceGetComputeRunningProcesses", self.instance) or []
+        running = self.ask("nvmlDeviceGetComputeRunningProcesses", self.handle) or []
         others = [each.pid for each in running if each.pid not in ours]
         if len(others) == len(running):
             return max(0, len(others) - num_ours)
@@ -134,10 +134,10 @@ TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 log = logging.getLogger("benchkit")
 
 
-def listing() -> list[dict[str, str]]:
+def query_gpus() -> list[dict[str, str]]:
     """Return what nvidia-smi tells of each GPU, by its names, and `numa_node`; [] without it."""
     for keys in ((*BASIC, *MODES), BASIC):
-        text = answer(f"--query-gpu={','.join(keys)}", "--format=csv,noheader")
+        text = run_nvidia_smi(f"--query-gpu={','.join(keys)}", "--format=csv,noheader")
         if text is None:
             return []
         gpus = [dict(zip(keys, line.split(", "), strict=False)) for line in text.splitlines()]
@@ -153,13 +153,13 @@ def numa_node(gpu: dict[str, str]) -> dict[str, str]:
 
 def topology() -> str | None:
     """Return how GPUs and network cards are connected, without what explains the abbreviations."""
-    text = TERMINAL_CODES.sub("", answer("topo", "-m", limit_s=TOPOLOGY_LIMIT_S) or "")
+    text = TERMINAL_CODES.sub("", run_nvidia_smi("topo", "-m", limit_s=TOPOLOGY_LIMIT_S) or "")
     matrix, _, legend = text.partition("Legend:")
     _, title, cards = legend.partition("NIC Legend:")
     return (matrix.rstrip() + (f"\n\n{title}{cards}" if title else ""))[:MOST_LETTERS] or None
 
 
-def answer(*arguments: str, limit_s: float = LIMIT_S) -> str | None:
+def run_nvidia_smi(*arguments: str, limit_s: float = LIMIT_S) -> str | None:
     """Return what nvidia-smi prints; "" where it fails, None where it does not answer at all."""
     if shutil.which("nvidia-smi") is None:
         return None

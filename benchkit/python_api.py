@@ -101,7 +101,7 @@ def perform(arguments: Sequence[str], progress: bool) -> tuple[int, str]:
     command = [sys.executable, "-c", WITH_PATH_OF_PARENT, search_path, *arguments]
     lines = subprocess.PIPE if progress else subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
-        with child.running(child.Program(command), lines, errors) as sweep:
+        with child.child_process(child.ChildCommand(command), lines, errors) as sweep:
             for line in sweep.stdout or ():
                 print(line.decode(errors="replace"), end="", flush=True)
             code = sweep.wait()

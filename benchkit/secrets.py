@@ -81,7 +81,7 @@ IN_SHELL = re.compile(rf"""["\\]*\$(?:[A-Za-z_]\w*|{REFERENCE}|\([^()]*\)?)["\\]
 """Where the value is found when it is needed: `${oc.env:NAME}`; in a command also `$NAME`."""
 
 
-def without_secrets(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return a text, such as a shell command, with HIDDEN for each secret that a name announces."""
     found, end = "", 0
     for head in HEAD.finditer(text):
@@ -97,29 +97,29 @@ def without_secrets(text: str) -> str:
     return found + text[end:]
 
 
-def shown(name: str, value: str) -> str:
+def mask_value(name: str, value: str) -> str:
     """Return the value of a variable or a key as it is written down."""
     if value in ("", HIDDEN) or INTERPOLATION.fullmatch(value):
         return value
-    return HIDDEN if names_secret(name) else without_secrets(value)
+    return HIDDEN if names_secret(name) else mask_secrets(value)
 
 
 OVERRIDE = re.compile(r"[\w.+~@/-]+")
 
 
-def shown_word(word: str) -> str:
+def mask_word(word: str) -> str:
     """Return one word of a command line, such as an override, as it is written down."""
     name, is_set, value = word.partition("=")
     if not is_set or not OVERRIDE.fullmatch(name):
-        return without_secrets(word)
-    return f"{name}={shown(name, value)}"
+        return mask_secrets(word)
+    return f"{name}={mask_value(name, value)}"
 
 
-def shown_words(words: Sequence[str]) -> list[str]:
-    return [shown_word(word) for word in words]
+def mask_words(words: Sequence[str]) -> list[str]:
+    return [mask_word(word) for word in words]
 
 
-def has_secret(word: str, show: Callable[[str], str] = shown_word) -> bool:
+def has_secret(word: str, show: Callable[[str], str] = mask_word) -> bool:
     return show(word) != word
 
 
@@ -127,7 +127,7 @@ def restore_secrets(
     kept: Sequence[str],
     given: Sequence[str],
     place: str,
-    show: Callable[[str], str] = shown_word,
+    show: Callable[[str], str] = mask_word,
 ) -> list[str]:
     """Return the words of a file, with the given ones in the place of those that lack a secret.
 
@@ -158,7 +158,7 @@ def restore_secrets(
     return found
 
 
-def shown_config(config: Any, path: str = "", typed: Mapping[str, str] | None = None) -> Any:
+def mask_config(config: Any, path: str = "", typed: Mapping[str, str] | None = None) -> Any:
     """Return a configuration as it is written down.
 
     Args:
@@ -167,17 +167,15 @@ def shown_config(config: Any, path: str = "", typed: Mapping[str, str] | None = 
         typed: texts that stand for values by their paths, such as `${oc.env:NAME}`.
     """
     if typed and path in typed:
-        return shown(path, typed[path])
+        return mask_value(path, typed[path])
     if isinstance(config, dict):
         below = f"{path}." if path else ""
-        return {name: shown_config(each, f"{below}{name}", typed) for name, each in config.items()}
+        return {name: mask_config(each, f"{below}{name}", typed) for name, each in config.items()}
     if isinstance(config, list):
-        return [
-            shown_word(each) if isinstance(each, str) else shown_config(each) for each in config
-        ]
+        return [mask_word(each) if isinstance(each, str) else mask_config(each) for each in config]
     if isinstance(config, int | float) and not isinstance(config, bool):
         return HIDDEN if names_secret(path) else config
-    return shown(path, config) if isinstance(config, str) else config
+    return mask_value(path, config) if isinstance(config, str) else config
 
 
 def lacks_values(config: Mapping[str, Any]) -> bool:

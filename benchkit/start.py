@@ -18,7 +18,7 @@ ELSEWHERE = ("-", "launcher=", "start_method=", "hydra.mode=", "hydra.sweeper.")
 
 
 def main() -> int:
-    trust.keep_others_out()
+    trust.restrict_umask()
     load_torch(sys.argv[1:])
     from benchkit.cli import main as run
 

@@ -11,37 +11,39 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_S = 0.01
 
 
-told: list[int] = []
+received_signals: list[int] = []
 """The signals that this process was sent."""
 
 
-def run(command: Callable[[], int]) -> NoReturn:
+def run_command_line(command: Callable[[], int]) -> NoReturn:
     """Run a command and end by its exit code, or by 128 + N where it has no handler for signal N.
 
     A command that has work to keep installs its own handlers, which raise KeyboardInterrupt.
     Signals that this process was started to ignore stay so.
     """
-    sys.unraisablehook = tell_again
+    sys.unraisablehook = resend_signal
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, leave)
+            signal.signal(number, exit_on_signal)
     try:
         code = command()
     except Exception:
-        if not told:
+        if not received_signals:
             raise
-        code = 128 + told[0]  # an extension module that was being imported raised ImportError
+        code = (
+            128 + received_signals[0]
+        )  # an extension module that was being imported raised ImportError
     for number in SIGNALS:  # its work is done
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
 
-def leave(number: int, frame: Any) -> NoReturn:
-    told.append(number)
+def exit_on_signal(number: int, frame: Any) -> NoReturn:
+    received_signals.append(number)
     sys.exit(128 + number)
 
 
-def tell_again(unraisable: Any) -> None:
+def resend_signal(unraisable: Any) -> None:
     """Send a signal again whose handler ran in a destructor, where Python drops its exception."""
     error = unraisable.exc_value
     if isinstance(error, SystemExit):

@@ -23,18 +23,18 @@ def protect_streams(program: str = "") -> None:
     except
     where the reader has left, as `head` does. Streams that something else has replaced stay.
     """
-    codecs.register_error(ERRORS, substituted)
+    codecs.register_error(ERRORS, substitute_letters)
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:  # closed: else the next file, such as a record, would get this number
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
-    sys.stdout = protected(sys.stdout, 1, program)
-    sys.stderr = protected(sys.stderr, 2, program)
+    sys.stdout = protect_stream(sys.stdout, 1, program)
+    sys.stderr = protect_stream(sys.stderr, 2, program)
 
 
-def protected(stream: TextIO | None, descriptor: int, program: str) -> TextIO:
+def protect_stream(stream: TextIO | None, descriptor: int, program: str) -> TextIO:
     """Return the stream on a descriptor whose writes succeed, in place of Python's own."""
     encoding, by_line = "utf-8", True
     if stream is not None:
@@ -44,7 +44,7 @@ def protected(stream: TextIO | None, descriptor: int, program: str) -> TextIO:
             return stream
         encoding = stream.encoding
         by_line = bool(stream.line_buffering) or getattr(stream, "write_through", False)
-    output = io.BufferedWriter(Output(descriptor, program))
+    output = io.BufferedWriter(TolerantOutput(descriptor, program))
     return io.TextIOWrapper(output, encoding, ERRORS, line_buffering=by_line)
 
 
@@ -54,7 +54,7 @@ def descriptor_of(stream: TextIO) -> int | None:
     return None
 
 
-class Output(io.FileIO):
+class TolerantOutput(io.FileIO):
     """Takes all bytes, and drops those that its descriptor refuses."""
 
     def __init__(self, descriptor: int, program: str) -> None:
@@ -79,7 +79,7 @@ class Output(io.FileIO):
             os.write(3 - own, f"{text}\n".encode())
 
 
-def substituted(error: UnicodeError) -> tuple[str, int]:
+def substitute_letters(error: UnicodeError) -> tuple[str, int]:
     """Replace letters that an encoding lacks; codecs calls this."""
     if not isinstance(error, UnicodeEncodeError):
         raise error

@@ -15,14 +15,14 @@ import yaml
 from benchkit import child
 from benchkit.child import ANALYSIS, BENCHKIT
 from benchkit.errors import ConfigError, UnknownKey
-from benchkit.point.recording import claimed
+from benchkit.point.recording import claim_folder
 from benchkit.record import files
-from benchkit.secrets import has_secret, restore_secrets, shown, shown_words
+from benchkit.secrets import has_secret, restore_secrets, mask_value, mask_words
 from benchkit.sweep import manifest, resume
 from benchkit.sweep.check import check
 from benchkit.sweep.folder import remember_latest
 from benchkit.sweep.forecast import Total
-from benchkit.sweep.resume import DRY_RUN, RETRY, Parser, Resume, found_again
+from benchkit.sweep.resume import DRY_RUN, RETRY, Parser, Resume, resolve_config_dir
 from benchkit.sweep.status import exit_code
 from launch import trust
 from launch.launcher_env import detect_launcher, require_launcher
@@ -35,7 +35,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
-class Step:
+class StudyStep:
     """One command of a study.
 
     Attributes:
@@ -56,7 +56,7 @@ class Step:
         """
         found = []
         for word in self.words:
-            filled = filled_in(word, values)
+            filled = fill_placeholders(word, values)
             if path := self.input_of(word, values):
                 if only_existing and not Path(path).exists():
                     continue
@@ -77,7 +77,7 @@ class Step:
         value = word.partition("=")[2]
         if self.module != BENCHKIT or f"{{{OUT}}}" not in value:
             return ""
-        return filled_in(value, values)
+        return fill_placeholders(value, values)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Study:
 
     name: str
     parameters: dict[str, str]
-    steps: tuple[Step, ...]
+    steps: tuple[StudyStep, ...]
 
     def split(self, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         """Split what was typed into values of the parameters and overrides of the sweeps' keys."""
@@ -94,7 +94,7 @@ class Study:
         given = {name: value for name, _, value in pairs.values() if name in self.parameters}
         return given, [word for word, (name, *_) in pairs.items() if name not in self.parameters]
 
-    def named(self, names: Sequence[str]) -> tuple[Step, ...]:
+    def named(self, names: Sequence[str]) -> tuple[StudyStep, ...]:
         """Return the steps of these names, in the study's order; raise ConfigError for others."""
         allowed = [step.name for step in self.steps]
         if unknown := [name for name in names if name not in allowed]:
@@ -135,7 +135,7 @@ def read_study(name: str, files: Sequence[Path]) -> Study:
     return Study(name, parameters, tuple(steps))
 
 
-def step_of(path: Path, name: str, command: str) -> Step:
+def step_of(path: Path, name: str, command: str) -> StudyStep:
     try:
         module, *words = shlex.split(command)
     except ValueError as error:
@@ -146,14 +146,14 @@ def step_of(path: Path, name: str, command: str) -> Step:
         raise ConfigError(
             f"{path}: step {name}: {module}: a command begins with {BENCHKIT} or {ANALYSIS}"
         )
-    return Step(name, module, tuple(words))
+    return StudyStep(name, module, tuple(words))
 
 
-def filled_in(word: str, values: Mapping[str, str]) -> str:
+def fill_placeholders(word: str, values: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(lambda match: values[match[1]], word)
 
 
-def require_known(path: Path, step: Step, names: set[str]) -> None:
+def require_known(path: Path, step: StudyStep, names: set[str]) -> None:
     used = {match[1] for word in step.words for match in PLACEHOLDER.finditer(word)}
     if unknown := sorted(used - names):
         raise ConfigError(
@@ -188,7 +188,7 @@ REPORT_S = 5.0  # of a step that writes a report
 
 
 @dataclass
-class Progress:
+class StudyProgress:
     """How far a study is: the names of its finished steps; `config_dir` is that of --config-dir."""
 
     study: str
@@ -198,12 +198,12 @@ class Progress:
     overrides: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        parameters = {name: shown(name, value) for name, value in self.parameters.items()}
-        kept = replace(self, parameters=parameters, overrides=shown_words(self.overrides))
+        parameters = {name: mask_value(name, value) for name, value in self.parameters.items()}
+        kept = replace(self, parameters=parameters, overrides=mask_words(self.overrides))
         content = msgspec.json.encode(kept)
-        files.write_whole(folder / FILE_NAME, msgspec.json.format(content, indent=2))
+        files.write_atomically(folder / FILE_NAME, msgspec.json.format(content, indent=2))
 
-    def with_secrets(self, words: Sequence[str], place: str) -> "Progress":
+    def with_secrets(self, words: Sequence[str], place: str) -> "StudyProgress":
         """Return it with the words that lack secrets as they are typed now.
 
         Raise ConfigError where one is missing.
@@ -216,24 +216,24 @@ class Progress:
         return replace(self, parameters=parameters, overrides=found[len(kept) :])
 
 
-def read_progress(folder: Path) -> Progress | None:
+def read_progress(folder: Path) -> StudyProgress | None:
     """Return how far the study in a folder is; None where there is none yet.
 
     Raise ConfigError where the folder holds a sweep instead, or an unreadable file.
     """
     path = folder / FILE_NAME
     if not path.exists():
-        if manifest.is_in(folder):
+        if manifest.has_sweep(folder):
             raise ConfigError(f"--resume {folder}: holds a sweep; allowed is the folder of a study")
         return None
     try:
-        return files.read_trusted(path, Progress)
+        return files.read_trusted(path, StudyProgress)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not a study's file ({error})") from None
 
 
 def run_step(
-    step: Step, values: Mapping[str, str], folder: Path, flags: Sequence[str], asked: Resume
+    step: StudyStep, values: Mapping[str, str], folder: Path, flags: Sequence[str], asked: Resume
 ) -> int:
     """Run a step to its end; return its exit code. A sweep in its folder is continued.
 
@@ -248,7 +248,7 @@ def run_step(
 
 
 def run_module(module: str, arguments: Sequence[str]) -> int:
-    return child.run(child.module(module, arguments))
+    return child.run(child.module_command(module, arguments))
 
 
 def in_folder(asked: Resume) -> list[str]:
@@ -257,7 +257,7 @@ def in_folder(asked: Resume) -> list[str]:
     return [*flags, "--force"] if asked.force else flags
 
 
-def statuses_of(step: Step, folder: Path) -> list[str]:
+def statuses_of(step: StudyStep, folder: Path) -> list[str]:
     """Return how the points of a sweep's step ended; "" for one that is to be measured."""
     if step.module == ANALYSIS or not (folder / manifest.FILE_NAME).exists():
         return []
@@ -265,7 +265,7 @@ def statuses_of(step: Step, folder: Path) -> list[str]:
     return [resume.settled_status(folder / point.folder) for point in points]
 
 
-def has_ended(step: Step, folder: Path, code: int) -> bool:
+def has_ended(step: StudyStep, folder: Path, code: int) -> bool:
     """Return whether the steps behind a step may run: failed points do not keep them from it."""
     if step.module == ANALYSIS:
         return code == 0
@@ -277,24 +277,24 @@ PREFIX = "study="
 
 
 @dataclass(frozen=True)
-class Request:
+class StudyRequest:
     """What a command line asks for.
 
     Attributes:
         progress: None for a fresh study.
         overrides: of keys that sweeps have, not of the study's parameters.
-        alone: the steps to run, whether they have ended or not; none: all that have not.
+        selected_steps: the steps to run, whether they have ended or not; none: all that have not.
     """
 
     study: Study
     parameters: dict[str, str]
     config_dir: str
     folder: Path
-    asked: Resume
-    progress: Progress | None
+    resume_options: Resume
+    progress: StudyProgress | None
     dry_run: bool
     overrides: list[str] = field(default_factory=list)
-    alone: tuple[Step, ...] = ()
+    selected_steps: tuple[StudyStep, ...] = ()
 
     @property
     def flags(self) -> list[str]:
@@ -303,15 +303,15 @@ class Request:
     def values(self) -> dict[str, str]:
         return self.parameters | {OUT: str(self.folder)}
 
-    def folder_of(self, step: Step) -> Path:
+    def folder_of(self, step: StudyStep) -> Path:
         return self.folder / step.name
 
-    def is_due(self, step: Step, finished: Sequence[str]) -> bool:
-        names = [each.name for each in self.alone]
+    def is_due(self, step: StudyStep, finished: Sequence[str]) -> bool:
+        names = [each.name for each in self.selected_steps]
         return step.name in names if names else step.name not in finished
 
 
-def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
+def parse(arguments: Sequence[str], files: Sequence[Path]) -> StudyRequest:
     """Read the command line of a study; raise ConfigError or LaunchError where it cannot run."""
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--resume", type=Path)
@@ -327,14 +327,14 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
             f"{wrong[0]}: allowed are study=NAME, key=value, --steps NAMES and --resume DIR"
         )
     started = detect_launcher() if options.dry_run else require_launcher()
-    if started.count > 1:
+    if started.num_processes > 1:
         raise ConfigError("study: one process runs it; its sweeps take launcher=… as a parameter")
     progress = read_progress(options.resume) if options.resume else None
     if options.resume is None and (options.retry or options.force):
         raise ConfigError("--retry, --force: allowed only with --resume DIR")
     config_dir = str(Path(options.config_dir).resolve()) if options.config_dir else ""
     if progress and progress.config_dir and not config_dir:
-        config_dir = found_again(progress.config_dir, "", options.resume)
+        config_dir = resolve_config_dir(progress.config_dir, "", options.resume)
         files = [*files, *Path(config_dir).glob("study/*.yaml")]
     names = [word.removeprefix(PREFIX) for word in words if word.startswith(PREFIX)]
     name = names[-1] if names else progress.study if progress else ""
@@ -350,13 +350,13 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
     fresh = f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}_{name}"
     folder = (options.resume or Path("outputs") / fresh).resolve()
     asked = Resume(folder, options.retry or "none", options.force)
-    return Request(
+    return StudyRequest(
         study, parameters, config_dir, folder, asked, progress, options.dry_run, overrides, alone
     )
 
 
 def require_same(
-    progress: Progress,
+    progress: StudyProgress,
     name: str,
     parameters: dict[str, str],
     overrides: Sequence[str],
@@ -401,7 +401,7 @@ def main(arguments: Sequence[str], files: Sequence[Path]) -> int:
     if request.dry_run:
         return show(request)
     trust.make_folder(request.folder)
-    with claimed(request.folder):
+    with claim_folder(request.folder):
         remember_latest(request.folder)
         if code := run(request):
             return code
@@ -412,7 +412,7 @@ def main(arguments: Sequence[str], files: Sequence[Path]) -> int:
     )
 
 
-def refuse_wrong_steps(request: Request) -> None:
+def refuse_wrong_steps(request: StudyRequest) -> None:
     for step in request.study.steps:
         words = step.arguments(request.values(), only_existing=True)
         if step.module != BENCHKIT:
@@ -423,7 +423,7 @@ def refuse_wrong_steps(request: Request) -> None:
             raise ConfigError(f"study={request.study.name}, step {step.name}: {error}") from None
 
 
-def with_overrides(request: Request) -> Request:
+def with_overrides(request: StudyRequest) -> StudyRequest:
     """Give each override to the sweeps that have its key and do not set it themselves.
 
     Raises:
@@ -455,8 +455,8 @@ def with_overrides(request: Request) -> Request:
                 f"{', '.join(study.parameters)} and the other keys of its sweeps"
             )
     study = replace(study, steps=tuple(steps))
-    alone = study.named([step.name for step in request.alone])
-    return replace(request, study=study, alone=alone)
+    alone = study.named([step.name for step in request.selected_steps])
+    return replace(request, study=study, selected_steps=alone)
 
 
 def set_by_study(override: str, study: Study, word: str) -> str:
@@ -465,12 +465,12 @@ def set_by_study(override: str, study: Study, word: str) -> str:
     return f"{override}: the study sets this key by {word}, {by}"
 
 
-def run(request: Request) -> int:
+def run(request: StudyRequest) -> int:
     """Run the steps that have not ended; return the exit code that keeps others from running."""
-    progress = request.progress or Progress(request.study.name, request.parameters)
+    progress = request.progress or StudyProgress(request.study.name, request.parameters)
     progress.config_dir = request.config_dir
     progress.overrides = request.overrides
-    if request.asked.retry != "none":
+    if request.resume_options.retry != "none":
         progress.finished = []
     progress.write(request.folder)
     for number, step in enumerate(request.study.steps, 1):
@@ -481,23 +481,23 @@ def run(request: Request) -> int:
             continue
         print(f"\n{head}\n  {command_of(request, step)}", flush=True)
         if missing := step.missing(request.values()):
-            print(f"\n{unwritten(request, step, missing[0])}", flush=True)
+            print(f"\n{missing_input_message(request, step, missing[0])}", flush=True)
             return 1
         folder = request.folder_of(step)
         try:
-            code = run_step(step, request.values(), folder, request.flags, request.asked)
+            code = run_step(step, request.values(), folder, request.flags, request.resume_options)
         except KeyboardInterrupt:
-            print(f"\n{left(request, step)}", flush=True)
+            print(f"\n{resume_hint(request, step)}", flush=True)
             raise
         if not has_ended(step, folder, code):
-            print(f"\n{left(request, step)}", flush=True)
+            print(f"\n{resume_hint(request, step)}", flush=True)
             return code or 1
         progress.finished = [*dict.fromkeys([*progress.finished, step.name])]
         progress.write(request.folder)
     return 0
 
 
-def show(request: Request) -> int:
+def show(request: StudyRequest) -> int:
     """Print the steps with a forecast of each sweep, which needs no files of earlier steps.
 
     Return the exit code of a wrong command, else that of all points. A sweep that could not run
@@ -523,22 +523,22 @@ def show(request: Request) -> int:
     return max(codes) if max(codes) > 1 else exit_code(total.statuses)
 
 
-def headline(request: Request, number: int, step: Step) -> str:
+def headline(request: StudyRequest, number: int, step: StudyStep) -> str:
     return f"study {request.study.name}, step {number} of {len(request.study.steps)}: {step.name}"
 
 
-def command_of(request: Request, step: Step) -> str:
-    return f"python -m {step.module} {shlex.join(shown_words(step.arguments(request.values())))}"
+def command_of(request: StudyRequest, step: StudyStep) -> str:
+    return f"python -m {step.module} {shlex.join(mask_words(step.arguments(request.values())))}"
 
 
-def left(request: Request, step: Step) -> str:
+def resume_hint(request: StudyRequest, step: StudyStep) -> str:
     return (
         f"study {request.study.name}: step {step.name} has not ended; what was measured is kept; "
         f"to go on: python -m benchkit study={request.study.name} --resume {request.folder}"
     )
 
 
-def unwritten(request: Request, step: Step, path: str) -> str:
+def missing_input_message(request: StudyRequest, step: StudyStep, path: str) -> str:
     return (
         f"study {request.study.name}: step {step.name} needs "
         f"{Path(path).relative_to(request.folder)}, which no step before it has written (see their "

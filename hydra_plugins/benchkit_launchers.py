@@ -5,11 +5,11 @@ from hydra.core.config_store import ConfigStore
 from benchkit.sweep import launchers
 
 
-class InPlace(launchers.InPlace):
+class InPlace(launchers.InProcessLauncher):
     """Runs one point after another in this process."""
 
 
-class Slurm(launchers.Submitting):
+class Slurm(launchers.SubmititLauncher):
     """Submits each point as a job of a Slurm array."""
 
     cluster = "slurm"
@@ -21,7 +21,7 @@ class PackedSlurm(Slurm):
     packed = True
 
 
-class Local(launchers.Submitting):
+class Local(launchers.SubmititLauncher):
     """Runs each point as a job of its own on this machine."""
 
     cluster = "local"

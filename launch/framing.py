@@ -15,12 +15,12 @@ REPORT_BYTES = 1 << 30
 """More than the result of any rank."""
 
 
-def framed(message: bytes) -> bytes:
+def add_length(message: bytes) -> bytes:
     """Return a message with its length before it, as it is sent."""
     return HEAD.pack(len(message)) + message
 
 
-class Pieces:
+class MessageReader:
     """Assembles the messages that arrive at a non-blocking connection.
 
     It never reads beyond the current message: what follows stays in the kernel, where select sees
@@ -33,11 +33,11 @@ class Pieces:
         self._length: int | None = None  # None: the eight bytes of the length are not complete
 
     @property
-    def begun(self) -> bool:
+    def is_partial(self) -> bool:
         """Whether a message has arrived in part only."""
         return bool(self._held) or self._length is not None
 
-    def take(self, limit: int) -> bytes | None:
+    def read_message(self, limit: int) -> bytes | None:
         """Take the bytes that have arrived; return the message once it is complete.
 
         Raises:

@@ -34,7 +34,7 @@ def namespace(kind: str) -> str:
     return f"{boot_id()}-{inode}"
 
 
-def usable_cores() -> list[int]:
+def affinity_cores() -> list[int]:
     with suppress(AttributeError, OSError):  # not on Linux, or refused
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -42,7 +42,7 @@ def usable_cores() -> list[int]:
 
 def available_cores(root: Path = ROOT) -> int:
     """Return how many cores this process may use: its affinity, cut to its CPU quota."""
-    cores = len(usable_cores())
+    cores = len(affinity_cores())
     quota = cpu_quota(root)
     return cores if quota is None else max(1, min(cores, math.floor(quota)))
 
@@ -65,19 +65,19 @@ class ResourceLimits:
 
 
 def resource_limits(root: Path = ROOT) -> ResourceLimits:
-    return ResourceLimits(usable_cores(), cpuset(root), cpu_quota(root), memory_limit(root))
+    return ResourceLimits(affinity_cores(), cpuset(root), cpu_quota(root), memory_limit(root))
 
 
 def cpuset(root: Path = ROOT) -> list[int]:
     """Return the cores of the control group of this process; without one all that are online."""
-    for folder in group_folders("cpuset", root):
+    for folder in cgroup_folders("cpuset", root):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):  # versions 2 and 1
             if cores := read_text(folder / name):
-                return sorted(cores_in(cores))
+                return sorted(parse_core_list(cores))
     return list(range(os.cpu_count() or 1))
 
 
-def cores_in(text: str) -> set[int]:
+def parse_core_list(text: str) -> set[int]:
     """Return the cores of a list of the kernel's, such as "0-3,8"."""
     cores: set[int] = set()
     for part in filter(None, text.split(",")):
@@ -86,7 +86,7 @@ def cores_in(text: str) -> set[int]:
     return cores
 
 
-def core_list(cores: Sequence[int]) -> str:
+def format_core_list(cores: Sequence[int]) -> str:
     runs = groupby(enumerate(cores), lambda pair: pair[1] - pair[0])
     spans = [[core for _, core in run] for _, run in runs]
     return ",".join(f"{one}-{more[-1]}" if more else f"{one}" for one, *more in spans)
@@ -103,7 +103,7 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
     A quota by which benchkit itself slows a rank down is not counted.
     """
-    groups = [each for each in group_folders("cpu", root) if not SLOWED_GROUP.fullmatch(each.name)]
+    groups = [each for each in cgroup_folders("cpu", root) if not SLOWED_GROUP.fullmatch(each.name)]
     return min(filter(None, map(quota_of, groups)), default=None)
 
 
@@ -115,43 +115,45 @@ def quota_of(folder: Path) -> float | None:
 
 def memory_limit(root: Path = ROOT) -> int | None:
     """Return the least memory limit of this process's control groups in bytes; None without."""
-    folders = group_folders("memory", root)
+    folders = cgroup_folders("memory", root)
     names = ("memory.max", "memory.limit_in_bytes")
     texts = [read_text(folder / name) for folder in folders for name in names]
     given = [int(text) for text in texts if text.isdigit()]
     return min((limit for limit in given if limit < UNLIMITED_BYTES), default=None)
 
 
-def group_folders(controller: str, root: Path = ROOT) -> list[Path]:
-    return list(chain.from_iterable(control_groups(controller, root).values()))
+def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
+    return list(chain.from_iterable(cgroups_by_version(controller, root).values()))
 
 
-def control_groups(controller: str, root: Path = ROOT) -> dict[int, list[Path]]:
+def cgroups_by_version(controller: str, root: Path = ROOT) -> dict[int, list[Path]]:
     """Return the control groups that limit this process, by their version (cgroups(7)).
 
     They are folders: that of its own group, then those of the groups around it up to the mount.
     A host may have both versions at once, each with some of the controllers (such as "cpu").
     """
-    own = {}
+    group_paths = {}
     for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers or controller in controllers.split(","):
-            own[1 if controllers else 2] = path
-    found: dict[int, list[Path]] = {}
+            group_paths[1 if controllers else 2] = path
+    folders_by_version: dict[int, list[Path]] = {}
     for line in read_text(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         kind, *_, options = after.split(" ")
         version = {"cgroup": 1, "cgroup2": 2}.get(kind)
-        if version not in own or (version == 1 and controller not in options.split(",")):
+        if version not in group_paths or (version == 1 and controller not in options.split(",")):
             continue
-        mounted, mount = map(unescaped, before.split(" ")[3:5])
-        folders = folders_up_to(root / mount.lstrip("/"), mounted, own[version])
-        if len(folders) > len(found.get(version, ())):  # of several mounts, the one that shows most
-            found[version] = folders
-    return found
+        mounted, mount = map(unescape, before.split(" ")[3:5])
+        folders = cgroup_ancestors(root / mount.lstrip("/"), mounted, group_paths[version])
+        if len(folders) > len(
+            folders_by_version.get(version, ())
+        ):  # of several mounts, the one that shows most
+            folders_by_version[version] = folders
+    return folders_by_version
 
 
-def folders_up_to(mount: Path, mounted: str, own: str) -> list[Path]:
+def cgroup_ancestors(mount: Path, mount_root: str, group: str) -> list[Path]:
     """Return the folder of a control group and those around it, up to the folder of the mount.
 
     Args:
@@ -159,7 +161,7 @@ def folders_up_to(mount: Path, mounted: str, own: str) -> list[Path]:
         own: the group to find. Both paths begin at the root of the cgroup namespace; ".." leads out
             of it, into groups whose names are hidden.
     """
-    above, below = (list(filter(None, path.split("/"))) for path in (mounted, own))
+    above, below = (list(filter(None, path.split("/"))) for path in (mount_root, group))
     while above and below and above[0] == below[0]:
         del above[0], below[0]
     if ".." in below or any(name != ".." for name in above):
@@ -175,7 +177,7 @@ def folders_up_to(mount: Path, mounted: str, own: str) -> list[Path]:
     return [each for each in [folder, *folder.parents][: depth + 1] if each.is_dir()]
 
 
-def unescaped(path: str) -> str:
+def unescape(path: str) -> str:
     """Return a path of mountinfo, in which "\\040" stands for a space (proc(5))."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path)
 

@@ -19,18 +19,18 @@ class LaunchContext:
     """What started this process, and its number.
 
     `job` is what the processes of one start share and no other start has; "" if the launcher
-    provides none. `local`: the launcher says that all processes are on this host.
+    provides none. `is_one_host`: the launcher says that all processes are on this host.
     """
 
-    by: str
+    launcher: str
     index: int
-    count: int
+    num_processes: int
     job: str = ""
-    local: bool = False
+    is_one_host: bool = False
 
 
 @dataclass(frozen=True)
-class Numbering:
+class RankVariables:
     """The environment variables in which a launcher numbers its processes; "" for none.
 
     Attributes:
@@ -57,20 +57,20 @@ class Numbering:
 
 
 @dataclass(frozen=True)
-class LauncherEnv(Numbering):
+class LauncherEnv(RankVariables):
     """The environment variables of a launcher whose processes join.
 
-    Its variables in `sign` are all there. `job` together name the start; without one the processes
-    meet at MASTER_ADDR. `local` holds the number of processes on this host; Slurm's is "2" on one
+    Its variables in `marker` are all there. `job_variables` together name the start; without one the processes
+    meet at MASTER_ADDR. `local_size` holds the number of processes on this host; Slurm's is "2" on one
     node, but "1(x2)" on two.
     """
 
-    sign: str
-    job: tuple[str, ...] = ()
-    local: str = ""
+    marker: str
+    job_variables: tuple[str, ...] = ()
+    local_size: str = ""
 
     def is_in(self, environment: Mapping[str, str]) -> bool:
-        return all(name in environment for name in self.sign.split())
+        return all(name in environment for name in self.marker.split())
 
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
@@ -117,11 +117,11 @@ LAUNCHERS = {
 whose numbers are of pods. Inside an allocation Open MPI and MPICH start their daemons by srun, and
 srun may set PMI_* too.
 """
-UNJOINED = (
-    Numbering(1, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    Numbering(3, "PET_NODE_RANK", "PET_NNODES"),  # Kubeflow Trainer, for torchrun to read
-    Numbering(1, "PMIX_RANK", ""),
-    Numbering(1, "HOROVOD_RANK", "HOROVOD_SIZE"),
+UNSUPPORTED_LAUNCHERS = (
+    RankVariables(1, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    RankVariables(3, "PET_NODE_RANK", "PET_NNODES"),  # Kubeflow Trainer, for torchrun to read
+    RankVariables(1, "PMIX_RANK", ""),
+    RankVariables(1, "HOROVOD_RANK", "HOROVOD_SIZE"),
     *LAUNCHERS.values(),  # where the sign is missing: RANK without torchrun's, for example
 )
 """Launchers whose processes do not join."""
@@ -158,8 +158,8 @@ def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContex
         except LaunchError:
             break
         index, count = index or 0, count or 1
-        job = ".".join(environment[part] for part in variables.job if part in environment)
-        local = environment.get(variables.local) == str(count)
+        job = ".".join(environment[part] for part in variables.job_variables if part in environment)
+        local = environment.get(variables.local_size) == str(count)
         if not job and name == "mpich" and local:
             # MPICH names no job, but on one host all its processes have the same parent.
             job = f"parent-{os.getppid()}"
@@ -170,9 +170,9 @@ def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContex
 def num_hosts(environment: Mapping[str, str] = os.environ) -> int:
     """Return over how many hosts this start is spread: one per process where nothing says it."""
     started = detect_launcher(environment)
-    variables = LAUNCHERS.get(started.by)
-    here = re.match(r"\d+", environment.get(variables.local, "") if variables else "")
-    return -(-started.count // int(here[0] if here else 1))
+    variables = LAUNCHERS.get(started.launcher)
+    local_size = re.match(r"\d+", environment.get(variables.local_size, "") if variables else "")
+    return -(-started.num_processes // int(local_size[0] if local_size else 1))
 
 
 def require_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
@@ -186,7 +186,7 @@ def require_launcher(environment: Mapping[str, str] = os.environ) -> LaunchConte
         raise LaunchError(f"{ALONE_VARIABLE}={alone!r}: allowed are 0 and 1")
     if alone != "1":
         try:
-            refuse_doubts(environment)
+            require_consistent_launcher(environment)
         except LaunchError as error:
             advice = f"set {ALONE_VARIABLE}=1 to measure in this process alone"
             raise LaunchError(f"{error}; or {advice}") from None
@@ -202,7 +202,7 @@ def require_first_start(environment: Mapping[str, str] = os.environ) -> None:
         )
 
 
-def refuse_doubts(environment: Mapping[str, str]) -> None:
+def require_consistent_launcher(environment: Mapping[str, str]) -> None:
     joined = [each for each in LAUNCHERS.values() if each.is_in(environment)]
     places = {each: each.read(environment) for each in joined}
     innermost = joined[0] if joined else None
@@ -211,7 +211,7 @@ def refuse_doubts(environment: Mapping[str, str]) -> None:
         missing = innermost.count if index else innermost.index if (count or 1) > 1 else ""
         if missing and missing not in environment:
             raise LaunchError(f"{innermost.shown(environment)} without {missing}: set it too")
-    for each in UNJOINED:
+    for each in UNSUPPORTED_LAUNCHERS:
         if each == innermost or each.index not in environment:
             continue
         if innermost and each.depth > innermost.depth:
@@ -225,21 +225,21 @@ def refuse_doubts(environment: Mapping[str, str]) -> None:
         if innermost:
             both = f"{innermost.shown(environment)} and {each.shown(environment)}"
             raise LaunchError(f"{both} differ: unset those that are left from another start")
-        raise unjoined(each.shown(environment))
-    if not innermost and (shown := numbered_by_others(environment)):
-        raise unjoined(shown)
+        raise unsupported_launcher(each.shown(environment))
+    if not innermost and (shown := unknown_launcher_variables(environment)):
+        raise unsupported_launcher(shown)
 
 
-def unjoined(variables: str) -> LaunchError:
+def unsupported_launcher(variables: str) -> LaunchError:
     return LaunchError(
         f"{variables}: set by a launcher whose processes do not join; start them "
         "by torchrun, mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
     )
 
 
-def numbered_by_others(environment: Mapping[str, str]) -> str:
+def unknown_launcher_variables(environment: Mapping[str, str]) -> str:
     """Return the variables of a launcher outside the tables that started several processes."""
-    known = {each.index.partition("_")[0] for each in UNJOINED}
+    known = {each.index.partition("_")[0] for each in UNSUPPORTED_LAUNCHERS}
     # of the launchers, by the first words of their names
     indices, counts = defaultdict[str, dict[str, int]](dict), defaultdict[str, dict[str, int]](dict)
     for name, value in sorted(environment.items()):
@@ -277,6 +277,6 @@ def whole_number(environment: Mapping[str, str], name: str) -> int:
 def allocation_remark(environment: Mapping[str, str] = os.environ) -> str:
     """Return a line for a lone process of a shell or script in a Slurm allocation, else ""."""
     job = environment.get("SLURM_JOB_ID")
-    if not job or detect_launcher(environment).by != "plain":
+    if not job or detect_launcher(environment).launcher != "plain":
         return ""
     return f"inside Slurm job {job}, alone; srun starts one agent per task"

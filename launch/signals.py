@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import connection
 from typing import Any
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
 
 class StopRequested(KeyboardInterrupt):
@@ -31,7 +31,7 @@ def to_stop_request(error: KeyboardInterrupt) -> StopRequested:
     return StopRequested(signal.SIGINT, why="stopped by Ctrl-C")
 
 
-def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
+def install_handlers(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
     """Install a handler for signals, except for those that are ignored.
 
     `nohup` makes a process ignore SIGHUP, and a shell without job control SIGINT in the background.
@@ -44,7 +44,7 @@ def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
 
 def ignore_signals() -> None:
     """Ignore further signals: launchers send several, and the first one is being recorded."""
-    for number in STOPPING:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -57,10 +57,10 @@ def defer_signals() -> Iterator[None]:
     them.
     """
     noted: list[int] = []
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     handlers: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():  # only this thread runs handlers
-        for number in STOPPING:
+        for number in STOP_SIGNALS:
             if callable(handler := signal.getsignal(number)):
                 handlers[number] = handler
     for number in handlers:
@@ -75,7 +75,7 @@ def defer_signals() -> Iterator[None]:
             signal.raise_signal(caught)
 
 
-def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
+def wait_readable(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
     """Wait like multiprocessing.connection.wait, and wake up for handlers of signals to run.
 
     The kernel may deliver a signal to a library's thread (BLAS, TCPStore). Python then notes it,
@@ -86,14 +86,14 @@ def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
         rest_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready = connection.wait([*things, arrivals()], rest_s)
-        if arrivals() not in ready:
+        ready = connection.wait([*things, wakeup_fd()], rest_s)
+        if wakeup_fd() not in ready:
             return ready
-        os.read(arrivals(), 4096)
+        os.read(wakeup_fd(), 4096)
 
 
 @functools.cache
-def arrivals() -> int:
+def wakeup_fd() -> int:
     """Return a descriptor that is readable when a signal with a Python handler has arrived.
 
     It is process-wide because Python writes to one wake-up descriptor per process.

@@ -100,7 +100,7 @@ def make_private_folder(folder: Path) -> None:
     require_folder(folder, private=True)
 
 
-def keep_others_out() -> None:
+def restrict_umask() -> None:
     """Let nobody else write what this process makes from now on, outside of shared folders."""
     _umask.append(os.umask(0o022))
     os.umask(_umask[0] | 0o022)
@@ -113,7 +113,7 @@ def make_folder(folder: Path) -> None:
         PermissionError: it is there, and somebody else owns it or may write it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if _umask and shared_with(folder.parent):
+    if _umask and trusted_group(folder.parent):
         os.umask(_umask[0])
     try:
         folder.mkdir()  # by root on NFS it may be nobody's
@@ -123,11 +123,13 @@ def make_folder(folder: Path) -> None:
 
 def require_trusted(path: Path, opened: int, private: bool = False) -> None:
     """Raise PermissionError where others than this user and root may have written an open file."""
-    if why := distrust(path, os.fstat(opened), private, has_acl(opened)):
+    if why := distrust_reason(path, os.fstat(opened), private, has_acl(opened)):
         raise PermissionError(f"{path}: {why}")
 
 
-def distrust(path: Path, status: os.stat_result, private: bool, has_acl: bool = False) -> str:
+def distrust_reason(
+    path: Path, status: os.stat_result, private: bool, has_acl: bool = False
+) -> str:
     """Return why a file or a folder, by its status, is not trusted; "" if it is.
 
     With an access control list, the mode's bits for the group are those of all whom it names.
@@ -140,17 +142,17 @@ def distrust(path: Path, status: os.stat_result, private: bool, has_acl: bool = 
         return "it has a second name (hard link)"
     is_mine = status.st_uid in (os.geteuid(), 0)
     writers = mode & (GROUP | OTHERS)
-    if writers & GROUP and not has_acl and is_of_one(status.st_gid):
+    if writers & GROUP and not has_acl and is_user_private_group(status.st_gid):
         writers &= ~GROUP
     if is_mine and not writers:
         return ""
     if is_mine and is_ownerless(status.st_dev):
-        say(f"{path}: its file system has no owners: whoever may write there is trusted")
+        warn_once(f"{path}: its file system has no owners: whoever may write there is trusted")
         return ""
     folder = path if stat.S_ISDIR(mode) else path.parent
-    shared, by_group = shared_with(folder), not writers & OTHERS and not has_acl
+    shared, by_group = trusted_group(folder), not writers & OTHERS and not has_acl
     if shared == EVERYONE or (shared and by_group and is_group(shared, status.st_gid)):
-        say(f"{path}: {shared} may have written it, which {MARKER} trusts")
+        warn_once(f"{path}: {shared} may have written it, which {MARKER} trusts")
         return ""
     allowed = "allowed is one that only you may (chmod go-w)" if is_mine else "allowed is your own"
     marker = f"{MARKER} names {shared}" if shared else f"or one that a {MARKER} of yours shares"
@@ -164,7 +166,7 @@ def has_acl(opened: int) -> bool:
     return False
 
 
-def is_of_one(gid: int) -> bool:
+def is_user_private_group(gid: int) -> bool:
     """Return whether a group is this user's own, as many systems give each user one."""
     with contextlib.suppress(KeyError):
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
@@ -187,7 +189,7 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
-def shared_with(folder: Path) -> str:
+def trusted_group(folder: Path) -> str:
     """Return the group, or EVERYONE, that the nearest MARKER in a folder or above it names.
 
     Another user's does not count, nor one that others may write.
@@ -224,7 +226,7 @@ def file_system(device: int) -> str:
     return ""
 
 
-def say(what: str) -> None:
+def warn_once(what: str) -> None:
     """Say once what is trusted."""
     if what not in _said:
         _said.add(what)

@@ -22,7 +22,7 @@ from analysis.acceptance.findings import FaultFinding
 from analysis.acceptance.verdict import judge
 from analysis.suites.pair_matrix import matrix
 from benchkit.record import files
-from benchkit.statistics.faults import Limits
+from benchkit.statistics.faults import FaultLimits
 
 BASE_MBIT, SLOW_MBIT = 400, 100
 NET = "10.98.7"
@@ -137,7 +137,7 @@ def findings(folder: Path) -> Iterator[list[FaultFinding]]:
     paths = sorted(folder.glob("outputs/latest/*/record.json"))
     records = sorted(map(files.read, paths), key=lambda record: record.started_at)
     for first, second in zip(records[::2], records[1::2], strict=True):
-        verdict = judge([first, second], Limits())
+        verdict = judge([first, second], FaultLimits())
         assert verdict is not None
         yield list(verdict.findings)
 

@@ -159,7 +159,7 @@ def analyse(arguments: list[str]) -> None:
     from benchkit.record import files
 
     parts: dict[str, float] = {}
-    write_whole, text_of = files.write_whole, cli.text_of
+    write_whole, text_of = files.write_atomically, cli.text_of
 
     def end(name: str) -> None:
         parts[name] = parts.get(name, 0.0) + cpu_s() - sum(parts.values())
@@ -173,7 +173,7 @@ def analyse(arguments: list[str]) -> None:
         if path.suffix in SUFFIXES:  # derived figures of records are written before
             end(path.name)
 
-    files.write_whole, cli.text_of = written, having_read
+    files.write_atomically, cli.text_of = written, having_read
     with open(os.devnull, "w") as nowhere:
         stdout, sys.stdout = sys.stdout, nowhere
         code = cli.main(arguments)

@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
-from analysis.compare.verdicts import FASTER, SAME, SLOWER, UNCLEAR, verdicts_on
+from analysis.compare.verdicts import FASTER, SAME, SLOWER, UNCLEAR, judge_points
 from benchkit.statistics.design import LookPlan, auto_plan, fixed_plan, order_of_runs
 from benchkit.statistics.power import equivalent_sd, smallest_effect
 from benchkit.statistics.rank_tests import SignedRank
@@ -99,7 +99,7 @@ def simulated(process: Process, random: np.random.Generator, simulations: int) -
 def ended(plan: LookPlan, points: Sequence[Array], fail_on: float) -> tuple[list[str], int]:
     """The words at the end of a comparison of points [pair], and its pairs."""
     for look in plan.looks:
-        verdicts = verdicts_on(
+        verdicts = judge_points(
             [SignedRank(logs[:look]) for logs in points], [None] * len(points), fail_on=fail_on, alpha=plan.alpha
         )
         words = [verdict.word for verdict in verdicts]

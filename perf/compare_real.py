@@ -21,7 +21,7 @@ from analysis.compare.verdicts import FASTER, SAME, SLOWER
 from benchkit.compare.command import read_plan
 from benchkit.statistics.design import auto_plan, fixed_plan
 from benchkit.statistics.multiplicity import changes
-from benchkit.statistics.power import difference_of_runs, spread_of_runs
+from benchkit.statistics.power import difference_of_runs, run_deviations
 from benchkit.statistics.rank_tests import SignedRank
 
 from perf.compare_rates import ended, mann_whitney, percent, table
@@ -143,7 +143,7 @@ def tail_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
 def spread_rows(seen: Seen) -> Iterator[list[str]]:
     """How much the baseline's runs differ, and their ratios to the identical arm."""
     for case, name in seen.names.items():
-        spread = spread_of_runs(*seen.times(IDENTICAL, case).figures("median"))
+        spread = run_deviations(*seen.times(IDENTICAL, case).figures("median"))
         sd = spread.baseline or 0.0
         pair = (spread.ratios or 0.0) / np.sqrt(2)
         yield [name, percent(sd), percent(pair), f"± {percent(difference_of_runs(sd))}"]

@@ -155,7 +155,7 @@ def key(row: Timing) -> str:
 
 def faults(found: Reading, truth: list[Timing], is_torn: bool, may_be_untold: bool) -> Iterator[str]:
     left = list(truth)
-    said = bool(found.passed_over)
+    said = bool(found.skipped)
     for row in sorted(found.rows, key=num_unknown):
         same = next((true for true in left if is_less(row, true)), None)
         if same is None:
@@ -166,7 +166,7 @@ def faults(found: Reading, truth: list[Timing], is_torn: bool, may_be_untold: bo
     if missing and not (said or may_be_untold):
         yield f"{missing} of {len(truth)} rows are missing, and nothing is said"
     if missing and not is_torn:
-        yield f"{missing} of {len(truth)} rows are missing: {found.passed_over}"
+        yield f"{missing} of {len(truth)} rows are missing: {found.skipped}"
 
 
 def ranks_of(path: Path) -> int | None:

@@ -80,7 +80,7 @@ def by_benchkit(call: Call, calls: int, clock: CudaClock) -> float:
         plan(1, calls, warm_up=5),
         clock=clock,
         barrier=lambda: None,
-        exchange=lambda row: [row],
+        all_gather=lambda row: [row],
         seed=0,
     )
     return median(result.samples_s[0])

@@ -12,7 +12,7 @@ from typing import Any
 
 from analysis.page.render import write_page
 from analysis.records.harvest import harvest
-from analysis.report.parts import Parts, with_ids
+from analysis.report.parts import ReportData, with_ids
 from analysis.table import combine
 from tests.support.browser import browser
 from tests.support.records import make_record, write_all
@@ -49,7 +49,7 @@ def main() -> None:
             found = harvest([folder])
             table = combine(found.rows)
             read = time.process_time()
-            page = write_page(Parts(with_ids(table), None, found.ranks), folder, found.environments)
+            page = write_page(ReportData(with_ids(table), None, found.ranks), folder, found.environments)
             made = time.process_time()
             print(
                 f"{count} points of {SAMPLES} samples: page {page.stat().st_size / 1e6:.2f} MB; CPU seconds: "

@@ -114,7 +114,7 @@ def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
     """Runs a command line in this process, in an empty folder; returns its exit code, output and complaint."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BENCHKIT_SUITES", SUITES)
-    monkeypatch.setattr(app, "handle", lambda numbers, handler: None)
+    monkeypatch.setattr(app, "install_handlers", lambda numbers, handler: None)
 
     def run(*arguments: str, **variables: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["benchkit", *arguments])

@@ -11,18 +11,18 @@ from analysis.acceptance.findings import (
     GroupedRanks,
     JudgedTable,
     findings_of,
-    named,
+    describe_finding,
 )
 from analysis.acceptance.verdict import ranks_of, tables_of
-from analysis.records.of_suite import by_layout
-from analysis.records.places import Place, places_of
+from analysis.records.of_suite import group_by_layout
+from analysis.records.places import RankPlace, places_of
 from analysis.suites.pair_matrix import matrix
-from analysis.suites.pair_matrix.matrix import Matrix
+from analysis.suites.pair_matrix.matrix import PairTimes
 from analysis.suites.rank_speed import speeds
 from analysis.suites.rank_speed.speeds import Speeds
 from benchkit.record.naming import percent
 from benchkit.record.record import Record
-from benchkit.statistics.faults import Limits, detectable, explain
+from benchkit.statistics.faults import FaultLimits, detectable_ratio, find_faults
 
 SLOWER, FASTER = 1, -1
 MOST_NAMED = 8
@@ -45,12 +45,12 @@ class Changes:
     overall: dict[str, float]
     without_peers: Sequence[str]
     not_compared: Sequence[str]
-    exchanged: Sequence[tuple[Place, Place]]
+    exchanged: Sequence[tuple[RankPlace, RankPlace]]
     ranks: GroupedRanks
 
     def lines(self, tolerance: float) -> list[str]:
         lines = [
-            f"- {named(finding, self.ranks)}: {word}, beside the change of its peers: {text}."
+            f"- {describe_finding(finding, self.ranks)}: {word}, beside the change of its peers: {text}."
             for word, findings in (("slower", self.slower), ("faster", self.faster))
             for finding in findings
             for text in [", ".join(f"{name} {ratio:.2f}" for name, ratio in finding.ratios.items())]
@@ -82,29 +82,31 @@ class Changes:
 
 
 def changes(
-    before: Sequence[Record], now: Sequence[Record], limits: Limits
+    before: Sequence[Record], now: Sequence[Record], limits: FaultLimits
 ) -> Iterator[Changes | None]:
     """Compare acceptances cell by cell: each pair of ranks, each rank, with itself before.
 
     Ranks are the same where their hosts are; their devices may have been exchanged. Records are in
     order of time. Ranks of `now` that `before` does not have yield None.
     """
-    earlier = {layout_of(records[0]): records for _, records in by_layout(list(before))}
-    for _, records in by_layout(list(now)):
+    earlier = {layout_of(records[0]): records for _, records in group_by_layout(list(before))}
+    for _, records in group_by_layout(list(now)):
         if (old := earlier.get(layout_of(records[0]))) is None:
             yield None
             continue
         places = places_of(records[0])
         ranks = ranks_of(places, {})
-        tables, not_compared = relative(old, records, ranks)
+        tables, not_compared = relative_tables(old, records, ranks)
         shared = replace(limits, alpha=limits.alpha / (2 * max(1, len(tables))))
         both = zip(places_of(old[0]), places, strict=True)
         yield Changes(
-            slower=found_in(tables, SLOWER, shared, ranks),
-            faster=found_in(tables, FASTER, shared, ranks),
+            slower=find_changes(tables, SLOWER, shared, ranks),
+            faster=find_changes(tables, FASTER, shared, ranks),
             overall={each.name: float(np.exp(np.median(each.halves))) for each in tables},
             without_peers=[
-                each.name for each in tables if not detectable(each.halves, each.peers, shared)
+                each.name
+                for each in tables
+                if not detectable_ratio(each.halves, each.peers, shared)
             ],
             not_compared=not_compared,
             exchanged=[(old, new) for old, new in both if device_of(old) != device_of(new)],
@@ -119,18 +121,20 @@ def layout_of(record: Record) -> tuple[object, ...]:
     return *hosts, settings.backend.name, settings.hardware.device
 
 
-def device_of(place: Place) -> tuple[str, str]:
+def device_of(place: RankPlace) -> tuple[str, str]:
     return place.device, place.uuid
 
 
-def found_in(
-    tables: Sequence[JudgedTable], direction: int, limits: Limits, ranks: GroupedRanks
+def find_changes(
+    tables: Sequence[JudgedTable], direction: int, limits: FaultLimits, ranks: GroupedRanks
 ) -> list[FaultFinding]:
-    faults = {each.name: explain(direction * each.halves, each.peers, limits) for each in tables}
+    faults = {
+        each.name: find_faults(direction * each.halves, each.peers, limits) for each in tables
+    }
     return findings_of(faults, ranks)
 
 
-def relative(
+def relative_tables(
     before: Sequence[Record], now: Sequence[Record], ranks: GroupedRanks
 ) -> tuple[list[JudgedTable], list[str]]:
     """Return tables of each time over that before, and names of what was not measured alike."""
@@ -153,7 +157,7 @@ def relative(
 
 def measured_in(
     records: Sequence[Record],
-) -> tuple[dict[tuple[float, bool], Matrix], dict[tuple[str, float], Speeds]]:
+) -> tuple[dict[tuple[float, bool], PairTimes], dict[tuple[str, float], Speeds]]:
     """Return the pairs by their key, and the tests by name and amount of a call."""
     return (
         {each.key: each for each in matrix.matrices(records)},
@@ -161,11 +165,11 @@ def measured_in(
     )
 
 
-def pairs_of(table: Matrix) -> list[tuple[int, int]]:
+def pairs_of(table: PairTimes) -> list[tuple[int, int]]:
     return list(zip(table.sender.tolist(), table.receiver.tolist(), strict=True))
 
 
-def pairs_over(before: Matrix, now: Matrix) -> Matrix:
+def pairs_over(before: PairTimes, now: PairTimes) -> PairTimes:
     """Return the pairs that both measured, with each time over that before."""
     places = {pair: place for place, pair in enumerate(pairs_of(before))}
     old = np.array([places.get(pair, -1) for pair in pairs_of(now)], dtype=int)

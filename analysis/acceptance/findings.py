@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from analysis.records.places import Place, listed
+from analysis.records.places import RankPlace, format_numbers
 from analysis.suites.pair_matrix import matrix
-from benchkit.statistics.faults import Fault, Limits, Peers, detectable
+from benchkit.statistics.faults import Fault, FaultLimits, PeerGroups, detectable_ratio
 from benchkit.statistics.intervals import Array
 
 LINKS = (matrix.ONE_WAY, matrix.LINK)
@@ -44,7 +44,7 @@ class GroupedRanks:
         group_of: by grouping, the number of each rank's group: [rank].
     """
 
-    places: Sequence[Place]
+    places: Sequence[RankPlace]
     groups: Mapping[str, Sequence[str]]
     group_of: Mapping[str, Sequence[int]]
 
@@ -153,10 +153,10 @@ def members(cause: Cause, ranks: GroupedRanks) -> list[set[int]]:
 
 def sentence(finding: FaultFinding, ranks: GroupedRanks) -> str:
     slower = ", ".join(f"{table} {ratio:.2f}" for table, ratio in finding.ratios.items())
-    return f"{named(finding, ranks)}: times its peers' time: {slower}."
+    return f"{describe_finding(finding, ranks)}: times its peers' time: {slower}."
 
 
-def named(finding: FaultFinding, ranks: GroupedRanks) -> str:
+def describe_finding(finding: FaultFinding, ranks: GroupedRanks) -> str:
     cause, parts = finding.cause, finding.parts
     names = [name_of(cause.grouping, number, ranks) for number in cause.numbers]
     if cause.is_link:
@@ -173,7 +173,7 @@ def name_of(grouping: str, number: int, ranks: GroupedRanks) -> str:
         return str(ranks.places[number])
     group_of = ranks.group_of[grouping]
     of_group = [rank for rank, group in enumerate(group_of) if group == number]
-    return f"{grouping} {ranks.groups[grouping][number]} (ranks {listed(of_group)})"
+    return f"{grouping} {ranks.groups[grouping][number]} (ranks {format_numbers(of_group)})"
 
 
 @dataclass(frozen=True)
@@ -188,16 +188,16 @@ class JudgedTable:
 
     name: str
     halves: Array
-    peers: Peers
+    peers: PeerGroups
 
     @property
     def changes(self) -> Array:
         """Change of the logarithm of each cell from the first half to the second: [cell]."""
         return np.asarray(self.halves[1] - self.halves[0])
 
-    def least_found(self, limits: Limits) -> float:
+    def least_found(self, limits: FaultLimits) -> float:
         """Return from which ratio on a cell is found nine times in ten."""
-        return detectable(self.halves, self.peers, limits) or math.inf
+        return detectable_ratio(self.halves, self.peers, limits) or math.inf
 
     def share_of(self, faults: Sequence[Fault]) -> float:
         """Return the share of the cells of faults among all cells of their kinds."""
@@ -217,8 +217,8 @@ class JudgedTable:
         return FaultFinding(cause_of(fault, ranks), {single.name}, {self.name: ratio})
 
 
-def two_of_a_kind(
-    tables: Sequence[JudgedTable], limits: Limits, ranks: GroupedRanks
+def compare_single_peers(
+    tables: Sequence[JudgedTable], limits: FaultLimits, ranks: GroupedRanks
 ) -> Iterator[str]:
     """Say which of only two of a kind is slower, where both halves show it alike."""
     noise = TRUSTED_SD * math.sqrt(2) * max(limits.floor, noise_of(tables))
@@ -233,7 +233,7 @@ def two_of_a_kind(
             if first * second > 0 and least >= limit:
                 slow = int(cells[0] if first > 0 else cells[1])
                 ratio = math.exp(abs(first + second) / 2)
-                name = named(table.finding_of(slow, ratio, ranks), ranks)
+                name = describe_finding(table.finding_of(slow, ratio, ranks), ranks)
                 yield f"{name} takes {ratio:.2f} times as long as its only peer: {table.name}."
 
 

@@ -21,17 +21,17 @@ from analysis.acceptance.findings import (
     JudgedTable,
     findings_of,
     sentence,
-    two_of_a_kind,
+    compare_single_peers,
 )
-from analysis.records.of_suite import by_layout, records_of
-from analysis.records.places import Place, numbered, places_of
+from analysis.records.of_suite import group_by_layout, records_of
+from analysis.records.places import RankPlace, number_labels, places_of
 from analysis.suites.pair_matrix import matrix
-from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, Matrix
+from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, PairTimes
 from analysis.suites.rank_speed import speeds
 from analysis.suites.rank_speed.speeds import Speeds, peaks_of
 from benchkit.record.naming import percent
 from benchkit.record.record import CaseRecord, Record
-from benchkit.statistics.faults import Limits, Peers, explain, faster
+from benchkit.statistics.faults import FaultLimits, PeerGroups, find_faults, find_fast_outliers
 from benchkit.suites.pair_matrix.suite import IDLE, ROUND
 from benchkit.suites.rank_speed.suite import FLOPS
 
@@ -97,7 +97,7 @@ class AcceptanceVerdict:
 
 
 def judge(
-    records: Sequence[Record], limits: Limits, switches: Mapping[str, str] | None = None
+    records: Sequence[Record], limits: FaultLimits, switches: Mapping[str, str] | None = None
 ) -> AcceptanceVerdict | None:
     """Judge records of the same ranks, in order of time; None where they hold nothing to judge.
 
@@ -118,17 +118,17 @@ def judge(
 
 
 def judge_tables(
-    matrices: Sequence[Matrix],
+    matrices: Sequence[PairTimes],
     tests: Sequence[Speeds],
     ranks: GroupedRanks,
-    limits: Limits,
+    limits: FaultLimits,
     levels: Sequence[Level] = (),
 ) -> AcceptanceVerdict:
     """Judge tables of the same ranks, of which there is at least one."""
     tables = tables_of(matrices, tests, ranks, levels)
     # Half of alpha is for what is slower than its peers, half for what is faster.
     shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
-    faults = {each.name: explain(each.halves, each.peers, shared) for each in tables}
+    faults = {each.name: find_faults(each.halves, each.peers, shared) for each in tables}
     least = {each.name: each.least_found(shared) for each in tables}
     unlike, fast = faster_sides([each for each in tables if not faults[each.name]], shared, ranks)
     return AcceptanceVerdict(
@@ -136,21 +136,21 @@ def judge_tables(
         tables=tables,
         findings=findings_of(faults, ranks),
         below_sheet=below_sheet(tests),
-        unlike=[*two_of_a_kind(tables, limits, ranks), *unlike],
+        unlike=[*compare_single_peers(tables, limits, ranks), *unlike],
         missing=(),
         remarks=[
             *sensitivity(least),
             *coverage(matrices),
             *fast,
             *drifts(tables),
-            *passing(tables, shared, ranks),
+            *transient_faults(tables, shared, ranks),
         ],
         has_peers=min(least.values()) <= LARGEST,
         has_sheet=any(any(test.promises()) for test in tests),
     )
 
 
-def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> GroupedRanks:
+def ranks_of(places: Sequence[RankPlace], switches: Mapping[str, str]) -> GroupedRanks:
     """Return the ranks with their nodes, and with their switches where all are known."""
     labels = {NODE: [place.host for place in places]}
     if all(place.host in switches for place in places):
@@ -158,7 +158,7 @@ def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> GroupedRan
     return GroupedRanks(
         places=places,
         groups={name: list(dict.fromkeys(each)) for name, each in labels.items()},
-        group_of={name: numbered(each) for name, each in labels.items()},
+        group_of={name: number_labels(each) for name, each in labels.items()},
     )
 
 
@@ -169,7 +169,7 @@ def with_levels(ranks: GroupedRanks, levels: Sequence[Level]) -> GroupedRanks:
 
 
 def tables_of(
-    matrices: Sequence[Matrix],
+    matrices: Sequence[PairTimes],
     tests: Sequence[Speeds],
     ranks: GroupedRanks,
     levels: Sequence[Level] = (),
@@ -188,8 +188,8 @@ def tables_of(
 def conclude(table: pd.DataFrame) -> Iterator[str]:
     """Yield the verdict on each set of ranks: its first line, and a line per finding."""
     records = [record for suite in CONCLUDED for record in records_of(table, suite)]
-    limits = Limits()
-    for _, alike in by_layout(sorted(records, key=lambda record: record.started_at)):
+    limits = FaultLimits()
+    for _, alike in group_by_layout(sorted(records, key=lambda record: record.started_at)):
         if verdict := judge(alike, limits):
             yield from (line.removeprefix("- ") for line in verdict.lines(limits.tolerance))
 
@@ -209,7 +209,7 @@ def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
         yield f"{large}: {', '.join(unsteady)}."
 
 
-def coverage(matrices: Sequence[Matrix]) -> Iterator[str]:
+def coverage(matrices: Sequence[PairTimes]) -> Iterator[str]:
     """Say which share of pairs was measured, and what two nodes do not tell."""
     least = min((each.share for each in matrices), default=1.0)
     if least < 1:
@@ -222,13 +222,13 @@ def coverage(matrices: Sequence[Matrix]) -> Iterator[str]:
 
 
 def faster_sides(
-    tables: Sequence[JudgedTable], limits: Limits, ranks: GroupedRanks
+    tables: Sequence[JudgedTable], limits: FaultLimits, ranks: GroupedRanks
 ) -> tuple[list[str], list[str]]:
     """Say what is faster than its peers: large parts, whose peers may be slow, and small ones."""
     unlike: list[str] = []
     few: list[str] = []
     for table in tables:
-        faults = faster(table.halves, table.peers, limits)
+        faults = find_fast_outliers(table.halves, table.peers, limits)
         inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
         lines = [sentence(each, ranks) for each in findings_of({table.name: inverse}, ranks)]
         if table.share_of(faults) >= AMBIGUOUS:
@@ -255,14 +255,16 @@ def drifts(tables: Sequence[JudgedTable]) -> Iterator[str]:
         yield f"Not steady: time of the second half, or run, over the first: {', '.join(found)}."
 
 
-def passing(tables: Sequence[JudgedTable], limits: Limits, ranks: GroupedRanks) -> list[str]:
+def transient_faults(
+    tables: Sequence[JudgedTable], limits: FaultLimits, ranks: GroupedRanks
+) -> list[str]:
     """Say which ranks and groups were slower than their peers in one half only, by heat perhaps."""
     lines = []
     for table in tables:
         families = [each for each in table.peers.families if each.name not in LINKS]
-        peers = Peers(table.peers.kinds, families)
+        peers = PeerGroups(table.peers.kinds, families)
         for half, change in (("second", table.changes), ("first", -table.changes)):
-            faults = explain(np.stack([change, change]), peers, limits)
+            faults = find_faults(np.stack([change, change]), peers, limits)
             found: list[FaultFinding] = findings_of({table.name: faults}, ranks)
             lines += [
                 f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"
@@ -272,7 +274,7 @@ def passing(tables: Sequence[JudgedTable], limits: Limits, ranks: GroupedRanks) 
 
 
 def missing_parts(
-    matrices: Sequence[Matrix], tests: Sequence[Speeds], num_ranks: int
+    matrices: Sequence[PairTimes], tests: Sequence[Speeds], num_ranks: int
 ) -> Iterator[str]:
     if not tests:
         yield "single ranks (suite rank_speed)"
@@ -309,7 +311,7 @@ def below_sheet(tests: Sequence[Speeds]) -> list[str]:
             for place, rate, promised in zip(
                 test.places, test.rates(), test.promises(), strict=True
             )
-            if promised is not None and rate < promised.enough * promised.rate
+            if promised is not None and rate < promised.min_share * promised.rate
         ]
         if short:
             short.sort(key=lambda each: each[0])
@@ -318,7 +320,7 @@ def below_sheet(tests: Sequence[Speeds]) -> list[str]:
             promised = short[0][2]
             lines.append(
                 f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
-                f"{percent(promised.enough)} of the {promised.source}: {names}."
+                f"{percent(promised.min_share)} of the {promised.source}: {names}."
             )
     return lines
 

@@ -11,15 +11,15 @@ import yaml
 
 from analysis.acceptance.verdict import SUITES, check, judge
 from analysis.records.harvest import Harvest, harvest, plan_of
-from analysis.records.of_suite import by_layout
+from analysis.records.of_suite import group_by_layout
 from analysis.records.paths import one_line, require_there
 from analysis.records.places import places_of
 from analysis.text import command, complain
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import Record
-from benchkit.statistics.faults import Limits
+from benchkit.statistics.faults import FaultLimits
 
 EXAMPLE = "allowed is YAML such as `leaf1: [node1, node2]`"
 warn = partial(complain, "analysis accept")
@@ -75,8 +75,8 @@ def main(arguments: list[str]) -> int:
         warn(line)
     records, flaws = read_records({str(row["path"]) for row in found.rows})
     switches = switches_of(records, options.switches)
-    limits = Limits(tolerance=options.tolerance)
-    verdicts = [judge(alike, limits, switches) for _, alike in by_layout(records)]
+    limits = FaultLimits(tolerance=options.tolerance)
+    verdicts = [judge(alike, limits, switches) for _, alike in group_by_layout(records)]
     judged = [verdict for verdict in verdicts if verdict is not None]
     for verdict in judged:
         print(*map(one_line, verdict.lines(options.tolerance)), sep="\n", end="\n\n")
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
     print(*(f"- FAILED: {line}" for line in failed), sep="\n", end="\n" * bool(failed))
     if not judged:
         remedy = "" if failed else "; run `python -m benchkit sweep=acceptance`"
-        where = printable(", ".join(map(str, options.places)))
+        where = escape_unprintable(", ".join(map(str, options.places)))
         warn(f"nothing to judge at or below {where}{remedy}")
     all_alike = judged and all(verdict.is_alike for verdict in judged)
     return int(bool(failed) or not all_alike)

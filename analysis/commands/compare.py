@@ -18,8 +18,8 @@ from analysis.records.paths import one_line, require_there
 from analysis.text import command, complain
 from analysis.text_table import TextTable
 from benchkit.errors import ConfigError
-from benchkit.record.naming import printable
-from benchkit.statistics.faults import Limits
+from benchkit.record.naming import escape_unprintable
+from benchkit.statistics.faults import FaultLimits
 
 warn = partial(complain, "analysis compare")
 
@@ -63,7 +63,7 @@ def what_changed(sides: list[Harvest], tolerance: float) -> tuple[list[str], int
     (before, _), (now, _) = read
     if not (before and now):
         return [], 0
-    found = [each for each in changes(before, now, Limits(tolerance=tolerance)) if each]
+    found = [each for each in changes(before, now, FaultLimits(tolerance=tolerance)) if each]
     lines = [one_line(line) for each in found for line in each.lines(tolerance)]
     if not found:
         lines = ["- The acceptances are of other ranks: nothing can be compared."]
@@ -81,7 +81,7 @@ def write(result: PlacesComparison, sides: list[Harvest], options: argparse.Name
         write_file(folder, "compare.md", page(result, options.places, sides, TextTable.markdown)),
         write_file(folder, "compare_junit.xml", as_junit(result, options.places[1])),
     ]
-    return [printable(f"wrote {path}") for path in written]
+    return [escape_unprintable(f"wrote {path}") for path in written]
 
 
 def share(text: str) -> float:

@@ -14,7 +14,7 @@ from analysis.records.paths import require_there
 from analysis.table import combine
 from analysis.text import command, complain
 from benchkit.errors import ConfigError
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 warn = partial(complain, "analysis export")
 
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     if not texts:
         warn(f"nothing that {options.system} measures is in these records")
         return 1
-    print(*(printable(f"wrote {path}") for path in written), sep="\n")
+    print(*(escape_unprintable(f"wrote {path}") for path in written), sep="\n")
     return 0
 
 

@@ -23,7 +23,7 @@ from analysis.text import command, complain
 from analysis.text_table import MOST_ROWS, TextTable, Writer, beginning, table_of
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 COLUMNS = (
     "collective", "payload_bytes", "primitive", "model", "context_length", "batch_size", "step",
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
     try:
         for place in options.places:
             found = read(place, options.ranks)
-            for line in found.passed_over:
+            for line in found.skipped:
                 warn(line)
             rows += found.rows
             is_whole = is_whole and bool(found.rows)
@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> int:
     except RanksMissing as error:
         raise ConfigError(f"{error}; add --ranks N") from None
     print(as_text(tables, TextTable.text), "", sep="\n")
-    print(*(printable(f"wrote {path}") for path in written), sep="\n")
+    print(*(escape_unprintable(f"wrote {path}") for path in written), sep="\n")
     return int(not is_whole)
 
 
@@ -117,10 +117,10 @@ def read(place: Path, ranks: int | None) -> Reading:
         raise
     except UNREADABLE as error:
         why = f"{place}: cannot be read ({type(error).__name__}: {error})"
-        return Reading(passed_over=[one_line(why)])
+        return Reading(skipped=[one_line(why)])
     if found is None:
         why = f"{place}: no known format; known are {formats.KNOWN}, and folders of records"
-        return Reading(passed_over=[why])
+        return Reading(skipped=[why])
     return found
 
 

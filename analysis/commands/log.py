@@ -19,13 +19,13 @@ from analysis.records.columns import METRICS
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import require_there
-from analysis.report.parts import Parts
+from analysis.report.parts import ReportData
 from analysis.report.report import write_report
 from analysis.table import combine, identity_columns
 from analysis.text import command, complain
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 ALWAYS = ("suite", "backend", "world_size")
 """Parameters of every run; others are there where they differ between points."""
@@ -306,7 +306,7 @@ def main(arguments: list[str]) -> int:
     for line in found.remarks():
         warn(line)
     if not found.rows:
-        warn(f"no readable record.json at or below {printable(str(folder))}")
+        warn(f"no readable record.json at or below {escape_unprintable(str(folder))}")
         return 1
     with TRACKERS[options.to](options.name) as tracker:
         print(log(folder, found, tracker))
@@ -324,7 +324,7 @@ def log(folder: Path, found: Harvest, tracker: Tracker) -> str:
     has_report = (folder / name).is_dir()
     report = files.make_own(folder / name)
     if not has_report:
-        list(write_report(Parts(table, None, found.ranks), report))
+        list(write_report(ReportData(table, None, found.ranks), report))
     for path in report.rglob("*"):
         if not path.is_dir() or path.is_symlink():  # The tracker would be handed what it leads to.
             files.require_regular(path)

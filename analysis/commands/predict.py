@@ -12,13 +12,13 @@ import pandas as pd
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import harvest
 from analysis.records.paths import require_there
-from analysis.suites.collective.algorithms import Message, Times, messages
-from analysis.suites.collective.table import Series, groups_of
+from analysis.suites.collective.algorithms import AlgorithmFit, Times, fit_algorithms
+from analysis.suites.collective.table import CollectiveTimes, groups_of
 from analysis.table import combine
 from analysis.text import command, complain, with_interval
 from analysis.text_table import table_of
 from benchkit.errors import ConfigError
-from benchkit.record.naming import readable
+from benchkit.record.naming import format_bytes
 
 warn = partial(complain, "analysis predict")
 NOTE = (
@@ -38,19 +38,19 @@ class Model:
 
     collective: str
     times: Times
-    messages: list[Message]
+    messages: list[AlgorithmFit]
 
     @property
     def sizes(self) -> list[float]:
         return sorted({size for points in self.times.values() for size, _ in points})
 
     @property
-    def rivals(self) -> list[Message]:
+    def rivals(self) -> list[AlgorithmFit]:
         """The algorithms that the measured times do not tell apart."""
-        return [message for message in self.messages if message.likely]
+        return [message for message in self.messages if message.is_plausible]
 
 
-def models_of(series: list[Series]) -> list[Model]:
+def models_of(series: list[CollectiveTimes]) -> list[Model]:
     """Make a model of each collective that ran on several ranks and whose algorithms are known."""
     found = []
     for name in dict.fromkeys(line.collective for line in series):
@@ -58,7 +58,7 @@ def models_of(series: list[Series]) -> list[Model]:
         for line in series:
             if line.collective == name and line.world_size > 1:
                 times[line.world_size] = list(zip(line.sizes, line.times_s, strict=True))
-        if times and (known := messages(name, times)):
+        if times and (known := fit_algorithms(name, times)):
             found.append(Model(name, times, known))
     return found
 
@@ -66,7 +66,7 @@ def models_of(series: list[Series]) -> list[Model]:
 def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]:
     """Yield a row per algorithm and size, and per size one over all algorithms in question."""
     lines: list[tuple[str, float | None, Callable[[int, float], str]]] = [
-        (message.algorithm, 100 * message.off, partial(in_ms, model, message))
+        (message.algorithm, 100 * message.max_error, partial(in_ms, model, message))
         for message in model.messages
     ]
     if len(model.rivals) > 1:
@@ -78,12 +78,12 @@ def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]
                 "measured on": "/".join(map(str, model.times)),
                 "algorithm": algorithm,
                 "misses [%]": misses,
-                "payload": readable(size),
+                "payload": format_bytes(size),
                 **{f"{n} ranks, predicted [ms]": cell(n, size) for n in world_sizes},
             }
 
 
-def in_ms(model: Model, message: Message, world_size: int, size: float) -> str:
+def in_ms(model: Model, message: AlgorithmFit, world_size: int, size: float) -> str:
     """Format the prediction and its interval: "4.5 [4.1, 4.9]"."""
     value = message.seconds(model.collective, world_size, size)
     ends = message.interval(model.collective, world_size, size) or (0.0, math.inf)
@@ -111,7 +111,7 @@ def remarks(model: Model, world_sizes: list[int]) -> Iterator[str]:
             yield f"{model.collective}, {message.algorithm}: {found}"
 
 
-def contradiction(model: Model, message: Message, world_sizes: list[int]) -> str | None:
+def contradiction(model: Model, message: AlgorithmFit, world_sizes: list[int]) -> str | None:
     """Describe the worst prediction whose whole interval is below what fewer ranks took."""
     worst, found = 1.0, None
     points = [(n, size, time) for n, pairs in model.times.items() for size, time in pairs]
@@ -124,7 +124,7 @@ def contradiction(model: Model, message: Message, world_sizes: list[int]) -> str
             if there > here and most < time and there / time < worst:
                 worst = there / time
                 found = (
-                    f"{1e3 * there:.4g} ms predicted for {readable(size)} on {more} ranks, "
+                    f"{1e3 * there:.4g} ms predicted for {format_bytes(size)} on {more} ranks, "
                     f"but {n} ranks took {1e3 * time:.4g} ms; do not rely on it."
                 )
     return found
@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def print_predictions(title: str, series: list[Series], world_sizes: list[int]) -> None:
+def print_predictions(title: str, series: list[CollectiveTimes], world_sizes: list[int]) -> None:
     models = models_of(series)
     table = pd.DataFrame([row for model in models for row in rows_of(model, world_sizes)])
     lines = [f"- {line}" for model in models for line in remarks(model, world_sizes)]

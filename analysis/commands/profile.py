@@ -24,7 +24,7 @@ from analysis.records.per_rank import WAITING
 from analysis.text import command, complain
 from analysis.text_table import table_of
 from benchkit.record import files
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 STEP = "step "
 """Begins the label of a step; the case's labels follow (benchkit/rank/around_samples.py)."""
@@ -136,7 +136,7 @@ def as_event(event: dict[str, Any]) -> Event:
     if not 0 <= duration <= LONGEST_MS or abs(start) > LATEST_MS:
         raise ValueError(f"an event that begins at {start:g} ms and takes {duration:g} ms")
     thread = f"{event.get('pid')}/{event.get('tid')}"
-    name = printable(str(event["name"]), keep="")
+    name = escape_unprintable(str(event["name"]), keep="")
     return Event(name, str(event["cat"]), thread, start, start + duration)
 
 
@@ -190,7 +190,7 @@ def main(arguments: list[str]) -> int:
         except (ValueError, OSError) as error:
             passed_over.append(one_line(error))
     num_files = len(found) + len(passed_over)
-    for line in Harvest(passed_over=passed_over, num_files=num_files).remarks():
+    for line in Harvest(skipped=passed_over, num_files=num_files).remarks():
         warn(line)
     if not any(trace.steps() for _, trace in found):
         places = ", ".join(map(str, options.places))
@@ -216,7 +216,7 @@ def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
     rows = []
     for path, trace in found:
         for case, steps in trace.steps().items():
-            run = printable(path.parent.name, keep="")
+            run = escape_unprintable(path.parent.name, keep="")
             row: dict[str, object] = {"run": run} if several else {}
             row |= {"case": case or "-", "rank": trace.rank, "steps": len(steps)}
             row["step [ms]"] = length(step.interval for step in steps) / len(steps)

@@ -21,16 +21,16 @@ from analysis.compare.points import (
     planned_statuses,
 )
 from analysis.compare.report import SecondaryChange
-from analysis.compare.verdicts import exit_code, verdicts_on, word_by_outcomes
+from analysis.compare.verdicts import exit_code, judge_points, word_by_outcomes
 from analysis.records.rows import RecordSettings
 from benchkit.api.question import BUSBW, TIME, Metric, Question
 from benchkit.record import files
 from benchkit.record.naming import plus_minus
 from benchkit.record.record import VERSIONS, Record
-from benchkit.secrets import shown_words
+from benchkit.secrets import mask_words
 from benchkit.statistics.intervals import ALPHA, Array, slow_shares
 from benchkit.statistics.multiplicity import changes
-from benchkit.statistics.power import difference_of_runs, spread_of_runs
+from benchkit.statistics.power import difference_of_runs, run_deviations
 from benchkit.statistics.rank_tests import (
     RankTest,
     SignedRank,
@@ -192,7 +192,7 @@ class QuestionedCases:
             name for name in names if len({str(c.get(name)) for c in self.cells.values()}) > 1
         ]
         return {
-            case: ", ".join(self.question.word(n, cells[n]) for n in varied if n in cells)
+            case: ", ".join(self.question.format_value(n, cells[n]) for n in varied if n in cells)
             for case, cells in self.cells.items()
         }
 
@@ -200,8 +200,10 @@ class QuestionedCases:
         """Return the bus bandwidth where the question asks for that of the case, else the time."""
         cells = self.cells[case]
         for metric in self.question.metrics:
-            held = all(str(cells.get(name)) == str(value) for name, value in metric.only.items())
-            if metric.column == BUSBW.column and metric.only and held:
+            held = all(
+                str(cells.get(name)) == str(value) for name, value in metric.row_filter.items()
+            )
+            if metric.column == BUSBW.column and metric.row_filter and held:
                 return metric
         return TIME
 
@@ -296,7 +298,7 @@ class PairJudge:
         numbers = range(1, 1 + max(number for number, _ in self._runs))
         controls = [number for number in numbers if plan.order[number - 1].is_control]
         pairs = [number for number in numbers if number not in controls]
-        words, num_pairs = shown_words(plan.overrides), len(pairs)
+        words, num_pairs = mask_words(plan.overrides), len(pairs)
         result = PairedComparison(
             plan.id, self._arms, words, options.statistic, options.fail_on, alpha, num_pairs
         )
@@ -312,7 +314,7 @@ class PairJudge:
             if list(labels.values()).count(labels[case]) == 1:
                 point.label = labels[case]
             metric, amount = question.metric(case), first.busbw_of_1_s.get(case)
-            if metric.rises and amount:
+            if metric.is_higher_better and amount:
                 point.metric, point.unit, point.amount = metric.head, metric.unit, amount
             point.identical_runs = first.identical_runs.get(case.number)
             result.points.append(point)
@@ -343,7 +345,7 @@ class PairJudge:
             word=word,
             reason=reason,
             verdict=None,
-            spread=spread_of_runs(baseline, candidate),
+            spread=run_deviations(baseline, candidate),
             floor=self._plan.floor.get(name),
             floor_of_pairs=noise_floor(log_ratios(baseline, candidate)),
             baseline_s=baseline.tolist(),
@@ -359,7 +361,7 @@ class PairJudge:
         """Judge all points of all arms together, and the mean over the points of each arm."""
         tests = [SignedRank(times.log_ratios(self._statistic)) for times in measured.values()]
         floors = [point.floor for point in points]
-        verdicts = verdicts_on(tests, floors, fail_on=result.fail_on, alpha=result.alpha)
+        verdicts = judge_points(tests, floors, fail_on=result.fail_on, alpha=result.alpha)
         for point, verdict in zip(points, verdicts, strict=True):
             point.verdict, point.word = verdict, verdict.word
         for role in range(1, len(self._arms)):

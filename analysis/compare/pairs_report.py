@@ -19,8 +19,8 @@ from analysis.compare.report import (
 from analysis.compare.verdicts import FAILED, FASTER, SAME, SLOWER, UNCLEAR, PointVerdict
 from benchkit.compare import RESULT_FILE
 from benchkit.record import files
-from benchkit.record.naming import in_markdown, percent, plus_minus, printable
-from benchkit.statistics.power import Spread
+from benchkit.record.naming import in_markdown, percent, plus_minus, escape_unprintable
+from benchkit.statistics.power import RunDeviations
 
 if TYPE_CHECKING:
     from analysis.text_table import TextTable
@@ -52,7 +52,7 @@ class ComparedPoint:
     word: str
     reason: str
     verdict: PointVerdict | None
-    spread: Spread
+    spread: RunDeviations
     floor: float | None
     floor_of_pairs: float | None
     baseline_s: list[float]
@@ -123,9 +123,9 @@ class PairedComparison(msgspec.Struct):
 
     def write(self, folder: Path) -> None:
         content = msgspec.json.format(msgspec.json.encode(self), indent=2)
-        files.write_whole(folder / RESULT_FILE, content)
-        files.write_whole(folder / JUNIT_FILE, as_junit(self))
-        files.write_whole(folder / MARKDOWN_FILE, as_markdown(self).encode())
+        files.write_atomically(folder / RESULT_FILE, content)
+        files.write_atomically(folder / JUNIT_FILE, as_junit(self))
+        files.write_atomically(folder / MARKDOWN_FILE, as_markdown(self).encode())
 
 
 JUNIT_FILE, MARKDOWN_FILE = "junit.xml", "compare.md"
@@ -160,7 +160,7 @@ def answer(result: PairedComparison) -> str:
         what = f"{count} {more}point" + "s" * (count > 1)
         within = f" within {percent(result.fail_on)}" if word == SAME else ""
         parts.append(f"{what} {'unchanged' if word == SAME else word}{within}")
-    return printable("; ".join(parts) or "no point was compared", keep="")
+    return escape_unprintable("; ".join(parts) or "no point was compared", keep="")
 
 
 def change(point: ComparedPoint, is_named: bool) -> str:
@@ -196,7 +196,10 @@ def table(result: PairedComparison) -> "TextTable":
 
     several = len(result.arms) > 2
     rows = [
-        [printable(text, keep="") for text in (*([point.arm] if several else []), *cells(point))]
+        [
+            escape_unprintable(text, keep="")
+            for text in (*([point.arm] if several else []), *cells(point))
+        ]
         for point in result.points
     ]
     headers = [*(["arm"] if several else []), *HEADERS]

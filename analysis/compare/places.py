@@ -24,10 +24,10 @@ from analysis.compare.points import (
     planned_statuses,
 )
 from analysis.compare.report import SecondaryChange
-from analysis.compare.verdicts import FAILED, PointVerdict, verdicts_on, word_by_outcomes
+from analysis.compare.verdicts import FAILED, PointVerdict, judge_points, word_by_outcomes
 from analysis.records.environments import ENVIRONMENT
 from analysis.records.figures import CaseRow
-from analysis.records.harvest import Plan
+from analysis.records.harvest import PlannedRuns
 from analysis.records.rows import DIMENSIONS
 from analysis.report.naming import settings
 from analysis.table import combine, identity_columns
@@ -105,7 +105,11 @@ class PlacesComparison:
 
 
 def compare_places(
-    sides: Sequence[Sequence[CaseRow]], plans: Sequence[Plan], *, statistic: str, fail_on: float
+    sides: Sequence[Sequence[CaseRow]],
+    plans: Sequence[PlannedRuns],
+    *,
+    statistic: str,
+    fail_on: float,
 ) -> PlacesComparison:
     """Match the points of two places by settings and labels, and compare their runs.
 
@@ -118,13 +122,13 @@ def compare_places(
     table = combine([row for rows in sides for row in rows])
     alike = [name for name in identity_columns(table) if name not in (*ENVIRONMENT, SEED)]
     differing = [name for name in alike if table[name].nunique(dropna=False) > 1]
-    by_settings, unknown = runs_of(sides, plans, alike)
+    by_settings, unknown = match_runs(sides, plans, alike)
     figures_in = table[["run", "status", *dict.fromkeys((metric, *SECONDARY))]]
     matched: list[dict[str, object]] = []
     others: list[dict[str, object]] = []
     figures: list[Figures] = []
     for runs in by_settings.values():
-        for labels, of_point in points_of(runs):
+        for labels, of_point in match_cases(runs):
             places = {side: positions(own, labels) for side, own in of_point.items()}
             row = table.iloc[[*places["A"], *places["B"]][0]]
             name = settings(row, differing) or str(row["suite"])
@@ -134,7 +138,7 @@ def compare_places(
                 continue
             matched.append(cells)
             figures.append({
-                side: figures_of(figures_in.iloc[own], metric) for side, own in places.items()
+                side: run_metrics(figures_in.iloc[own], metric) for side, own in places.items()
             })  # fmt: skip
     # Cells of a setting that is not known stay empty.
     gone = {"A_runs": 0, "A_planned": 0, "B_runs": 0, "B_planned": 1} | UNKNOWN
@@ -166,8 +170,8 @@ def compare_places(
     )  # fmt: skip
 
 
-def runs_of(
-    sides: Sequence[Sequence[CaseRow]], plans: Sequence[Plan], names: Sequence[str]
+def match_runs(
+    sides: Sequence[Sequence[CaseRow]], plans: Sequence[PlannedRuns], names: Sequence[str]
 ) -> tuple[dict[Settings, Runs], list[str]]:
     """Return the runs of each side by the settings of their points, and what else B was to measure.
 
@@ -207,7 +211,7 @@ def runs_of(
     return found, list(unknown.values())
 
 
-def points_of(runs: Runs) -> Iterator[tuple[Labels, Runs]]:
+def match_cases(runs: Runs) -> Iterator[tuple[Labels, Runs]]:
     """Yield the cases of points with the same settings, and the runs that were to measure each.
 
     Lists of a configuration are no settings, so that runs of several points may be here. Where no
@@ -265,7 +269,7 @@ def described(bad: Mapping[str, int], planned: int) -> str:
     return ", ".join(f"{status} in {number} of {planned} runs" for status, number in bad.items())
 
 
-def figures_of(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+def run_metrics(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     measured = rows[rows["status"] == "ok"]
     figures = measured.groupby("run")[list(dict.fromkeys((metric, *SECONDARY)))].median()
     return figures[figures[metric] > 0]
@@ -279,9 +283,9 @@ def judge_repeated(
     points: Sequence[Figures], metric: str, fail_on: float
 ) -> list[PointVerdict | None]:
     """Return the verdict on each point; None where a side has a single run."""
-    tests = [rank_sum_of(found, metric) for found in points if is_repeated(found)]
-    judged = iter(verdicts_on(tests, [None] * len(tests), fail_on=fail_on))
-    return [next(judged) if is_repeated(found) else None for found in points]
+    tests = [rank_sum_of(found, metric) for found in points if has_replicates(found)]
+    judged = iter(judge_points(tests, [None] * len(tests), fail_on=fail_on))
+    return [next(judged) if has_replicates(found) else None for found in points]
 
 
 def rank_sum_of(found: Figures, metric: str) -> RankSum:
@@ -303,7 +307,7 @@ def figure_cells(found: Figures, verdict: PointVerdict | None, metric: str) -> d
     return {**cells, "confidence": verdict.confidence, "verdict": verdict.word}
 
 
-def is_repeated(found: Figures) -> bool:
+def has_replicates(found: Figures) -> bool:
     return min(map(len, found.values())) > 1
 
 
@@ -329,7 +333,7 @@ def secondary_tests(
     A run whose times have one mode has no slow times where another run has two modes.
     """
     for number, found in enumerate(points):
-        if not is_repeated(found):
+        if not has_replicates(found):
             continue
         for name in SECONDARY:
             if name == SLOW_SHARE:

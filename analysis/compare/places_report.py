@@ -14,7 +14,7 @@ from analysis.compare.verdicts import FAILED, FIXED, NEW, NOT_COMPARED
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest
 from analysis.text_table import Writer, table_of
-from benchkit.record.naming import named, printable
+from benchkit.record.naming import format_label, escape_unprintable
 from benchkit.statistics.intervals import ALPHA
 from benchkit.statistics.rank_tests import RankSum
 
@@ -51,7 +51,7 @@ def origin(side: str, place: Path, found: Harvest) -> str:
     """Return what a side is: its place, how many runs it has, and when they started."""
     runs = len({row["run"] for row in found.rows})
     started = sorted(str(row["started_at"]) for row in found.rows)
-    return printable(
+    return escape_unprintable(
         f"{side}: {place}: {runs} run{'s' * (runs > 1)}, started {started[0]} to {started[-1]}"
     )
 
@@ -72,7 +72,7 @@ def points_table(result: PlacesComparison, write_table: Writer) -> str:
     shared = [name for name in result.settings if known[name].nunique(dropna=False) == 1]
     shown = points[[name for name in result.settings if name not in shared]].copy()
     for name in shown:
-        shown[name] = shown[name].map(partial(named, name), na_action="ignore")
+        shown[name] = shown[name].map(partial(format_label, name), na_action="ignore")
     for side in SIDES:
         shown[f"{side} [ms]"] = 1e3 * points[f"{side}_s"]
     counts = [runs_text(points[f"{side}_runs"], points[f"{side}_planned"]) for side in SIDES]
@@ -90,7 +90,7 @@ def points_table(result: PlacesComparison, write_table: Writer) -> str:
         for word, reason in zip(points["verdict"], points["reason"], strict=True)
     ]
     first = known.iloc[0]
-    held = [f"{name} {named(name, first[name])}" for name in shared if pd.notna(first[name])]
+    held = [f"{name} {format_label(name, first[name])}" for name in shared if pd.notna(first[name])]
     table = write_table(table_of(shown.dropna(axis=1, how="all")))
     return f"All points: {', '.join(held)}\n\n{table}"
 
@@ -109,7 +109,9 @@ def as_junit(result: PlacesComparison, place: Path) -> bytes:
     for name, point in zip(result.names, result.points.to_dict("records"), strict=True):
         word = point["verdict"]
         told = point["reason"] if word in MEANINGS else f"B / A {point['ratio']:.3f}"
-        cases.append((printable(str(place)), printable(name), word, f"{word}: {told}"))
+        cases.append(
+            (escape_unprintable(str(place)), escape_unprintable(name), word, f"{word}: {told}")
+        )
     return junit("analysis compare", cases)
 
 
@@ -122,7 +124,9 @@ def notes(result: PlacesComparison) -> Iterator[str]:
     for meaning, names in told.items():
         if names:
             more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-            yield printable(f"{meaning}: {len(names)}: {'; '.join(names[:MOST_NAMED])}{more}")
+            yield escape_unprintable(
+                f"{meaning}: {len(names)}: {'; '.join(names[:MOST_NAMED])}{more}"
+            )
     if not result.num_matched:
         return
     counts = Counter(word for word in result.words if word not in MEANINGS)
@@ -137,7 +141,7 @@ def notes(result: PlacesComparison) -> Iterator[str]:
     if result.num_matched > 1:
         yield f"Geometric mean over {result.num_matched} points: {mean_text(result.mean)}"
     for line in further_changes(result.secondary):
-        yield printable(f"A{line[1:]}")
+        yield escape_unprintable(f"A{line[1:]}")
     if num_indicative:
         yield (
             f"{num_indicative} {INDICATIVE}: a side has a single run, and how much runs differ is "

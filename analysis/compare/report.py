@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from analysis.compare.verdicts import FAILED, NOT_COMPARED, SLOWER, UNCLEAR, PointVerdict
-from benchkit.statistics.multiplicity import Change
+from benchkit.statistics.multiplicity import MetricChange
 
 
 def ratio_text(value: float) -> str:
@@ -31,7 +31,7 @@ class SecondaryChange:
     arm: str
     figure: str
     is_share: bool
-    change: Change
+    change: MetricChange
 
 
 def further_changes(

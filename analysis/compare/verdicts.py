@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from analysis.compare.points import OutcomeCounts
 from benchkit.statistics.intervals import ALPHA
-from benchkit.statistics.judgement import AHEAD, BEHIND, TIED, judge
+from benchkit.statistics.judgement import AHEAD, BEHIND, TIED, judge_interval
 from benchkit.statistics.multiplicity import benjamini_hochberg
 from benchkit.statistics.power import POWER, equivalent_sd, pairs_needed, smallest_effect
 from benchkit.statistics.rank_tests import RankTest, SignedRank
@@ -69,7 +69,7 @@ class VerdictLimits:
     alpha_same: float
 
 
-def verdicts_on(
+def judge_points(
     tests: Sequence[RankTest],
     floors: Sequence[float | None],
     *,
@@ -100,13 +100,13 @@ def verdicts_on(
     alpha_different = benjamini_hochberg(different, alpha)
     alpha_same = 2 * benjamini_hochberg([test.p_inside(margin) for test in tests], alpha / 2)
     return [
-        verdict_on(test, VerdictLimits(margin, floor, alpha_different, alpha_same))
+        judge_point(test, VerdictLimits(margin, floor, alpha_different, alpha_same))
         for test, floor in zip(tests, noise, strict=True)
     ]
 
 
-def verdict_on(test: RankTest, limits: VerdictLimits) -> PointVerdict:
-    word = word_for(test, limits)
+def judge_point(test: RankTest, limits: VerdictLimits) -> PointVerdict:
+    word = classify_ratio(test, limits)
     alpha = limits.alpha_same if word == SAME else limits.alpha
     low, high = test.interval(alpha)
     verdict = PointVerdict(
@@ -125,21 +125,21 @@ def verdict_on(test: RankTest, limits: VerdictLimits) -> PointVerdict:
         verdict,
         num_pairs=test.num_values,
         smallest_effect=None if least is None else math.expm1(least),
-        pairs_needed=more_pairs(test, limits, sd) if word == UNCLEAR else None,
+        pairs_needed=pairs_to_decide(test, limits, sd) if word == UNCLEAR else None,
     )
 
 
-def word_for(test: RankTest, limits: VerdictLimits) -> str:
+def classify_ratio(test: RankTest, limits: VerdictLimits) -> str:
     """Return the word on the log ratio of the candidate's time over the baseline's."""
     of_ties = test.interval(limits.alpha_same)
-    judged = judge(test.interval(limits.alpha), limits.margin, limits.floor, of_ties)
+    judged = judge_interval(test.interval(limits.alpha), limits.margin, limits.floor, of_ties)
     if judged == TIED:
         return SAME
     matters = abs(test.estimate) >= limits.margin
     return {AHEAD: SLOWER, BEHIND: FASTER}.get(judged, UNCLEAR) if matters else UNCLEAR
 
 
-def more_pairs(test: SignedRank, limits: VerdictLimits, sd: float | None) -> int | None:
+def pairs_to_decide(test: SignedRank, limits: VerdictLimits, sd: float | None) -> int | None:
     size = abs(test.estimate)
     if size < limits.margin:
         distance, alpha, power = limits.margin - size, limits.alpha_same, POWER_OF_SAME

@@ -11,8 +11,8 @@ import pandas as pd
 from analysis.foreign.collectives import CollectiveTiming, bandwidths
 from analysis.foreign.timings import Cells, ForeignOutput, LinesByHeads, Reading, Timing, status_of
 from analysis.records.figures import Row
-from analysis.records.of_suite import cases_of
-from analysis.repetitions import alike
+from analysis.records.of_suite import rows_with_cases
+from analysis.repetitions import group_equal_except
 from analysis.suites.transformer import rows as transformer
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
@@ -60,7 +60,7 @@ def export_all_reduces(table: pd.DataFrame) -> dict[str, str]:
     rows = rows[(rows["collective"] == ALL_REDUCE) & blocking & (rows[TIMING] != LATENCY)]
     texts = {}
     for (backend, device), part in rows.groupby(["backend", "device"]):
-        for suffix, group in alike(part, "world_size", "data_size", TIMING):
+        for suffix, group in group_equal_except(part, "world_size", "data_size", TIMING):
             name = f"{backend}_{DEVICES.get(device, device)}_benchmark{suffix}.csv"
             texts[name] = as_csv(pd.DataFrame(all_reduce_lines(group)))
     return texts
@@ -69,7 +69,9 @@ def export_all_reduces(table: pd.DataFrame) -> dict[str, str]:
 def all_reduce_lines(rows: pd.DataFrame) -> list[Row]:
     """Return the line of each row, by ranks and size."""
     measured = rows[rows["status"].isin(["ok", "invalid"]) & rows["mean_s"].notna()]
-    lines = [{**what_was_reduced(row), **times_of(row, case)} for row, case in cases_of(measured)]
+    lines = [
+        {**what_was_reduced(row), **times_of(row, case)} for row, case in rows_with_cases(measured)
+    ]
     for row in rows.drop(measured.index).to_dict("records"):
         lines.append({**what_was_reduced(row), "error": row["reason"] or row["status"]})
     return sorted(lines, key=lambda line: (line["world_size"], line[SIZE]))
@@ -164,9 +166,9 @@ def export_models(table: pd.DataFrame) -> dict[str, str]:
     NAME_2.json, …
     """
     texts = {}
-    for suffix, rows in alike(transformer.whole_passes(table), *transformer.CASE):
+    for suffix, rows in group_equal_except(transformer.whole_passes(table), *transformer.CASE):
         times_met: Counter[str] = Counter()
-        for row, case in cases_of(rows[rows["status"] == "ok"]):
+        for row, case in rows_with_cases(rows[rows["status"] == "ok"]):
             pass_name = SHORT_NAMES[row[PASS]]
             name = f"bench_{row['model']}_ctx{row['context_length']}_{pass_name}{suffix}"
             name = re.sub("[^0-9A-Za-z._-]", "-", name)

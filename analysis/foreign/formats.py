@@ -82,9 +82,9 @@ def read(place: str, text: str, ranks: int | None = None) -> Reading | None:
     strangers = [others]
     for source in sources:
         of_source = list(readings_of(ForeignOutput(place, source.text, ranks)))
-        if of_source and not any(each.rows or each.passed_over for each in of_source):
+        if of_source and not any(each.rows or each.skipped for each in of_source):
             behind = f" behind {source.prefix[:80]!r}" if source.prefix else ""
-            of_source[0].passed_over.append(f"{place}: no whole row of results in it{behind}")
+            of_source[0].skipped.append(f"{place}: no whole row of results in it{behind}")
         readings += of_source
         if not of_source:
             strangers.append(source.text)
@@ -96,10 +96,10 @@ def read(place: str, text: str, ranks: int | None = None) -> Reading | None:
     lines = "".join(strangers).splitlines()
     strays = sum(bool(ROW.search(line)) for line in lines)
     if strays:
-        found.passed_over.append(f"{place}: {strays} line(s) of numbers behind another prefix")
+        found.skipped.append(f"{place}: {strays} line(s) of numbers behind another prefix")
     if any(each and not each.endswith("\n") for each in strangers):
-        found.passed_over.append(f"{place}: ends within a line")
-    found.passed_over = list(dict.fromkeys(found.passed_over))
+        found.skipped.append(f"{place}: ends within a line")
+    found.skipped = list(dict.fromkeys(found.skipped))
     return found
 
 
@@ -153,7 +153,7 @@ def begin_in(line: str) -> tuple[int | None, Reader | None]:
 def read_records(place: Path) -> Reading:
     """Read our records at or below a place, of suites whose cases other systems time, too."""
     found = harvest([place])
-    result = Reading(passed_over=[*found.remarks()])
+    result = Reading(skipped=[*found.remarks()])
     for row in found.rows:
         if row["suite"] not in RECORDED:
             continue
@@ -161,10 +161,10 @@ def read_records(place: Path) -> Reading:
             timing = RECORDED[row["suite"]].of_record(row)
         except (LookupError, TypeError, ValueError) as error:
             why = f"not a record of {row['suite']} ({type(error).__name__}: {error})"
-            result.passed_over.append(f"{row['path']}: {why}")
+            result.skipped.append(f"{row['path']}: {why}")
             continue
         if timing is not None:
             result.rows.append(timing)
-    if not result.rows and not result.passed_over:
-        result.passed_over.append(f"{place}: no record of suite {', '.join(RECORDED)}")
+    if not result.rows and not result.skipped:
+        result.skipped.append(f"{place}: no record of suite {', '.join(RECORDED)}")
     return result

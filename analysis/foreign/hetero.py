@@ -13,9 +13,9 @@ import pandas as pd
 
 from analysis.foreign.timings import Cells, LinesByHeads, Timing, number, status_of
 from analysis.records.figures import Row
-from analysis.records.of_suite import cases_of
+from analysis.records.of_suite import rows_with_cases
 from analysis.records.slowdowns import Slowdown
-from analysis.repetitions import alike, by_mechanism
+from analysis.repetitions import group_equal_except, group_by_mechanism
 from analysis.suites.matmul_lut import table as matmul_lut
 from analysis.suites.ring_attention import table as ring_attention
 from analysis.suites.ring_model import table as ring_model
@@ -27,7 +27,7 @@ from benchkit.suites.ring_model import suite as model_names
 
 
 def slowdown_of(row: Row) -> str:
-    return str(Slowdown.of(row["slowdown"], row["world_size"]))
+    return str(Slowdown.parse(row["slowdown"], row["world_size"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +143,8 @@ def export_rings(table: pd.DataFrame) -> dict[str, str]:
     if rows.empty:
         return {}
     texts = {}
-    for suffix, group in by_mechanism(rows, names.STRATEGY, *ring_attention.CELL):
-        lines = pd.DataFrame([ring_line(row, case) for row, case in cases_of(group)])
+    for suffix, group in group_by_mechanism(rows, names.STRATEGY, *ring_attention.CELL):
+        lines = pd.DataFrame([ring_line(row, case) for row, case in rows_with_cases(group)])
         lines = lines.sort_values([TOKENS_OF_SWEEP, SHARE, SPLIT], ascending=[True, False, True])
         texts[f"sweep_results{suffix}.csv"] = as_csv(lines, "%.6g")
         for length, even in lines[lines[SPLIT] == names.EVEN].groupby(TOKENS_OF_SWEEP):
@@ -162,7 +162,7 @@ def ring_line(row: Row, case: CaseRecord) -> Row:
     per_rank: dict[str, float | None] = {}
     for rank, (of_rank, mean_ms) in enumerate(zip(tokens, means_ms, strict=True)):
         per_rank |= {f"rank{rank}_tokens": of_rank, f"rank{rank}_latency_ms": mean_ms}
-    factor = Slowdown.of(row["slowdown"], int(row["world_size"])).factors[-1]
+    factor = Slowdown.parse(row["slowdown"], int(row["world_size"])).factors[-1]
     return {
         SPLIT: REFERENCE if strategy == names.REFERENCE else strategy,
         TOKENS_OF_SWEEP: int(row["seq_len"]),
@@ -254,7 +254,7 @@ def export_decoders(table: pd.DataFrame) -> dict[str, str]:
     """Write both files, for each slowdown and whatever else sets points apart."""
     rows = table[(table["suite"] == DecoderTiming.SUITE) & (table["status"] == "ok")]
     texts = {}
-    for suffix, group in alike(rows, *ring_model.CASE, "seq_len"):
+    for suffix, group in group_equal_except(rows, *ring_model.CASE, "seq_len"):
         lines = pd.DataFrame(decoder_lines(group))
         if lines.empty:
             continue
@@ -274,7 +274,7 @@ def decoder_csv(lines: pd.DataFrame, *columns: str) -> str:
 def decoder_lines(rows: pd.DataFrame) -> Iterator[Row]:
     """Yield a line per length and split: the means of both phases, 0 for one without a record."""
     found: dict[tuple[int, str, str], dict[str, Any]] = {}
-    for row, case in cases_of(rows):
+    for row, case in rows_with_cases(rows):
         key = (int(row["seq_len"]), row[model_names.IMPLEMENTATION], str(row[names.STRATEGY]))
         line = found.setdefault(key, {FIRST: 0.0, LATER: 0.0, TOTAL: 0.0})
         mean_ms = row["mean_s"] * 1e3

@@ -165,10 +165,10 @@ def read(output: ForeignOutput) -> Reading:
             table.world_size = size_of(table.ranks) if is_whole else None
             table.command, command = command, None
             if not is_known(table.columns):
-                found.passed_over.append(unknown(output.file, "heads", line))
+                found.skipped.append(unknown(output.file, "heads", line))
                 tables.append(NcclTable())
         elif UNITS.match(line) and not {word for word in words if "(" in word} <= KNOWN_UNITS:
-            found.passed_over.append(unknown(output.file, "units", line))
+            found.skipped.append(unknown(output.file, "units", line))
             tables.append(NcclTable())
         elif process := OF_PROCESS.match(line):
             table.ranks_per_process = max(1, int(process[1]) * int(process[2]))
@@ -208,14 +208,14 @@ def found_in(table: NcclTable, file: str, programs: set[str | None], found: Read
         return 0
     if len(programs) > 1:
         tests = " and ".join(sorted(map(str, filter(None, programs))))
-        found.passed_over.append(one_line(f"{file}: a table {MIXED} {tests}"))
+        found.skipped.append(one_line(f"{file}: a table {MIXED} {tests}"))
         return 0
     (program,) = programs
     if program not in COLLECTIVES:
-        found.passed_over.append(f"{file}: {without_counterpart(program)}")
+        found.skipped.append(f"{file}: {without_counterpart(program)}")
         return 0
     if table.world_size is None:
-        found.passed_over.append(f"{file}: the list of devices is missing or cut: ranks unknown")
+        found.skipped.append(f"{file}: the list of devices is missing or cut: ranks unknown")
     run = NcclRun(file, program, table.world_size)
     whole = [result for result in table.results if result.is_whole(program)]
     found.rows += [row_of(run, result) for result in whole]
@@ -317,9 +317,9 @@ def read_json(output: ForeignOutput) -> Reading | None:
     processes = sum(device["group"] == devices[0]["group"] for device in devices)
     found = Reading()
     if not whole:
-        found.passed_over.append(f"{output.file}: cut off; what is whole of it is read")
+        found.skipped.append(f"{output.file}: cut off; what is whole of it is read")
     if program not in COLLECTIVES:
-        found.passed_over.append(f"{output.file}: {without_counterpart(program)}")
+        found.skipped.append(f"{output.file}: {without_counterpart(program)}")
         return found
     run = NcclRun(
         output.file,

@@ -91,12 +91,12 @@ def read(output: ForeignOutput) -> Reading:
             run = begun(title)
             titles.append(title["test"])
             if run is None:
-                found.passed_over.append(one_line(f"{output.file}: {unknown(title['test'])}"))
+                found.skipped.append(one_line(f"{output.file}: {unknown(title['test'])}"))
         elif run and line.startswith("#"):
             run = described(run, line)
             if run is None:
                 why = f"a table without a title, or with heads that are not known: {line:.200}"
-                found.passed_over.append(one_line(f"{output.file}: {why}"))
+                found.skipped.append(one_line(f"{output.file}: {why}"))
             elif HEAD.match(line):
                 tables.append(OsuTable(run, is_mixed=len(titles) > 1))
                 was_torn = False
@@ -116,7 +116,7 @@ def read(output: ForeignOutput) -> Reading:
             titles = titles[-1:]
     for table in tables:
         if table.is_mixed:
-            found.passed_over.append(f"{output.file}: {MIXED}")
+            found.skipped.append(f"{output.file}: {MIXED}")
         else:
             found.rows += [row_of(output, table.run, line) for line in table.lines]
     found.pass_over_torn(output.file, torn)

@@ -53,11 +53,11 @@ def read(output: ForeignOutput) -> Reading:
         else:
             torn += bool(ROW.search(line))
     if found.rows and None in (backend, world_size):
-        found.passed_over.append(f"{output.file}: the line that tells backend or ranks is missing")
+        found.skipped.append(f"{output.file}: the line that tells backend or ranks is missing")
     found.pass_over_torn(output.file, torn)
     for name in sorted(others):
         known = ", ".join(COLLECTIVES)
-        found.passed_over.append(f"{output.file}: PARAM's {name}; read are {known} without -z 1")
+        found.skipped.append(f"{output.file}: PARAM's {name}; read are {known} without -z 1")
     return found
 
 

@@ -82,15 +82,15 @@ class Reading:
     """The rows of a place, and one line for each thing passed over."""
 
     rows: list[Timing] = field(default_factory=list)
-    passed_over: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
     def add(self, other: "Reading") -> None:
         self.rows += other.rows
-        self.passed_over += other.passed_over
+        self.skipped += other.skipped
 
     def pass_over_torn(self, file: str, lines: int, why: str = "") -> None:
         if lines:
-            self.passed_over.append(f"{file}: {lines} line(s) cut off or torn{why}")
+            self.skipped.append(f"{file}: {lines} line(s) cut off or torn{why}")
 
 
 class RanksMissing(ValueError):

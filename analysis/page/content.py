@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.discover import or_left_out
-from analysis.grid import Grid
+from analysis.grid import ScreenTable
 from analysis.page.failures import FailureKind, failures_of
 from analysis.page.figures import (
     FigureData,
@@ -26,8 +26,8 @@ from analysis.page.measurements import Measurements, measurements_of
 from analysis.records.environments import Facts, summary
 from analysis.report import sentences
 from analysis.report.chart import Chart, Charts
-from analysis.report.choice import MOST_FIGURES, chosen
-from analysis.report.parts import Parts
+from analysis.report.choice import MOST_FIGURES, choose_figures
+from analysis.report.parts import ReportData
 from analysis.screen import Screen
 from analysis.text_table import MOST_ROWS, beginning
 from benchkit.record.naming import without_settings
@@ -39,7 +39,7 @@ TEXT_LEVEL = 3
 
 
 @dataclass(frozen=True)
-class Figure:
+class PageFigure:
     """An interactive figure.
 
     Attributes:
@@ -77,7 +77,7 @@ class SuiteSection:
     name: str
     title: str
     measurements: Measurements
-    figures: list[Figure]
+    figures: list[PageFigure]
     left_out: list[str]
     texts: list[str]
 
@@ -85,7 +85,7 @@ class SuiteSection:
 def suite_of(
     number: int,
     table: pd.DataFrame,
-    parts: Parts,
+    parts: ReportData,
     charts: Sequence[Chart],
     not_drawn: list[str],
     samples: Packed,
@@ -98,7 +98,7 @@ def suite_of(
         samples: by PAGE_ROW.
     """
     name = str(table["suite"].iloc[0])
-    made = (figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(charts))
+    made = (make_figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(charts))
     texts = parts.texts_of(name)
     return SuiteSection(
         id=f"suite-{number}",
@@ -119,12 +119,14 @@ def title_of(table: pd.DataFrame) -> str:
     return f"{suite}: {', '.join(titles)}"
 
 
-def figure(place: str, chart: Chart) -> Figure | None:
+def make_figure(place: str, chart: Chart) -> PageFigure | None:
     """Make a figure; None, with a line on stderr, where that fails."""
     data = or_left_out(f"figure {chart.title}", partial(figure_of, chart))
     if data is None:
         return None
-    return Figure(place, chart.title, chart.small_print, describe(chart), len(chart.panels), data)
+    return PageFigure(
+        place, chart.title, chart.small_print, describe(chart), len(chart.panels), data
+    )
 
 
 def tally_of(table: pd.DataFrame) -> str:
@@ -194,7 +196,7 @@ class PageContent:
 
 
 def content_of(
-    parts: Parts, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
+    parts: ReportData, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
 ) -> PageContent:
     """Collect the page of a report; a part that cannot be made is left out with a line on stderr.
 
@@ -221,12 +223,12 @@ def content_of(
             )
             for number, name in enumerate(names, 1)
         ],
-        findings=dict(further(parts.findings | {sentences.NOISE: parts.noise})),
+        findings=dict(other_paragraphs(parts.findings | {sentences.NOISE: parts.noise})),
         texts=[as_html(page, TEXT_LEVEL) for page in (parts.turns, parts.rank_devices) if page],
         environment=list(environment_of(environments)),
         failures=failures_of(table),
         samples=samples,
-        unsampled=unsampled(len(samples), len(parts.measured)),
+        unsampled=sampling_note(len(samples), len(parts.measured)),
     )
 
 
@@ -252,7 +254,7 @@ def figures_of_suites(
                 not_drawn[section(chart)].append(f"{chart.title}: {why}.")
             else:
                 fitting.setdefault(module, {})[name] = chart
-    kept, left_out = chosen(fitting, most)
+    kept, left_out = choose_figures(fitting, most)
     for own in kept.values():
         for chart in own.values():
             charts[section(chart)].append(chart)
@@ -261,7 +263,7 @@ def figures_of_suites(
     return charts, not_drawn
 
 
-def answer_table(grid: Grid) -> str:
+def answer_table(grid: ScreenTable) -> str:
     """Return the first rows of the table of the answer, as HTML."""
     table = grid.table(grid.rows[:MOST_ROWS]).markdown()
     return as_html("\n\n".join([table, *beginning(len(grid.rows))]), TEXT_LEVEL)
@@ -272,7 +274,7 @@ MOST_SAMPLED = 1000
 again takes most of the time."""
 
 
-def paths_sampled(parts: Parts) -> list[str]:
+def paths_sampled(parts: ReportData) -> list[str]:
     """Choose records whose samples are on the page: of many points some, evenly apart."""
     paths = list(dict.fromkeys(parts.measured["path"].dropna()))
     if len(parts.measured) > MOST_SAMPLED:
@@ -282,7 +284,7 @@ def paths_sampled(parts: Parts) -> list[str]:
     return paths
 
 
-def unsampled(count: int, total: int) -> str:
+def sampling_note(count: int, total: int) -> str:
     """Say how many cases have samples on the page, and how to see others; "" where all have."""
     if count >= total:
         return ""
@@ -292,7 +294,7 @@ def unsampled(count: int, total: int) -> str:
     )
 
 
-def further(found: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
+def other_paragraphs(found: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Yield the paragraphs that have no place of their own on the page."""
     for title, lines in found.items():
         if lines and title not in HEAD:

@@ -59,7 +59,7 @@ def failures_of(table: pd.DataFrame) -> list[FailureKind]:
         reason, status = row["reason"], str(row["status"])
         key = (status, reason.split("\n")[0])
         if key not in found:
-            text = ended(reason, MOST_REASON)
+            text = truncate(reason, MOST_REASON)
             found[key] = FailureKind(status, text, is_harmless=status in HARMLESS)
         found[key].names.append(name(row))
     kinds = sorted(found.values(), key=lambda kind: (kind.is_harmless, -len(kind.names)))
@@ -118,6 +118,6 @@ def last_lines(text: str) -> str:
     return f"…\n{cut[-MOST_LETTERS:]}" if is_cut else cut
 
 
-def ended(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """Cut a text to a number of letters, and say so by "…"."""
     return text if len(text) <= most else f"{text[:most]}…"

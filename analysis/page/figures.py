@@ -28,7 +28,7 @@ from analysis.report.chart import (
     Axis,
     Chart,
 )
-from analysis.text import figure
+from analysis.text import format_number
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.intervals import Array
@@ -89,7 +89,7 @@ def with_ticks(shown: alt.LayerChart | alt.FacetChart) -> Spec:
     return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
 
-def rows_of(kind: str) -> alt.Chart:
+def filter_kind(kind: str) -> alt.Chart:
     chosen: alt.Chart = alt.Chart().transform_filter(alt.datum.kind == kind)
     return chosen
 
@@ -148,18 +148,18 @@ def over_x(chart: Chart) -> list[alt.Chart]:
         x = alt.X("x:Q", title=chart.x.label, scale=scale_of(chart.x), axis=across)
     up = axis_of(chart.y, "y_ticks")
     y = alt.Y("value:Q", title=chart.y.label, scale=scale_of(chart.y), axis=up)
-    points = rows_of(POINT).encode(x=x, y=y, color=colours_of(chart))
+    points = filter_kind(POINT).encode(x=x, y=y, color=colours_of(chart))
     dots = points.mark_point(filled=True, opacity=1, size=SIZE_OF_POINT, cursor="pointer")
-    curves = rows_of(CURVE).mark_line(strokeDash=[5, 4], strokeWidth=1.2)
+    curves = filter_kind(CURVE).mark_line(strokeDash=[5, 4], strokeWidth=1.2)
     layers = []
     if "band_low" in chart.points:
         bands = points.mark_area(opacity=0.15).encode(y=alt.Y("band_low:Q"), y2="band_high:Q")
         layers.append(bands)
     if chart.reference is not None:
-        layers.append(rows_of(REFERENCE).mark_rule(color=SOFT).encode(y="value:Q"))
+        layers.append(filter_kind(REFERENCE).mark_rule(color=SOFT).encode(y="value:Q"))
     if chart.curves is not None:
         if "low" in chart.curves:
-            shade = rows_of(CURVE).mark_area(opacity=0.15)
+            shade = filter_kind(CURVE).mark_area(opacity=0.15)
             shade = shade.encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colours_of(chart))
             layers.append(shade.encode(detail="part:N"))
         layers.append(curves.encode(x=x, y=y, color=colours_of(chart), detail="part:N"))
@@ -179,7 +179,7 @@ def beside_names(chart: Chart) -> list[alt.Chart]:
     """Draw bars or dots with intervals beside names, which need no turned labels there."""
     axis = axis_of(chart.y, "y_ticks")
     x = alt.X("value:Q", title=chart.y.label, scale=scale_of(chart.y), axis=axis)
-    points = rows_of(POINT).encode(x=x, y=names_down(chart), color=colours_of(chart))
+    points = filter_kind(POINT).encode(x=x, y=names_down(chart), color=colours_of(chart))
     if chart.points.duplicated(["panel", "x"]).any():
         points = points.encode(yOffset=alt.YOffset("series:N", sort=chart.all_series))
     if chart.mark == BARS:
@@ -192,7 +192,7 @@ def beside_names(chart: Chart) -> list[alt.Chart]:
         ends = points.mark_rule(strokeWidth=1.2)
         layers.append(ends.encode(x=alt.X("low:Q"), x2="high:Q", color=alt.value(INK)))
     if chart.reference is not None:
-        layers.append(rows_of(REFERENCE).mark_rule(color=SOFT).encode(x="value:Q"))
+        layers.append(filter_kind(REFERENCE).mark_rule(color=SOFT).encode(x="value:Q"))
     return layers
 
 
@@ -200,7 +200,7 @@ def stacks(chart: Chart) -> list[alt.Chart]:
     """Draw lengths on top of each other beside names, and a mark at the total where known."""
     x = alt.X("value:Q", title=chart.y.label, stack="zero", axis=axis_of(chart.y, "y_ticks"))
     bars = (
-        rows_of(POINT)
+        filter_kind(POINT)
         .mark_bar(cursor="pointer")
         .encode(
             x=x,
@@ -212,7 +212,7 @@ def stacks(chart: Chart) -> list[alt.Chart]:
     )
     if "total" not in chart.points:
         return [bars]
-    marks = rows_of(POINT).mark_tick(color=INK, thickness=2)
+    marks = filter_kind(POINT).mark_tick(color=INK, thickness=2)
     return [bars, marks.encode(x="total:Q", y=names_down(chart))]
 
 
@@ -221,7 +221,7 @@ def cells(chart: Chart) -> list[alt.Chart]:
     across, down = alt.Axis(labelAngle=0, ticks=False), alt.Axis(ticks=False)
     x = alt.X("x:N", title=chart.x.label, sort=chart.names, axis=across)
     y = alt.Y("series:N", title=None, sort=chart.all_series, axis=down)
-    places = rows_of(POINT).encode(x=x, y=y)
+    places = filter_kind(POINT).encode(x=x, y=y)
     shade = alt.Opacity("value:Q", legend=None, scale=alt.Scale(range=[0.08, 0.45], zero=False))
     rectangles = places.mark_rect(color=ACCENT, cursor="pointer")
     words = places.mark_text(lineBreak="\n", lineHeight=15, color=INK, baseline="top")
@@ -316,7 +316,7 @@ def legend_of(chart: Chart) -> list[dict[str, str]]:
 def describe(chart: Chart) -> str:
     """Say in words what a figure shows, for readers who do not see it."""
     points = chart.points
-    low, high = map(figure, (points["value"].min(), points["value"].max()))
+    low, high = map(format_number, (points["value"].min(), points["value"].max()))
     parts = [f"{chart.title}. {len(points)} points; {chart.y.label} from {low} to {high}"]
     if chart.mark != CELLS:
         parts[0] += f", over {chart.x.label}"
@@ -453,7 +453,7 @@ def samples_of(table: pd.DataFrame) -> Packed:
     for rows, record in records_of(table[table["path"].isin(measured["path"])]):
         for row, median_s, case in zip(rows[PAGE_ROW], rows["median_s"], record.cases, strict=True):
             if case.status == "ok":
-                found[row] = packed(case, median_s, num_values)
+                found[row] = pack_samples(case, median_s, num_values)
     return found
 
 
@@ -467,9 +467,9 @@ def values_per_case(num_cases: int, num_ranks: float) -> int:
     return int(np.clip(left, FEWEST_VALUES, MOST_VALUES))
 
 
-def packed(case: CaseRecord, median_s: float, num_values: int) -> PackedSamples:
+def pack_samples(case: CaseRecord, median_s: float, num_values: int) -> PackedSamples:
     samples, times = case.samples.calls_s, case.samples.times
-    step, kept = thinned(times, num_values)
+    step, kept = downsample(times, num_values)
     low, high = float(times.min()), float(times.max())
     counts = [len(times)]
     if high > low:
@@ -490,7 +490,7 @@ def packed(case: CaseRecord, median_s: float, num_values: int) -> PackedSamples:
     }
 
 
-def thinned(times: Array, num_values: int) -> tuple[int, Array]:
+def downsample(times: Array, num_values: int) -> tuple[int, Array]:
     """Reduce times to at most `num_values`, or little more.
 
     Returns:

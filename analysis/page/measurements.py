@@ -9,12 +9,12 @@ import pandas as pd
 
 from analysis.page.figures import Packed, sparkline
 from analysis.records.columns import FIGURES
-from analysis.repetitions import REPETITION, over_repetitions
+from analysis.repetitions import REPETITION, aggregate_repetitions
 from analysis.report.chart import PAGE_ROW
 from analysis.report.naming import Namer
-from analysis.table import heads_of, identity_columns, printed
+from analysis.table import heads_of, identity_columns, select_printed
 from analysis.terminal import column_of as formatted
-from benchkit.record.naming import named
+from benchkit.record.naming import format_label
 
 MOST_CHOICES = 25
 """Values of a filter; a column with more is no filter."""
@@ -49,7 +49,7 @@ def filters_of(rows: pd.DataFrame) -> list[Filter]:
 
 def choice(column: str, value: Any) -> str:
     """Format a value of a filter; "–" stands for rows without one."""
-    return "–" if pd.isna(value) else named(column, value)
+    return "–" if pd.isna(value) else format_label(column, value)
 
 
 SENTENCES = ("warning", "doubt", "unchecked", "reason")
@@ -125,8 +125,8 @@ class Measurements:
 
 def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
     """Make the table of one suite, from rows with PAGE_ROW and samples by it."""
-    rows = over_repetitions(table)
-    shown, heads = printed(rows), heads_of(rows)
+    rows = aggregate_repetitions(table)
+    shown, heads = select_printed(rows), heads_of(rows)
     shared = [
         name
         for name in shown

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.output import write
-from analysis.records.derive import keep, kept
+from analysis.records.derive import write_cache, kept
 from analysis.records.environments import Facts
 from analysis.report.choice import MOST_FIGURES
-from analysis.report.parts import Parts
+from analysis.report.parts import ReportData
 from benchkit.errors import ConfigError
 
 FILE_NAME = "report.html"
@@ -32,7 +32,7 @@ def require_libraries() -> None:
 
 
 def write_page(
-    parts: Parts,
+    parts: ReportData,
     folder: Path,
     environments: Sequence[Facts],
     most_figures: int | None = MOST_FIGURES,
@@ -52,7 +52,7 @@ def write_page(
 
 
 def render(
-    parts: Parts, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
+    parts: ReportData, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
 ) -> str:
     """Return the page; the arguments are those of `write_page`."""
     # The libraries are an extra, and other modules of analysis must work without them.
@@ -124,7 +124,7 @@ def drawing_library() -> str:
     if known := bytes(kept(LIBRARY, lambda: maker)):
         return known.decode()
     library = vl_convert.javascript_bundle(EXPOSED, version)
-    keep(LIBRARY, maker, library.encode())
+    write_cache(LIBRARY, maker, library.encode())
     return library
 
 

@@ -25,17 +25,17 @@ import msgspec
 import numpy as np
 
 from analysis.records.environments import environment_of
-from analysis.records.figures import RecordFigures, encoded, plain_cells
+from analysis.records.figures import RecordResult, encoded, plain_cells
 from analysis.records.paths import RunFolders, one_line
-from analysis.records.per_rank import ranks_of
-from analysis.records.rows import RecordSettings, cases_of
+from analysis.records.per_rank import derive_ranks
+from analysis.records.rows import RecordSettings, derive_cases
 from analysis.records.validate import validate
 from benchkit.record import files
 from benchkit.record.record import Record
 from launch import trust
 
 
-class Derived(msgspec.Struct, frozen=True, array_like=True):
+class DerivedRecord(msgspec.Struct, frozen=True, array_like=True):
     """What was found in a file.
 
     Attributes:
@@ -49,7 +49,7 @@ class Derived(msgspec.Struct, frozen=True, array_like=True):
     fault: str = ""
 
 
-def derive(path: str) -> Derived:
+def derive(path: str) -> DerivedRecord:
     """Read a file and derive its figures."""
     try:
         content = files.read_regular(path)
@@ -58,19 +58,19 @@ def derive(path: str) -> Derived:
             validate(record)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        return Derived(hashlib.sha256(content).digest(), encoded(figures_of(record)))
+        return DerivedRecord(hashlib.sha256(content).digest(), encoded(derive_result(record)))
     except (ValueError, OSError) as error:
-        return Derived(b"", b"", one_line(error))
+        return DerivedRecord(b"", b"", one_line(error))
 
 
-def figures_of(record: Record) -> RecordFigures:
+def derive_result(record: Record) -> RecordResult:
     own = RecordSettings(record)
-    return RecordFigures(
+    return RecordResult(
         repetition=record.repetition,
         settings=plain_cells(own.settings),
         provenance=plain_cells(own.provenance),
-        cases=cases_of(record, own),
-        ranks=encoded(ranks_of(record, own)),
+        cases=derive_cases(record, own),
+        ranks=encoded(derive_ranks(record, own)),
         facts=encoded(plain_cells(environment_of(record))),
     )
 
@@ -87,7 +87,7 @@ def usable_processes() -> int:
     return min(cores, MOST_PROCESSES)
 
 
-def derive_all(paths: Sequence[str], processes: int) -> dict[str, Derived]:
+def derive_all(paths: Sequence[str], processes: int) -> dict[str, DerivedRecord]:
     """Return what `derive` returns for each path, in so many processes."""
     if processes < 2:
         return {path: derive(path) for path in paths}
@@ -99,7 +99,7 @@ def derive_all(paths: Sequence[str], processes: int) -> dict[str, Derived]:
     return dict(chain.from_iterable(pairs))
 
 
-def derive_elsewhere(paths: Sequence[str]) -> list[Derived]:
+def derive_elsewhere(paths: Sequence[str]) -> list[DerivedRecord]:
     """Derive the figures of files in another process; in this one where that fails."""
     command = [sys.executable, "-m", "analysis.records.derive"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -117,7 +117,7 @@ def derive_elsewhere(paths: Sequence[str]) -> list[Derived]:
         return list(map(derive, paths))
 
 
-decode_all = msgspec.msgpack.Decoder(list[Derived]).decode
+decode_all = msgspec.msgpack.Decoder(list[DerivedRecord]).decode
 
 
 def main() -> None:
@@ -166,14 +166,14 @@ def kept(name: str, maker: Callable[[], bytes]) -> memoryview:
     return memoryview(b"")
 
 
-def keep(name: str, maker: bytes, content: bytes) -> None:
+def write_cache(name: str, maker: bytes, content: bytes) -> None:
     """Keep something in the cache, if there can be one."""
     with contextlib.suppress(OSError):
         place = cache_folder()
         place.parent.mkdir(parents=True, exist_ok=True)
         trust.make_private_folder(place)
         head = maker + hashlib.sha256(content).digest()
-        files.write_whole(place / name, head + content, durable=False)
+        files.write_atomically(place / name, head + content, durable=False)
         make_room(place)
 
 
@@ -216,7 +216,7 @@ WORTH_BYTES = 8 * 10**6
 
 
 @dataclass
-class Source:
+class RecordSource:
     """A file that looks like a record.
 
     Attributes:
@@ -225,10 +225,10 @@ class Source:
 
     path: str
     folder: str
-    derived: Derived
+    derived: DerivedRecord
 
 
-def read_sources(paths: Sequence[str], processes: int) -> list[Source]:
+def read_sources(paths: Sequence[str], processes: int) -> list[RecordSource]:
     """Return what is in some files, in order; keep it in the cache where that saves time."""
     run_folders = RunFolders()
     folders = [run_folders.folder_of(path) for path in paths]
@@ -239,7 +239,7 @@ def read_sources(paths: Sequence[str], processes: int) -> list[Source]:
     num_bytes = sum(map(size_of, unread))
     fresh = derive_all(unread, processes if num_bytes >= FEWEST_BYTES else 1)
     sources = [
-        Source(path, folder, derived or fresh[path])
+        RecordSource(path, folder, derived or fresh[path])
         for path, folder, derived in zip(paths, folders, known, strict=True)
     ]
     if num_bytes >= WORTH_BYTES:
@@ -247,13 +247,13 @@ def read_sources(paths: Sequence[str], processes: int) -> list[Source]:
     return sources
 
 
-def look_up(path: str, cache: Cache | None) -> Derived | None:
+def look_up(path: str, cache: Cache | None) -> DerivedRecord | None:
     """Return what is known of the content of a file; None where it has to be derived."""
     if cache:
         with contextlib.suppress(ValueError, OSError):
             digest = hashlib.sha256(files.read_regular(path)).digest()
             if digest in cache:
-                return Derived(digest, cache[digest])
+                return DerivedRecord(digest, cache[digest])
     return None
 
 
@@ -263,14 +263,14 @@ def size_of(path: str) -> int:
     return 0
 
 
-def store(sources: Sequence[Source]) -> None:
+def store(sources: Sequence[RecordSource]) -> None:
     """Replace what the cache holds of the sweeps of these files."""
     caches: dict[str, Cache] = {source.folder: {} for source in sources}
     for source in sources:
         if not source.derived.fault:
             caches[source.folder][source.derived.digest] = source.derived.figures
     for folder, cache in caches.items():
-        keep(name_of(folder), fingerprint(), msgspec.msgpack.encode(cache))
+        write_cache(name_of(folder), fingerprint(), msgspec.msgpack.encode(cache))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ import numpy as np
 
 from analysis.records.metrics import CaseMetrics
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM
-from benchkit.record.record import CLOCK_REASONS, FIRST_CALLS, HOLDS_BACK, CaseRecord, Record
-from benchkit.statistics.intervals import find_modes, median, medians, spread
+from benchkit.record.record import CLOCK_REASONS, FIRST_CALLS, THROTTLE_REASONS, CaseRecord, Record
+from benchkit.statistics.intervals import find_modes, median, medians, quartiles_or_range
 from benchkit.statistics.samples import Samples
 
 UTILISATIONS = ("mfu_full", "mfu_causal", "hfu_full")
@@ -31,7 +31,7 @@ def doubt_of(figures: CaseMetrics, case: CaseRecord, record: Record) -> str | No
     Args:
         figures: metrics by name; shares are fractions of 1, and None where they do not apply.
     """
-    found = [*clocks(case), *wall_clock(record), *found_in(figures, case.details)]
+    found = [*clock_doubts(case), *wall_clock(record), *impossible_metrics(figures, case.details)]
     return "; ".join(found) or None
 
 
@@ -43,11 +43,11 @@ DISAGREE = 1.1
 That they take less of it is no sign: resets and barriers may take most of it."""
 
 
-def clocks(case: CaseRecord) -> Iterator[str]:
+def clock_doubts(case: CaseRecord) -> Iterator[str]:
     """Yield why the samples of a case cannot be times of calls."""
     samples = case.samples
     calls_s, number = samples.calls_s, len(samples.times)
-    spent_s = float(calls_s.sum(axis=1).max()) * samples.calls
+    spent_s = float(calls_s.sum(axis=1).max()) * samples.calls_per_sample
     if not median(calls_s.max(axis=0)):
         yield "median 0 s: the clock stood still"
     elif (
@@ -65,43 +65,47 @@ def wall_clock(record: Record) -> Iterator[str]:
             yield "finished before it started: the host's clock was set back"
 
 
-def found_in(figures: CaseMetrics, details: Mapping[str, object]) -> Iterator[str]:
-    if above := beyond_whole(figures, UTILISATIONS):
+def impossible_metrics(figures: CaseMetrics, details: Mapping[str, object]) -> Iterator[str]:
+    if above := shares_above_one(figures, UTILISATIONS):
         why = "the peak is too low"
         if details.get(PEAK_FROM) == MEASURED_PEAK:
             why = "the peak was measured beside it, on a busy machine"
         yield f"{above}: {why}"
-    if above := beyond_whole(figures, ("efficiency",)):
+    if above := shares_above_one(figures, ("efficiency",)):
         why = "the ideal is of a busy machine, or the cost model is wrong"
         yield f"{above}: {why}"
     scaling, low = figures.get("scaling_efficiency"), figures.get("paired_speedup_low")
-    if scaling and low and low * scaling > value(figures, "paired_speedup", inf) * (1 + ROUNDING):
+    if (
+        scaling
+        and low
+        and low * scaling > metric_or(figures, "paired_speedup", inf) * (1 + ROUNDING)
+    ):
         why = "the base was disturbed, or caches hold the parts"
         yield f"scaling_efficiency {percent(scaling)}: {why}"
-    if above := beyond_whole(figures, ("limit_share", "comm_share")):
+    if above := shares_above_one(figures, ("limit_share", "comm_share")):
         why = "a part alone took longer: disturbed, or faster within"
         yield f"{above}: {why}"
     overlap = figures.get("overlap")
     if overlap is not None:
-        low, high = (value(figures, f"overlap_{end}", overlap) for end in ("low", "high"))
+        low, high = (metric_or(figures, f"overlap_{end}", overlap) for end in ("low", "high"))
         if low > 1 + ROUNDING:
             why = "more than the shorter part hidden: the parts were disturbed"
             yield f"overlap {percent(overlap)}: {why}"
         if high < -1 - ROUNDING:
             why = "slower than both parts in turn: disturbed, or they collide"
             yield f"overlap {percent(overlap)}: {why}"
-    if value(figures, "rel_ci", 0.0) > WIDEST:
+    if metric_or(figures, "rel_ci", 0.0) > WIDEST:
         why = "the median is hardly known; take more samples, or a quieter machine"
-        yield f"rel_ci ±{percent(value(figures, 'rel_ci', 0.0))}: {why}"
+        yield f"rel_ci ±{percent(metric_or(figures, 'rel_ci', 0.0))}: {why}"
 
 
-def beyond_whole(figures: CaseMetrics, names: tuple[str, ...]) -> str:
+def shares_above_one(figures: CaseMetrics, names: tuple[str, ...]) -> str:
     """List the shares above 1: "mfu_full 100.1 %"; "" where there is none."""
-    above = [name for name in names if value(figures, name, 0.0) > 1 + ROUNDING]
-    return ", ".join(f"{name} {percent(value(figures, name, 0.0))}" for name in above)
+    above = [name for name in names if metric_or(figures, name, 0.0) > 1 + ROUNDING]
+    return ", ".join(f"{name} {percent(metric_or(figures, name, 0.0))}" for name in above)
 
 
-def value(figures: CaseMetrics, name: str, otherwise: float) -> float:
+def metric_or(figures: CaseMetrics, name: str, otherwise: float) -> float:
     found = figures.get(name)
     return otherwise if found is None else float(found)
 
@@ -151,7 +155,7 @@ LEAST_S = 0.05
 """
 
 
-def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
+def describe_disturbance(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
     """Describe what disturbed the most disturbed rank; "" for nothing, or if nothing was counted.
 
     Args:
@@ -180,7 +184,7 @@ def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
     )
     if lowest < MOST_FALLEN * highest:
         found.append(f"a core's frequency was between {lowest:.2f} and {highest:.2f} GHz")
-    return "; ".join([*found, *held_back(case)])
+    return "; ".join([*found, *describe_throttling(case)])
 
 
 def is_by_others(disturbed: str | None) -> bool:
@@ -188,10 +192,10 @@ def is_by_others(disturbed: str | None) -> bool:
     return bool(disturbed) and any(words in str(disturbed) for words in BY_OTHERS)
 
 
-def held_back(case: CaseRecord) -> list[str]:
+def describe_throttling(case: CaseRecord) -> list[str]:
     """Return what held the clocks of any rank's GPU back."""
     reasons = [int(bits) for bits in case.disturbance.get(CLOCK_REASONS, ())]
-    found = [name for bit, name in HOLDS_BACK.items() if any(bits & bit for bits in reasons)]
+    found = [name for bit, name in THROTTLE_REASONS.items() if any(bits & bit for bits in reasons)]
     return [f"a GPU's clocks were held back: {', '.join(found)}"] if found else []
 
 
@@ -217,7 +221,7 @@ def first_call_metrics(case: CaseRecord, mode: str) -> dict[str, float | int]:
     if mode != FIRST_CALLS or case.warmup_s or len(iterations) < FEWEST:
         return {}
     later = np.sort(iterations[len(iterations) // 2 :])
-    warm_s, (low_s, high_s) = median(later), spread(later)
+    warm_s, (low_s, high_s) = median(later), quartiles_or_range(later)
     is_warm = iterations <= NEAR * warm_s
     return {
         "first_call_s": float(iterations[0]),
@@ -245,7 +249,7 @@ def log_halves(runs: Sequence[Sequence[float]]) -> tuple[float, float]:
     return first, second
 
 
-def turn_metrics(
+def interleaving_metrics(
     case: CaseRecord, record: Record, median_s: float | None
 ) -> dict[str, float | None]:
     """Compute how much turns changed a case.
@@ -259,19 +263,19 @@ def turn_metrics(
         alone_speedup: rate of useful work over the baseline's, each alone; None where one was not
             timed alone.
     """
-    alone_s = median_within(record.alone, case)
+    alone_s = median_of_same_case(record.alone, case)
     found = {"alone_s": alone_s}
     if median_s and alone_s:
         found["turns_ratio"] = median_s / alone_s
     if case.baseline is not None and alone_s:
         baseline = record.cases[case.baseline]
         more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
-        baseline_s = median_within(record.alone, baseline)
+        baseline_s = median_of_same_case(record.alone, baseline)
         found["alone_speedup"] = baseline_s and more_work * baseline_s / alone_s
     return found
 
 
-def median_within(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None:
+def median_of_same_case(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None:
     """Return the median time in seconds of the case of equal labels among cases of other ranks.
 
     None where it is judged by another estimator, for a clock that was known better or worse.
@@ -293,7 +297,7 @@ def reuse_metrics(
         fresh_s: median time in fresh ranks; None where it was not measured in fresh ones, too.
         reuse_ratio: the median over `fresh_s`.
     """
-    fresh_s = median_within(record.fresh, case)
+    fresh_s = median_of_same_case(record.fresh, case)
     return {"fresh_s": fresh_s, "reuse_ratio": median_s and fresh_s and median_s / fresh_s}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records.rows import conditions, distinct, driver_of
+from analysis.records.rows import conditions, join_distinct, driver_of
 from benchkit.record.record import Record
 
 ENVIRONMENT = (
@@ -40,11 +40,11 @@ def environment_of(record: Record) -> Facts:
     frequencies = [max(case.disturbance.get("highest_ghz") or [0.0]) for case in record.cases]
     return {
         **{name: held[name] or None for name in ENVIRONMENT if name != "variables"},
-        "nccl": distinct(device.nccl for device in record.rank_devices) or held["nccl"],
-        "driver": distinct(map(driver_of, agents)),
-        "hip": distinct(agent.hip for agent in agents),
+        "nccl": join_distinct(device.nccl for device in record.rank_devices) or held["nccl"],
+        "driver": join_distinct(map(driver_of, agents)),
+        "hip": join_distinct(agent.hip for agent in agents),
         "benchkit": here.benchkit,
-        "python": distinct(agent.python for agent in agents),
+        "python": join_distinct(agent.python for agent in agents),
         **of_gpus(record),
         **torch_settings(record),
         **variables(record),
@@ -60,7 +60,7 @@ def of_gpus(record: Record) -> Facts:
     gpus = [gpu for agent in record.agents for gpu in agent.gpus]
     clocks = [mhz for case in record.cases for mhz in case.disturbance.get(SM_CLOCK, ()) if mhz]
     return {
-        **{name: distinct(gpu.get(key) for gpu in gpus) for name, key in OF_GPUS.items()},
+        **{name: join_distinct(gpu.get(key) for gpu in gpus) for name, key in OF_GPUS.items()},
         "GPU clock [GHz]": float(np.median(clocks)) / 1e3 if clocks else None,
     }
 
@@ -69,7 +69,7 @@ def variables(record: Record) -> Facts:
     found = {}
     for name in sorted({name for agent in record.agents for name in agent.variables}):
         values = [agent.variables.get(name, UNSET) or '""' for agent in record.agents]
-        found[VARIABLE + name] = distinct(values)
+        found[VARIABLE + name] = join_distinct(values)
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from analysis.records.columns import METRICS
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 Cell = bool | int | float | str | None
 Row = Mapping[str, Any]
@@ -23,7 +23,7 @@ NAMES = tuple(metric.name for metric in METRICS)
 PLACES = {name: place for place, name in enumerate(NAMES)}
 
 
-class CaseFigures(msgspec.Struct, frozen=True, array_like=True):
+class CaseResult(msgspec.Struct, frozen=True, array_like=True):
     """What a case adds to the cells that all rows of its record share.
 
     Attributes:
@@ -37,7 +37,7 @@ class CaseFigures(msgspec.Struct, frozen=True, array_like=True):
     rounds: bytes = b""
 
 
-class RankFigures(msgspec.Struct, frozen=True, array_like=True):
+class RankColumns(msgspec.Struct, frozen=True, array_like=True):
     """The ranks of a measured case: by column a cell per rank, None where no rank has one."""
 
     labels: dict[str, Cell]
@@ -51,7 +51,7 @@ class RanksOfRecord(NamedTuple):
     ranks: bytes
 
 
-class RecordFigures(msgspec.Struct, frozen=True, array_like=True):
+class RecordResult(msgspec.Struct, frozen=True, array_like=True):
     """Everything that analysis keeps of a record.
 
     Attributes:
@@ -64,7 +64,7 @@ class RecordFigures(msgspec.Struct, frozen=True, array_like=True):
     repetition: int
     settings: dict[str, Cell]
     provenance: dict[str, Cell]
-    cases: list[CaseFigures]
+    cases: list[CaseResult]
     ranks: bytes
     facts: bytes
 
@@ -82,7 +82,7 @@ class CaseRow(Mapping[str, object]):
 
     __slots__ = ("case", "shared")
 
-    def __init__(self, shared: Mapping[str, Cell], case: CaseFigures) -> None:
+    def __init__(self, shared: Mapping[str, Cell], case: CaseResult) -> None:
         self.shared, self.case = shared, case
 
     def __getitem__(self, name: str) -> Any:
@@ -113,7 +113,7 @@ class CaseRow(Mapping[str, object]):
 
 encoded = msgspec.msgpack.Encoder().encode
 """For parts of a record's figures that are decoded only where they are needed."""
-decode_ranks = msgspec.msgpack.Decoder(list[RankFigures]).decode
+decode_ranks = msgspec.msgpack.Decoder(list[RankColumns]).decode
 decode_facts = msgspec.msgpack.Decoder(dict[str, str | float | None]).decode
 
 
@@ -128,12 +128,12 @@ def plain(value: Any, keep: str = "") -> Cell:
     """
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
-    return value if isinstance(value, int | float | None) else printable(str(value), keep)
+    return value if isinstance(value, int | float | None) else escape_unprintable(str(value), keep)
 
 
 def plain_cells(cells: Mapping[str, object]) -> dict[str, Cell]:
     """Make all cells comparable; a reason keeps its lines."""
     return {
-        printable(name, keep=""): plain(value, keep="\n\t" if name == REASON else "")
+        escape_unprintable(name, keep=""): plain(value, keep="\n\t" if name == REASON else "")
         for name, value in cells.items()
     }

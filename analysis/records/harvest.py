@@ -13,17 +13,17 @@ from pathlib import Path
 import msgspec
 import pandas as pd
 
-from analysis.records.derive import Source, derive, read_sources
+from analysis.records.derive import RecordSource, derive, read_sources
 from analysis.records.environments import Facts
-from analysis.records.figures import CaseRow, RanksOfRecord, RecordFigures, decode_facts
+from analysis.records.figures import CaseRow, RanksOfRecord, RecordResult, decode_facts
 from analysis.records.paths import files_below, one_line, record_files, run_names, run_of
 from analysis.records.rank_table import rank_table
 from benchkit.record import files
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 MOST_LINES = 20
 """How many skipped files are named; further ones are only counted."""
-decode = msgspec.msgpack.Decoder(RecordFigures).decode
+decode = msgspec.msgpack.Decoder(RecordResult).decode
 
 
 @dataclass
@@ -31,13 +31,13 @@ class Harvest:
     """The content of all records found.
 
     Attributes:
-        passed_over: one line for each file that was skipped.
+        skipped: one line for each file that was skipped.
         num_files: how many files looked like records.
         num_copies: how many of these have the same content as another one.
     """
 
     rows: list[CaseRow] = field(default_factory=list)
-    passed_over: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     num_files: int = 0
     num_copies: int = 0
     _ranks: list[RanksOfRecord] = field(default_factory=list)
@@ -52,20 +52,20 @@ class Harvest:
     def environments(self) -> list[Facts]:
         return list(map(decode_facts, self._facts))
 
-    def add(self, figures: RecordFigures, path: str, run: str) -> None:
-        run = printable(run, keep="")
-        self.rows += figures.rows(printable(path, keep=""), run)
+    def add(self, figures: RecordResult, path: str, run: str) -> None:
+        run = escape_unprintable(run, keep="")
+        self.rows += figures.rows(escape_unprintable(path, keep=""), run)
         self._ranks.append(RanksOfRecord({**figures.settings, "run": run}, figures.ranks))
         self._facts.append(figures.facts)
 
     def remarks(self) -> Iterator[str]:
         """Yield lines on files that are not in the rows, and why; of many only the first ones."""
-        for line in self.passed_over[:MOST_LINES]:
+        for line in self.skipped[:MOST_LINES]:
             yield f"passed over {line}"
-        if (more := len(self.passed_over) - MOST_LINES) > 0:
+        if (more := len(self.skipped) - MOST_LINES) > 0:
             yield f"passed over {more} more"
-        if self.passed_over and self.num_files > 1:
-            yield f"{len(self.passed_over)} of {self.num_files} files passed over"
+        if self.skipped and self.num_files > 1:
+            yield f"{len(self.skipped)} of {self.num_files} files passed over"
         if self.num_copies == 1:
             yield "1 record is a copy of another and is counted once"
         elif self.num_copies:
@@ -75,7 +75,7 @@ class Harvest:
 def harvest(places: Iterable[Path], processes: int = 1) -> Harvest:
     """Read all records in files and in folders of any depth; the same file is read once."""
     with without_collection():
-        return harvested(read_sources(record_files(places), processes))
+        return merge_sources(read_sources(record_files(places), processes))
 
 
 @contextlib.contextmanager
@@ -90,14 +90,14 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def harvested(sources: Iterable[Source]) -> Harvest:
+def merge_sources(sources: Iterable[RecordSource]) -> Harvest:
     """Put the content of files together, that of copies once."""
     found = Harvest()
     records: dict[bytes, tuple[bytes, str, str]] = {}
     for source in sources:
         found.num_files += 1
         if source.derived.fault:
-            found.passed_over.append(source.derived.fault)
+            found.skipped.append(source.derived.fault)
         elif source.derived.digest in records:
             found.num_copies += 1
         else:
@@ -119,7 +119,7 @@ class PlannedPoint(msgspec.Struct, frozen=True):
     overrides: list[str] = []
 
 
-class Manifest(msgspec.Struct):
+class ManifestPoints(msgspec.Struct):
     """What is read of a manifest."""
 
     points: list[PlannedPoint]
@@ -144,32 +144,34 @@ class PlannedRun:
 
 
 @dataclass
-class Plan:
+class PlannedRuns:
     """What the sweeps below some places were to measure."""
 
     runs: list[PlannedRun] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
 
-def plan_of(places: Iterable[Path], found: Container[str]) -> Plan:
+def plan_of(places: Iterable[Path], found: Container[str]) -> PlannedRuns:
     """Read the manifests at or below some folders.
 
     Args:
         found: the paths of the records that were read, as rows have them.
     """
-    plan = Plan()
+    plan = PlannedRuns()
     for path in dict.fromkeys(manifests(places)):
         try:
-            content = files.read_json(Path(path), Manifest)
+            content = files.read_json(Path(path), ManifestPoints)
         except (OSError, ValueError, RecursionError) as error:
-            plan.faults.append(f"{printable(path)}: not a sweep's manifest ({one_line(error)})")
+            plan.faults.append(
+                f"{escape_unprintable(path)}: not a sweep's manifest ({one_line(error)})"
+            )
             continue
         sweep = os.path.dirname(path)
         for point in content.points:
             record = os.path.join(sweep, point.folder, files.FILE_NAME)
-            path_of_row = printable(record)
+            path_of_row = escape_unprintable(record)
             is_missing = path_of_row not in found and not is_record(record)
-            name = printable(" ".join(point.overrides)) or point.folder
+            name = escape_unprintable(" ".join(point.overrides)) or point.folder
             plan.runs.append(PlannedRun(sweep, point.key, name, path_of_row, is_missing))
     return plan
 

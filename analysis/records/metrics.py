@@ -37,21 +37,23 @@ def comparison_metrics(
         rivals_s: medians in seconds of the measured cases of its contest, itself included.
     """
     found: dict[str, float | None] = {}
-    baseline = measured_at(case.baseline, cases)
+    baseline = measured_case_at(case.baseline, cases)
     if baseline is not None:
         more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
         quotient = median_of(baseline) / median_of(case)  # that of the times beside it
-        speedup = paired_speedup(baseline.samples, case.samples).around(quotient).scaled(more_work)
-        found |= with_ends("paired_speedup", speedup)
+        speedup = (
+            paired_speedup(baseline.samples, case.samples).with_value(quotient).scaled(more_work)
+        )
+        found |= estimate_cells("paired_speedup", speedup)
         if case.ranks != baseline.ranks:
             found["scaling_efficiency"] = speedup.value * baseline.num_ranks / case.num_ranks
-    computation = measured_at(case.components.computation, cases)
-    communication = measured_at(case.components.communication, cases)
+    computation = measured_case_at(case.components.computation, cases)
+    communication = measured_case_at(case.components.communication, cases)
     if communication is not None:
         found["comm_share"] = median_of(communication) / median_of(case)
     if communication is not None and computation is not None:
         parts = computation.samples, communication.samples
-        found |= with_ends("overlap", paired_overlap(*parts, case.samples))
+        found |= estimate_cells("overlap", paired_overlap(*parts, case.samples))
         found["limit_share"] = max(median_of(computation), median_of(communication)) / median_of(
             case
         )
@@ -60,12 +62,12 @@ def comparison_metrics(
     return found
 
 
-def measured_at(position: int | None, cases: Sequence[CaseRecord]) -> CaseRecord | None:
+def measured_case_at(position: int | None, cases: Sequence[CaseRecord]) -> CaseRecord | None:
     case = None if position is None else cases[position]
     return case if case is not None and case.status == "ok" else None
 
 
-def contests(cases: Sequence[CaseRecord]) -> list[Contest | None]:
+def comparison_groups(cases: Sequence[CaseRecord]) -> list[Contest | None]:
     """Return per case the work and the number of ranks that it competes in; None without rivals.
 
     Rivals are compared with the same case, or with that case on their own backend.
@@ -73,20 +75,24 @@ def contests(cases: Sequence[CaseRecord]) -> list[Contest | None]:
     baselines = {case.baseline for case in cases}
     found: list[Contest | None] = []
     for position, case in enumerate(cases):
-        aim = position if case.baseline is None else case.baseline
+        baseline_position = position if case.baseline is None else case.baseline
         no_rival = case.is_component or case.unslowed or not case.samples_s
-        if aim not in baselines or no_rival:
+        if baseline_position not in baselines or no_rival:
             found.append(None)
             continue
-        work = {name: value for name, value in cases[aim].labels.items() if name != BACKEND}
+        work = {
+            name: value
+            for name, value in cases[baseline_position].labels.items()
+            if name != BACKEND
+        }
         found.append((str(work), case.num_ranks))
     return found
 
 
-def with_ends(name: str, found: Estimate) -> dict[str, float | None]:
+def estimate_cells(name: str, found: Estimate) -> dict[str, float | None]:
     ends = ("", "_low", "_high", "_range_low", "_range_high")
     cells: dict[str, float | None] = {name + end: x for end, x in zip(ends, found, strict=False)}
-    return cells | {"num_turns": found.num_turns}
+    return cells | {"num_turns": found.num_rounds}
 
 
 def median_of(case: CaseRecord) -> float:
@@ -119,7 +125,7 @@ def efficiency(case: CaseRecord, summary: CaseMetrics) -> float | None:
     return ideal_s / median_s if ideal_s and median_s else None
 
 
-def per_second(name: str) -> Formula:
+def rate_formula(name: str) -> Formula:
     """Make the formula of a rate: what `details` counts per call, over the median."""
 
     def formula(case: CaseRecord, summary: CaseMetrics) -> float | None:
@@ -130,16 +136,16 @@ def per_second(name: str) -> Formula:
     return formula
 
 
-def rate_of(flops: str) -> Formula:
+def flop_rate_formula(flops: str) -> Formula:
     """Make the formula of floating-point operations per second; `flops` names their number."""
     return lambda case, summary: computing_rate(getattr(case, flops), summary["median_s"])
 
 
-def bandwidth(formula: Callable[..., float | None]) -> Formula:
+def bandwidth_formula(formula: Callable[..., float | None]) -> Formula:
     return lambda case, summary: formula(case.payload_bytes, case.bus_factor, summary["median_s"])
 
 
-def utilisation(flops: Formula) -> Formula:
+def utilisation_formula(flops: Formula) -> Formula:
     """Make the formula of operations per second over the peak rate that the case reports."""
 
     def formula(case: CaseRecord, summary: CaseMetrics) -> float | None:

@@ -14,11 +14,11 @@ from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
 
 
-def measured_of(table: pd.DataFrame, suite: str) -> pd.DataFrame:
+def measured_rows(table: pd.DataFrame, suite: str) -> pd.DataFrame:
     return table[(table["suite"] == suite) & (table["status"] == "ok")]
 
 
-def with_numbers(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+def convert_to_numeric(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
     """Make numbers of those columns that there are; NaN stands for what is none."""
     known = [name for name in names if name in rows]
     return rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in known})
@@ -26,7 +26,7 @@ def with_numbers(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
 
 def records_of(table: pd.DataFrame, suite: str) -> list[Record]:
     """Return the measured records of a suite in a table, in order of time."""
-    rows = measured_of(table, suite)
+    rows = measured_rows(table, suite)
     paths = rows["path"].dropna().unique() if "path" in rows else []
     found = []
     for path in paths:
@@ -35,7 +35,7 @@ def records_of(table: pd.DataFrame, suite: str) -> list[Record]:
     return sorted(found, key=lambda record: record.started_at)
 
 
-def by_layout(records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
+def group_by_layout(records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
     """Yield the records whose ranks ran alike, with a suffix for names of files."""
     layouts: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
@@ -46,7 +46,7 @@ def by_layout(records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
         yield f"_{number}" if len(layouts) > 1 else "", own
 
 
-def cases_of(rows: pd.DataFrame) -> Iterator[tuple[Row, CaseRecord]]:
+def rows_with_cases(rows: pd.DataFrame) -> Iterator[tuple[Row, CaseRecord]]:
     """Yield each measured row of the combined table with its case, record by record.
 
     Raises:

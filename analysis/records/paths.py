@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 PATTERN = "*record.json"
 """Matches renamed copies too, such as `gpu_record.json`."""
@@ -116,4 +116,4 @@ def run_of(sweep: str, repetition: int) -> str:
 
 
 def one_line(text: object) -> str:
-    return printable(" ".join(str(text).split()), keep="")
+    return escape_unprintable(" ".join(str(text).split()), keep="")

@@ -6,9 +6,9 @@ import numpy as np
 
 from analysis.records import places
 from analysis.records.doubts import SPIKE
-from analysis.records.figures import Cell, RankFigures, plain, plain_cells
+from analysis.records.figures import Cell, RankColumns, plain, plain_cells
 from analysis.records.rows import RecordSettings
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import CaseRecord, Record, as_array
 from benchkit.statistics.intervals import Array, medians
 
@@ -17,7 +17,7 @@ WAITING = "_wait"
 such a region neither time is known."""
 
 
-def ranks_of(record: Record, own: RecordSettings) -> list[RankFigures]:
+def derive_ranks(record: Record, own: RecordSettings) -> list[RankColumns]:
     """Derive a row per rank of each measured case; times are medians in seconds.
 
     Cases of a single rank have a row only where they mark regions or report details of the rank.
@@ -35,8 +35,8 @@ def ranks_of(record: Record, own: RecordSettings) -> list[RankFigures]:
     found = []
     for case in measured:
         if columns := columns_of(case, record, where):
-            named = {printable(name, keep=""): cells for name, cells in columns.items()}
-            found.append(RankFigures(plain_cells(own.renamed(case.labels)), named))
+            named = {escape_unprintable(name, keep=""): cells for name, cells in columns.items()}
+            found.append(RankColumns(plain_cells(own.renamed(case.labels)), named))
     return found
 
 
@@ -65,7 +65,7 @@ def columns_of(
     return {
         "rank": list(range(count)),
         **{name: cells[:count] for name, cells in where.items()},
-        **places.states(case, count),
+        **places.gpu_state_columns(case, count),
         **{name: None if each is None else each.tolist() for name, each in figures.items()},
         **details,
     }

@@ -11,7 +11,7 @@ MOST_LISTED = 8
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """Where one rank ran; "" for what is not known. `uuid` and `pci` are of its GPU."""
 
     rank: int
@@ -26,17 +26,17 @@ class Place:
         return f"rank {self.rank} on {self.host}" + (f" ({known})" if known else "")
 
 
-def places_of(record: Record) -> list[Place]:
+def places_of(record: Record) -> list[RankPlace]:
     found = []
     devices = dict(enumerate(record.rank_devices))
     agents = {rank: agent for agent in record.agents for rank in agent.ranks}
     for rank in range(record.world_size):
         agent, device = agents.get(rank), devices.get(rank)
         processor = (agent.cpu if agent else None) or ""
-        place = Place(rank, agent.host if agent else "?", processor)
+        place = RankPlace(rank, agent.host if agent else "?", processor)
         if device is not None:
             numa = device.numa_nodes if device.numa_node is None else [device.numa_node]
-            place = Place(
+            place = RankPlace(
                 rank, place.host, device.name or processor, device.uuid or "", device.pci or "",
                 "+".join(map(str, numa)),
             )  # fmt: skip
@@ -44,13 +44,13 @@ def places_of(record: Record) -> list[Place]:
     return found
 
 
-def numbered(labels: Sequence[object]) -> list[int]:
+def number_labels(labels: Sequence[object]) -> list[int]:
     """Return a number for each label, equal ones for equal labels, in order of appearance."""
     order = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     return [order[label] for label in labels]
 
 
-def listed(numbers: Sequence[int]) -> str:
+def format_numbers(numbers: Sequence[int]) -> str:
     """Name ascending numbers; of many, the first and last of each unbroken run, of some runs."""
     if len(numbers) <= MOST_LISTED:
         return ", ".join(map(str, numbers))
@@ -78,19 +78,19 @@ def places(record: Record, count: int) -> dict[str, list[Cell]]:
     for rank, device in enumerate(record.rank_devices[:count]):
         for name, cell in of_device(device).items():
             found[name][rank] = plain(cell)
-    return known(found)
+    return drop_empty_columns(found)
 
 
-def states(case: CaseRecord, count: int) -> dict[str, list[Cell]]:
+def gpu_state_columns(case: CaseRecord, count: int) -> dict[str, list[Cell]]:
     """Return those columns of STATE that are known of any of the first ranks, a cell per rank."""
     found: dict[str, list[Cell]] = {}
     for name in STATE:
         found[name] = [value or None for value in case.disturbance.get(f"{name}_after", [])[:count]]
         found[name] += [None] * (count - len(found[name]))
-    return known(found)
+    return drop_empty_columns(found)
 
 
-def known(columns: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
+def drop_empty_columns(columns: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
     """Leave out columns without any value; in the others, None stands for what is not known."""
     cells = {name: [None if cell == "" else cell for cell in columns[name]] for name in columns}
     return {name: cells[name] for name in cells if any(cell is not None for cell in cells[name])}

@@ -10,7 +10,7 @@ from typing import Any
 from analysis.records import doubts, metrics
 from analysis.records.columns import METRICS
 from analysis.records.doubts import doubt_of, held_bytes
-from analysis.records.figures import DETAILS, NAMES, CaseFigures, plain_cells
+from analysis.records.figures import DETAILS, NAMES, CaseResult, plain_cells
 from analysis.records.metrics import region_medians
 from benchkit.record.naming import plus_minus
 from benchkit.record.record import AgentReport, CaseRecord, Record
@@ -39,13 +39,15 @@ def conditions(record: Record) -> dict[str, Any]:
     variables = settings.backend.env.items()
     return {
         "host": "+".join(dict.fromkeys(agent.host for agent in agents)),
-        "device_name": distinct(agent.cpu for agent in agents) if on_cpu else gpu_names(record),
-        "torch": distinct(agent.torch for agent in agents),
-        "cuda": distinct(agent.cuda for agent in agents),
-        "nccl": distinct(agent.nccl for agent in agents),
-        "driver": None if on_cpu else distinct(map(driver_of, agents)),
-        "commit": distinct(map(code_of, agents)),
-        "kernel": distinct(agent.kernel for agent in agents),
+        "device_name": join_distinct(agent.cpu for agent in agents)
+        if on_cpu
+        else gpu_names(record),
+        "torch": join_distinct(agent.torch for agent in agents),
+        "cuda": join_distinct(agent.cuda for agent in agents),
+        "nccl": join_distinct(agent.nccl for agent in agents),
+        "driver": None if on_cpu else join_distinct(map(driver_of, agents)),
+        "commit": join_distinct(map(commit_of, agents)),
+        "kernel": join_distinct(agent.kernel for agent in agents),
         "launched_by": record.launched_by,
         "num_agents": len(agents),
         "start_method": settings.start_method,
@@ -104,7 +106,7 @@ def noise_text(record: Record) -> str | None:
     return f"{plus_minus(difference_of_runs(noise.sigma_run))} at {noise.at} (selftest{day})"
 
 
-def distinct(values: Iterable[Any]) -> str | None:
+def join_distinct(values: Iterable[Any]) -> str | None:
     """Join the values of all agents, equal ones once: "2.13.0 / 2.12.0"; None without any."""
     return " / ".join(dict.fromkeys(str(value) for value in values if value)) or None
 
@@ -121,16 +123,16 @@ def variables_of(agents: Sequence[AgentReport]) -> str | None:
 
 def gpu_names(record: Record) -> str | None:
     """Return the names of the first GPUs of the hosts; of the ranks' where hosts list none."""
-    listed = distinct(agent.gpus[0].get("name") for agent in record.agents if agent.gpus)
-    return listed or distinct(device.name for device in record.rank_devices)
+    listed = join_distinct(agent.gpus[0].get("name") for agent in record.agents if agent.gpus)
+    return listed or join_distinct(device.name for device in record.rank_devices)
 
 
 def driver_of(agent: AgentReport) -> str | None:
     """Return the version of the GPUs' driver, which early records only list per GPU."""
-    return agent.driver or distinct(gpu.get("driver_version") for gpu in agent.gpus)
+    return agent.driver or join_distinct(gpu.get("driver_version") for gpu in agent.gpus)
 
 
-def code_of(agent: AgentReport) -> str | None:
+def commit_of(agent: AgentReport) -> str | None:
     """Return the first 12 digits of the commit; for changed code also "+" and the change's hash."""
     if not agent.git_commit:
         return None
@@ -194,13 +196,13 @@ def shared_settings(record: Record) -> dict[str, object]:
 NOT_ENDED = "measured at this moment, or killed before it could say so"
 
 
-def cases_of(record: Record, own: RecordSettings) -> list[CaseFigures]:
+def derive_cases(record: Record, own: RecordSettings) -> list[CaseResult]:
     """Derive the figures of each case; without cases, how the record ended."""
     if not record.cases:
-        return [CaseFigures(plain_cells(failure(record)), {}, None)]
+        return [CaseResult(plain_cells(failure(record)), {}, None)]
     slowed_by = record.slowdown.mechanism or ""
     num_hosts = len({agent.host for agent in record.agents})
-    contests = metrics.contests(record.cases)
+    contests = metrics.comparison_groups(record.cases)
     rivals_s: dict[metrics.Contest | None, list[float]] = {None: []}
     for case, contest in zip(record.cases, contests, strict=True):
         if contest and record.status_of(case) == "ok":
@@ -209,11 +211,11 @@ def cases_of(record: Record, own: RecordSettings) -> list[CaseFigures]:
     for case, contest in zip(record.cases, contests, strict=True):
         cells = own.renamed(case.labels) | outcome(case, record)
         cells["contest"] = contest and f"{contest[0]}, {contest[1]} ranks"
-        cells["disturbed"] = doubts.describe(case, slowed_by, num_hosts) or None
+        cells["disturbed"] = doubts.describe_disturbance(case, slowed_by, num_hosts) or None
         if cells["status"] == "ok":
-            found.append(measured(case, record, rivals_s[contest], cells))
+            found.append(measured_case(case, record, rivals_s[contest], cells))
         else:
-            found.append(CaseFigures(plain_cells(cells), {}, None))
+            found.append(CaseResult(plain_cells(cells), {}, None))
     return found
 
 
@@ -247,15 +249,15 @@ def outcome(case: CaseRecord, record: Record) -> dict[str, object]:
     return row
 
 
-def measured(
-    case: CaseRecord, record: Record, rivals_s: Sequence[float], cells: dict[str, object]
-) -> CaseFigures:
+def measured_case(
+    case: CaseRecord, record: Record, group_medians_s: Sequence[float], cells: dict[str, object]
+) -> CaseResult:
     """Derive a measured case's figures; `rivals_s` are all medians of its contest in seconds."""
     samples = case.samples
     summary: dict[str, Any] = {**summarize(samples)}
-    summary |= metrics.comparison_metrics(case, record.cases, rivals_s)
+    summary |= metrics.comparison_metrics(case, record.cases, group_medians_s)
     summary |= doubts.noise_metrics(samples)
-    summary |= doubts.turn_metrics(case, record, summary["median_s"])
+    summary |= doubts.interleaving_metrics(case, record, summary["median_s"])
     summary |= doubts.first_call_metrics(case, record.settings.measure.mode)
     summary |= doubts.reuse_metrics(case, record, summary["median_s"])
     figures = {metric.name: metric.value(case, summary) for metric in METRICS}
@@ -266,4 +268,4 @@ def measured(
     details = plain_cells(case.details | region_medians(case))
     has_baseline = any(each.baseline is not None for each in record.cases)
     rounds = samples.block_medians.tobytes() if has_baseline else b""
-    return CaseFigures(plain_cells(cells | judged), details, list(figures.values()), rounds)
+    return CaseResult(plain_cells(cells | judged), details, list(figures.values()), rounds)

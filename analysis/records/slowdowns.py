@@ -29,7 +29,7 @@ class Slowdown:
     measured: tuple[tuple[float, float], ...] = field(default=(), compare=False)
 
     @staticmethod
-    def of(cell: Any, world_size: int) -> "Slowdown":
+    def parse(cell: Any, world_size: int) -> "Slowdown":
         """Read a cell of the column `slowdown`: 2, "2" or "[1, 2, 4]"."""
         parsed = json.loads(str(cell))
         if isinstance(parsed, list):
@@ -39,13 +39,13 @@ class Slowdown:
         return Slowdown(sum(1 - 1 / factor for factor in factors), tuple(factors))
 
     @property
-    def last_alone(self) -> bool:
+    def is_last_rank_only(self) -> bool:
         return set(self.factors[:-1]) <= {1.0}
 
     @property
     def named(self) -> slice:
         """The ranks whose factors make the name."""
-        return slice(-1 if self.last_alone else 0, None)
+        return slice(-1 if self.is_last_rank_only else 0, None)
 
     def __str__(self) -> str:
         """Return "4" where only the last rank is slowed, else the factor of each: "1, 2, 4".
@@ -53,7 +53,7 @@ class Slowdown:
         Where it was another in truth: "4 (measured 2.1 to 2.3)".
         """
         asked = ", ".join(f"{factor:g}" for factor in self.factors[self.named])
-        measured = ", ".join(words_of(*ends) for ends in self.measured)
+        measured = ", ".join(format_factor_range(*ends) for ends in self.measured)
         return f"{asked} (measured {measured})" if measured else asked
 
     def with_measured(self, points: Sequence[Sequence[float]]) -> "Slowdown":
@@ -67,7 +67,7 @@ class Slowdown:
 def slowdowns(rows: pd.DataFrame) -> list[Slowdown]:
     """Read the slowdowns of rows that stand together, so that equal ones have one name."""
     cells = zip(rows["slowdown"], rows["world_size"], strict=True)
-    asked = [Slowdown.of(cell, int(size)) for cell, size in cells]
+    asked = [Slowdown.parse(cell, int(size)) for cell, size in cells]
     measured: dict[Slowdown, list[list[float]]] = {each: [] for each in asked}
     for each, text in zip(asked, rows["measured_slowdown"], strict=True):
         factors = [float(factor) for factor in text.split()] if isinstance(text, str) else []
@@ -77,6 +77,6 @@ def slowdowns(rows: pd.DataFrame) -> list[Slowdown]:
     return [told[each] for each in asked]
 
 
-def words_of(low: float, high: float) -> str:
+def format_factor_range(low: float, high: float) -> str:
     """Format the ends of a range to two digits: "1.1", "1.1 to 1.2"."""
     return " to ".join(dict.fromkeys(f"{float(f'{end:.2g}'):g}" for end in (low, high)))

@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.discover import Attempt, directly, modules_with, questions
-from analysis.repetitions import titled
+from analysis.repetitions import add_group_to_title
 from analysis.variants import Baseline
 from benchkit.api.question import Question
-from benchkit.record.naming import readable
+from benchkit.record.naming import format_bytes
 
 LINES, SCATTER, DOTS, BARS, STACKS, CELLS = "lines", "scatter", "dots", "bars", "stacks", "cells"
 """How points are drawn.
@@ -74,7 +74,7 @@ class Chart:
         is_shared: whether all panels have the same axis of values.
         curves: dashed lines, such as a fit: panel, series, x, value; `low` and `high` shade a band
             around it, `part` tells several curves of one series apart.
-        looks: the number of the colour and the marker of each series, see `numbered`.
+        style_numbers: the number of the colour and the marker of each series, see `numbered`.
     """
 
     mark: str
@@ -87,7 +87,7 @@ class Chart:
     reference: float | None = None
     is_shared: bool = True
     curves: pd.DataFrame | None = None
-    looks: Mapping[str, int] = field(default_factory=dict)
+    style_numbers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def panels(self) -> list[str]:
@@ -109,7 +109,9 @@ class Chart:
 
     def look(self, name: str) -> int:
         """Return the number of the colour and the marker of a series."""
-        return self.looks[name] if name in self.looks else self.all_series.index(name)
+        return (
+            self.style_numbers[name] if name in self.style_numbers else self.all_series.index(name)
+        )
 
     @property
     def has_legend(self) -> bool:
@@ -132,7 +134,7 @@ class Chart:
 
     def of_group(self, suffix: str) -> "Chart":
         """Return the chart with a title that says what sets its rows apart."""
-        return replace(self, title=titled(self.title, suffix))
+        return replace(self, title=add_group_to_title(self.title, suffix))
 
 
 def in_common_order(parts: Sequence[Sequence[str]]) -> list[str]:
@@ -157,7 +159,7 @@ Charts = dict[str, Chart]
 Rows = TypeVar("Rows")
 
 
-def of_groups(
+def group_charts(
     stem: str, groups: Iterable[tuple[str, Rows]], charts_of: Callable[[Rows], Charts]
 ) -> Charts:
     """Make the charts of each group, given with its suffix, with names that begin with `stem`."""
@@ -174,7 +176,7 @@ def hardware(rows: pd.DataFrame) -> str:
     return f"on {names}" if names else ""
 
 
-def points_of(
+def chart_points(
     rows: pd.DataFrame,
     x: Any,
     values: tuple[str, ...],
@@ -214,15 +216,15 @@ def points_of(
     return points[points["value"].notna()]
 
 
-def named(suite: str, column: str, value: object) -> str:
+def setting_name(suite: str, column: str, value: object) -> str:
     """Call a setting what the suite's question calls it: "float32", "2 ranks", "back to back".
 
     What the question does not call anything, such as the default backend, keeps its value.
     """
-    return questions().get(suite, Question()).word(column, value) or str(value)
+    return questions().get(suite, Question()).format_value(column, value) or str(value)
 
 
-def each_once(values: pd.Series, word: Callable[[Any], str]) -> pd.Series:
+def map_unique(values: pd.Series, word: Callable[[Any], str]) -> pd.Series:
     """Call each different value of a column by its word: there are far fewer than rows."""
     numbers, different = pd.factorize(values, use_na_sentinel=False)
     words = np.array([word(value) for value in different], dtype=object)
@@ -256,7 +258,7 @@ def phases_of_step(
     """
     total = rows["median_s"] * 1e3
     parts = [
-        points_of(rows, bars, (f"{phase}_s",), str(phase), panel, 1e3, total=total)
+        chart_points(rows, bars, (f"{phase}_s",), str(phase), panel, 1e3, total=total)
         for phase in phases
     ]
     return Chart(
@@ -278,13 +280,13 @@ MOST_POINTS = 40
 Step = TypeVar("Step")
 
 
-def thinned(steps: Sequence[Step]) -> list[Step]:
+def sample_evenly(steps: Sequence[Step]) -> list[Step]:
     """Return at most MOST_SERIES of some steps, evenly apart, with the first and the last."""
     count = min(len(steps), MOST_SERIES)
     return [steps[round(place)] for place in np.linspace(0, len(steps) - 1, count)]
 
 
-def told_apart(rows: pd.DataFrame, always: list[str], settings: list[str]) -> list[str]:
+def choose_series_settings(rows: pd.DataFrame, always: list[str], settings: list[str]) -> list[str]:
     """Select the settings that tell series apart without making more than MOST_SERIES of them.
 
     Settings with few values come first, because a reader compares these; `always` are kept.
@@ -298,7 +300,7 @@ def told_apart(rows: pd.DataFrame, always: list[str], settings: list[str]) -> li
     return kept
 
 
-def merged(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+def merge_series(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """Merge the rows that are equal in some columns: their median, their lowest and their highest.
 
     The lowest and the highest become the ends of an interval; the bandwidth is that of the median.
@@ -349,14 +351,14 @@ def charts_of(
     }
     if more:
         found["further charts"] = asking(lambda *_: dict(more))
-    looks = numbered(list(chain.from_iterable(charts.values() for charts in found.values())))
+    looks = number_series(list(chain.from_iterable(charts.values() for charts in found.values())))
     return {
-        name: {key: replace(chart, looks=looks) for key, chart in charts.items()}
+        name: {key: replace(chart, style_numbers=looks) for key, chart in charts.items()}
         for name, charts in found.items()
     }
 
 
-def numbered(charts: Sequence[Chart]) -> dict[str, int]:
+def number_series(charts: Sequence[Chart]) -> dict[str, int]:
     """Number the series of all charts of a report, so that each has one colour in all of them.
 
     The series of one chart are numbered together in their natural order, and so are those of
@@ -400,7 +402,7 @@ def simplified(chart: Chart) -> Chart:
 
 def sorted_bars(chart: Chart) -> Chart:
     points, setting = chart.points, chart.points["x"].iloc[0]
-    words = readable(setting) if chart.x.unit == BYTES else setting
+    words = format_bytes(setting) if chart.x.unit == BYTES else setting
     value = words if isinstance(words, str) else f"{words:g}"
     if len(chart.all_series) == 1:  # The panels are what differs.
         points = points.assign(series=points["panel"], panel="")

@@ -8,7 +8,7 @@ ALL = "all"
 Figure = TypeVar("Figure")
 
 
-def chosen(
+def choose_figures(
     figures: Mapping[str, Mapping[str, Figure]], most: int | None
 ) -> tuple[dict[str, dict[str, Figure]], str]:
     """Choose figures in turn: the first of each module, then the second of each, and so on.

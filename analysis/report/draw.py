@@ -38,11 +38,11 @@ from analysis.report.chart import (
     STACKS,
     Chart,
     Charts,
-    thinned,
+    sample_evenly,
 )
-from analysis.report.choice import chosen
+from analysis.report.choice import choose_figures
 from analysis.text import complain
-from benchkit.record.naming import readable, readable_time
+from benchkit.record.naming import format_bytes, format_seconds
 
 ENDS = ("value", "low", "high")
 BESIDE = (BARS, DOTS, STACKS)
@@ -97,7 +97,7 @@ def figure_of(chart: Chart) -> Figure:
     for panel, axis in zip(chart.panels, axes, strict=True):
         if chart.mark != CELLS:
             own = points if chart.is_shared else points[points["panel"] == panel]
-            scale(axis, chart, own, beside, width)
+            scale_axes(axis, chart, own, beside, width)
     num_cut = sum(map(mark_cut_bars, axes))
     note = "; ".join((chart.small_print, *[CUT][:num_cut], *left_out))
     style.lay_out(figure, chart.title, note, axes if chart.has_legend else [])
@@ -110,7 +110,7 @@ def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
     series, panels = chart.all_series, chart.panels
     if chart.has_legend and chart.mark != STACKS and len(series) > MOST_SERIES:
         left_out.append(f"{MOST_SERIES} of {len(series)} series")
-        points = points[points["series"].isin(thinned(series))]
+        points = points[points["series"].isin(sample_evenly(series))]
     if len(panels) > MOST_PANELS:
         left_out.append(f"{MOST_PANELS} of {len(panels)} panels")
         points = points[points["panel"].isin(panels[:MOST_PANELS])]
@@ -127,7 +127,7 @@ def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
         curves = curves[~curves["series"].isin(gone) & curves["panel"].isin(set(points["panel"]))]
     looks = {name: chart.look(name) for name in series}
     kept = tuple(name for name in series if name in shown) if left_out else chart.series
-    return replace(chart, points=points, series=kept, curves=curves, looks=looks), left_out
+    return replace(chart, points=points, series=kept, curves=curves, style_numbers=looks), left_out
 
 
 def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
@@ -190,10 +190,12 @@ def is_crowd(chart: Chart) -> bool:
     return chart.mark in (BARS, DOTS) and chart.points["x"].nunique() > MOST_POINTS
 
 
-def scale(axis: Axes, chart: Chart, points: pd.DataFrame, beside: bool, width: float) -> None:
+def scale_axes(
+    axis: Axes, chart: Chart, points: pd.DataFrame, is_horizontal: bool, width: float
+) -> None:
     """Label and scale both axes for the points of the panels that share them."""
-    across = style.wrapped(chart.y.label if beside else chart.x.label, 0.8 * width)
-    if beside:
+    across = style.wrapped(chart.y.label if is_horizontal else chart.x.label, 0.8 * width)
+    if is_horizontal:
         axis.set_xlabel(across)
         scale_values(axis, chart, points, "x")
         return
@@ -217,7 +219,7 @@ def scale_settings(axis: Axes, chart: Chart) -> None:
     low, high = min(known), max(known)
     if chart.x.scale == LOG:
         axis.set_xscale("log")
-        shown = readable if chart.x.unit == BYTES else "{:g}".format
+        shown = format_bytes if chart.x.unit == BYTES else "{:g}".format
         style.log_ticks(axis.xaxis, settings, shown)
         rest = max(1.05, (high / low) ** MARGIN)
         axis.set_xlim(low / rest, high * rest)
@@ -230,7 +232,7 @@ def scale_settings(axis: Axes, chart: Chart) -> None:
 def scale_values(axis: Axes, chart: Chart, points: pd.DataFrame, along: str) -> None:
     """Scale the axis of values; a linear one begins at 0 unless a value lies below."""
     limit = axis.set_xlim if along == "x" else axis.set_ylim
-    shown = readable_time if chart.y.unit == SECONDS else "{:g}".format
+    shown = format_seconds if chart.y.unit == SECONDS else "{:g}".format
     if chart.y.scale != LOG:
         if (points["value"] >= 0).all():
             limit(0, 1.05 * highest(chart, points))
@@ -307,7 +309,7 @@ def draw_over(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     for name, apart, own in by_series(points, chart):
         at = own["x"].map(names.index) + APART * apart if names else own["x"]
         own = own.assign(at=at.astype(float)).sort_values("at")
-        look = style.look(chart.look(name))
+        look = style.series_style(chart.look(name))
         if chart.mark != LINES:
             look["linestyle"] = "none"
         bars = style.interval_bars(own, *ENDS)
@@ -369,7 +371,7 @@ def draw_beside(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     for name, apart, own in by_series(points, chart):
         at = own["x"].map(places) + 0.8 * apart * several
         bars = style.interval_bars(own, *ENDS)
-        look = style.look(chart.look(name))
+        look = style.series_style(chart.look(name))
         if chart.mark == BARS:
             thick = 0.8 / len(chart.all_series) if several else 0.7
             colour = look["color"]
@@ -384,7 +386,7 @@ def draw_crowd(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
         values = own["value"].sort_values()
         at = np.linspace(0, 100, len(values)) if len(values) > 1 else [50]
         label = f"{name}: {len(values)} points"
-        axis.plot(at, values, label=label, markevery=0.1, **style.look(chart.look(name)))
+        axis.plot(at, values, label=label, markevery=0.1, **style.series_style(chart.look(name)))
 
 
 def draw_stacks(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
@@ -393,7 +395,7 @@ def draw_stacks(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     left = pd.Series(0.0, list(places))
     for name in chart.all_series:
         own = points[points["series"] == name].groupby("x")["value"].sum().reindex(left.index)
-        colour = style.look(chart.look(name))["color"]
+        colour = style.series_style(chart.look(name))["color"]
         axis.barh(range(len(left)), own.fillna(0.0), left=left, color=colour, label=name)
         left += own.fillna(0.0)
     if "total" in points:
@@ -452,7 +454,7 @@ def draw_curves(axis: Axes, curves: pd.DataFrame, chart: Chart) -> None:
     for key, own in curves.groupby(parts, sort=False):
         name = key[0] if isinstance(key, tuple) else key
         known = name in chart.all_series
-        colour = style.look(chart.look(name))["color"] if known else "black"
+        colour = style.series_style(chart.look(name))["color"] if known else "black"
         label = None if known else str(name)
         axis.plot(own["x"], own["value"], "--", color=colour, linewidth=1, label=label, zorder=1)
         if "low" in own:
@@ -473,7 +475,7 @@ def draw_all(
     Args:
         charts: by the modules that show them.
     """
-    kept, left_out = chosen(charts, most)
+    kept, left_out = choose_figures(charts, most)
     if left_out:
         complain("analysis", left_out)
     for key, chart in chain.from_iterable(own.items() for own in kept.values()):

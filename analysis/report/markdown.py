@@ -16,6 +16,6 @@ def bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def spread_of(rows: pd.DataFrame) -> str:
+def format_run_spread(rows: pd.DataFrame) -> str:
     """Say in a paragraph how much merged rows vary from run to run."""
     return " ".join(describe_runs(rows))

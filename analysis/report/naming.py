@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.records.figures import Row
 from analysis.table import identity_columns, is_repeated
-from benchkit.record.naming import named
+from benchkit.record.naming import format_label
 
 
 class Namer:
@@ -56,4 +56,6 @@ def operation(row: Any) -> str:
 
 def settings(row: Any, columns: Iterable[str]) -> str:
     """Format the known settings of a row: "world_size=2, data_size=100 MiB"."""
-    return ", ".join(f"{name}={named(name, row[name])}" for name in columns if pd.notna(row[name]))
+    return ", ".join(
+        f"{name}={format_label(name, row[name])}" for name in columns if pd.notna(row[name])
+    )

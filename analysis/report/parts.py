@@ -6,7 +6,7 @@ from functools import cached_property
 import pandas as pd
 
 from analysis.discover import or_left_out, write_all
-from analysis.repetitions import over_runs
+from analysis.repetitions import aggregate_runs
 from analysis.report import sentences, sizes
 from analysis.report.chart import PAGE_ROW, Charts, charts_of
 from analysis.report.tables import rank_devices_table, turns_table
@@ -17,7 +17,7 @@ from analysis.variants import Baseline
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class ReportData:
     """The rows of a report, and what is made of them.
 
     Attributes:
@@ -39,7 +39,7 @@ class Parts:
     @cached_property
     def points(self) -> pd.DataFrame:
         """The measured rows, one per point, over all runs."""
-        return over_runs(self.measured, *identity_columns(self.table))
+        return aggregate_runs(self.measured, *identity_columns(self.table))
 
     @cached_property
     def screen(self) -> Screen:

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from analysis.discover import or_left_out
 from analysis.output import FileContent, file_name, write
-from analysis.repetitions import over_repetitions
+from analysis.repetitions import aggregate_repetitions
 from analysis.report import sentences, style
 from analysis.report.chart import PAGE_ROW, Charts
 from analysis.report.choice import MOST_FIGURES
 from analysis.report.draw import draw_all
-from analysis.report.parts import Parts
+from analysis.report.parts import ReportData
 from analysis.report.speedups import as_table
 from analysis.report.tables import full_results, rank_results, summary_by_config
 from analysis.table import ROUNDS
 
 
 def write_report(
-    parts: Parts,
+    parts: ReportData,
     folder: Path,
     formats: Sequence[str] = style.FORMATS[:1],
     most_figures: int | None = MOST_FIGURES,
@@ -43,11 +43,11 @@ def write_report(
         yield from write_figures(parts.charts, folder, formats, most_figures)
 
 
-def texts_of(parts: Parts) -> Iterator[tuple[str, Callable[[], FileContent | None]]]:
+def texts_of(parts: ReportData) -> Iterator[tuple[str, Callable[[], FileContent | None]]]:
     """Yield each file that belongs to no single suite, and what makes its content or None."""
     table, per_rank = parts.table, parts.per_rank
     yield "combined.csv", lambda: table.drop(columns=[ROUNDS, PAGE_ROW], errors="ignore")
-    yield "full_results.md", lambda: full_results(over_repetitions(table))
+    yield "full_results.md", lambda: full_results(aggregate_repetitions(table))
     yield "summary_by_config.md", lambda: summary_by_config(table, parts.points)
     yield "analysis.txt", lambda: analysis_text(parts)
     yield sentences.FILE_NAME, lambda: sentences.as_markdown(parts.noise)
@@ -59,7 +59,7 @@ def texts_of(parts: Parts) -> Iterator[tuple[str, Callable[[], FileContent | Non
     yield "speedups.csv", lambda: as_table(table, parts.baseline)
 
 
-def analysis_text(parts: Parts) -> str:
+def analysis_text(parts: ReportData) -> str:
     """Return the first screen, and below it what else is known."""
     parts_of_text = parts.screen.text(), sentences.describe(parts.findings)
     return "\n\n".join(filter(None, parts_of_text))

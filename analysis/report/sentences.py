@@ -11,12 +11,12 @@ from analysis.records.doubts import NEAR, SPIKE
 from analysis.records.figures import Row
 from analysis.repetitions import WITHIN, describe_floor, describe_runs
 from analysis.report.naming import Namer
-from analysis.table import crowded, oversubscribed_ranks, own_columns, reasons
+from analysis.table import oversubscribed_rows, oversubscribed_ranks, suite_columns, reasons
 from analysis.text import milliseconds, ratio_interval, shortened, time_text
 from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.statistics.intervals import fewest_values
-from benchkit.statistics.judgement import AHEAD, BEHIND, judge
+from benchkit.statistics.judgement import AHEAD, BEHIND, judge_interval
 from benchkit.statistics.rank_tests import SignedRank
 
 FILE_NAME = "noise.md"
@@ -59,7 +59,7 @@ def as_markdown(lines: Sequence[str]) -> str | None:
 def noise_sentences(measured: pd.DataFrame) -> Iterator[str]:
     """Yield oversubscribed ranks, uncertain medians, stragglers and disturbances."""
     if ranks := oversubscribed_ranks(measured):
-        points = number_of(measured[crowded(measured)], "point")
+        points = number_of(measured[oversubscribed_rows(measured)], "point")
         yield f"{ranks.capitalize()} ({points}): these time the scheduler, too."
     yield from sentences_of(noise, measured, Namer(measured), OF_NOISE)
 
@@ -150,7 +150,7 @@ def effect(rows: pd.DataFrame) -> str:
     if len(ratios) < fewest_values(ALPHA):
         basis = f"{len(ratios)} pairs, too few for an interval"
         return f"; they take {ratio} times as long as fresh ranks ({basis})"
-    is_changed = judge(interval) in (AHEAD, BEHIND)
+    is_changed = judge_interval(interval) in (AHEAD, BEHIND)
     meaning = "measure with ranks=fresh" if is_changed else "no change that shows"
     known = f"{ratio_interval(*np.exp(interval))}, {len(ratios)} pairs"
     return f"; they take {ratio} times as long as fresh ranks ({known}): {meaning}"
@@ -211,14 +211,14 @@ def findings(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, Iterator[st
     failed = ended[~status.isin(("ok", *NO_FAILURES))]
     first_calls = measured[measured["first_call_ratio"].notna()]
     warned = measured[measured["warning"].notna()].drop_duplicates(["point_id", "run", "warning"])
-    point_name = Namer(measured, *own_columns(measured))
+    point_name = Namer(measured, *suite_columns(measured))
     return {
         FIRST_CALLS: sentences_of(first_call, first_calls, name, OF_FIRST_CALL),
         FAILURES: sentences_of(outcome, failed, name_of_all, OF_OUTCOME),
         NOT_MEASURED: sentences_of(outcome, not_measured, name_of_all, OF_OUTCOME),
         DOUBTS: sentences_of(cell("doubt"), measured[measured["doubt"].notna()], name, ["doubt"]),
         OVERVIEW: overview(table),
-        RUNS: spread(points),
+        RUNS: spread_sentences(points),
         REUSE: reuse_sentences(measured),
         NOISE: summary(measured),
         CLOCKS: sentences_of(
@@ -274,7 +274,7 @@ def overview(table: pd.DataFrame) -> Iterator[str]:
     yield f"{number_of(table, 'row')} ({counts}) from {hosts}, in points started {starts}."
 
 
-def spread(points: pd.DataFrame) -> Iterator[str]:
+def spread_sentences(points: pd.DataFrame) -> Iterator[str]:
     """Yield how much runs differ: those of the report, and identical ones on this machine."""
     yield from describe_runs(points, Namer(points))
     if line := describe_floor(points):

@@ -7,7 +7,13 @@ from typing import Any
 import pandas as pd
 
 from analysis.discover import suites_with_comparisons
-from analysis.repetitions import MACHINE, bars_of, over_runs, telling, with_ranges
+from analysis.repetitions import (
+    MACHINE,
+    describe_error_bars,
+    aggregate_runs,
+    drop_implied_columns,
+    fill_with_ranges,
+)
 from analysis.report.chart import (
     BYTES,
     DOTS,
@@ -19,16 +25,16 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    each_once,
-    merged,
-    named,
-    points_of,
+    map_unique,
+    merge_series,
+    setting_name,
+    chart_points,
     rates_of,
-    told_apart,
+    choose_series_settings,
 )
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
 from analysis.variants import Baseline
-from benchkit.record.naming import readable
+from benchkit.record.naming import format_bytes
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
@@ -84,12 +90,12 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]
     is_drawn = table["suite"].isin(suites_with_comparisons())
     measured = table[(table["status"] == "ok") & has_size & ~is_drawn]
     for title, group in measured.groupby("title"):
-        rows = with_ranges(over_runs(group, *identity_columns(group)))
+        rows = fill_with_ranges(aggregate_runs(group, *identity_columns(group)))
         rows["place"] = rows["backend"] + " on " + rows["device"]
         rows, bars = with_variants(rows)
         # Numbered here, so that a series has the same colour in every figure.
         rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
-        ranks = each_once(rows["world_size"], partial(named, suite_of(rows), "world_size"))
+        ranks = map_unique(rows["world_size"], partial(setting_name, suite_of(rows), "world_size"))
         rows["label"] = [
             f"{ranks}, {variant}" if variant else ranks
             for ranks, variant in zip(ranks, rows["variant"], strict=True)
@@ -112,24 +118,24 @@ def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         if name not in AXES and rows[name].nunique(dropna=False) > 1
     ]
     within = rows.groupby("place")[differing].nunique(dropna=False).gt(1).any()
-    settings = telling(rows, [name for name in differing if within[name]], ["place"])
+    settings = drop_implied_columns(rows, [name for name in differing if within[name]], ["place"])
     of_place = [name for name in differing if name not in MACHINE and not within[name]]
     for name in of_place:
-        words = rows[name].map(partial(named, suite_of(rows), name), na_action="ignore")
+        words = rows[name].map(partial(setting_name, suite_of(rows), name), na_action="ignore")
         rows["place"] += (", " + words).fillna("")
-    kept = told_apart(rows, ["world_size"], settings)
-    bars = bars_of(rows)
+    kept = choose_series_settings(rows, ["world_size"], settings)
+    bars = describe_error_bars(rows)
     if len(kept) < len(settings):
         several = ", ".join(name for name in settings if name not in kept)
         count = rows.groupby(["place", "world_size", *settings], dropna=False).ngroups
         bars = f"{count} series merged over {several}: bars from the lowest to the highest"
-        rows = merged(rows, ["place", "world_size", "data_size", *kept])
+        rows = merge_series(rows, ["place", "world_size", "data_size", *kept])
     return rows.assign(variant=variants(rows, [name for name in settings if name in kept])), bars
 
 
 def variants(rows: pd.DataFrame, settings: list[str]) -> Any:
     suite = suite_of(rows)
-    labels = [each_once(rows[name], partial(label_of, suite, name)) for name in settings]
+    labels = [map_unique(rows[name], partial(label_of, suite, name)) for name in settings]
     return [", ".join(label) for label in zip(*labels, strict=True)] if labels else ""
 
 
@@ -144,7 +150,7 @@ def label_of(suite: str, column: str, value: Any) -> str:
     """
     if pd.isna(value):
         return f"{column} -"
-    return f"{column} {value}" if column in VERSIONS else named(suite, column, value)
+    return f"{column} {value}" if column in VERSIONS else setting_name(suite, column, value)
 
 
 def comparison_size(rows: pd.DataFrame) -> float:
@@ -190,7 +196,7 @@ def bandwidth_over_size(
 def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
     """Show how the bus bandwidth of each size holds with more ranks."""
     ordered = rows.sort_values(["place", "variant", "data_size", "world_size"])
-    sizes = ordered["data_size"].map(lambda size: readable(size * 2**20))
+    sizes = ordered["data_size"].map(lambda size: format_bytes(size * 2**20))
     several = ordered["variant"].nunique() > 1
     series = sizes + ", " + ordered["variant"] if several else sizes
     rates = ordered.assign(**rates_of(ordered, BUS_BANDWIDTH))
@@ -200,7 +206,7 @@ def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
         note=f"payload / median time × bus factor; {bars}; equal heights: it scales as it should",
         x=Axis("ranks"),
         y=Axis("bus bandwidth [GB/s, 10⁹ bytes]", LOG),
-        points=points_of(rates, rates["world_size"], RATE, series, rates["place"]),
+        points=chart_points(rates, rates["world_size"], RATE, series, rates["place"]),
     )
 
 
@@ -209,7 +215,7 @@ def over_size(
 ) -> pd.DataFrame:
     """Return points with a panel per place and a line per series; sizes are in bytes."""
     sizes = rows["data_size"] * 2**20
-    points = points_of(rows, sizes, values, rows["label"], rows["place"], scale, **more)
+    points = chart_points(rows, sizes, values, rows["label"], rows["place"], scale, **more)
     order = rows.sort_values(["place", "series", "data_size"]).index
     return points.loc[order.intersection(points.index, sort=False)]
 
@@ -217,10 +223,10 @@ def over_size(
 def backends_at(title: str, rows: pd.DataFrame, size: float, bars: str) -> Chart:
     """Compare the time of every backend on the same ranks, at one size in MiB."""
     rows = rows.sort_values(["world_size", "variant", "median_s"])
-    points = points_of(rows, rows["label"], TIMES, rows["place"], scale=1e3)
+    points = chart_points(rows, rows["label"], TIMES, rows["place"], scale=1e3)
     return Chart(
         mark=DOTS,
-        title=f"{title}: {readable(size * 2**20)} by backend",
+        title=f"{title}: {format_bytes(size * 2**20)} by backend",
         note=f"median, {bars}",
         x=Axis("", NAMES),
         y=Axis("time of one call [ms]", LOG),

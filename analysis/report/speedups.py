@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.answers import WORDS, listed
+from analysis.answers import WORDS, join_names
 from analysis.discover import suites_with_comparisons
 from analysis.records.slowdowns import slowdowns
-from analysis.repetitions import counted
+from analysis.repetitions import format_count_range
 from analysis.report.chart import (
     BYTES,
     CELLS,
@@ -20,14 +20,14 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    points_of,
+    chart_points,
 )
 from analysis.speedup import Speedup, Standing, Variant
 from analysis.table import identity_columns
 from analysis.variants import (
     Baseline,
-    Variants,
-    all_variants,
+    SuiteResults,
+    compare_suites,
 )
 from benchkit.statistics.judgement import AHEAD
 
@@ -48,7 +48,9 @@ def as_table(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | N
     those of an interval or of a range, as `speedup_basis` says.
     """
     found = [
-        rows_of(own) for each in all_variants(table, baseline).values() if (own := compared(each))
+        speedup_rows(own)
+        for each in compare_suites(table, baseline).values()
+        if (own := variants_with_speedup(each))
     ]
     if not found:
         return None
@@ -56,19 +58,19 @@ def as_table(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | N
     return rows[[*columns, *MADE, "run"]]
 
 
-def compared(variants: Variants) -> list[tuple[Variant, Speedup]]:
+def variants_with_speedup(variants: SuiteResults) -> list[tuple[Variant, Speedup]]:
     return [(each, each.speedup) for each in variants.variants if each.speedup]
 
 
-def rows_of(found: Iterable[tuple[Variant, Speedup]]) -> pd.DataFrame:
+def speedup_rows(found: Iterable[tuple[Variant, Speedup]]) -> pd.DataFrame:
     """Return the rows of variants that are compared, with the columns MADE."""
     rows = []
     for variant, speedup in found:
         kind = ", 95 % interval" if speedup.is_interval else ", range"
-        basis = speedup.basis + kind if speedup.basis else speedup.reason
+        basis = speedup.basis + kind if speedup.basis else speedup.why_not_judged
         ends = (speedup.value, speedup.low, speedup.high)
         own_s, over_s = speedup.times_s
-        made = (speedup.over.name, over_s, *ends, basis, speedup.judgement, own_s)
+        made = (speedup.reference.name, over_s, *ends, basis, speedup.judgement, own_s)
         rows.append({**variant.row, **dict(zip(MADE, made, strict=True))})
     return pd.DataFrame(rows)
 
@@ -76,28 +78,35 @@ def rows_of(found: Iterable[tuple[Variant, Speedup]]) -> pd.DataFrame:
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return the figures of each suite that compares something and has none of its own."""
     own, charts = suites_with_comparisons(), Charts()
-    for suite, variants in all_variants(table, baseline).items():
-        if (baseline or suite not in own) and compared(variants):
+    for suite, variants in compare_suites(table, baseline).items():
+        if (baseline or suite not in own) and variants_with_speedup(variants):
             charts[f"{suite}_speedup"] = speedups(suite, variants)
             if len(variants.standings) > 1 and len(variants.names) >= FEWEST_CHOICES:
                 charts[f"{suite}_winner"] = winners(suite, variants)
     return charts
 
 
-def speedups(suite: str, variants: Variants) -> Chart:
+def speedups(suite: str, variants: SuiteResults) -> Chart:
     """Show the speedup of every variant: over the scale, beside each problem, or by its name."""
-    found = sorted(compared(variants), key=lambda each: each[0].cost if not variants.problem else 0)
-    rows = rows_of(found)
-    base = " or ".join(dict.fromkeys(speedup.over.name for _, speedup in found)) or "the baseline"
-    scale = next((name for name in variants.question.scale if name in variants.problem), "")
-    problem = [name for name in variants.problem if name != scale]
+    found = sorted(
+        variants_with_speedup(variants),
+        key=lambda each: each[0].relative_time if not variants.problem_columns else 0,
+    )
+    rows = speedup_rows(found)
+    base = (
+        " or ".join(dict.fromkeys(speedup.reference.name for _, speedup in found)) or "the baseline"
+    )
+    scale = next(
+        (name for name in variants.question.scaling_columns if name in variants.problem_columns), ""
+    )
+    problem = [name for name in variants.problem_columns if name != scale]
     rest = words_of(variants, rows, problem)
     names = [each.name for each, _ in found]
     x: Any = words_of(variants, rows, [scale]) if scale else rest
     axis, mark = Axis("", NAMES), LINES if scale == SLOWDOWN else DOTS
     is_crowd = len({*names}) > MOST_LINES and len(variants.by_problem) <= MOST_PANELS
     if is_crowd and scale != SLOWDOWN:
-        rest, x, mark = words_of(variants, rows, variants.problem), names, DOTS
+        rest, x, mark = words_of(variants, rows, variants.problem_columns), names, DOTS
     elif scale not in ("", SLOWDOWN) and pd.to_numeric(rows[scale], errors="coerce").notna().all():
         is_size = scale == SIZE
         x = pd.to_numeric(rows[scale]) * (2**20 if is_size else 1)
@@ -110,30 +119,30 @@ def speedups(suite: str, variants: Variants) -> Chart:
         note=note_on([speedup for _, speedup in found]),
         x=axis,
         y=Axis(f"time of {base} / time", LOG),
-        points=points_of(rows, x, SPEEDUP, names, rest if scale or is_crowd else ""),
+        points=chart_points(rows, x, SPEEDUP, names, rest if scale or is_crowd else ""),
         series=tuple(variants.names),
         reference=1,
     )
 
 
-def words_of(variants: Variants, rows: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+def words_of(variants: SuiteResults, rows: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     """Return what some columns of the problem say of each row; a slowdown as it was measured."""
     texts = {
         name: list(map(str, slowdowns(rows))) if name == SLOWDOWN else rows[name]
         for name in columns
     }
-    words = ([variants.word(name, value) for value in of] for name, of in texts.items())
+    words = ([variants.format_value(name, value) for value in of] for name, of in texts.items())
     return [", ".join(each) for each in zip(*words, strict=True)] or [""] * len(rows)
 
 
-def winners(suite: str, variants: Variants) -> Chart:
+def winners(suite: str, variants: SuiteResults) -> Chart:
     """Map the fastest variant of each problem, its speedup, and what is judged of it."""
     standings = list(variants.standings.values())
-    scale = [name for name in variants.question.scale if name in variants.problem]
-    across = (scale or variants.problem)[:1]
-    down = [name for name in variants.problem if name not in across]
-    gains = [each.first.speedup.value if each.first.speedup else 1.0 for each in standings]
-    rows = pd.DataFrame([each.first.row for each in standings]).assign(gain=gains)
+    scale = [name for name in variants.question.scaling_columns if name in variants.problem_columns]
+    across = (scale or variants.problem_columns)[:1]
+    down = [name for name in variants.problem_columns if name not in across]
+    gains = [each.fastest.speedup.value if each.fastest.speedup else 1.0 for each in standings]
+    rows = pd.DataFrame([each.fastest.row for each in standings]).assign(gain=gains)
     texts = [cell_text(each, gain) for each, gain in zip(standings, gains, strict=True)]
     base = " or ".join(variants.baselines)
     return Chart(
@@ -142,7 +151,7 @@ def winners(suite: str, variants: Variants) -> Chart:
         note=f"ahead of all others, except where a cell says else; × as fast as {base}",
         x=Axis("", NAMES),
         y=Axis(f"speedup over {base}"),
-        points=points_of(
+        points=chart_points(
             rows,
             words_of(variants, rows, across),
             ("gain",),
@@ -153,12 +162,14 @@ def winners(suite: str, variants: Variants) -> Chart:
 
 
 def cell_text(standing: Standing, gain: float) -> str:
-    lines = [standing.first.name, f"{gain:.2f}×"]
+    lines = [standing.fastest.name, f"{gain:.2f}×"]
     if standing.reason:
         lines.append(f"not judged: {standing.reason}")
     else:
         words = dict.fromkeys(word for _, word in standing.judgements if word != AHEAD)
-        lines += [f"{WORDS.get(word, word)}: {listed(standing.named(word))}" for word in words]
+        lines += [
+            f"{WORDS.get(word, word)}: {join_names(standing.names_judged(word))}" for word in words
+        ]
     return "\n".join(textwrap.fill(line, CELL_WIDTH) for line in lines)
 
 
@@ -170,8 +181,8 @@ def note_on(found: list[Speedup]) -> str:
             count, unit = speedup.basis.split(" ", 1)
             kind = "95 % interval" if speedup.is_interval else "range"
             kinds.setdefault(f"{kind} of {{}} {unit.removesuffix('s')}s", []).append(int(count))
-    bars = (kind.format(counted(pd.Series(counts))) for kind, counts in kinds.items())
+    bars = (kind.format(format_count_range(pd.Series(counts))) for kind, counts in kinds.items())
     lines = [f"bars: {' or '.join(bars)}"] if kinds else []
-    apart = {speedup.reason for speedup in found if not speedup.basis}
+    apart = {speedup.why_not_judged for speedup in found if not speedup.basis}
     lines += [f"no bar: {' or '.join(sorted(apart))}"] if apart else []
     return "\n".join(lines)

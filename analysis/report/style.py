@@ -123,7 +123,7 @@ def columns_of(count: int, least_width: float) -> int:
     return -(-count // -(-count // columns))
 
 
-def look(number: int) -> dict[str, Any]:
+def series_style(number: int) -> dict[str, Any]:
     """Return colour and marker of the series of that number."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 

@@ -8,13 +8,13 @@ import pandas as pd
 from analysis.records.columns import METRICS
 from analysis.records.environments import TOLERANCE
 from analysis.records.places import PLACE, STATE
-from analysis.repetitions import FEWEST_RUNS, over_runs
+from analysis.repetitions import FEWEST_RUNS, aggregate_runs
 from analysis.report.naming import Namer
-from analysis.table import for_print, identity_columns, is_repeated
-from analysis.text import figure, ratio_interval
+from analysis.table import format_printed, identity_columns, is_repeated
+from analysis.text import format_number, ratio_interval
 from analysis.text_table import MOST_ROWS, as_markdown
 from benchkit.record.naming import plus_minus
-from benchkit.statistics.judgement import AHEAD, BEHIND, judge, judge_speedup
+from benchkit.statistics.judgement import AHEAD, BEHIND, judge_interval, judge_speedup
 
 FULL_RESULTS_HEAD = (
     "# Full results\n\n"
@@ -30,7 +30,7 @@ FULL_RESULTS_HEAD = (
 
 def full_results(rows: pd.DataFrame) -> str:
     """Describe all rows of a combined table whose repetitions are merged."""
-    return FULL_RESULTS_HEAD + as_markdown(for_print(rows, MOST_ROWS), total=len(rows))
+    return FULL_RESULTS_HEAD + as_markdown(format_printed(rows, MOST_ROWS), total=len(rows))
 
 
 PER_RANK_HEAD = (
@@ -77,13 +77,13 @@ def rank_devices_table(per_rank: pd.DataFrame) -> str | None:
         return None
     tables = []
     for run, own in per_rank.groupby("run", dropna=False, sort=False):
-        differing = of_run(own)
+        differing = rank_device_rows(own)
         if len(differing.columns) > 1:
             tables.append(f"## {run}\n\n" + as_markdown(differing))
     return RANK_DEVICES_HEAD + "\n\n".join(tables) if tables else None
 
 
-def of_run(rows: pd.DataFrame) -> pd.DataFrame:
+def rank_device_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a row per rank, or more if its place changed, with the columns that differ."""
     place = ["rank", *(name for name in PLACE if name in rows)]
     state = [name for name in STATE if name in rows]
@@ -110,7 +110,7 @@ def turns_table(table: pd.DataFrame) -> str | None:
     measured = table[table["turns_ratio"].notna()]
     if measured.empty:
         return None
-    points = over_runs(measured, *identity_columns(table))
+    points = aggregate_runs(measured, *identity_columns(table))
     name = Namer(points)
     rows = [
         {
@@ -157,7 +157,7 @@ def is_changed(row: Any) -> bool:
     if pd.notna(row["turns_ratio_low"]):
         return judge_speedup(row["turns_ratio_low"], row["turns_ratio_high"]) in (AHEAD, BEHIND)
     log, floor = math.log(row["turns_ratio"]), math.log1p(row["identical_runs"])
-    return judge((log, log), margin=floor, floor=floor) in (AHEAD, BEHIND)
+    return judge_interval((log, log), margin=floor, floor=floor) in (AHEAD, BEHIND)
 
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
@@ -199,5 +199,5 @@ def summary_by_config(table: pd.DataFrame, points: pd.DataFrame) -> str:
 
 def mean_and_deviation(point: pd.Series) -> str:
     """Format the mean of a point's samples and, of several, their deviation, in milliseconds."""
-    texts = (figure(point[name] * 1e3) for name in ("mean_s", "std_s"))
+    texts = (format_number(point[name] * 1e3) for name in ("mean_s", "std_s"))
     return " ± ".join(filter(None, texts))

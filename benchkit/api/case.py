@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchkit.errors import Reason
-from benchkit.record.naming import readable
+from benchkit.record.naming import format_bytes
 from benchkit.statistics import SLOWEST_RANK
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Calls:
+class CallsPerSample:
     """How many calls in a row make one sample of a case; by default as configured.
 
     Attributes:
@@ -85,7 +85,7 @@ class Calls:
     fill_s: float = 0.0
 
 
-CONFIGURED, ONE_CALL = Calls(), Calls(number=1)
+CONFIGURED, ONE_CALL = CallsPerSample(), CallsPerSample(number=1)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Case:
             the overlap of this case are computed from them.
         on_host: whether `step` is work of the host, such as reading a file, which the host's clock
             times on a GPU, too.
-        launches_count: whether the time in which the host launches kernels on a GPU counts, as in a
+        includes_launches: whether the time in which the host launches kernels on a GPU counts, as in a
             loop of training steps. Otherwise it is hidden where it can be.
         warnings: what readers of this case's figures must know, one line each, for the record.
         unchecked: what of the timed calls `verify` cannot check, for the record; "" if nothing.
@@ -148,7 +148,7 @@ class Case:
     reset: Callable[[], None] = noop
     verify: Callable[[Call], None] = noop
     work: Work = field(default_factory=Work)
-    calls: Calls = CONFIGURED
+    calls: CallsPerSample = CONFIGURED
     estimator: str = SLOWEST_RANK
     skip: Reason = ""
     regions: tuple[str, ...] = ()
@@ -161,7 +161,7 @@ class Case:
     is_component: bool = False
     components: Components = Components()
     on_host: bool = False
-    launches_count: bool = False
+    includes_launches: bool = False
     warnings: tuple[str, ...] = ()
     unchecked: str = ""
 
@@ -229,7 +229,9 @@ def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: s
     if needed_bytes * sharers <= available_bytes:
         return ""
     ranks = f"{sharers} ranks x " if sharers > 1 else ""
-    return f"needs {ranks}{readable(needed_bytes)}{where}, {readable(available_bytes)} there"
+    return (
+        f"needs {ranks}{format_bytes(needed_bytes)}{where}, {format_bytes(available_bytes)} there"
+    )
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Union
 
 import msgspec
 
-from benchkit.api.case import CONFIGURED, ONE_CALL, Calls
+from benchkit.api.case import CONFIGURED, ONE_CALL, CallsPerSample
 from benchkit.errors import ConfigError, Reason
 from benchkit.record.record import FIRST_CALLS, PlainConfig
 from benchkit.statistics import FEWEST_TURNS
@@ -221,15 +221,15 @@ class MeasureConfig:
         identity=False,
     )
 
-    def sample_of(self, calls: Calls) -> Calls:
+    def sample_of(self, calls: CallsPerSample) -> CallsPerSample:
         """Return how many calls make a sample of a case that asks for `calls`."""
         if self.mode == COLD:
             return ONE_CALL
         if calls != CONFIGURED:
             return calls
         if self.calls_per_sample == "auto":
-            return Calls(fill_s=self.block_seconds)
-        return Calls(number=int(self.calls_per_sample))
+            return CallsPerSample(fill_s=self.block_seconds)
+        return CallsPerSample(number=int(self.calls_per_sample))
 
     def most_seconds(self, num_samples: int = 0) -> float:
         """Return how long a case may be measured that has so many samples, or any case."""
@@ -256,7 +256,9 @@ def check_model_heads(model: ModelConfig) -> None:
         )
 
 
-def check_said_once(name: str, value: int, owner: str, said: int, their_name: str = "") -> None:
+def require_consistent_value(
+    name: str, value: int, owner: str, said: int, their_name: str = ""
+) -> None:
     """Raise ConfigError where a key contradicts what a model or a layer says."""
     if value != said:
         has = f"{owner} has {their_name or name}={said}"
@@ -361,7 +363,7 @@ class Planned:
     copied_bytes: float = 0.0
     steps: int = 1
     needed_bytes: float | None = None
-    calls: Calls = CONFIGURED
+    calls: CallsPerSample = CONFIGURED
     below_s: float = math.inf
     first_s: float = 0.0
     by_speed: bool = False
@@ -478,7 +480,7 @@ class RunConfig:
             return f"measure.mode={GRAPH}: needs hardware.device=cuda"
         return ""
 
-    def calls(self) -> Calls:
+    def calls(self) -> CallsPerSample:
         """Return how many calls make a sample of the suite's cases, but for some."""
         return CONFIGURED
 
@@ -535,7 +537,7 @@ def as_dict(config: RunConfig) -> PlainConfig:
     return plain
 
 
-def parameters(model: ModelConfig) -> int:
+def count_parameters(model: ModelConfig) -> int:
     """Count the parameters of embedding, layers, last norm and untied head."""
     tables = (2 * model.vocab_size + 1) * model.d_model
     return int(tables + model.num_layers * layer_parameters(model))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launch.host import ROOT, control_groups, read_text
+from launch.host import ROOT, cgroups_by_version, read_text
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ def host_available_bytes(root: Path = ROOT) -> int:
     for line in read_text(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
-    for version, folders in control_groups("memory", root).items():
+    for version, folders in cgroups_by_version("memory", root).items():
         limit_file, usage_file, cache_key = MEMORY_FILES[version]
         for folder in folders:
             limit, usage = read_text(folder / limit_file), read_text(folder / usage_file)
@@ -91,7 +91,7 @@ class PeakMemory:
                 return int(line.split()[1]) * 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-    def beside_peak(self) -> tuple[int, int] | None:
+    def reserved_and_outside(self) -> tuple[int, int] | None:
         """Return what a GPU holds beside the peak, in bytes; None on a CPU.
 
         The first is the peak since reset() of what torch's allocator reserved. The second is in use

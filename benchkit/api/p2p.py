@@ -19,7 +19,7 @@ from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import WAIT, region
 from benchkit.errors import Reason
 
-Ends = Sequence[tuple[Tensor, int]]
+PeerTensors = Sequence[tuple[Tensor, int]]
 
 
 class Transfer(Protocol):
@@ -28,7 +28,7 @@ class Transfer(Protocol):
         ...
 
 
-class Started(NamedTuple):
+class PendingTransfers(NamedTuple):
     sending: Sequence[Transfer] = ()
     receiving: Sequence[Transfer] = ()
 
@@ -37,7 +37,7 @@ class Started(NamedTuple):
             transfer.wait()
 
 
-def by_way_of_the_host(tensor: Tensor, group: dist.ProcessGroup | None) -> bool:
+def is_staged_on_host(tensor: Tensor, group: dist.ProcessGroup | None) -> bool:
     return bool(tensor.is_cuda and dist.get_backend(group) == "gloo")
 
 
@@ -51,43 +51,47 @@ def exchange_device(device: torch.device) -> torch.device:
     return torch.device("cpu") if dist.get_backend() == "gloo" else device
 
 
-def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -> Started:
+def start_transfers(
+    sends: PeerTensors, receives: PeerTensors, group: dist.ProcessGroup | None = None
+) -> PendingTransfers:
     """Start all transfers in one batch. If they become one work, it counts as received.
 
     Without a batch NCCL would wait for each transfer in turn, and a ring of ranks would deadlock.
     """
     if not (sends or receives):
-        return Started()
-    if not by_way_of_the_host((*sends, *receives)[0][0], group):
-        return in_one_batch(sends, receives, group)
+        return PendingTransfers()
+    if not is_staged_on_host((*sends, *receives)[0][0], group):
+        return batch_transfers(sends, receives, group)
     on_host = [(target.new_empty(target.shape, device="cpu"), peer) for target, peer in receives]
     copies = [(tensor.cpu(), peer) for tensor, peer in sends]
-    sending, receiving = in_one_batch(copies, on_host, group)
+    sending, receiving = batch_transfers(copies, on_host, group)
     landings: list[Transfer] = []
     for work, (target, _), (host, _) in zip(receiving, receives, on_host, strict=True):
-        landings.append(Landing(work, target, host))
-    return Started(sending, landings)
+        landings.append(StagedReceive(work, target, host))
+    return PendingTransfers(sending, landings)
 
 
-def in_one_batch(sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -> Started:
+def batch_transfers(
+    sends: PeerTensors, receives: PeerTensors, group: dist.ProcessGroup | None
+) -> PendingTransfers:
     operations = [dist.P2POp(dist.isend, sendable(tensor), peer, group) for tensor, peer in sends]
     operations += [dist.P2POp(dist.irecv, sendable(part), peer, group) for part, peer in receives]
     works: list[Transfer] = dist.batch_isend_irecv(operations)
     if len(works) != len(operations):
-        return Started(receiving=works)
-    return Started(works[: len(sends)], works[len(sends) :])
+        return PendingTransfers(receiving=works)
+    return PendingTransfers(works[: len(sends)], works[len(sends) :])
 
 
 class InFlight:
     """Transfers under way, by piece of a message."""
 
     def __init__(self, num_pieces: int) -> None:
-        self._transfers = [Started()] * num_pieces
+        self._transfers = [PendingTransfers()] * num_pieces
 
     def start(
-        self, piece: int, sends: Ends, receives: Ends, group: dist.ProcessGroup | None
+        self, piece: int, sends: PeerTensors, receives: PeerTensors, group: dist.ProcessGroup | None
     ) -> None:
-        self._transfers[piece] = start(sends, receives, group)
+        self._transfers[piece] = start_transfers(sends, receives, group)
 
     def wait(self, piece: int) -> None:
         with region(WAIT):
@@ -95,7 +99,7 @@ class InFlight:
 
 
 @dataclass(frozen=True)
-class Landing:
+class StagedReceive:
     work: Transfer
     target: Tensor
     host: Tensor
@@ -105,7 +109,7 @@ class Landing:
         self.target.copy_(self.host)
 
 
-def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
+def all_gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
     """Return every rank's plain JSON value: [rank]; all ranks of the group call this together.
 
     `all_gather_object` would unpickle, and so execute, what the other ranks send.
@@ -127,7 +131,7 @@ def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]
 
 def first_reason(reason: Reason, group: dist.ProcessGroup | None = None) -> Reason:
     """Return the reason of the first rank that has one; all ranks call this together."""
-    return next(filter(None, gather_json(reason, group)), "")
+    return next(filter(None, all_gather_json(reason, group)), "")
 
 
 GLOO_ON_GPUS = (

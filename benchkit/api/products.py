@@ -86,7 +86,7 @@ def float8_missing(kind: Matmul) -> Reason:
         left = kind.left(FLOAT8_STEP, FLOAT8_STEP)
         kind.multiply(left, left.t(), kind.product(FLOAT8_STEP, FLOAT8_STEP))
 
-    return torch_internals.refusal(f"multiply float8 on {kind.device.type}", multiply)
+    return torch_internals.unsupported_reason(f"multiply float8 on {kind.device.type}", multiply)
 
 
 def matmul_here(dtype_name: str, device: torch.device) -> Matmul:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchkit.record.naming import named
+from benchkit.record.naming import format_label
 
 LEAST, FIRST = "least", "first"
 Cells = Mapping[str, str | int | float | bool]  # values by column
@@ -31,23 +31,23 @@ class Metric:
         head: text above its numbers.
         unit: unit in a head and behind a number.
         scale: factor from the table's unit to `unit`.
-        at: end of the scale at which the answer reads it: LEAST, or "" for the largest.
-        only: values of the rows that have it; empty for all.
-        of: column of the TFLOP/s that a share is of; "" where the head says it.
-        rises: whether more is better.
+        scale_end: end of the scale at which the answer reads it: LEAST, or "" for the largest.
+        row_filter: values of the rows that have it; empty for all.
+        peak_column: column of the TFLOP/s that a share is of; "" where the head says it.
+        is_higher_better: whether more is better.
     """
 
     column: str
     head: str
     unit: str
     scale: float = 1.0
-    at: str = ""
-    only: Cells = field(default_factory=dict)
-    of: str = ""
-    rises: bool = True
+    scale_end: str = ""
+    row_filter: Cells = field(default_factory=dict)
+    peak_column: str = ""
+    is_higher_better: bool = True
 
 
-TIME = Metric("median_s", "", "ms", 1e3, rises=False)
+TIME = Metric("median_s", "", "ms", 1e3, is_higher_better=False)
 BUSBW = Metric("busbw_gb_per_s", "busbw", "GB/s")
 TFLOP_PER_S = Metric("useful_tflop_per_s", "", "TFLOP/s")
 
@@ -83,8 +83,8 @@ class Question:
         comparisons: the first with two variants of an equal problem is made. Factors of the others
             then belong to the problem.
         metrics: variants are compared by the first; the others stand beside it where there is room.
-        scale: columns of the problem along which times grow; answers are for their largest values.
-        across: the column of the problem whose values stand side by side where nothing is compared.
+        scaling_columns: columns of the problem along which times grow; answers are for their largest values.
+        panel_column: the column of the problem whose values stand side by side where nothing is compared.
         replicates: settings in which the replicates of a variant may differ.
         words: what a column's values are called, or one of them: {"ranks": "{} devices",
             "async_op=False": "blocking"}.
@@ -96,16 +96,16 @@ class Question:
     problem: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     metrics: tuple[Metric, ...] = (TIME,)
-    scale: tuple[str, ...] = ()
-    across: str = ""
+    scaling_columns: tuple[str, ...] = ()
+    panel_column: str = ""
     replicates: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     terms: Mapping[str, str] = field(default_factory=dict)
     next_steps: Mapping[str, str] = field(default_factory=dict)
 
-    def word(self, column: str, value: Any) -> str:
+    def format_value(self, column: str, value: Any) -> str:
         """Return what a value is called: "4 ranks", "blocking", or "align 32"."""
-        text = named(column, value)
+        text = format_label(column, value)
         words = {**WORDS, **self.words}
         for key in (f"{column}={text}", column):
             if key in words:

@@ -20,7 +20,7 @@ from benchkit.api.keys import RunConfig
 from benchkit.api.question import Question
 from benchkit.errors import ConfigError
 
-LOADED = (
+PRELOADED_MODULES = (
     "benchkit.rank.server_streams",
     "torch",
     "torch.distributed",
@@ -214,4 +214,4 @@ def suites_of(module: ModuleType) -> dict[str, Suite]:
 def preload_for(names: Iterable[str]) -> list[str]:
     suites = load_suites()
     needed = dict.fromkeys(module for name in names for module in suites[name].preload)
-    return [*LOADED, *suite_modules(), *needed]
+    return [*PRELOADED_MODULES, *suite_modules(), *needed]

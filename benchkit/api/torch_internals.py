@@ -80,10 +80,10 @@ def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int
         fused_attention(tokens, tokens, tokens, True)
 
     name = str(dtype).removeprefix("torch.")
-    return refusal(f"compute fused attention of {name} on {device.type}", attend)
+    return unsupported_reason(f"compute fused attention of {name} on {device.type}", attend)
 
 
-def refusal(what: str, trial: Callable[[], None]) -> Reason:
+def unsupported_reason(what: str, trial: Callable[[], None]) -> Reason:
     """Return why torch refuses a trial, or "". Raise a lack of memory."""
     try:
         trial()

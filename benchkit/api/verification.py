@@ -54,7 +54,7 @@ def pattern(
     return draw.values(torch.tensor(rank), (rank - draw.first()) % world_size)
 
 
-def reduced(
+def expected_reduction(
     seed: int, turn: int, world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD
 ) -> Tensor:
     """Return one period of the exact reduction of all ranks' patterns, of int64; float64 for avg.
@@ -149,7 +149,7 @@ def is_power_of_two(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-def returned(result: object) -> Tensor:
+def require_tensor(result: object) -> Tensor:
     if not isinstance(result, Tensor):
         raise InvalidResult(f"the call returned {type(result).__name__}, expected a tensor")
     return result

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchkit.api.keys import OVERRULED, instead_of
 from benchkit.errors import ConfigError
 from benchkit.git import GitFailed, check_out, git, without_repository
-from benchkit.secrets import shown, shown_words
+from benchkit.secrets import mask_value, mask_words
 from benchkit.sweep.resume import is_override
 
 KINDS = ("plain", "env", "venv", "tree", "git", "set")
@@ -53,8 +53,8 @@ class Arm:
     overrides: list[str] = field(default_factory=list)
 
     def without_secrets(self) -> "Arm":
-        environment = {name: shown(name, value) for name, value in self.environment.items()}
-        overrides = shown_words(self.overrides)
+        environment = {name: mask_value(name, value) for name, value in self.environment.items()}
+        overrides = mask_words(self.overrides)
         text = shown_arm(self.text)
         return replace(self, text=text, environment=environment, overrides=overrides)
 
@@ -99,7 +99,7 @@ def shown_arm(text: str) -> str:
     """Return an arm as it was typed, each of its variables and overrides without a secret."""
     kind, colon, value = text.partition(":")
     following = {"env": NEXT_VARIABLE, "set": NEXT_OVERRIDE}.get(kind)
-    return kind + colon + ",".join(shown_words(following.split(value))) if following else text
+    return kind + colon + ",".join(mask_words(following.split(value))) if following else text
 
 
 def parse_arm(typed: str, trees: Path) -> Arm:

@@ -27,8 +27,8 @@ from benchkit.compare.arms import (
 )
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.record import Amount, Comparison, Seed, Version, decoded
-from benchkit.secrets import has_secret, restore_secrets, shown_word, shown_words
+from benchkit.record.record import Amount, ComparisonRun, Seed, Version, decode
+from benchkit.secrets import has_secret, restore_secrets, mask_word, mask_words
 from benchkit.statistics.design import Round, order_of_runs
 from benchkit.sweep.resume import Parser, is_override, require_text
 from launch import trust
@@ -119,7 +119,7 @@ def parse(arguments: Sequence[str]) -> CompareRequest | ResumedComparison:
 
 
 def show_of(word: str) -> Callable[[str], str]:
-    return shown_arm if is_arm(word) else shown_word
+    return shown_arm if is_arm(word) else mask_word
 
 
 def flag_parser() -> Parser:
@@ -224,9 +224,9 @@ class RunTurn:
     def name(self) -> str:
         return f"{self.number:03d}-{self.role}"
 
-    def described(self, plan: ComparisonPlan) -> Comparison:
+    def described(self, plan: ComparisonPlan) -> ComparisonRun:
         arm = plan.arms[self.arm].text
-        return Comparison(id=plan.id, arm=arm, pair=self.number, position=self.position)
+        return ComparisonRun(id=plan.id, arm=arm, pair=self.number, position=self.position)
 
 
 def turns_of(number: int, played: Round) -> list[RunTurn]:
@@ -292,7 +292,7 @@ def with_secrets(arm: Arm, typed: Arm) -> Arm:
 
 
 def parse_plan(content: bytes) -> ComparisonPlan:
-    plan = decoded(content, ComparisonPlan)
+    plan = decode(content, ComparisonPlan)
     if plan.version != VERSION or len(plan.arms) < 2:
         raise ValueError("another version")
     if any(role >= len(plan.arms) for played in plan.order for role in played.roles):
@@ -334,5 +334,5 @@ def claim_new(folder: Path) -> None:
 
 def write_plan(plan: ComparisonPlan, folder: Path) -> None:
     arms = [arm.without_secrets() for arm in plan.arms]
-    kept = replace(plan, arms=arms, overrides=shown_words(plan.overrides))
-    files.write_whole(folder / FILE_NAME, kept.to_json())
+    kept = replace(plan, arms=arms, overrides=mask_words(plan.overrides))
+    files.write_atomically(folder / FILE_NAME, kept.to_json())

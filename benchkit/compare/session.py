@@ -35,7 +35,7 @@ from benchkit.compare.command import (
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup
 from benchkit.point.point import COMPARISON_VARIABLE
-from benchkit.point.recording import claimed
+from benchkit.point.recording import claim_folder
 from benchkit.record import files
 from benchkit.record.record import HARMLESS, Count, Seconds, Seed
 from benchkit.statistics.design import auto_plan, fixed_plan
@@ -112,7 +112,7 @@ def set_aside(folder: Path) -> None:
     files.refuse_link(folder)
     if not folder.is_dir():
         return
-    with claimed(folder):
+    with claim_folder(folder):
         pass
     kept = files.make_own(folder.parent.parent / "unfinished")
     number = 1
@@ -131,10 +131,10 @@ def arguments_of(arm: Arm, common: Sequence[str], turn: RunTurn, folder: Path) -
 def perform(plan: ComparisonPlan, turn: RunTurn, folder: Path, is_first: bool) -> tuple[int, str]:
     """Run one run of this agent to its end; return its exit code and its last line."""
     with log_of(folder, is_first) as log:
-        return child.run_into(log, program_of(plan, turn, folder))
+        return child.run_logged(log, program_of(plan, turn, folder))
 
 
-def program_of(plan: ComparisonPlan, turn: RunTurn, folder: Path) -> child.Program:
+def program_of(plan: ComparisonPlan, turn: RunTurn, folder: Path) -> child.ChildCommand:
     """Return the command of a run.
 
     Its points do not wait for the host's lock, which this process holds for the whole comparison.
@@ -145,7 +145,7 @@ def program_of(plan: ComparisonPlan, turn: RunTurn, folder: Path) -> child.Progr
         COMPARISON_VARIABLE: msgspec.json.encode(turn.described(plan)).decode(),
     }
     python = [arm.python, *(path_options() if arm.is_here else ())]
-    return child.Program(
+    return child.ChildCommand(
         [*python, "-m", "benchkit", *arguments_of(arm, plan.overrides, turn, folder)],
         arm.folder or (plan.started_in if os.path.isdir(plan.started_in) else None),
         arm.variables() | own,
@@ -191,7 +191,7 @@ def count(arm: Arm, folder: Path, seconds: float, line: str) -> CountedRun:
             f"{arm.text}: {num_open} of {len(points)} points did not end ({log_path(folder)})"
         )
     ended = CountedRun(arm.text, len(points), seconds)
-    files.write_whole(folder / RUN_FILE, msgspec.json.encode(ended))
+    files.write_atomically(folder / RUN_FILE, msgspec.json.encode(ended))
     return ended
 
 
@@ -324,7 +324,7 @@ def prepare(
     try:
         if is_new:
             command.claim_new(folder)
-        held.enter_context(claimed(folder))
+        held.enter_context(claim_folder(folder))
         command.write_plan(plan, folder)
         with where_it_was_typed(plan):
             for arm in plan.arms:
@@ -377,7 +377,7 @@ def with_arms(agents: Agents, made: ComparisonPlan | None, problem: str | None) 
 @contextlib.contextmanager
 def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
     """Hold the lock of every host; the runs of the comparison take another one."""
-    with AgentGroup(agents, {}).hosts_to_ourselves(wait_s) as warnings:
+    with AgentGroup(agents, {}).lock_hosts(wait_s) as warnings:
         for warning in warnings:
             say(agents, warning)
         yield

@@ -73,7 +73,9 @@ WHOLE = re.compile(r"\d+(?:\.\d+)?[eE]\+?\d+")
 """A number in scientific notation, which may be whole."""
 
 
-def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) -> list[str]:
+def normalize_arguments(
+    arguments: Sequence[str], options: Mapping[str, Sequence[Path]]
+) -> list[str]:
     """Return a command line with values as the schema has them: `timeout_s=600` for `10m`.
 
     Raise ConfigError for an argument that is neither an override nor a flag.
@@ -83,7 +85,7 @@ def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) 
         if before not in TAKING_VALUES:
             require_word(argument, before, options)
         before = argument
-    return [spelled_out(argument) for argument in arguments]
+    return [normalize_override(argument) for argument in arguments]
 
 
 def require_values(arguments: Sequence[str]) -> None:
@@ -123,7 +125,7 @@ def advice_on(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> 
     return did_you_mean(word, options)
 
 
-def spelled_out(argument: str) -> str:
+def normalize_override(argument: str) -> str:
     """Return an override whose values are in the words and units of the schema.
 
     Durations become seconds, whole numbers in scientific notation become digits, short names of
@@ -148,7 +150,7 @@ def variable(argument: str, name: str, value: str) -> str:
     if "," in value:
         one, several = f"{name}='\"{value}\"'", f"{name}='choice({value})'"
         raise ConfigError(f"{argument}: a comma; type {one} for one value, {several} for a sweep")
-    return argument if is_word(value) else f"{name}={quoted(value)}"
+    return argument if is_word(value) else f"{name}={quote_text(value)}"
 
 
 def spelled_out_value(key: str, value: str) -> str:
@@ -185,8 +187,8 @@ def override(key: str, value: Any) -> str:
     if not KEY.fullmatch(key):
         raise ConfigError(f"{key!r}: allowed are names of keys, such as 'measure.max_seconds'")
     if not is_sweep(value):
-        return f"{key}={element(key, value)}"
-    values = [element(key, each) for each in value]
+        return f"{key}={format_value(key, value)}"
+    values = [format_value(key, each) for each in value]
     if not values:
         raise ConfigError(f"{key}: an empty list sweeps over nothing; allowed are values in it")
     return f"{key}={','.join(values)}"
@@ -198,7 +200,7 @@ def is_sweep(value: Any) -> bool:
     return has_items and not single
 
 
-def element(key: str, value: Any) -> str:
+def format_value(key: str, value: Any) -> str:
     """Write a value that is not swept over; raise ConfigError for a type outside ALLOWED."""
     if hasattr(value, "ndim") and value.ndim == 0:
         value = value.item()
@@ -207,20 +209,20 @@ def element(key: str, value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        return value if is_word(value) else quoted(value)
+        return value if is_word(value) else quote_text(value)
     if isinstance(value, PathLike) and isinstance(path := fspath(value), str):
-        return quoted(path)
+        return quote_text(path)
     if isinstance(value, Mapping):
         return "{" + ",".join(item(key, *each) for each in value.items()) + "}"
     if isinstance(value, tuple) or is_sweep(value):
-        return "[" + ",".join(element(key, each) for each in value) + "]"
+        return "[" + ",".join(format_value(key, each) for each in value) + "]"
     raise ConfigError(f"{key}={value!r:.60}: {type(value).__name__}; allowed is {ALLOWED}")
 
 
 def item(key: str, name: Any, value: Any) -> str:
     if not isinstance(name, str) or not is_word(name):
         raise ConfigError(f"{key}: {name!r:.60}: allowed are names of letters, digits and ./+-")
-    return f"{name}:{element(key, value)}"
+    return f"{name}:{format_value(key, value)}"
 
 
 def is_word(text: str) -> bool:
@@ -233,7 +235,7 @@ def is_word(text: str) -> bool:
     return False
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     r"""Quote text so that Hydra and OmegaConf read it as it is, interpolations too.
 
     OmegaConf takes `\${` for text and not for an interpolation, and a doubled backslash before it

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict, read_write
 from benchkit.api.keys import RunConfig, check_ranges, nested_schema, require_accepted
 from benchkit.api.registry import installed_plugins, load_suites
 from benchkit.config import hydra_internals
-from benchkit.config.command_line import element
+from benchkit.config.command_line import format_value
 from benchkit.config.help import suite_list
 from benchkit.config.hydra_internals import Override, Overrides
 from benchkit.config.messages import unknown_key
@@ -104,14 +104,14 @@ def values_of(option: str, folders: Sequence[Path]) -> dict[str, str]:
         composed = compose("config", [f"+suite={option}", f"hydra.searchpath=[{more}]"])
     plain = OmegaConf.to_container(composed, resolve=True)
     assert isinstance(plain, dict)
-    return {str(name): element(str(name), without_point(plain[name])) for name in plain}
+    return {str(name): format_value(str(name), drop_fraction(plain[name])) for name in plain}
 
 
-def without_point(value: Any) -> Any:
+def drop_fraction(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def typed(composed: DictConfig) -> RunConfig:
+def to_structured_config(composed: DictConfig) -> RunConfig:
     """Convert a composed configuration to its suite's dataclass; raise ConfigError if wrong."""
     refuse_unknown_keys(composed)
     if OmegaConf.is_missing(composed, "suite"):
@@ -144,14 +144,14 @@ NAMES = re.compile(r"[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True)
-class Setting:
+class KeySetting:
     """What an override does: the path of its key, and the value with the key's type."""
 
     path: list[str]
     value: Any
 
 
-class Variants:
+class PointTemplate:
     """The points of a sweep that have the groups and keys of one point, and other values.
 
     Composing, converting and checking a point takes milliseconds. Here only the values of the
@@ -164,9 +164,9 @@ class Variants:
         self._composed = composed
         self._config: Any = OmegaConf.to_object(composed)
         self._needed = set(needed_names(OmegaConf.to_container(composed, resolve=False)))
-        self._settings: dict[str | None, Setting | None] = {}
+        self._settings: dict[str | None, KeySetting | None] = {}
 
-    def variant(self, values: Sequence[Override]) -> RunConfig | None:
+    def with_values(self, values: Sequence[Override]) -> RunConfig | None:
         """Return the point with these values; None where it must be composed as a whole.
 
         That is so if another key depends on one of the values, and if a value is wrong: composing
@@ -187,7 +187,7 @@ class Variants:
             return None
         return config
 
-    def _setting(self, override: Override) -> Setting | None:
+    def _setting(self, override: Override) -> KeySetting | None:
         """Return what an override does; None if it does more than to set a right value."""
         key = override.key_or_group
         path = key.split(".")
@@ -206,7 +206,7 @@ class Variants:
             require_accepted(described, key, value)
         except (*hydra_internals.ERRORS, ConfigError, ValueError):
             return None
-        return Setting(path, value)
+        return KeySetting(path, value)
 
 
 def needed_names(value: Any) -> list[str]:
@@ -261,28 +261,28 @@ class Composed:
     """One point of a sweep; `folder` is relative to the sweep's.
 
     `config` is checked and lacks Hydra's own node; points share what is equal in it. `overrides`
-    lack those for Hydra itself. `typed` has the texts, by their keys, that take a value from the
+    lack those for Hydra itself. `interpolations` has the texts, by their keys, that take a value from the
     environment, such as `${oc.env:NAME}`; a record has them in place of the values.
     """
 
     config: RunConfig
     overrides: list[str]
     folder: str
-    typed: dict[str, str]
+    interpolations: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Base:
     """The configuration of one choice of groups, before any values are set.
 
-    `whole` has Hydra's own node, `own` lacks it; `texts` are those of `own` with interpolations, by
-    their keys, and `naming` is hydra.sweep.subdir, not interpolated.
+    `with_hydra` has Hydra's own node, `without_hydra` lacks it; `texts` are those of `without_hydra` with interpolations, by
+    their keys, and `subdir_template` is hydra.sweep.subdir, not interpolated.
     """
 
-    whole: DictConfig
-    own: DictConfig
+    with_hydra: DictConfig
+    without_hydra: DictConfig
     texts: dict[str, str]
-    naming: str
+    subdir_template: str
 
     def texts_with(self, values: Sequence[Override]) -> dict[str, str]:
         """Return the texts with interpolations once these values are set."""
@@ -342,7 +342,7 @@ class PointComposer:
         self._master = master_config
         self._typed = typed or {}
         self._bases: dict[tuple[str, ...], Base] = {}
-        self._variants: dict[tuple[tuple[str, ...], tuple[str, ...]], Variants] = {}
+        self._variants: dict[tuple[tuple[str, ...], tuple[str, ...]], PointTemplate] = {}
         self._are_values: dict[str, bool] = {}
 
     def point(self, overrides: Sequence[Override], number: int) -> Composed:
@@ -351,31 +351,33 @@ class PointComposer:
         base = self._base(parsed.shape)
         kind = parsed.shape, tuple(override.key_or_group for override in parsed.values)
         known = self._variants.get(kind)
-        config = known.variant(parsed.values) if known else None
+        config = known.with_values(parsed.values) if known else None
         if config is None:
             composed = self.composed(parsed)
-            config = typed(composed)
+            config = to_structured_config(composed)
             if known is None:
-                self._variants[kind] = Variants(self._loader, composed)
-        named = with_model_named(config, parsed, base.own)
-        as_typed = [self._typed.get(str(each.input_line), each) for each in parsed.own]
+                self._variants[kind] = PointTemplate(self._loader, composed)
+        named = with_model_named(config, parsed, base.without_hydra)
+        as_typed = [self._typed.get(str(each.input_line), each) for each in parsed.for_benchkit]
         from_there = from_environment(type(named), base.texts_with(as_typed))
         written = [
             each if each.key_or_group in from_there else own
-            for each, own in zip(as_typed, parsed.own, strict=True)
+            for each, own in zip(as_typed, parsed.for_benchkit, strict=True)
         ]
-        parsed = dataclasses.replace(parsed, own=written)
-        folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
+        parsed = dataclasses.replace(parsed, for_benchkit=written)
+        folder = (
+            str(number) if base.subdir_template == NUMBERED else self._subfolder(parsed, number)
+        )
         return Composed(named, parsed.lines(), folder, from_there)
 
     def composed(self, parsed: Overrides) -> DictConfig:
         """Compose a point without Hydra's own node, which is the larger part."""
-        config = copy.deepcopy(self._base(parsed.shape).own)
+        config = copy.deepcopy(self._base(parsed.shape).without_hydra)
         parsed.set_values(self._loader, config)
         return config
 
     def whole(self, parsed: Overrides) -> DictConfig:
-        point = copy.deepcopy(self._base(parsed.shape).whole)
+        point = copy.deepcopy(self._base(parsed.shape).with_hydra)
         parsed.set_values(self._loader, point)
         with open_dict(point.hydra):
             point.hydra.sweep.dir = self._master.hydra.sweep.dir

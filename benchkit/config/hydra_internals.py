@@ -28,7 +28,7 @@ from yaml import YAMLError
 from benchkit.api.keys import RunConfig
 from benchkit.config.command_line import TAKING_VALUES, beside_overrides
 from benchkit.errors import ConfigError
-from benchkit.secrets import shown_word
+from benchkit.secrets import mask_word
 
 ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
 """Exceptions that a wrong configuration raises in Hydra, beside OSError and ValueError."""
@@ -110,7 +110,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
         (flags if is_flag else overrides).append(argument)
         before = argument
     others = [*(flag for flag in flags if flag not in MULTIRUN), *overrides]
-    return ["-m", *others] if measures(others) else others
+    return ["-m", *others] if is_multirun(others) else others
 
 
 def completable(line: str) -> str:
@@ -133,7 +133,7 @@ def is_of_folder(words: Sequence[str], number: int) -> bool:
     return bool(set(words[max(0, number - 1) : number + 1]) & {"--config-dir", "-cd"})
 
 
-def measures(arguments: Sequence[str]) -> bool:
+def is_multirun(arguments: Sequence[str]) -> bool:
     return not {argument.split("=")[0] for argument in arguments} & MODES
 
 
@@ -184,7 +184,7 @@ def schema_of(error: BaseException | None) -> type | None:
 Override = types.Override
 
 
-def product(loader: Any, arguments: Sequence[str]) -> Iterator[tuple[Override, ...]]:
+def expand_sweep(loader: Any, arguments: Sequence[str]) -> Iterator[tuple[Override, ...]]:
     """Yield the overrides of every point: all combinations of the values in the arguments.
 
     They are what parsing BasicSweeper's lines for each point gives. Of one key the last argument
@@ -219,7 +219,9 @@ def values_of(override: Override) -> list[Override]:
     ]
 
 
-def typed_by_line(loader: Any, lines: Sequence[str], texts: Sequence[str]) -> dict[str, Override]:
+def raw_overrides_by_line(
+    loader: Any, lines: Sequence[str], texts: Sequence[str]
+) -> dict[str, Override]:
     """Return overrides as they were typed, with interpolations, by the line that each one means.
 
     One with several values is left out: points differ by them.
@@ -247,17 +249,17 @@ class Overrides:
     """The parsed overrides of a point.
 
     Attributes:
-        own: those that are not for Hydra itself.
+        for_benchkit: those that are not for Hydra itself.
         shape: as given: groups, additions, deletions, Hydra's.
         values: those that only set values.
     """
 
-    own: list[Override]
+    for_benchkit: list[Override]
     shape: tuple[str, ...]
     values: list[Override]
 
     def lines(self) -> list[str]:
-        return [str(override.input_line) for override in self.own]
+        return [str(override.input_line) for override in self.for_benchkit]
 
     def set_values(self, loader: Any, config: DictConfig) -> None:
         for override in self.values:
@@ -265,7 +267,9 @@ class Overrides:
 
     def dirname(self, point: DictConfig) -> str:
         naming = point.hydra.job.config.override_dirname
-        shown = [replace(each, input_line=shown_word(str(each.input_line))) for each in self.own]
+        shown = [
+            replace(each, input_line=mask_word(str(each.input_line))) for each in self.for_benchkit
+        ]
         name = get_overrides_dirname(shown, naming.exclude_keys, naming.item_sep, naming.kv_sep)
         return name.replace("${", r"\${")  # else OmegaConf puts the value in
 

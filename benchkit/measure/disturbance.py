@@ -5,7 +5,7 @@ import os
 import resource
 from pathlib import Path
 
-from launch.host import group_folders, read_text
+from launch.host import cgroup_folders, read_text
 
 COUNTERS = (
     "steal_s",
@@ -86,7 +86,7 @@ def cpu_stats() -> list[Path]:
 
     They are looked up once, so that a block's counters cost little; a rank stays in its group.
     """
-    paths = [folder / "cpu.stat" for folder in group_folders("cpu")]
+    paths = [folder / "cpu.stat" for folder in cgroup_folders("cpu")]
     return [path for path in paths if "throttled" in read_text(path)]
 
 

@@ -21,7 +21,7 @@ ROUNDING = 1e-9
 
 
 @dataclass
-class CheckPlaces:
+class CheckSchedule:
     """The places of a case's checks, as shares of all that it may be measured; alike on all ranks.
 
     Attributes:
@@ -58,6 +58,6 @@ class CheckPlaces:
         next_s = self.spent_s / max(1, self.num_made)
         return not self.num_made or self.spent_s + next_s <= SHARE_OF_TIME * elapsed_s
 
-    def made(self, seconds: float) -> None:
+    def record_check(self, seconds: float) -> None:
         self.num_made += 1
         self.spent_s += seconds

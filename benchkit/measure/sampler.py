@@ -20,16 +20,16 @@ class Hooks:
     """What a rank does around samples; nothing by default.
 
     Attributes:
-        series: entered for each series of samples of a case, in the warm-up and in blocks.
-        measured: entered once, around the blocks of all cases, after the warm-up.
+        around_samples_of: entered for each series of samples of a case, in the warm-up and in blocks.
+        around_blocks: entered once, around the blocks of all cases, after the warm-up.
         before_sample: called after the reset and outside the clock.
         spoil: overwrites what a call returned, which a checked call must not return again.
         after_oom: frees memory after a case ran out of it; the case is skipped and the others are
             timed. None if the other ranks would wait for that case; then its exception is raised.
     """
 
-    series: Callable[[Case], AbstractContextManager[object]] = no_series
-    measured: Callable[[], AbstractContextManager[object]] = nullcontext
+    around_samples_of: Callable[[Case], AbstractContextManager[object]] = no_series
+    around_blocks: Callable[[], AbstractContextManager[object]] = nullcontext
     before_sample: Callable[[], object] = noop
     spoil: Callable[[Any], object] = noop
     after_oom: Callable[[], object] | None = None
@@ -38,7 +38,7 @@ class Hooks:
 DEFAULT_HOOKS = Hooks()
 
 
-Samples = tuple[list[float], list[float], list[dict[str, float]]]
+SampleRows = tuple[list[float], list[float], list[dict[str, float]]]
 """One rank's seconds per call, starts in seconds, and seconds per call by region: [iteration]."""
 
 CHECKED = 2  # calls with the same inputs that are made for a check
@@ -53,10 +53,10 @@ class Sampler:
     def region_names(self, case: Case) -> tuple[str, ...]:
         return (*case.regions, *self.clock.own_regions)
 
-    def sample(self, case: Case, calls: int, count: int, delay_s: float | None) -> Samples:
+    def sample(self, case: Case, calls: int, count: int, delay_s: float | None) -> SampleRows:
         durations, starts, regions = [], [], []
         names = self.region_names(case)
-        with self.hooks.series(case):
+        with self.hooks.around_samples_of(case):
             for _ in range(count):
                 start, duration = self._once(case, case.step, calls, delay_s)
                 durations.append(duration / calls)

@@ -20,7 +20,7 @@ from benchkit.api.regions import QUEUEING
 from benchkit.errors import oom_reason
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
-from benchkit.measure.places import CheckPlaces
+from benchkit.measure.places import CheckSchedule
 from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, LaunchDelay, Sampler
 from benchkit.record.record import CaseSamples, Rows
 from benchkit.statistics.intervals import Array, series_interval
@@ -33,7 +33,7 @@ class Measurement(CaseSamples):
     """The samples of one case while they are taken, and what decides on the next ones.
 
     Attributes:
-        typical_s: seconds of one iteration, with reset and barrier, as known so far. It sets the
+        iteration_s: seconds of one iteration, with reset and barrier, as known so far. It sets the
             size of the next block.
         delay: how long a GPU is kept busy before a sample, while the host queues its calls; None if
             the host times the calls.
@@ -43,10 +43,10 @@ class Measurement(CaseSamples):
     """
 
     start_offsets_s: Rows = field(default_factory=list)
-    typical_s: float = 0.0
+    iteration_s: float = 0.0
     delay: LaunchDelay | None = field(default_factory=LaunchDelay)
     oom_reason: str | None = None
-    places: CheckPlaces | None = None
+    places: CheckSchedule | None = None
     is_wrong: bool = False
 
     @property
@@ -113,11 +113,13 @@ def block_size(typical_s: float, config: MeasureConfig) -> int:
     The median of an even number of samples is a mean of two samples, which for skewed times
     estimates something else. A `typical_s` of 0 is not known yet.
     """
-    size = max(1, min(fitting(typical_s, config), config.max_iterations // config.min_blocks))
+    size = max(
+        1, min(samples_to_fill(typical_s, config), config.max_iterations // config.min_blocks)
+    )
     return size if size % 2 else size - 1
 
 
-def fitting(typical_s: float, config: MeasureConfig) -> int:
+def samples_to_fill(typical_s: float, config: MeasureConfig) -> int:
     return math.ceil(config.block_seconds / typical_s) if typical_s > 0 else 1
 
 
@@ -151,16 +153,16 @@ def launch_delay_of(case: Case, config: MeasureConfig) -> LaunchDelay | None:
     """
     if case.on_host or config.mode == COLD:
         return None
-    return LaunchDelay.never() if case.launches_count else LaunchDelay()
+    return LaunchDelay.never() if case.includes_launches else LaunchDelay()
 
 
-Exchange = Callable[[list[float]], list[list[float]]]
+AllGather = Callable[[list[float]], list[list[float]]]
 """Returns every rank's list for one's own: [rank]; all lists have the same length."""
 
 
-def exchange_named(exchange: Exchange, **own: Sequence[float]) -> dict[str, Rows]:
+def all_gather_named(all_gather: AllGather, **own: Sequence[float]) -> dict[str, Rows]:
     """Exchange several series at once; return each by its name: [rank][item]."""
-    rows = exchange([value for series in own.values() for value in series])
+    rows = all_gather([value for series in own.values() for value in series])
     named, start = {}, 0
     for name, series in own.items():
         named[name] = [row[start : start + len(series)] for row in rows]
@@ -179,7 +181,7 @@ def measure(
     *,
     clock: Clock,
     barrier: Callable[[], None],
-    exchange: Exchange,
+    all_gather: AllGather,
     seed: int,
     hooks: Hooks = DEFAULT_HOOKS,
     after_block: Callable[[Sequence[Measurement]], object] = noop,
@@ -190,7 +192,7 @@ def measure(
     All ranks call this with the same cases and the same seed of the order of turns. `after_block`
     gets all measurements as they are after each block, outside the clock.
     """
-    timer = Timer(config, Sampler(clock, barrier, hooks), exchange, after_block, check)
+    timer = Timer(config, Sampler(clock, barrier, hooks), all_gather, after_block, check)
     collecting = gc.isenabled()
     gc.disable()  # a collection in the middle of a sample is not the case's time
     try:
@@ -206,7 +208,7 @@ class Timer:
 
     config: MeasureConfig
     sampler: Sampler
-    exchange: Exchange
+    all_gather: AllGather
     after_block: Callable[[Sequence[Measurement]], object] = noop
     check: Check | None = None
 
@@ -220,18 +222,18 @@ class Timer:
         ]
         # A check would change the first calls that follow it.
         if self.check and self.config.mode != COLD:
-            draw = random.Random(self.unforeseen())
+            draw = random.Random(self.shared_random_number())
             for measurement in measurements:
-                measurement.places = CheckPlaces(draw)
+                measurement.places = CheckSchedule(draw)
         for case, measurement in zip(cases, measurements, strict=True):
-            self.attempt(measurement, partial(self.warm_up, case, measurement))
-        with self.sampler.hooks.measured():
+            self.run_catching_oom(measurement, partial(self.warm_up, case, measurement))
+        with self.sampler.hooks.around_blocks():
             self.run_rounds(cases, measurements, random.Random(seed))  # the same on all ranks
         return measurements
 
-    def unforeseen(self) -> float:
+    def shared_random_number(self) -> float:
         """Return a number that no rank could know before; the same on all ranks."""
-        return sum(number for [number] in self.exchange([random.SystemRandom().random()]))
+        return sum(number for [number] in self.all_gather([random.SystemRandom().random()]))
 
     def run_rounds(
         self, cases: Sequence[Case], measurements: list[Measurement], order: random.Random
@@ -242,10 +244,10 @@ class Timer:
             for index in order.sample(active, len(active)):
                 measurement = measurements[index]
                 block = partial(self.run_block, cases[index], measurement, single_case)
-                self.attempt(measurement, block)
+                self.run_catching_oom(measurement, block)
                 if not measurement.oom_reason and self.advance_places(measurement):
                     check = partial(self.check_now, index, cases[index], measurement)
-                    self.attempt(measurement, check)
+                    self.run_catching_oom(measurement, check)
                 if not measurement.has_failed:
                     measurement.converged = is_converged(measurement, self.config)
                     measurement.stopped_by = stop_reason(measurement, self.config, single_case)
@@ -265,7 +267,7 @@ class Timer:
         if measurement.places is None:
             return math.inf
         longest_s = self.config.most_seconds(measurement.num_samples())
-        of_sample = max(1 / self.config.max_iterations, measurement.typical_s / longest_s)
+        of_sample = max(1 / self.config.max_iterations, measurement.iteration_s / longest_s)
         return measurement.places.samples_before(self.progress_of(measurement), of_sample)
 
     def advance_places(self, measurement: Measurement) -> bool:
@@ -278,14 +280,14 @@ class Timer:
         assert self.check
         assert measurement.places
         began = self.sampler.clock.now()
-        with self.sampler.hooks.series(case):
+        with self.sampler.hooks.around_samples_of(case):
             measurement.is_wrong = not self.check(index, measurement, self.sampler)
         if not measurement.is_wrong:
             self.sampler.sample(case, measurement.calls_per_sample, 1, measurement.delay_s)
-        [slowest] = map(max, zip(*self.exchange([self.sampler.clock.now() - began]), strict=True))
-        measurement.places.made(slowest)
+        [slowest] = map(max, zip(*self.all_gather([self.sampler.clock.now() - began]), strict=True))
+        measurement.places.record_check(slowest)
 
-    def attempt(self, measurement: Measurement, timing: Callable[[], None]) -> None:
+    def run_catching_oom(self, measurement: Measurement, timing: Callable[[], None]) -> None:
         """Run a part of the timing; note a lack of memory where no other rank waits."""
         try:
             timing()
@@ -299,20 +301,20 @@ class Timer:
 
     def warm_up(self, case: Case, measurement: Measurement) -> None:
         """Call the case until it gets no faster, at least `warmup_iterations` times."""
-        measurement.calls_per_sample = self.calls(case)
+        measurement.calls_per_sample = self.find_calls_per_sample(case)
         window: Array | None = None
         count = self.config.warmup_iterations
         spent_s = 0.0
         while count:
             times, elapsed_s = self.warm_up_window(case, measurement, count)
             spent_s += elapsed_s
-            measurement.typical_s = elapsed_s / count
+            measurement.iteration_s = elapsed_s / count
             if window is not None:
                 measurement.steady = float(np.median(times)) >= float(np.quantile(window, 0.25))
             if measurement.steady or spent_s >= self.config.max_warmup_seconds:
                 break
             window = times
-            count = max(count, fitting(measurement.typical_s, self.config))
+            count = max(count, samples_to_fill(measurement.iteration_s, self.config))
         if measurement.delay and QUEUEING in self.sampler.clock.own_regions:
             while not measurement.delay.is_settled:  # two samples at most
                 self.warm_up_window(case, measurement, 1)
@@ -330,8 +332,8 @@ class Timer:
         durations, _, regions = self.sampler.sample(
             case, measurement.calls_per_sample, count, delay_s
         )
-        all_ranks = exchange_named(
-            self.exchange,
+        all_ranks = all_gather_named(
+            self.all_gather,
             durations=durations,
             queueing=[spent.get(QUEUEING, 0.0) for spent in regions],
             elapsed=[self.sampler.clock.now() - began],
@@ -342,21 +344,21 @@ class Timer:
         measurement.warmup_s = [before + row for before, row in zip(kept, rows, strict=True)]
         return slowest_rank(rows), max(all_ranks["elapsed"])[0]
 
-    def calls(self, case: Case) -> int:
+    def find_calls_per_sample(self, case: Case) -> int:
         """Return the calls of one sample; doubled until they fill a length, if that is asked."""
-        asked = self.config.sample_of(case.calls)
-        if asked.number:
-            return asked.number
+        sample_length = self.config.sample_of(case.calls)
+        if sample_length.number:
+            return sample_length.number
         calls = 1
         # Two samples must fill it, because a single call may be held up.
-        while not all(self.fills(case, calls, asked.fill_s) for _ in range(2)):
+        while not all(self.fills(case, calls, sample_length.fill_s) for _ in range(2)):
             calls *= 2
         return calls
 
     def fills(self, case: Case, calls: int, seconds: float) -> bool:
         delay_s = None if case.on_host else 0.0
         durations, _, _ = self.sampler.sample(case, calls, 1, delay_s)
-        return max(row[0] for row in self.exchange(durations)) * calls >= seconds
+        return max(row[0] for row in self.all_gather(durations)) * calls >= seconds
 
     def run_block(self, case: Case, measurement: Measurement, single_case: bool) -> None:
         """Add a block of all ranks' samples; of a single case it fills block_seconds.
@@ -365,16 +367,16 @@ class Timer:
         """
         began = self.sampler.clock.now()
         counters = read_counters()
-        size = fitting if single_case else block_size
+        size = samples_to_fill if single_case else block_size
         remaining = self.config.max_iterations - measurement.num_samples()
         before_check = self.samples_before_check(measurement)
-        count = int(min(size(measurement.typical_s, self.config), remaining, before_check))
+        count = int(min(size(measurement.iteration_s, self.config), remaining, before_check))
         delay_s, calls = measurement.delay_s, measurement.calls_per_sample
         durations, starts, regions = self.sampler.sample(case, calls, count, delay_s)
         names = self.sampler.region_names(case)
         growth = [after - before for after, before in zip(read_counters(), counters, strict=True)]
-        all_ranks = exchange_named(
-            self.exchange,
+        all_ranks = all_gather_named(
+            self.all_gather,
             durations=durations,
             starts=starts,
             growth=growth,
@@ -390,4 +392,4 @@ class Timer:
         measurement.add_disturbance(dict(zip(COUNTERS, by_counter, strict=True)))
         measurement.add_frequency([ghz for [ghz] in all_ranks["ghz"]])
         measurement.elapsed_s += max(all_ranks["elapsed"])[0]
-        measurement.typical_s = measurement.elapsed_s / measurement.num_samples()
+        measurement.iteration_s = measurement.elapsed_s / measurement.num_samples()

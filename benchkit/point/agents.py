@@ -10,9 +10,9 @@ from benchkit import environment
 from benchkit.environment import visible_gpus
 from benchkit.errors import HostBusy
 from benchkit.rank.assignment import MemoryFile, Rendezvous, memory_file, tcp_store
-from benchkit.record.naming import duration
+from benchkit.record.naming import format_duration
 from benchkit.record.record import AgentReport, StartClock
-from benchkit.secrets import without_secrets
+from benchkit.secrets import mask_secrets
 from launch.agents import interfaces
 from launch.agents.clock import ESTIMATOR, SHARED, Offset, OffsetTracker
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
@@ -47,7 +47,7 @@ class AgentGroup:
     """The agents of this run and their facts, by index.
 
     Attributes:
-        meets_in_file: all agents open files of agent 0, as on one host.
+        uses_file_store: all agents open files of agent 0, as on one host.
         interface: interface by which gloo reaches other hosts; "" where the host's name tells gloo.
         network: network of the ranks alone, on one host whose kernel provides it; else None.
         clock: what this agent knows of agent 0's clock.
@@ -57,7 +57,7 @@ class AgentGroup:
 
     agents: Agents
     facts: dict[int, AgentFacts]
-    meets_in_file: bool = False
+    uses_file_store: bool = False
     interface: str = ""
     network: PrivateNetwork | None = None
     clock: OffsetTracker = field(default_factory=OffsetTracker)
@@ -82,7 +82,7 @@ class AgentGroup:
         Other ranks meet elsewhere: NCCL leaves a key in the store that ends all ranks which find
         it.
         """
-        if not self.meets_in_file:
+        if not self.uses_file_store:
             store = tcp_store() if self.agents.first else None
             port = self.agents.broadcast(store.port if store else None, int)
             yield Rendezvous(host=self.agents.hub, port=port, interface=self.interface)
@@ -94,7 +94,7 @@ class AgentGroup:
         return [other for other in self.agents.members if other.network == member.network]
 
     @contextlib.contextmanager
-    def hosts_to_ourselves(self, limit_s: float) -> Iterator[list[str]]:
+    def lock_hosts(self, limit_s: float) -> Iterator[list[str]]:
         """Hold the lock of every host and yield warnings for the record.
 
         The locks are taken in the order of the hosts' names, so no two runs wait for each other.
@@ -104,11 +104,11 @@ class AgentGroup:
         """
         lock = HostLock()
         try:
-            yield self.take_turns(lock, limit_s)
+            yield self.acquire_hosts(lock, limit_s)
         finally:
             lock.release()
 
-    def take_turns(self, lock: HostLock, limit_s: float) -> list[str]:
+    def acquire_hosts(self, lock: HostLock, limit_s: float) -> list[str]:
         """Wait until no other run measures on any host; return the warnings."""
         me = self.agents.me
         taken: list[tuple[str, bool]] = []
@@ -134,8 +134,8 @@ class AgentGroup:
                 "%s: waiting for %s to measure, at most %s (host_wait_s); Ctrl-C stops; "
                 "%s=NAME measures beside it",
                 me.host,
-                without_secrets(str(holder)),
-                duration(limit(holder)),
+                mask_secrets(str(holder)),
+                format_duration(limit(holder)),
                 LOCK_VARIABLE,
             )
 
@@ -145,7 +145,7 @@ class AgentGroup:
         try:
             lock.acquire(say, self.agents, limit)
         except HostTaken as error:
-            what = without_secrets(str(error))
+            what = mask_secrets(str(error))
             if error.holder.is_ours:
                 return f"{me.host} is {what}", True
             self._given_up.add(error.holder.uid)
@@ -163,18 +163,24 @@ def form_group(agents: Agents) -> AgentGroup:
 
     Agent 0 makes what ranks on one host need to meet; the others tell whether it reaches them.
     """
-    facts = gather_facts(agents)
+    facts = all_gather_facts(agents)
     with memory_file() as trial:
-        made = (trial, private_network.make() or NO_NETWORK) if agents.first else None
+        made = (
+            (trial, private_network.create_private_network() or NO_NETWORK)
+            if agents.first
+            else None
+        )
         file, network = despite_losses(
             lambda: agents.broadcast(made, tuple[MemoryFile, PrivateNetwork])
         )
         one_host = len({member.network for member in agents.members}) == 1
-        own = (one_host and file.can_be_opened(), network.can_be_entered())
-        reached = despite_losses(lambda: agents.all_gather(own, list[tuple[bool, bool]]))
+        reachable = (one_host and file.can_be_opened(), network.can_be_entered())
+        reached = despite_losses(lambda: agents.all_gather(reachable, list[tuple[bool, bool]]))
     if all(opened for opened, _ in reached):
         enterable = bool(network.paths) and all(entered for _, entered in reached)
-        return AgentGroup(agents, facts, meets_in_file=True, network=network if enterable else None)
+        return AgentGroup(
+            agents, facts, uses_file_store=True, network=network if enterable else None
+        )
     return AgentGroup(agents, facts, interface=gloo_interface(agents))
 
 
@@ -192,10 +198,10 @@ def gloo_interface(agents: Agents) -> str:
     return next(filter(None, here), "")
 
 
-def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
+def all_gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Return each agent's facts, by its index; all agents call this together."""
     gpus = visible_gpus()
-    own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, resource_limits())
+    own = AgentFacts(environment.agent_report(), gpus.names, gpus.missing_reason, resource_limits())
     facts = despite_losses(lambda: agents.all_gather(own, list[AgentFacts]))
     return {member.index: each for member, each in zip(agents.members, facts, strict=True)}
 

@@ -24,7 +24,7 @@ from benchkit.rank.assignment import RankReport
 from benchkit.record.record import TIMEOUT, CaseRecord, ErrorReport, Measured, StartClock
 from launch.agents.clock import Offset
 from launch.host import node_name
-from launch.ranks.watch import Failure, root_cause
+from launch.ranks.watch import ProcessFailure, root_cause
 from launch.slowdown.cgroup import QuotaUnavailable
 from launch.slowdown.mps import MpsUnavailable
 
@@ -32,7 +32,7 @@ CANNOT = (Unavailable.__name__, MpsUnavailable.__name__, QuotaUnavailable.__name
 
 
 @dataclass(frozen=True)
-class AgentEnd:
+class AgentOutcome:
     """How the ranks of one agent ended.
 
     Attributes:
@@ -40,13 +40,13 @@ class AgentEnd:
         is_sound: no case is wrong or out of memory, as far as this agent knows.
     """
 
-    failure: Failure | None
+    failure: ProcessFailure | None
     out_of_memory: bool
     is_sound: bool = True
 
 
 @dataclass(frozen=True)
-class RanksEnd:
+class RanksOutcome:
     """How the ranks of all agents ended.
 
     Attributes:
@@ -62,7 +62,7 @@ class RanksEnd:
     start_clock: StartClock | None = None
 
 
-def end_of(report: RankReport | None, ends: Sequence[AgentEnd]) -> RanksEnd:
+def outcome_of(report: RankReport | None, ends: Sequence[AgentOutcome]) -> RanksOutcome:
     """Return how a point ended by what rank 0 returned, or stored before a time-out."""
     if failed := root_cause([end.failure for end in ends if end.failure]):
         # SIGKILL means a lack of memory if the kernel ran out of it on the host of the failure.
@@ -70,11 +70,11 @@ def end_of(report: RankReport | None, ends: Sequence[AgentEnd]) -> RanksEnd:
         starved = failed.signal == signal.SIGKILL and any(end.out_of_memory for end in there)
         status = "oom" if starved else failure_status(failed)
         if report is None or status != TIMEOUT:
-            return RanksEnd(status, error_of(failed))
-        so_far = replace(report.measured, cases=[*map(cut_off, report.measured.cases)])
-        return RanksEnd(status, error_of(failed), so_far, report.began_s)
+            return RanksOutcome(status, error_of(failed))
+        so_far = replace(report.measured, cases=[*map(mark_timed_out, report.measured.cases)])
+        return RanksOutcome(status, error_of(failed), so_far, report.began_s)
     if report is None:
-        return RanksEnd("ok")
+        return RanksOutcome("ok")
     cases = report.measured.cases
     wrong = [case for case in cases if case.status in ("invalid", "oom")]
     if wrong:
@@ -83,10 +83,10 @@ def end_of(report: RankReport | None, ends: Sequence[AgentEnd]) -> RanksEnd:
         status, error = "ok", None
     else:
         status, error = cases[0].status, error_report(cases[0].reason)
-    return RanksEnd(status, error, report.measured, report.began_s)
+    return RanksOutcome(status, error, report.measured, report.began_s)
 
 
-def cut_off(case: CaseRecord) -> CaseRecord:
+def mark_timed_out(case: CaseRecord) -> CaseRecord:
     """Return a case as a time-out leaves it; its samples stay and were not checked again."""
     if case.status != "ok":
         return case
@@ -96,7 +96,7 @@ def cut_off(case: CaseRecord) -> CaseRecord:
     return replace(case, stopped_by=stopped_by, unchecked="all: the point timed out before")
 
 
-def failure_status(failure: Failure) -> str:
+def failure_status(failure: ProcessFailure) -> str:
     if failure.kind == "timeout":
         return TIMEOUT
     if failure.kind in ("signal", "exit"):
@@ -108,7 +108,7 @@ def failure_status(failure: Failure) -> str:
     return "invalid" if failure.type == InvalidResult.__name__ else "error"
 
 
-def error_of(failure: Failure) -> ErrorReport:
+def error_of(failure: ProcessFailure) -> ErrorReport:
     return replace(
         error_report(failure.message, failure.rank, failure.host),
         type=failure.type or None,
@@ -122,7 +122,7 @@ def error_report(message: str, rank: int | None = None, host: str = "") -> Error
     return ErrorReport(message=message, rank=rank, host=host or node_name(), log=log)
 
 
-def placed(failure: Failure, host: str, offset: Offset) -> Failure:
+def with_host(failure: ProcessFailure, host: str, offset: Offset) -> ProcessFailure:
     """Return a failure with the name of its host and its time on agent 0's clock."""
     raised_at = failure.raised_at
     return replace(failure, host=host, raised_at=raised_at and raised_at + offset.at(raised_at))

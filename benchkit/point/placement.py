@@ -28,11 +28,11 @@ def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
     return set().union(*(group.facts[other.index].visible_gpus for other in here))
 
 
-def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str | None:
+def missing_gpus(config: RunConfig, group: AgentGroup, ranks_per_agent: int) -> str | None:
     if config.hardware.device != "cuda":
         return None
     for member in group.agents.members:
-        ranks = share * len(group.on_host_of(member))
+        ranks = ranks_per_agent * len(group.on_host_of(member))
         needed = math.ceil(ranks / config.hardware.ranks_per_device)
         visible = len(gpus_of_host(group, member))
         if needed > visible:
@@ -108,23 +108,23 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     """Give each agent its share of the ranks, in order; all agents compute the same."""
     num_agents = len(group.agents.members)
     world_size = resolve_world_size(config, group)
-    share, left_over = divmod(world_size, num_agents)
-    slowdown = factors(config, world_size)
+    ranks_per_agent, remainder = divmod(world_size, num_agents)
+    slowdown = slowdown_factors(config, world_size)
     problem: str | None
     if len(slowdown) != world_size:
         problem = (
             f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, "
             f"and there are {world_size}"
         )
-    elif unsuitable := unsuited(config):
+    elif unsuitable := backend_mismatch(config):
         problem = unsuitable
-    elif left_over:
-        problem = uneven(world_size, num_agents)
+    elif remainder:
+        problem = uneven_message(world_size, num_agents)
     else:
-        problem = interface_missing(config, group) or missing_gpus(config, group, share)
-    places = [] if problem else my_places(config, group, share)
-    agents = recorded_agents(group, share)
-    hosts = cores_of_hosts(group, share)
+        problem = interface_missing(config, group) or missing_gpus(config, group, ranks_per_agent)
+    places = [] if problem else place_local_ranks(config, group, ranks_per_agent)
+    agents = recorded_agents(group, ranks_per_agent)
+    hosts = cores_of_hosts(group, ranks_per_agent)
     narrowest = min(hosts, key=lambda each: each.cores / each.ranks)
     cores = narrowest.cores / narrowest.ranks
     threads = threads_of(config, cores)
@@ -154,17 +154,17 @@ def oversubscribed_points(configs: Sequence[RunConfig], group: AgentGroup) -> st
     return f"{len(oversubscribed)} of {len(plans)} points {worst.oversubscription}"
 
 
-def recorded_agents(group: AgentGroup, share: int) -> list[AgentReport]:
+def recorded_agents(group: AgentGroup, ranks_per_agent: int) -> list[AgentReport]:
     return [
         replace(
             group.facts[member.index].report,
-            ranks=list(range(position * share, (position + 1) * share)),
+            ranks=list(range(position * ranks_per_agent, (position + 1) * ranks_per_agent)),
         )
         for position, member in enumerate(group.agents.members)
     ]
 
 
-def unsuited(config: RunConfig) -> str | None:
+def backend_mismatch(config: RunConfig) -> str | None:
     """Return why the backend does not fit the devices.
 
     Only the ranks check whether torch is built with the backend.
@@ -194,7 +194,7 @@ def interface_missing(config: RunConfig, group: AgentGroup) -> str | None:
     return f"backend.env.{GLOO_INTERFACE}={asked}: allowed with private_network=false: {network}"
 
 
-def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
+def slowdown_factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
     """Return how many times slower each rank is to be; a single number is the last rank's."""
     asked = config.hardware.slowdown
     if isinstance(asked, list):
@@ -202,27 +202,29 @@ def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
     return (1.0,) * (world_size - 1) + (float(asked),)
 
 
-def uneven(world_size: int, num_agents: int) -> str:
+def uneven_message(world_size: int, num_agents: int) -> str:
     return f"{world_size} ranks do not divide over {num_agents} agents"
 
 
-def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[RankPlace]:
+def place_local_ranks(
+    config: RunConfig, group: AgentGroup, ranks_per_agent: int
+) -> list[RankPlace]:
     """Place this agent's ranks; agents that see the same GPUs take different ones."""
     me = group.agents.me
     here = group.on_host_of(me)
     gpus = group.facts[me.index].visible_gpus
     gpus_are_shared = all(group.facts[other.index].visible_gpus == gpus for other in here)
-    first_rank = group.agents.members.index(me) * share
-    first_local_rank = here.index(me) * share
+    first_rank = group.agents.members.index(me) * ranks_per_agent
+    first_local_rank = here.index(me) * ranks_per_agent
     first_slot = first_local_rank if gpus_are_shared else 0
     return [
         RankPlace(
             rank=first_rank + i,
             local_rank=first_local_rank + i,
-            local_world_size=share * len(here),
+            local_world_size=ranks_per_agent * len(here),
             device_index=(first_slot + i) // config.hardware.ranks_per_device,
         )
-        for i in range(share)
+        for i in range(ranks_per_agent)
     ]
 
 
@@ -237,17 +239,17 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
     num_agents = len(group.agents.members)
     if config.hardware.device != "cuda":
         return max(2, num_agents)
-    shares = []
+    ranks_per_agent = []
     for member in group.agents.members:
         gpus = len(gpus_of_host(group, member))
         if config.hardware.slow_by == "mps":
             gpus = min(1, gpus)  # ranks of one GPU are compared with each other
         slots = gpus * config.hardware.ranks_per_device
-        shares.append(slots // len(group.on_host_of(member)))
-    return int(max(1, min(shares)) * num_agents)
+        ranks_per_agent.append(slots // len(group.on_host_of(member)))
+    return int(max(1, min(ranks_per_agent)) * num_agents)
 
 
-def cores_of_hosts(group: AgentGroup, share: int) -> list[HostCores]:
+def cores_of_hosts(group: AgentGroup, ranks_per_agent: int) -> list[HostCores]:
     found = {}
     for member in group.agents.members:
         if member.network in found:
@@ -262,7 +264,7 @@ def cores_of_hosts(group: AgentGroup, share: int) -> list[HostCores]:
         cores = min(sum(usable), len(together)) if differ else min(usable)
         found[member.network] = HostCores(
             host=member.host,
-            ranks=max(1, share * len(here)),
+            ranks=max(1, ranks_per_agent * len(here)),
             cores=cores,
             cpuset=max(len(cpuset), len(together)),
             bound_to=min(len(other.cores) for other in here),

@@ -25,29 +25,35 @@ from benchkit.config.identity import point_id
 from benchkit.errors import HostBusy
 from benchkit.point import recording
 from benchkit.point.agents import form_group
-from benchkit.point.outcome import AgentEnd, RanksEnd, end_of, error_report, leaves_ranks_sound
+from benchkit.point.outcome import (
+    AgentOutcome,
+    RanksOutcome,
+    outcome_of,
+    error_report,
+    leaves_ranks_sound,
+)
 from benchkit.point.placement import (
     Placement,
-    factors,
+    slowdown_factors,
     network_of,
     oversubscribed_points,
     place_ranks,
     threads_of,
 )
-from benchkit.point.ranks import KeptRanks, LocalRanks, fresh_ranks
-from benchkit.rank.assignment import Assignment, RankReport, take_so_far
+from benchkit.point.ranks import ReusableRanks, LocalRanks, fresh_ranks
+from benchkit.rank.assignment import Assignment, RankReport, take_partial_report
 from benchkit.record import files
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import (
     TIMEOUT,
     AgentReport,
     CaseRecord,
-    Comparison,
+    ComparisonRun,
     Labels,
     Record,
     SlowdownReport,
 )
-from benchkit.secrets import shown_config
+from benchkit.secrets import mask_config
 from benchkit.selftest import floor
 from launch import signals
 from launch.agents.group import Agents
@@ -66,7 +72,7 @@ ENDING_S = 15.0
 lost."""
 CAUSE_S = 2.0
 """How long after a signal to wait for news of another agent's death, a possible cause."""
-Report = Callable[[Record], None]  # takes the record of a point that has ended
+RecordCallback = Callable[[Record], None]  # takes the record of a point that has ended
 log = logging.getLogger("benchkit")
 
 
@@ -80,7 +86,7 @@ class Point:
         resumed_with: software and hosts that differ from those at the start of the sweep, as [then,
             now] by name.
         repetition: 0 for the first run of its configuration in the sweep.
-        typed: texts that the record has, by their keys, in place of values from the environment.
+        interpolations: texts that the record has, by their keys, in place of values from the environment.
     """
 
     config: RunConfig
@@ -89,16 +95,21 @@ class Point:
     num_agents: int = 1
     resumed_with: dict[str, list[str]] = field(default_factory=dict)
     repetition: int = 0
-    typed: Mapping[str, str] = field(default_factory=dict)
+    interpolations: Mapping[str, str] = field(default_factory=dict)
 
-    def unplaced(self) -> Placement:
+    def provisional_placement(self) -> Placement:
         """Return its placement as far as it is known before any agent runs it."""
         config = self.config
         auto_size = config.world_size == "auto"
         world_size = max(2, self.num_agents) if auto_size else int(config.world_size)
         agents = [AgentReport(host="nowhere")] * self.num_agents
         return Placement(
-            world_size, threads_of(config, 1.0), 1.0, factors(config, world_size), [], agents
+            world_size,
+            threads_of(config, 1.0),
+            1.0,
+            slowdown_factors(config, world_size),
+            [],
+            agents,
         )
 
     def record(self) -> Record | None:
@@ -112,8 +123,8 @@ def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
         suite=point.config.suite,
         title=point.config.title(),
         status="running",
-        config=shown_config(config, typed=point.typed),
-        overrides=list(map(printable, point.overrides)),
+        config=mask_config(config, typed=point.interpolations),
+        overrides=list(map(escape_unprintable, point.overrides)),
         attempt=attempt,
         repetition=point.repetition,
         resumed_with=point.resumed_with,
@@ -121,20 +132,20 @@ def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
         world_size=plan.world_size,
         threads_per_rank=plan.threads,
         cores_per_rank=plan.cores_per_rank,
-        launched_by=detect_launcher().by,
+        launched_by=detect_launcher().launcher,
         agents=plan.agents,
         slowdown=SlowdownReport(asked=list(plan.slowdown)),
         warnings=[
             *environment.version_differences(plan.agents),
             *plan.warnings,
-            *without_effect(point),
+            *idle_key_warnings(point),
         ],
         started_at=now(),
-        environment=environment.describe(),
+        environment=environment.read_environment(),
     )
 
 
-def without_effect(point: Point) -> list[str]:
+def idle_key_warnings(point: Point) -> list[str]:
     """Return a warning per key that was set and changes nothing here, as other points need it."""
     lines = [text.lstrip("+") for text in point.overrides]
     idle = point.config.idle_keys()
@@ -142,34 +153,36 @@ def without_effect(point: Point) -> list[str]:
     return [f"{line} has no effect here: {why}" for line, why in pairs if why]
 
 
-def current_comparison() -> Comparison | None:
+def current_comparison() -> ComparisonRun | None:
     text = os.environ.get(COMPARISON_VARIABLE)
-    return msgspec.json.decode(text, type=Comparison) if text else None
+    return msgspec.json.decode(text, type=ComparisonRun) if text else None
 
 
 def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
-def run_points(points: Sequence[Point], agents: Agents, report: Report) -> Iterator[str]:
+def run_points(
+    points: Sequence[Point], agents: Agents, on_point_end: RecordCallback
+) -> Iterator[str]:
     """Run points one after another and yield the status of each as it ends."""
     if not points:
         return
-    with KeptRanks(form_group(agents)) as kept:
+    with ReusableRanks(form_group(agents)) as rank_pool:
         if agents.first and (
-            line := oversubscribed_points([point.config for point in points], kept.group)
+            line := oversubscribed_points([point.config for point in points], rank_pool.group)
         ):
             log.warning(line)
         for point in points:
-            yield run_and_report(point, report, kept)
+            yield run_and_report(point, on_point_end, rank_pool)
 
 
-def run_and_report(point: Point, report: Report, kept: KeptRanks) -> str:
+def run_and_report(point: Point, report: RecordCallback, rank_pool: ReusableRanks) -> str:
     """Run one point and return its status; agent 0 also reports its record."""
-    agents = kept.group.agents
+    agents = rank_pool.group.agents
     try:
-        with recording.opened(point.folder, agents.first) as attempt:
-            record = run_point(point, kept, attempt)
+        with recording.open_point_folder(point.folder, agents.first) as attempt:
+            record = run_point(point, rank_pool, attempt)
     except Exception as error:
         if len(agents.members) > 1:  # the others must not wait for this agent at the next point
             raise SweepEnds(f"{agents.me} failed: {error!r}") from error
@@ -180,10 +193,10 @@ def run_and_report(point: Point, report: Report, kept: KeptRanks) -> str:
     return record.status
 
 
-def run_point(point: Point, kept: KeptRanks, attempt: int = 1) -> Record:
-    run = begin(point, kept, attempt)
+def run_point(point: Point, rank_pool: ReusableRanks, attempt: int = 1) -> Record:
+    run = begin_point(point, rank_pool, attempt)
     try:
-        run.attempt()
+        run.run()
     except KeyboardInterrupt as error:
         run.stop(error)
         raise
@@ -195,11 +208,11 @@ def run_point(point: Point, kept: KeptRanks, attempt: int = 1) -> Record:
     return run.record
 
 
-def begin(point: Point, kept: KeptRanks, attempt: int) -> "PointRun":
+def begin_point(point: Point, rank_pool: ReusableRanks, attempt: int) -> "PointRun":
     began_s = time.perf_counter()
-    plan = place_ranks(point.config, kept.group)
-    num_losses = len(kept.group.agents.losses)
-    return PointRun(point, kept, plan, began_s, num_losses, new_record(point, plan, attempt))
+    plan = place_ranks(point.config, rank_pool.group)
+    num_losses = len(rank_pool.group.agents.losses)
+    return PointRun(point, rank_pool, plan, began_s, num_losses, new_record(point, plan, attempt))
 
 
 @dataclass
@@ -213,7 +226,7 @@ class PointRun:
     """
 
     point: Point
-    kept: KeptRanks
+    rank_pool: ReusableRanks
     plan: Placement
     began_s: float
     num_losses: int
@@ -223,46 +236,46 @@ class PointRun:
 
     @property
     def agents(self) -> Agents:
-        return self.kept.group.agents
+        return self.rank_pool.group.agents
 
-    def attempt(self) -> None:
+    def run(self) -> None:
         """Measure once the hosts are free; what prevents that is how the point ends."""
         try:
-            self.announce()
+            self.store_as_running()
             if self.plan.problem:
-                self.fail("unavailable", self.plan.problem)
+                self.set_failure("unavailable", self.plan.problem)
                 return
-            with contextlib.ExitStack() as held:
+            with contextlib.ExitStack() as exit_stack:
                 with self.phase(WAIT):
-                    hosts = self.kept.group.hosts_to_ourselves(self.point.config.host_wait_s)
-                    about_hosts = held.enter_context(hosts)
+                    hosts = self.rank_pool.group.lock_hosts(self.point.config.host_wait_s)
+                    about_hosts = exit_stack.enter_context(hosts)
                 self.measure(about_hosts)
         except HostBusy as busy:
-            self.fail("error", str(busy))
+            self.set_failure("error", str(busy))
         except Lost as lost:
             self.fail_by_loss(lost)
             self.sweep_ends = str(lost) if lost.host_is_silent else None
 
-    def announce(self) -> None:
+    def store_as_running(self) -> None:
         """Store the record as `running`; raise SweepEnds on all agents if agent 0 cannot."""
         problems = self.agents.all_gather(self.save(), list[str | None])
         if problem := next(filter(None, problems), None):
             raise SweepEnds(problem)
 
-    def measure(self, about_hosts: list[str]) -> None:
+    def measure(self, host_warnings: list[str]) -> None:
         """Run the ranks, then fresh ones for what needs them; put all in the record."""
-        config, kept = self.point.config, self.kept
+        config, kept = self.point.config, self.rank_pool
         with kept.for_point(config, self.plan) as ranks:
-            together = self.run_ranks(ranks, self.point.folder)
+            outcome = self.run_ranks(ranks, self.point.folder)
         # The last phase lasts until the processes have ended, or wait for their next point.
-        self.phases_s |= durations({**together.began_s, "": time.perf_counter()})
+        self.phases_s |= phase_durations({**outcome.began_s, "": time.perf_counter()})
 
         # Cases that take turns share caches, allocators, clocks and power. What that changes shows
         # in the baselines and the best cases, each alone in fresh ranks.
         alone: list[CaseRecord] = []
         failed_alone = []
-        cases = [] if together.status == TIMEOUT else together.measured.cases
-        for number, labels in enumerate(self.chosen_alone(cases)):
+        cases = [] if outcome.status == TIMEOUT else outcome.measured.cases
+        for number, labels in enumerate(self.choose_isolated_labels(cases)):
             with self.phase("alone"):
                 end = self.run_fresh(f"alone_{number}", labels)
             alone += [case for case in end.measured.cases if case.status == "ok"]
@@ -271,44 +284,44 @@ class PointRun:
                 failed_alone.append(f"case {labels} alone: {end.status}: {reason}")
 
         fresh: list[CaseRecord] = []
-        if kept.is_check_due():
+        if kept.is_fresh_run_due():
             kept.num_checked += 1
             with self.phase("fresh"):
                 fresh = self.run_fresh("fresh").measured.cases
 
         measured = replace(
-            together.measured,
-            slowdown=together.measured.slowdown or self.record.slowdown,
+            outcome.measured,
+            slowdown=outcome.measured.slowdown or self.record.slowdown,
             warnings=[
-                *self.record.warnings, *about_hosts, *together.measured.warnings, *failed_alone,
+                *self.record.warnings, *host_warnings, *outcome.measured.warnings, *failed_alone,
             ],
         )  # fmt: skip
         self.record = replace(
             self.record,
-            status=together.status,
-            error=together.error,
+            status=outcome.status,
+            error=outcome.error,
             **vars(measured),
             alone=alone,
             fresh=fresh,
-            start_clock=together.start_clock,
+            start_clock=outcome.start_clock,
             private_network=network_of(config, kept.group) is not None,
         )
 
-    def chosen_alone(self, cases: Sequence[CaseRecord]) -> list[Labels]:
+    def choose_isolated_labels(self, cases: Sequence[CaseRecord]) -> list[Labels]:
         """Return the labels of the cases that are timed again alone, as agent 0 chooses."""
         when = self.point.config.measure.alone
-        if when == "never" or (when == "auto" and not self.kept.is_alone_due()):
+        if when == "never" or (when == "auto" and not self.rank_pool.is_isolated_run_due()):
             return []
         own: list[Labels] = [
-            dict(case.labels) for case in cases_alone(cases, always=when == "always")
+            dict(case.labels) for case in choose_isolated_cases(cases, always=when == "always")
         ]
         return self.agents.broadcast(own, list[Labels])
 
-    def run_fresh(self, name: str, only: Labels | None = None) -> RanksEnd:
+    def run_fresh(self, name: str, only: Labels | None = None) -> RanksOutcome:
         folder = self.point.folder / name
         folder.mkdir(exist_ok=True)
-        with fresh_ranks(self.kept.group) as ranks:
-            return self.run_ranks(ranks, folder, only, self.kept.idle_pids)
+        with fresh_ranks(self.rank_pool.group) as ranks:
+            return self.run_ranks(ranks, folder, only, self.rank_pool.idle_pids)
 
     def run_ranks(
         self,
@@ -316,13 +329,13 @@ class PointRun:
         folder: Path,
         only: Labels | None = None,
         idle_pids: tuple[int, ...] = (),
-    ) -> RanksEnd:
+    ) -> RanksOutcome:
         """Run the ranks of all agents and return how they ended; the same on all agents.
 
         `only` has the labels of the one case to time. `idle_pids` are processes of other ranks of
         this agent, which stay.
         """
-        group, config, plan = self.kept.group, self.point.config, self.plan
+        group, config, plan = self.rank_pool.group, self.point.config, self.plan
         offset = group.clock_offset()
         began_s = time.perf_counter()
         oom_kills = environment.oom_kills()
@@ -344,17 +357,17 @@ class PointRun:
             for place in plan.places
         ]
         if self.agents.first:
-            take_so_far(folder)  # of an attempt that was killed
+            take_partial_report(folder)  # of an attempt that was killed
         ends = ranks.run(assignments)
-        so_far = take_so_far(folder) if self.agents.first else None
+        so_far = take_partial_report(folder) if self.agents.first else None
         report = msgspec.convert(ends.results.get(0), RankReport | None) or so_far
         is_sound = report is None or leaves_ranks_sound(report.measured.cases, config.measure.mode)
-        own = AgentEnd(ends.failure, environment.oom_kills() > oom_kills, is_sound)
+        own = AgentOutcome(ends.failure, environment.oom_kills() > oom_kills, is_sound)
         rest_s = began_s + config.timeout_s + ENDING_S - time.perf_counter()
-        all_ends = self.agents.all_gather(own, list[AgentEnd], rest_s)
+        all_ends = self.agents.all_gather(own, list[AgentOutcome], rest_s)
         start_clock = group.start_clock(offset)
-        ranks.may_stay = all(end.is_sound and not end.failure for end in all_ends)
-        end = end_of(report, all_ends)
+        ranks.are_reusable = all(end.is_sound and not end.failure for end in all_ends)
+        end = outcome_of(report, all_ends)
         began = {"spawn": began_s, **end.began_s} if end.began_s else {}
         return replace(end, began_s=began, start_clock=start_clock)
 
@@ -362,7 +375,7 @@ class PointRun:
         """Store that a signal stops the run, and stop the other agents."""
         signals.ignore_signals()
         stop = signals.to_stop_request(error)
-        self.fail(stop.status, str(stop))
+        self.set_failure(stop.status, str(stop))
         self.save()  # at once: SIGKILL may follow
         self.agents.stop(stop)
         if losses := self.agents.losses_after(self.num_losses, CAUSE_S):
@@ -378,15 +391,17 @@ class PointRun:
         )
         self.sweep_ends = self.save() or self.sweep_ends
 
-    def fail(self, status: str, message: str, host: str = "") -> None:
+    def set_failure(self, status: str, message: str, host: str = "") -> None:
         self.record = replace(self.record, status=status, error=error_report(message, host=host))
 
     def fail_by_loss(self, lost: Lost) -> None:
-        self.fail("crash", str(lost), lost.members[0].host)
+        self.set_failure("crash", str(lost), lost.members[0].host)
 
     def save(self) -> str | None:
         """Store the record on agent 0; return why that fails."""
-        return recording.save(self.record, self.point.folder) if self.agents.first else None
+        return (
+            recording.save_or_explain(self.record, self.point.folder) if self.agents.first else None
+        )
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -398,14 +413,14 @@ class PointRun:
             self.phases_s[name] = round(spent_s, 6)
 
 
-def durations(began_s: Mapping[str, float]) -> dict[str, float]:
+def phase_durations(began_s: Mapping[str, float]) -> dict[str, float]:
     """Return the seconds of each phase; the last entry only ends the phase before it."""
     names = list(began_s)
     times = list(began_s.values())
     return {name: round(times[i + 1] - times[i], 6) for i, name in enumerate(names[:-1])}
 
 
-def cases_alone(cases: Sequence[CaseRecord], always: bool = False) -> list[CaseRecord]:
+def choose_isolated_cases(cases: Sequence[CaseRecord], always: bool = False) -> list[CaseRecord]:
     """Return the cases that are timed again, each alone: the baselines, and the best beside each.
 
     In a job without baselines the cases of equal work, such as those of one size, are a group,
@@ -419,12 +434,12 @@ def cases_alone(cases: Sequence[CaseRecord], always: bool = False) -> list[CaseR
     groups: dict[object, list[CaseRecord]] = {}
     for position, case in enumerate(cases):
         if case.samples_s and case.status == "ok" and not case.is_component:
-            work = (case.payload_bytes, case.useful_flops)
+            problem = (case.payload_bytes, case.useful_flops)
             rival_of = position if position in baselines else case.baseline
-            groups.setdefault(rival_of if baselines else work, []).append(case)
-    kept = [cases[position] for position in baselines]
+            groups.setdefault(rival_of if baselines else problem, []).append(case)
+    selected = [cases[position] for position in baselines]
     for rivals in groups.values():
         if not baselines:
-            kept.append(rivals[0])
-        kept.append(min(rivals, key=lambda case: case.typical_s))
-    return [case for case in cases if case in kept and case.status == "ok"]
+            selected.append(rivals[0])
+        selected.append(min(rivals, key=lambda case: case.typical_s))
+    return [case for case in cases if case in selected and case.status == "ok"]

@@ -11,17 +11,17 @@ from benchkit.api.registry import preload_for
 from benchkit.errors import Unavailable
 from benchkit.point import placement
 from benchkit.point.agents import AgentGroup
-from benchkit.point.outcome import placed
+from benchkit.point.outcome import with_host
 from benchkit.point.placement import Placement
 from benchkit.rank.assignment import Assignment, Rendezvous
 from launch.ranks import flight_recorder, fork_server, start
-from launch.ranks.start import Ranks
-from launch.ranks.watch import Failure, RankEnds
+from launch.ranks.start import RankPool
+from launch.ranks.watch import ProcessFailure, RankResults
 from launch.slowdown import cgroup, mps
 from launch.slowdown.mps import MpsUnavailable
 
 
-def load_ahead(configs: Iterable[RunConfig]) -> None:
+def preload_fork_server(configs: Iterable[RunConfig]) -> None:
     """Start the fork server, if one is to fork ranks; it loads what they need meanwhile."""
     suites = [config.suite for config in configs if config.start_method == "forkserver"]
     if suites:
@@ -33,21 +33,21 @@ class LocalRanks:
     """Ranks of this agent, which measure one point or several one after another.
 
     Attributes:
-        may_stay: whether the ranks of all agents can measure another point.
+        are_reusable: whether the ranks of all agents can measure another point.
     """
 
     group: AgentGroup
     rendezvous: Rendezvous
     num_points: int = 0
-    may_stay: bool = True
+    are_reusable: bool = True
     _held: ExitStack = field(default_factory=ExitStack)
-    _ranks: Ranks | None = None
+    _ranks: RankPool | None = None
 
     @property
     def pids(self) -> tuple[int, ...]:
         return tuple(rank.process.pid for rank in self._ranks.processes) if self._ranks else ()
 
-    def run(self, assignments: Sequence[Assignment]) -> RankEnds:
+    def run(self, assignments: Sequence[Assignment]) -> RankResults:
         """Run each rank's part in a point until all have reported, or another agent's ranks fail.
 
         An Exception never leaves this function: it becomes the failure of the ends.
@@ -57,18 +57,18 @@ class LocalRanks:
         try:
             ends = self.run_or_raise(assignments)
         except (Unavailable, MpsUnavailable) as error:
-            ends = RankEnds(failure=exception_of(error, str(error)))
+            ends = RankResults(failure=agent_failure(error, str(error)))
         except Exception as error:
             # The fault is the agent's or the machine's, for example if it can start no process.
             # The next point may do better.
-            failure = exception_of(error, f"the agent failed: {error}")
-            ends = RankEnds(failure=replace(failure, traceback=traceback.format_exc()))
+            failure = agent_failure(error, f"the agent failed: {error}")
+            ends = RankResults(failure=replace(failure, traceback=traceback.format_exc()))
         if ends.failure:
             agents.alarm(ends.failure.kind)
-            ends.failure = placed(ends.failure, agents.me.host, assignments[0].offset)
+            ends.failure = with_host(ends.failure, agents.me.host, assignments[0].offset)
         return ends
 
-    def run_or_raise(self, assignments: Sequence[Assignment]) -> RankEnds:
+    def run_or_raise(self, assignments: Sequence[Assignment]) -> RankResults:
         """Start the ranks unless they run already, hand out their parts and wait."""
         if self._ranks is None:
             self._ranks = self.start(assignments)
@@ -80,21 +80,21 @@ class LocalRanks:
             agents=self.group.agents,
         )
 
-    def start(self, assignments: Sequence[Assignment]) -> Ranks:
+    def start(self, assignments: Sequence[Assignment]) -> RankPool:
         agents, first = self.group.agents, assignments[0]
         config, slowdown = first.config, first.slowdown
         if max(slowdown) > 1:
-            self._held.callback(cgroup.remove_abandoned)
-        needed = flight_recorder.recording(config.hardware.device == "cuda")
+            self._held.callback(cgroup.remove_stale_cgroups)
+        needed = flight_recorder.open_flight_recorder(config.hardware.device == "cuda")
         recorder = self._held.enter_context(needed)
         gpus = self.group.facts[agents.me.index].visible_gpus
         agents_here = len(self.group.on_host_of(agents.me))
-        daemon = mps.daemon(first.uses_mps, gpus, agents_here)
+        daemon = mps.provide_daemon(first.uses_mps, gpus, agents_here)
         network = placement.network_of(config, self.group)
         common = self._held.enter_context(daemon) | self.rendezvous.environment(network is not None)
         if recorder:
             common |= recorder.environment()
-        ranks = start.started(
+        ranks = start.start_ranks(
             [common | placement.rank_environment(each) for each in assignments],
             start_method=config.start_method,
             preload=preload_for([config.suite]),
@@ -121,9 +121,9 @@ def fresh_ranks(group: AgentGroup) -> Iterator[LocalRanks]:
             ranks.end()
 
 
-def exception_of(error: Exception, message: str) -> Failure:
+def agent_failure(error: Exception, message: str) -> ProcessFailure:
     """Return the failure of an exception of this agent, for which no rank is to blame."""
-    return Failure(None, "exception", message, type=type(error).__name__)
+    return ProcessFailure(None, "exception", message, type=type(error).__name__)
 
 
 FRESH_EVERY = 11
@@ -133,7 +133,7 @@ prime meets all values of a key that changes from point to point."""
 
 
 @dataclass
-class KeptRanks:
+class ReusableRanks:
     """The ranks that stay for the next points, if there are any.
 
     All agents go through the points in step and decide alike.
@@ -148,9 +148,9 @@ class KeptRanks:
     num_checked: int = 0
     _held: ExitStack = field(default_factory=ExitStack)
     _ranks: LocalRanks | None = None
-    _world: Any = None
+    _reuse_key: Any = None
 
-    def __enter__(self) -> "KeptRanks":
+    def __enter__(self) -> "ReusableRanks":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -162,22 +162,22 @@ class KeptRanks:
 
         Idle ranks end before a point of another world begins, since they hold memory.
         """
-        world = world_of(config, plan)
-        if world != self._world:
+        world = reuse_key(config, plan)
+        if world != self._reuse_key:
             self.end()
-        if not is_reused(config):
+        if not is_reusable(config):
             with fresh_ranks(self.group) as ranks:
                 yield ranks
             return
         if self._ranks is None:
             self._ranks = self._held.enter_context(fresh_ranks(self.group))
-            self._world = world
+            self._reuse_key = world
         try:
             yield self._ranks
         except BaseException:
             self.end()
             raise
-        if not self._ranks.may_stay:
+        if not self._ranks.are_reusable:
             self.end()
         elif self._ranks.num_points > 1:
             self.num_reused += 1
@@ -186,11 +186,11 @@ class KeptRanks:
     def idle_pids(self) -> tuple[int, ...]:
         return self._ranks.pids if self._ranks else ()
 
-    def is_check_due(self) -> bool:
+    def is_fresh_run_due(self) -> bool:
         """Return whether the point just measured is to be measured in fresh ranks, too."""
         return self.num_reused > FRESH_EVERY * self.num_checked
 
-    def is_alone_due(self) -> bool:
+    def is_isolated_run_due(self) -> bool:
         """Return whether cases of the point just measured are to be timed alone, if they may be.
 
         That takes fresh ranks, whose start on GPUs takes longer than many a point.
@@ -199,11 +199,11 @@ class KeptRanks:
         return is_first or self.num_reused % FRESH_EVERY == 0
 
     def end(self) -> None:
-        self._ranks = self._world = None
+        self._ranks = self._reuse_key = None
         self._held.close()
 
 
-def is_reused(config: RunConfig) -> bool:
+def is_reusable(config: RunConfig) -> bool:
     """Return whether the ranks of a point may stay for the next one.
 
     By default they do on GPUs, where a CUDA context and the start of NCCL take seconds. Repetitions
@@ -218,7 +218,7 @@ def is_reused(config: RunConfig) -> bool:
     return config.ranks == REUSE
 
 
-def world_of(config: RunConfig, plan: Placement) -> tuple[Any, ...]:
+def reuse_key(config: RunConfig, plan: Placement) -> tuple[Any, ...]:
     """Return what must be equal for two points to run in the same ranks."""
     return (
         config.suite,

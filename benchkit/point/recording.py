@@ -36,7 +36,7 @@ log = logging.getLogger("benchkit")
 
 
 @contextlib.contextmanager
-def opened(folder: Path, first: bool) -> Iterator[int]:
+def open_point_folder(folder: Path, first: bool) -> Iterator[int]:
     """Hold a point's folder and yield the number of this attempt at the point.
 
     Only agent 0 claims the folder and sets an earlier attempt aside, which may still run in another
@@ -47,8 +47,8 @@ def opened(folder: Path, first: bool) -> Iterator[int]:
     if not first:
         yield 1
         return
-    with claimed(folder, POINT_FILE, anywhere=True):
-        yield set_aside(folder)
+    with claim_folder(folder, POINT_FILE, anywhere=True):
+        yield archive_attempt(folder)
 
 
 def make_folder(folder: Path) -> None:
@@ -60,7 +60,7 @@ def make_folder(folder: Path) -> None:
         raise SweepEnds(f"{folder}: {error.strerror}") from None
 
 
-def set_aside(folder: Path) -> int:
+def archive_attempt(folder: Path) -> int:
     """Rename the files of an earlier attempt; return the number of the next one."""
     names = [re.match(r"attempt_(\d+)\.", path.name) for path in folder.glob("attempt_*.json")]
     numbers = [int(name[1]) for name in names if name]
@@ -76,10 +76,10 @@ def set_aside(folder: Path) -> int:
     return number + 1
 
 
-def save(record: Record, folder: Path) -> str | None:
+def save_or_explain(record: Record, folder: Path) -> str | None:
     """Write a record; return why it cannot be written and where it is kept instead."""
     try:
-        store(record, folder)
+        write_with_retries(record, folder)
     except OSError as error:
         kept = keep_elsewhere(record)
         where = f"; it is in {kept}" if kept else ""
@@ -87,7 +87,7 @@ def save(record: Record, folder: Path) -> str | None:
     return None
 
 
-def store(record: Record, folder: Path) -> None:
+def write_with_retries(record: Record, folder: Path) -> None:
     """Write a record to a folder that may be gone; on failure retry for some seconds."""
     for pause_s in RETRY_AFTER_S:
         try:
@@ -125,7 +125,7 @@ def this_process() -> Owner:
 
 
 @contextlib.contextmanager
-def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iterator[None]:
+def claim_folder(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iterator[None]:
     """Hold a folder for this process; raise ConfigError if another process may work in it.
 
     The kernel's lock on a file tells a live owner from a dead one. Not every shared file system
@@ -134,7 +134,7 @@ def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iter
     """
     path = folder / name
     me = this_process()
-    with locked(path) as file:
+    with lock_file(path) as file:
         before = owner_of(path)
         if before and before.host != me.host:
             if file and is_ended_container(before, file):
@@ -168,7 +168,7 @@ def is_ended_container(owner: Owner, lock: TextIO) -> bool:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[TextIO | None]:
+def lock_file(path: Path) -> Iterator[TextIO | None]:
     """Yield the locked file, created if missing, or None if another process has locked it.
 
     Only its user may open the file, because a process that can read a file can also lock it. Raises

@@ -18,8 +18,8 @@ from benchkit.record.record import Labels, Measured
 from launch.agents.address import LOOPBACK
 from launch.agents.clock import Offset
 from launch.host import ResourceLimits
-from launch.ranks.entry import MEETING_FILE
-from launch.ranks.private_network import opened_by
+from launch.ranks.entry import RENDEZVOUS_FILE_VARIABLE
+from launch.ranks.private_network import proc_fd_path
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -51,7 +51,7 @@ class Rendezvous:
         import torch.distributed as dist
 
         if self.file:
-            store = dist.FileStore(os.environ[MEETING_FILE])
+            store = dist.FileStore(os.environ[RENDEZVOUS_FILE_VARIABLE])
             store.set_timeout(STORE_TIMEOUT)
             return store
         return dist.TCPStore(self.host, self.port, is_master=False, timeout=STORE_TIMEOUT)
@@ -62,7 +62,7 @@ class Rendezvous:
         On one host gloo listens on loopback, out of the network's reach. The shell's choice of
         gloo's interface is kept, but a private network has loopback alone.
         """
-        variables = {MEETING_FILE: self.file} if self.file else {}
+        variables = {RENDEZVOUS_FILE_VARIABLE: self.file} if self.file else {}
         has_loopback = os.path.exists(LOOPBACK_INTERFACE)  # False, too, where none may look
         loopback = LOOPBACK_INTERFACE.name if has_loopback else ""
         interface = loopback if self.file else self.interface
@@ -85,7 +85,7 @@ class MemoryFile:
 
     @property
     def path(self) -> str:
-        return opened_by(self.pid, self.descriptor)
+        return proc_fd_path(self.pid, self.descriptor)
 
     def can_be_opened(self) -> bool:
         """Return False on another host, in another PID namespace, or where it cannot be locked."""
@@ -198,13 +198,13 @@ SO_FAR = "so_far.json"
 """In the folder of a point: what rank 0 would return if the point ended now."""
 
 
-def store_so_far(report: RankReport, folder: Path) -> None:
+def store_partial_report(report: RankReport, folder: Path) -> None:
     """Keep a report for the agent, which reads it only if the ranks return none."""
     with suppress(OSError):  # a full disk, which the agent reports once
-        files.write_whole(folder / SO_FAR, msgspec.json.encode(report), durable=False)
+        files.write_atomically(folder / SO_FAR, msgspec.json.encode(report), durable=False)
 
 
-def take_so_far(folder: Path) -> RankReport | None:
+def take_partial_report(folder: Path) -> RankReport | None:
     """Remove what rank 0 stored and return it; None if it stored nothing."""
     path = folder / SO_FAR
     try:

@@ -13,12 +13,12 @@ import torch
 import torch.distributed as dist
 
 from benchkit.api.keys import RunConfig
-from benchkit.api.p2p import gather_json
+from benchkit.api.p2p import all_gather_json
 from benchkit.api.torch_internals import nccl_has_failed
 from benchkit.errors import Reason, Unavailable, oom_reason
 from benchkit.rank.assignment import STORE_TIMEOUT, RankPlace, Rendezvous
 from launch.host import read_text
-from launch.ranks.entry import fail
+from launch.ranks.entry import report_and_exit
 
 WARM_UP_ELEMENTS = 2**18
 """float32 elements that each rank sends to each other one in warm_up(): 1 MiB."""
@@ -32,7 +32,7 @@ def require_built(name: str) -> None:
         raise Unavailable(f"torch {torch.__version__} here is built without {name}")
 
 
-def join(
+def init_process_group(
     config: RunConfig, place: RankPlace, world_size: int, rendezvous: Rendezvous
 ) -> torch.device:
     """Join the process group of one point and return this rank's device.
@@ -44,7 +44,7 @@ def join(
     device = torch.device("cpu")
     if config.hardware.device == "cuda":
         device = torch.device("cuda", place.device_index)
-        take(device)
+        set_device(device)
     store = rendezvous.store()
     dist.init_process_group(
         config.backend.name,
@@ -56,11 +56,11 @@ def join(
     # A communicator is made at its first collective, which ranks may reach minutes apart.
     store.set_timeout(group_timeout(config))
     if device.type == "cuda":
-        threading.Thread(target=end_at_nccl_error, args=(device,), daemon=True).start()
+        threading.Thread(target=watch_nccl_errors, args=(device,), daemon=True).start()
     return device
 
 
-def end_at_nccl_error(device: torch.device) -> None:
+def watch_nccl_errors(device: torch.device) -> None:
     """Wait until NCCL reports that a link or a peer has failed, then end this rank.
 
     The collective itself would wait to the end of the point's time-out, since no rank aborts.
@@ -68,10 +68,12 @@ def end_at_nccl_error(device: torch.device) -> None:
     while not nccl_has_failed(device):
         time.sleep(NCCL_POLL_S)
     log = read_text("/proc/self/fd/2")  # where torch has written what NCCL says
-    fail(RuntimeError("; ".join(NCCL_SAYS.findall(log)[:2]) or "NCCL: asynchronous error"))
+    report_and_exit(
+        RuntimeError("; ".join(NCCL_SAYS.findall(log)[:2]) or "NCCL: asynchronous error")
+    )
 
 
-def take(device: torch.device) -> None:
+def set_device(device: torch.device) -> None:
     """Make a GPU the current one; raise Unavailable if another process has reserved it."""
     try:
         torch.cuda.set_device(device)
@@ -81,7 +83,7 @@ def take(device: torch.device) -> None:
         raise Unavailable(f"{device}: {str(error).splitlines()[0]}") from None
 
 
-def warm_up(device: torch.device) -> None:
+def connect_ranks(device: torch.device) -> None:
     """Connect all ranks as collectives and messages will; all ranks call it together.
 
     NCCL takes GPU memory for its buffers at first calls, gigabytes on some machines. After this
@@ -103,7 +105,7 @@ def group_timeout(config: RunConfig) -> timedelta:
     return timedelta(seconds=config.timeout_s + STORE_TIMEOUT.total_seconds())
 
 
-def side_group(
+def new_side_group(
     name: str, device: torch.device, timeout: timedelta, first_reason: Callable[[str], str]
 ) -> dist.ProcessGroup | None:
     """Make a group of all ranks over another backend; all ranks call it together.
@@ -123,7 +125,7 @@ def side_group(
         raise Unavailable(f"{name} communicates cuda tensors, not {device.type}")
     reason = ""
     try:
-        with only_over(layer):
+        with restrict_ucc_layer(layer):
             group = dist.new_group(backend=backend, timeout=timeout)
             dist.all_reduce(torch.zeros(1, device=device), group=group)
             torch.get_device_module(device).synchronize()
@@ -135,7 +137,7 @@ def side_group(
 
 
 @contextmanager
-def only_over(layer: str) -> Iterator[None]:
+def restrict_ucc_layer(layer: str) -> Iterator[None]:
     """Restrict UCC's connections to one transport layer while the context lasts.
 
     A group made within shares no connections with groups over other layers. UCC reads these
@@ -154,7 +156,7 @@ def only_over(layer: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def control_group(timeout: timedelta) -> dist.ProcessGroup | None:
+def new_control_group(timeout: timedelta) -> dist.ProcessGroup | None:
     """Return a group for barriers and samples on the CPU; None if the default is gloo."""
     if dist.get_backend() == "gloo":
         return None
@@ -179,7 +181,7 @@ class ControlGroup:
     def barrier(self) -> None:
         dist.barrier(group=self.handle)
 
-    def exchange(self, values: list[float]) -> list[list[float]]:
+    def all_gather(self, values: list[float]) -> list[list[float]]:
         """Return every rank's list of numbers: [rank]."""
         mine = torch.tensor(values, dtype=torch.float64)
         gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
@@ -188,7 +190,7 @@ class ControlGroup:
 
     def first_reason(self, reasons: list[Reason]) -> list[RankReason]:
         """Return the first reason of each case, by rank; the same on all ranks."""
-        by_case = zip(*gather_json(reasons, self.handle), strict=True)
+        by_case = zip(*all_gather_json(reasons, self.handle), strict=True)
         return [first_rank_reason(reasons_of_ranks) for reasons_of_ranks in by_case]
 
 

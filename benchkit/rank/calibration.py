@@ -23,7 +23,7 @@ def slowdown_warnings(slowdown: SlowdownReport) -> list[str]:
     ]
 
 
-def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> SlowdownReport:
+def calibrate(prober: Prober, targets: Sequence[float], device: torch.device) -> SlowdownReport:
     """Adjust the throttles until each rank has the factor asked for, as far as possible.
 
     All ranks call this together. Each rank keeps the setting that came nearest, and the slowdown
@@ -37,9 +37,9 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
     mechanism = mechanisms_in_use(prober)
     if "mps" in mechanism:
         return SlowdownReport(
-            asked=list(asked),
+            asked=list(targets),
             mechanism=mechanism,
-            measured=compare_shares(prober, asked, multiply),
+            measured=compare_shares(prober, targets, multiply),
             multiprocessors=multiprocessors(prober, device),
         )
     settings = []
@@ -49,18 +49,20 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
         measured = prober.slowdown_of(multiply)
         readings.append(measured)
         # All ranks have all readings, so they leave the loop together.
-        if all(relative_error(*pair) <= CLOSE_ENOUGH for pair in zip(measured, asked, strict=True)):
+        if all(
+            relative_error(*pair) <= CLOSE_ENOUGH for pair in zip(measured, targets, strict=True)
+        ):
             break
         prober.controller.correct(measured[prober.rank])
-    nearest = nearest_attempts(readings, asked)
+    nearest = nearest_attempts(readings, targets)
     prober.controller.setting = settings[nearest[prober.rank]]
     kept = [readings[attempt][rank] for rank, attempt in enumerate(nearest)]
-    return SlowdownReport(asked=list(asked), mechanism=mechanism, measured=kept)
+    return SlowdownReport(asked=list(targets), mechanism=mechanism, measured=kept)
 
 
 def mechanisms_in_use(prober: Prober) -> str:
     own = MECHANISMS.index(prober.controller.throttle.mechanism)
-    kinds = [int(row[0]) for row in prober.peers.exchange([float(own)])]
+    kinds = [int(row[0]) for row in prober.peers.all_gather([float(own)])]
     return "+".join(dict.fromkeys(MECHANISMS[kind] for kind in kinds if kind))
 
 
@@ -79,7 +81,7 @@ def compare_shares(
 def multiprocessors(prober: Prober, device: torch.device) -> list[int]:
     """Return the multiprocessors of each rank's GPU; under MPS those of its share."""
     own = torch.cuda.get_device_properties(device).multi_processor_count
-    return [int(row[0]) for row in prober.peers.exchange([float(own)])]
+    return [int(row[0]) for row in prober.peers.all_gather([float(own)])]
 
 
 def nearest_attempts(readings: list[list[float]], asked: Sequence[float]) -> list[int]:

@@ -14,8 +14,8 @@ import torch
 
 from benchkit import gpus
 from benchkit.api.case import Case
-from benchkit.api.p2p import gather_json
-from benchkit.measure.timer import Exchange, exchange_named
+from benchkit.api.p2p import all_gather_json
+from benchkit.measure.timer import AllGather, all_gather_named
 from benchkit.rank.backends import ControlGroup
 from benchkit.record.record import (
     BUSY_MHZ,
@@ -23,11 +23,11 @@ from benchkit.record.record import (
     CLOCK_SETTING,
     GPU_FIELDS,
     GPU_READINGS,
-    HOLDS_BACK,
+    THROTTLE_REASONS,
     RankDevice,
     TorchSettings,
 )
-from launch.host import usable_cores
+from launch.host import affinity_cores
 
 RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Variables with the length of torch's flight recorder, 0 for none; the first that is set."""
@@ -53,7 +53,7 @@ class Devices:
     is_unread: bool = False
 
 
-def gather_devices(
+def all_gather_devices(
     device: torch.device,
     group: ControlGroup,
     host: str = "",
@@ -66,10 +66,12 @@ def gather_devices(
     places of these ranks, and may hold memory meanwhile.
     """
     found, gpu = describe_device(device)
-    bound_to = bind(found.numa_node, host, group) if device.type == "cuda" else []
+    bound_to = bind_to_numa_node(found.numa_node, host, group) if device.type == "cuda" else []
     if bound_to:
         found = replace(found, numa_nodes=gpus.nodes_of_cores(bound_to))
-    gathered = gather_json([msgspec.to_builtins(found), [os.getpid(), *idle_pids]], group.handle)
+    gathered = all_gather_json(
+        [msgspec.to_builtins(found), [os.getpid(), *idle_pids]], group.handle
+    )
     devices = [msgspec.convert(each, RankDevice) for each, _ in gathered]
     pids = itertools.chain.from_iterable(of_rank for _, of_rank in gathered)
     sharers = sum(each.uuid == found.uuid for each in devices)
@@ -78,14 +80,14 @@ def gather_devices(
     return Devices(devices, gpu, set(pids), num_processes, bound_to, is_unread)
 
 
-def bind(node: int | None, host: str, group: ControlGroup) -> list[int]:
+def bind_to_numa_node(node: int | None, host: str, group: ControlGroup) -> list[int]:
     """Keep this rank on the cores of its GPU's NUMA node; all ranks call this together.
 
     Return these cores; none where the threads of all ranks of that node have no core each there.
     Copies from and to the host take up to twice as long from another node.
     """
-    cores = set() if node is None else gpus.cores_of_node(node).intersection(usable_cores())
-    ranks = gather_json([host, sorted(cores)], group.handle)
+    cores = set() if node is None else gpus.cores_of_node(node).intersection(affinity_cores())
+    ranks = all_gather_json([host, sorted(cores)], group.handle)
     sharers = sum(each_host == host and not cores.isdisjoint(of) for each_host, of in ranks)
     if not cores or len(cores) < sharers * torch.get_num_threads():
         return []
@@ -99,7 +101,7 @@ def bind(node: int | None, host: str, group: ControlGroup) -> list[int]:
 
 
 def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
-    nodes = gpus.nodes_of_cores(usable_cores())
+    nodes = gpus.nodes_of_cores(affinity_cores())
     if device.type != "cuda":
         return RankDevice(device=str(device), numa_nodes=nodes), None
     properties = torch.cuda.get_device_properties(device)
@@ -115,7 +117,7 @@ def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
         numa_node=gpus.node_of_pci(pci or ""),
         multiprocessors=properties.multi_processor_count,
         memory_bytes=properties.total_memory,
-        nccl=known(lambda: ".".join(map(str, torch.cuda.nccl.version()))),
+        nccl=value_or_none(lambda: ".".join(map(str, torch.cuda.nccl.version()))),
     ), gpu
 
 
@@ -138,20 +140,20 @@ def torch_settings(environment: Mapping[str, str] = os.environ) -> TorchSettings
     sizes = (environment.get(name, "") for name in RECORDER_SIZES)
     size = next(filter(None, sizes), "")
     return {
-        "float32_matmul_precision": known(torch.get_float32_matmul_precision),
-        "allow_tf32": known(lambda: matmul.allow_tf32),
-        "cudnn_allow_tf32": known(lambda: cudnn.allow_tf32),
-        "bf16_reduced_precision_reduction": known(
+        "float32_matmul_precision": value_or_none(torch.get_float32_matmul_precision),
+        "allow_tf32": value_or_none(lambda: matmul.allow_tf32),
+        "cudnn_allow_tf32": value_or_none(lambda: cudnn.allow_tf32),
+        "bf16_reduced_precision_reduction": value_or_none(
             lambda: matmul.allow_bf16_reduced_precision_reduction
         ),
-        "fp16_reduced_precision_reduction": known(
+        "fp16_reduced_precision_reduction": value_or_none(
             lambda: matmul.allow_fp16_reduced_precision_reduction
         ),
         "flight_recorder_entries": int(size) if size.isdecimal() else None,
     }
 
 
-def known(ask: Callable[[], Any]) -> Any:
+def value_or_none(ask: Callable[[], Any]) -> Any:
     """Return what torch answers; None where this build or its settings do not allow it."""
     try:
         return ask()
@@ -178,7 +180,7 @@ def set_up_torch(threads: int, stated: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True)
-class Seen:
+class GpuObservations:
     """What was seen of one rank's GPU while cases were timed.
 
     Attributes:
@@ -197,34 +199,34 @@ class Seen:
         return any(reasons & bit for reasons in self.reasons)
 
 
-def gpu_warnings(seen: Sequence[Seen]) -> list[str]:
+def gpu_warnings(seen: Sequence[GpuObservations]) -> list[str]:
     """Return the warnings of a point from what was seen of each rank's GPU: [rank]."""
     unknown = [rank for rank, own in enumerate(seen) if own.is_unread]
     shared = [rank for rank, own in enumerate(seen) if own.strangers]
     lines = []
     if unknown:
         lines.append(
-            f"clocks, power and throttling of the GPU of {named(unknown)} are not known: "
+            f"clocks, power and throttling of the GPU of {format_ranks(unknown)} are not known: "
             "nvidia-ml-py is not installed, or the driver has no NVML"
         )
     if shared:
         most = max(seen[rank].strangers for rank in shared)
         processes = "1 other process" if most == 1 else f"up to {most} other processes"
-        lines.append(f"{processes} computed on the GPU of {named(shared)}")
+        lines.append(f"{processes} computed on the GPU of {format_ranks(shared)}")
     return [*lines, *throttling(seen), *unlocked(seen)]
 
 
-def throttling(seen: Sequence[Seen]) -> list[str]:
+def throttling(seen: Sequence[GpuObservations]) -> list[str]:
     """Return a line on what held clocks back, if anything did."""
     clauses = []
-    for bit, reason in HOLDS_BACK.items():
+    for bit, reason in THROTTLE_REASONS.items():
         held = [rank for rank, own in enumerate(seen) if own.has_reason(bit)]
         if held:
-            clauses.append(f"{reason} ({named(held)})")
+            clauses.append(f"{reason} ({format_ranks(held)})")
     return [f"GPU clocks were held back: {'; '.join(clauses)}"] if clauses else []
 
 
-def unlocked(seen: Sequence[Seen]) -> list[str]:
+def unlocked(seen: Sequence[GpuObservations]) -> list[str]:
     """Return a line on clocks that moved with no limit set, which would show in the reasons."""
     clocks = {
         rank: [mhz for mhz in own.sm_mhz if mhz]
@@ -237,12 +239,12 @@ def unlocked(seen: Sequence[Seen]) -> list[str]:
     lowest = min(min(clocks[rank]) for rank in moved)
     highest = max(max(clocks[rank]) for rank in moved)
     return [
-        f"GPU clocks moved from case to case ({named(moved)}): SM at {lowest:.0f} to "
+        f"GPU clocks moved from case to case ({format_ranks(moved)}): SM at {lowest:.0f} to "
         f"{highest:.0f} MHz; nvidia-smi -lgc locks them"
     ]
 
 
-def named(ranks: Sequence[int]) -> str:
+def format_ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
@@ -272,13 +274,13 @@ class GpuWatch:
     _last_busy: float = float("-inf")
     _strangers: int = 0
 
-    def turn_to(self, case: Case | None) -> None:
+    def switch_case(self, case: Case | None) -> None:
         """Take the reading after the case that had the turn, and before the next one."""
         gpu = self.devices.gpu
         if gpu is None:
             return
         if case is None or not self._before:  # at both ends of all turns
-            found = gpu.strangers(self.devices.pids, self.devices.num_processes)
+            found = gpu.num_foreign_processes(self.devices.pids, self.devices.num_processes)
             self._strangers = max(self._strangers, found)
         read_at, values = self._last
         if self.now() - read_at >= FRESH_S:
@@ -306,13 +308,13 @@ class GpuWatch:
         assert self._running is not None
         self._reasons[self._running] = self._reasons.get(self._running, 0) | bits
 
-    def end(self, cases: Sequence[Case], exchange: Exchange) -> list[dict[str, list[float]]]:
+    def end(self, cases: Sequence[Case], exchange: AllGather) -> list[dict[str, list[float]]]:
         """End the last turn; all ranks call this together.
 
         Return GPU_FIELDS of each case with one number per rank, 0 if unknown; {} where all are.
         """
-        self.turn_to(None)
-        all_ranks = exchange_named(
+        self.switch_case(None)
+        all_ranks = all_gather_named(
             exchange,
             own=[self.devices.is_unread, self._strangers],
             **{str(number): self._values(case) for number, case in enumerate(cases)},
@@ -321,7 +323,7 @@ class GpuWatch:
         known = [state for state in states if state]
         self.warnings = gpu_warnings(
             [
-                Seen(
+                GpuObservations(
                     is_unread=bool(is_unread),
                     strangers=int(strangers),
                     reasons=[int(state[CLOCK_REASONS][rank]) for state in known],

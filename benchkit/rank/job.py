@@ -9,7 +9,7 @@ from benchkit.api.case import Case, Components, Rank
 from benchkit.api.keys import RunConfig
 from benchkit.api.memory import PeakMemory, available_bytes, host_available_bytes
 from benchkit.api.registry import load_suites
-from benchkit.measure.timer import exchange_named
+from benchkit.measure.timer import all_gather_named
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.backends import ControlGroup
 from benchkit.rank.prober import Prober
@@ -25,9 +25,9 @@ def build_cases(assignment: Assignment, session: RankSession, prober: Prober) ->
     config = assignment.config
     rank = describe_rank(assignment, session, prober)
     cases = load_suites()[config.suite].build(config, rank)
-    require_sound(cases, config)
+    require_valid_cases(cases, config)
     if assignment.only is not None:
-        cases = [keep_alone(cases, assignment.only)]
+        cases = [select_isolated(cases, assignment.only)]
     require_alike(cases, session.group)
     return cases
 
@@ -40,8 +40,8 @@ def describe_rank(assignment: Assignment, session: RankSession, prober: Prober) 
     on_cpu = device.type == "cpu"
     sharers = place.local_world_size if on_cpu else config.hardware.ranks_per_device
     # All ranks exchange their values so that they decide alike.
-    memory = exchange_named(
-        session.group.exchange,
+    memory = all_gather_named(
+        session.group.all_gather,
         free=[available_bytes(device)],
         free_on_host=[host_available_bytes()],
         sharers=[sharers],
@@ -67,7 +67,7 @@ def describe_rank(assignment: Assignment, session: RankSession, prober: Prober) 
     )
 
 
-def keep_alone(cases: list[Case], labels: Labels) -> Case:
+def select_isolated(cases: list[Case], labels: Labels) -> Case:
     """Return the case with these labels, without references to the others, which are freed."""
     found = next((case for case in cases if dict(case.labels) == labels), None)
     if found is None:
@@ -75,7 +75,7 @@ def keep_alone(cases: list[Case], labels: Labels) -> Case:
     return replace(found, baseline=None, components=Components())
 
 
-def require_sound(cases: list[Case], config: RunConfig) -> None:
+def require_valid_cases(cases: list[Case], config: RunConfig) -> None:
     """Raise ValueError for cases that a suite may not return.
 
     There must be a case. A label may not have the name of a column that every suite has; the column
@@ -123,7 +123,7 @@ def require_alike(cases: Sequence[Case], group: ControlGroup) -> None:
 
     A rank that cannot run a case need not describe it.
     """
-    rows = group.exchange([digest_of(case) for case in cases])
+    rows = group.all_gather([digest_of(case) for case in cases])
     for number, (case, values) in enumerate(zip(cases, zip(*rows, strict=True), strict=True)):
         if len(set(values) - {UNABLE}) > 1:
             raise ValueError(

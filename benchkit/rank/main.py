@@ -29,7 +29,7 @@ def run_point(assignment: Assignment) -> RankReport | None:
     protect_streams()
     config = assignment.config
     is_first = assignment.place.rank == 0
-    stopwatch = Stopwatch(tell=entry.send_note if is_first else ignore)
+    stopwatch = Stopwatch(report_phase=entry.send_note if is_first else ignore)
 
     stopwatch.enter("init")
     set_up_torch(assignment.threads, config.backend.env)

@@ -78,9 +78,9 @@ class Prober:
         round_s = self.worst * sum(each.seconds for each in planned)
         num_turns = max(1, min(turns, int(LONGEST_PROBE * self.budget_s / round_s)))
         self.controller.apply()
-        rounds = [[self.take(each) for each in planned] for _ in range(num_turns)]
+        rounds = [[self.time_turn(each) for each in planned] for _ in range(num_turns)]
         self.controller.release()
-        medians = self.peers.exchange(list(map(median, zip(*rounds, strict=True))))
+        medians = self.peers.all_gather(list(map(median, zip(*rounds, strict=True))))
         return [list(column) for column in zip(*medians, strict=True)]
 
     def slowdown_of(self, call: Callable[[], object]) -> list[float]:
@@ -89,20 +89,20 @@ class Prober:
         planned = self.plan(call)
         ratios = []
         for _ in range(TURNS):
-            free_s = self.take(planned)
+            free_s = self.time_turn(planned)
             self.controller.apply()
-            ratios.append(self.take(planned) / free_s)
+            ratios.append(self.time_turn(planned) / free_s)
             self.controller.release()
-        return [row[0] for row in self.peers.exchange([median(ratios)])]
+        return [row[0] for row in self.peers.all_gather([median(ratios)])]
 
     def plan(self, call: Callable[[], object], turn: float = UNSLOWED_TURN) -> ProbedCalls:
         """Find how many calls make a turn, and the delay that hides their launches.
 
         It is the same on all ranks, because the call may be a collective.
         """
-        once_s, queueing_s = self.once(call)
+        once_s, queueing_s = self.time_once(call)
         if once_s < LONGEST_TURN * self.budget_s:  # then the first was a warm-up
-            again_s, queueing_s = self.once(call)
+            again_s, queueing_s = self.time_once(call)
             once_s = min(once_s, again_s)
         if self.worst > 1:
             turn = min(SLOWED_TURN, LONGEST_TURN / self.worst)
@@ -112,14 +112,14 @@ class Prober:
         count = min(count, most_calls_hidden(queueing_s)) or count
         return ProbedCalls(call, count, count * once_s, delay_for(count * queueing_s))
 
-    def once(self, call: Callable[[], object]) -> tuple[float, float]:
+    def time_once(self, call: Callable[[], object]) -> tuple[float, float]:
         """Return seconds of one call and of queueing it on a GPU, on the slowest rank."""
         self.clock.forget_regions()
-        mine = [self.take(ProbedCalls(call)), self.clock.take_regions().get(QUEUEING, 0.0)]
-        slowest, queueing = map(max, zip(*self.peers.exchange(mine), strict=True))
+        mine = [self.time_turn(ProbedCalls(call)), self.clock.take_regions().get(QUEUEING, 0.0)]
+        slowest, queueing = map(max, zip(*self.peers.all_gather(mine), strict=True))
         return slowest, queueing
 
-    def take(self, turn: ProbedCalls) -> float:
+    def time_turn(self, turn: ProbedCalls) -> float:
         """Return the seconds per call of a turn that all ranks begin together."""
         self.peers.barrier()
         _, duration_s = self.clock.time(turn.call, turn.count, turn.delay_s)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from benchkit.api.case import Case
 from benchkit.api.keys import COLD, RunConfig
-from benchkit.rank.assignment import Assignment, RankReport, store_so_far
+from benchkit.rank.assignment import Assignment, RankReport, store_partial_report
 from benchkit.rank.calibration import slowdown_warnings
 from benchkit.rank.devices import torch_settings
 from benchkit.rank.job import not_finite
@@ -51,7 +51,7 @@ class Reporter:
 
     def store(self, records: list[CaseRecord]) -> None:
         """Store the report so far for the agent, which reads it if the point does not end."""
-        store_so_far(self.report(records), self.assignment.folder)
+        store_partial_report(self.report(records), self.assignment.folder)
 
 
 def warnings_of(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:

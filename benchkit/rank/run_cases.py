@@ -21,7 +21,7 @@ from benchkit.rank.sampling_hooks import hooks_of
 from benchkit.rank.throttle import ThrottleController
 from benchkit.record.record import CaseRecord, CaseSamples, ComponentPositions
 
-DOING = {
+PHASE_TEXTS = {
     "init": "joining the other ranks",
     "calibrate": "calibrating the slowdown",
     "build": "building cases",
@@ -42,15 +42,15 @@ def ignore(note: str) -> None:
 class Stopwatch:
     """Begin of each phase, on the host's monotonic clock, which the agent shares.
 
-    `tell` takes what the rank does now; it is not called while samples are taken.
+    `report_phase` takes what the rank does now; it is not called while samples are taken.
     """
 
     began_s: dict[str, float] = field(default_factory=dict)
-    tell: Callable[[str], None] = ignore
+    report_phase: Callable[[str], None] = ignore
 
     def enter(self, phase: str, what: str = "") -> None:
         """Begin a phase; `what` says with how much, such as "12 cases"."""
-        self.tell(f"{DOING[phase]} {what}".rstrip())
+        self.report_phase(f"{PHASE_TEXTS[phase]} {what}".rstrip())
         self.began_s[phase] = time.perf_counter()
 
 
@@ -97,11 +97,11 @@ def run_cases(
     first calls. From time to time `store` receives what there is so far.
     """
     config, controller = run.config, run.controller
-    hooks = hooks_of(config, controller, run.group.world_size, run.watch.turn_to)
+    hooks = hooks_of(config, controller, run.group.world_size, run.watch.switch_case)
     all_cases = [CaseRun(case, f"{i} of {len(cases)}") for i, case in enumerate(cases, start=1)]
     run.stopwatch.enter("verify")
-    note(run.group, all_cases, "unavailable", lambda each: each.case.unavailable)
-    note(
+    mark_cases(run.group, all_cases, "unavailable", lambda each: each.case.unavailable)
+    mark_cases(
         run.group,
         all_cases,
         "skipped",
@@ -110,11 +110,11 @@ def run_cases(
     if config.measure.mode != COLD:
         verify(run, all_cases)
     if config.measure.mode == GRAPH:
-        note(run.group, all_cases, "unavailable", lambda each: capture(each.case, config))
+        mark_cases(run.group, all_cases, "unavailable", lambda each: capture(each.case, config))
         verify(run, all_cases)  # what the replays compute
 
     timed = [each for each in all_cases if each.status == "ok"]
-    run.stopwatch.enter("measure", bound(len(timed), config.measure))
+    run.stopwatch.enter("measure", time_limit_text(len(timed), config.measure))
 
     def reports() -> list[CaseRecord]:
         return [case_record(each, cases, run.clock) for each in all_cases]
@@ -160,9 +160,9 @@ def time_cases(
 
     def check(index: int, measurement: Measurement, sampler: Sampler) -> bool:
         def reason_of(each: CaseRun) -> Reason:
-            return wrong_when_timed(each.case, measurement, sampler)[0]
+            return timed_verification_error(each.case, measurement, sampler)[0]
 
-        note(run.group, [timed[index]], "invalid", reason_of)
+        mark_cases(run.group, [timed[index]], "invalid", reason_of)
         return timed[index].status == "ok"
 
     measurements = measure(
@@ -170,14 +170,14 @@ def time_cases(
         run.config.measure,
         clock=run.clock,
         barrier=run.group.barrier,
-        exchange=run.group.exchange,
+        all_gather=run.group.all_gather,
         seed=run.config.seed,
         hooks=hooks,
         after_block=after_block,
         check=check,
     )
     run.controller.release()
-    states = run.watch.end(running, run.group.exchange)
+    states = run.watch.end(running, run.group.all_gather)
     for each, measurement, state in zip(timed, measurements, states, strict=True):
         measurement.disturbance |= state
         each.measurement = measurement
@@ -187,7 +187,7 @@ def time_cases(
             each.end("invalid", RankReason("every time is 0: the clock stands still", 0))
 
 
-def note(
+def mark_cases(
     group: ControlGroup,
     all_cases: Sequence[CaseRun],
     status: str,
@@ -221,10 +221,10 @@ def verify(run: RankRun, all_cases: Sequence[CaseRun]) -> None:
     """Verify the cases that are ok, by a call that no sample times."""
 
     def reason_of(each: CaseRun) -> Reason:
-        run.stopwatch.tell(f"verifying case {each.number}")
-        return wrong(each.case, each.case.call_once)
+        run.stopwatch.report_phase(f"verifying case {each.number}")
+        return verification_error(each.case, each.case.call_once)
 
-    note(run.group, all_cases, "invalid", reason_of)
+    mark_cases(run.group, all_cases, "invalid", reason_of)
 
 
 def verify_timed(run: RankRun, all_cases: Sequence[CaseRun], sampler: Sampler) -> None:
@@ -233,19 +233,21 @@ def verify_timed(run: RankRun, all_cases: Sequence[CaseRun], sampler: Sampler) -
 
     def reason_of(each: CaseRun) -> Reason:
         assert each.measurement  # a case that is ok was timed
-        run.stopwatch.tell(f"verifying case {each.number}")
-        reason, is_checked = wrong_when_timed(each.case, each.measurement, sampler)
+        run.stopwatch.report_phase(f"verifying case {each.number}")
+        reason, is_checked = timed_verification_error(each.case, each.measurement, sampler)
         checked.update([each.number] * is_checked)
         return reason
 
-    note(run.group, all_cases, "invalid", reason_of)
-    rows = run.group.exchange([float(each.number in checked) for each in all_cases])
+    mark_cases(run.group, all_cases, "invalid", reason_of)
+    rows = run.group.all_gather([float(each.number in checked) for each in all_cases])
     for each, by_rank in zip(all_cases, zip(*rows, strict=True), strict=True):
         none = "all: the check makes no timed call"
         each.unchecked = each.case.unchecked if any(by_rank) else none
 
 
-def wrong_when_timed(case: Case, measurement: Measurement, sampler: Sampler) -> tuple[Reason, bool]:
+def timed_verification_error(
+    case: Case, measurement: Measurement, sampler: Sampler
+) -> tuple[Reason, bool]:
     """Return why a case is wrong, by a call made as its samples are, and whether any was checked.
 
     All ranks call this together.
@@ -258,13 +260,13 @@ def wrong_when_timed(case: Case, measurement: Measurement, sampler: Sampler) -> 
         is_checked = True
         return make(prepare)
 
-    reason = wrong(case, call)
+    reason = verification_error(case, call)
     if not is_checked:
         make()  # A rank with nothing to check: others wait for it at the barrier.
     return reason, is_checked
 
 
-def wrong(case: Case, call: Call) -> Reason:
+def verification_error(case: Case, call: Call) -> Reason:
     """Return why a case is wrong, by a call that it checks; "" if it is right."""
     try:
         case.verify(call)
@@ -273,7 +275,7 @@ def wrong(case: Case, call: Call) -> Reason:
     return ""
 
 
-def bound(num_cases: int, limits: MeasureConfig) -> str:
+def time_limit_text(num_cases: int, limits: MeasureConfig) -> str:
     """Return how many cases are timed and until when: "3 cases, at most 66 s, until 17:40:05"."""
     most_s = num_cases * (limits.most_seconds() + limits.max_warmup_seconds)
     end = datetime.now() + timedelta(seconds=most_s)

@@ -41,8 +41,8 @@ def hooks_of(
         return captured_by_nsys(cuda) if config.profile == NSYS else nullcontext()
 
     return Hooks(
-        series=series,
-        measured=measured,
+        around_samples_of=series,
+        around_blocks=measured,
         before_sample=flush,
         spoil=spoil,
         after_oom=free_unused if world_size == 1 else None,

@@ -19,12 +19,12 @@ from benchkit.measure.clocks import Clock, CudaClock, HostClock
 from benchkit.rank import backends
 from benchkit.rank.assignment import Assignment, Rendezvous
 from benchkit.rank.backends import ControlGroup
-from benchkit.rank.devices import Devices, gather_devices, named
+from benchkit.rank.devices import Devices, all_gather_devices, format_ranks
 from benchkit.rank.prober import Prober
 from benchkit.rank.throttle import ThrottleController
 from benchkit.record.record import RankUse
 from launch.agents.clock import Offset
-from launch.host import core_list, read_text, resource_limits
+from launch.host import format_core_list, read_text, resource_limits
 from launch.slowdown.cgroup import NoThrottle, Throttle, make_throttle
 
 _sessions: dict[Rendezvous, "RankSession"] = {}
@@ -57,7 +57,7 @@ class RankSession:
             return self.group.first_reason([reason])[0].reason
 
         if name not in self.side_groups:
-            group = backends.side_group(name, self.device, self.timeout, first_reason)
+            group = backends.new_side_group(name, self.device, self.timeout, first_reason)
             self.side_groups[name] = group
         return self.side_groups[name]
 
@@ -68,7 +68,7 @@ class RankSession:
     def begin_point(self) -> RankUse:
         """Return what the ranks have done and hold; all ranks call this together."""
         held = float(torch.cuda.memory_allocated())  # 0 where CUDA was not started
-        rows = self.group.exchange([float(resident_bytes()), held])
+        rows = self.group.all_gather([float(resident_bytes()), held])
         self.num_points += 1
         return RankUse(
             points_before=self.num_points - 1,
@@ -106,17 +106,20 @@ class RankSession:
         """
         own, planned = resource_limits(), assignment.limits
         pairs = {
-            "cores": (core_list(own.cores), core_list(self.devices.bound_to or planned.cores)),
+            "cores": (
+                format_core_list(own.cores),
+                format_core_list(self.devices.bound_to or planned.cores),
+            ),
             "CPU quota in cores": (own.cpu_quota or "none", planned.cpu_quota or "none"),
             "memory limit in bytes": (own.memory_bytes or "none", planned.memory_bytes or "none"),
             "threads": (torch.get_num_threads(), assignment.threads),
         }
         differences = [f"{name} {a}, planned {b}" for name, (a, b) in pairs.items() if a != b]
         ranks: dict[str, list[int]] = {}
-        for rank, of_rank in enumerate(p2p.gather_json(differences, self.group.handle)):
+        for rank, of_rank in enumerate(p2p.all_gather_json(differences, self.group.handle)):
             for difference in of_rank:
                 ranks.setdefault(difference, []).append(rank)
-        return [f"{named(alike)}: {difference}" for difference, alike in ranks.items()]
+        return [f"{format_ranks(alike)}: {difference}" for difference, alike in ranks.items()]
 
 
 def forget_point() -> None:
@@ -145,12 +148,14 @@ def open_session(assignment: Assignment) -> RankSession:
 
 def new_session(assignment: Assignment) -> RankSession:
     config, place = assignment.config, assignment.place
-    device = backends.join(config, place, assignment.world_size, assignment.rendezvous)
+    device = backends.init_process_group(
+        config, place, assignment.world_size, assignment.rendezvous
+    )
     timeout = backends.group_timeout(config)
-    group = ControlGroup(backends.control_group(timeout), assignment.world_size)
+    group = ControlGroup(backends.new_control_group(timeout), assignment.world_size)
     host = assignment.hosts[place.rank]
-    devices = gather_devices(device, group, host, assignment.idle_pids, assignment.uses_mps)
-    backends.warm_up(device)
+    devices = all_gather_devices(device, group, host, assignment.idle_pids, assignment.uses_mps)
+    backends.connect_ranks(device)
     gc.freeze()  # collections between points need not search what has been imported
     return RankSession(device, group, devices, make_controller(assignment), timeout)
 

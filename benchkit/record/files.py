@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from benchkit.record.record import Record, decoded, from_json
+from benchkit.record.record import Record, decode, from_json
 from launch import trust
 
 FILE_NAME = "record.json"
@@ -33,11 +33,11 @@ def write(record: Record, folder: Path) -> Path:
     The record of a point that is not done may be lost with the machine, as its samples are. Raises
     TypeError for what JSON cannot represent.
     """
-    write_whole(folder / FILE_NAME, record.to_json(), durable=record.status != "running")
+    write_atomically(folder / FILE_NAME, record.to_json(), durable=record.status != "running")
     return folder / FILE_NAME
 
 
-def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
+def write_atomically(path: Path, content: bytes, durable: bool = True) -> None:
     """Write a file atomically: a reader finds the old content or the new one.
 
     A link, a pipe or a file with further names is replaced and not written to. If `durable`, that
@@ -59,7 +59,7 @@ def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
             error.filename = os.fspath(path)  # a failing disk does not say where
         raise
     if durable:
-        flush_names(path.parent)
+        fsync_folder(path.parent)
 
 
 def flush(descriptor: int) -> None:
@@ -71,7 +71,7 @@ def flush(descriptor: int) -> None:
             raise
 
 
-def flush_names(folder: Path) -> None:
+def fsync_folder(folder: Path) -> None:
     """Flush the file names of a folder to disk, if the file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
@@ -94,7 +94,7 @@ def refuse_link(folder: Path) -> None:
         raise OSError(f"{folder}: a link; allowed is a folder")
 
 
-def links_at(path: Path | str) -> Iterator[str]:
+def special_files_at(path: Path | str) -> Iterator[str]:
     """Yield what is no file and no folder at a path or below it: links, pipes, devices."""
     try:
         mode = os.lstat(path).st_mode
@@ -107,7 +107,7 @@ def links_at(path: Path | str) -> Iterator[str]:
     with os.scandir(path) as entries:
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
-                yield from links_at(entry.path)
+                yield from special_files_at(entry.path)
 
 
 def require_regular(path: Path | str, opened: int | None = None) -> os.stat_result:
@@ -139,12 +139,12 @@ def read_json(path: Path, kind: type[Kind]) -> Kind:
 
     Raises OSError, or ValueError where it is no regular file, no JSON, or of another type.
     """
-    return decoded(read_regular(path), kind)
+    return decode(read_regular(path), kind)
 
 
 def read_trusted(path: Path, kind: type[Kind]) -> Kind:
     """Read a file of JSON that only this user may have written, because what it says is run."""
-    return decoded(trust.read(path, MOST_BYTES), kind)
+    return decode(trust.read(path, MOST_BYTES), kind)
 
 
 def read(path: Path) -> Record:

@@ -20,7 +20,7 @@ def without_settings(arguments: Iterable[str]) -> list[str]:
     return [argument for argument in arguments if not OF_RESUME.match(argument)]
 
 
-def printable(text: str, keep: str = "\n\t") -> str:
+def escape_unprintable(text: str, keep: str = "\n\t") -> str:
     r"""Return a text with escapes for what is not printable: "\x1b[31m", "\u202e", "\udce9".
 
     Args:
@@ -42,7 +42,7 @@ def in_markdown(text: str) -> str:
     return re.sub(r"[\\|`]", r"\\\g<0>", text)
 
 
-def readable(num_bytes: float) -> str:
+def format_bytes(num_bytes: float) -> str:
     """Format a size in bytes with a suitable unit: "4 B", "1 KiB", "16 MiB"."""
     for unit, factor in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if num_bytes >= factor:
@@ -50,10 +50,10 @@ def readable(num_bytes: float) -> str:
     return f"{num_bytes:.4g} B"
 
 
-def named(column: str, value: Any) -> str:
+def format_label(column: str, value: Any) -> str:
     """Format a setting or a label; a data_size is in MiB."""
     if column == "data_size" and isinstance(value, numbers.Real):
-        return readable(float(value) * 2**20)
+        return format_bytes(float(value) * 2**20)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -82,13 +82,13 @@ def depends_on_time(labels: Mapping[str, object]) -> bool:
     return labels.get("timing") == LATENCY or "round" in labels
 
 
-def readable_time(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Format seconds with a suitable unit: "45.5 ms"."""
     unit, factor = time_unit(seconds)
     return f"{float(f'{seconds * factor:.4g}'):g} {unit}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time that people wait: "4.2 s", "3 min 20 s", "2 h 5 min"."""
     if seconds < 60:
         return f"{seconds:.2g} s"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 from benchkit.statistics import SLOWEST_RANK
 
 PlainConfig = dict[str, Any]  # a resolved configuration, groups and all
@@ -33,7 +33,7 @@ Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 Offset = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # in seconds, of either sign
 NumBytes = Annotated[int, Meta(ge=0, le=10**18)]
 Amount = Annotated[float, Meta(ge=0, le=1e30)]
-Figure = Annotated[float, Meta(ge=-1e18, le=1e18)]
+SignedNumber = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Rows = list[list[Seconds]]  # seconds: [rank][iteration]
 
 
@@ -115,7 +115,7 @@ class CaseSamples:
     samples_s: Rows = field(default_factory=list)
     start_offsets_s: list[list[Offset]] | None = None
     regions_s: dict[str, Rows] = field(default_factory=dict)
-    disturbance: dict[str, list[Figure]] = field(default_factory=dict)
+    disturbance: dict[str, list[SignedNumber]] = field(default_factory=dict)
     elapsed_s: Seconds = 0.0
     stopped_by: str = ""
     converged: bool | None = None
@@ -132,7 +132,7 @@ class CaseSamples:
         return Samples(
             calls_s=as_array(self.samples_s[: self.ranks]),
             starts_s=None if starts is None else as_array(starts[: self.ranks]),
-            calls=self.calls_per_sample,
+            calls_per_sample=self.calls_per_sample,
             estimator=self.estimator,
             blocks=self.blocks,
         )
@@ -161,7 +161,7 @@ class CaseRecord(CaseSamples, CaseDescription):
     @cached_property
     def samples(self) -> "Samples":
         """Its samples, with their starts only where these are known well enough."""
-        return self.to_samples().on_clock(self.start_uncertainty_s)
+        return self.to_samples().drop_uncertain_starts(self.start_uncertainty_s)
 
 
 def as_array(rows: Rows) -> "Array":
@@ -200,7 +200,7 @@ GPU_FIELDS = (
 """Names among the disturbances of a case: [rank]."""
 CLOCK_SETTING = 0x02
 """The bit for clocks that are limited by a setting: application clocks or locked clocks."""
-HOLDS_BACK = {
+THROTTLE_REASONS = {
     0x04: "power cap",
     0x08: "hardware slowdown",
     0x10: "sync boost group",
@@ -228,7 +228,7 @@ class NoiseFloor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ComparisonRun:
     """The comparison of arms that a point was run for (benchkit/compare).
 
     Attributes:
@@ -303,7 +303,7 @@ class HostReport:
     python: str | None = None
     git_commit: str | None = None
     git_diff_hash: str | None = None
-    load_average: list[Figure] = field(default_factory=list)
+    load_average: list[SignedNumber] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
 
 
@@ -468,9 +468,9 @@ class SlowdownReport:
         multiprocessors: of its GPU that each rank has a share of; None without shares (MPS).
     """
 
-    asked: list[Figure] = field(default_factory=list)
+    asked: list[SignedNumber] = field(default_factory=list)
     mechanism: str | None = None
-    measured: list[Figure] | None = None
+    measured: list[SignedNumber] | None = None
     multiprocessors: list[Count] | None = None
 
 
@@ -525,7 +525,7 @@ class Record:
     attempt: Count = 1
     repetition: RepetitionNumber = 0
     resumed_with: dict[str, list[str]] = field(default_factory=dict)
-    comparison: Comparison | None = None
+    comparison: ComparisonRun | None = None
     world_size: NumRanks
     threads_per_rank: Count
     cores_per_rank: Amount
@@ -595,14 +595,14 @@ def from_json(content: bytes) -> Record:
     try:
         if not content.startswith(BEGINNING):
             require_version(content)
-        found = decoded(content, Record)
+        found = decode(content, Record)
         _ = found.settings  # its values are part of what is read
         return found
     except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"not a whole record ({type(error).__name__}: {error})") from None
 
 
-def decoded(content: bytes, kind: type[Kind]) -> Kind:
+def decode(content: bytes, kind: type[Kind]) -> Kind:
     """Return JSON as an object of a type, all of its text printable.
 
     Files come from anywhere, and what they say reaches terminals, tables and pages.
@@ -623,18 +623,18 @@ def decoded(content: bytes, kind: type[Kind]) -> Kind:
 def with_printable_text(value: Any) -> Any:
     """Return decoded JSON whose texts are printable; line breaks and tabs stay."""
     if isinstance(value, str):
-        return printable(value)
+        return escape_unprintable(value)
     if isinstance(value, list):
         # Most values are samples, and a call for each of them would take as long as all else.
         return [each if type(each) is float else with_printable_text(each) for each in value]
     if isinstance(value, dict):
-        return {printable(name): with_printable_text(each) for name, each in value.items()}
+        return {escape_unprintable(name): with_printable_text(each) for name, each in value.items()}
     return value
 
 
 def require_version(content: bytes) -> None:
     try:
-        version = decoded(content, Header).schema_version
+        version = decode(content, Header).schema_version
     except msgspec.ValidationError:
         raise ValueError("not a benchkit record (no schema_version)") from None
     if version != SCHEMA_VERSION:

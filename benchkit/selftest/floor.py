@@ -98,7 +98,7 @@ class MachineFloor:
 
 
 @dataclass(frozen=True)
-class Content:
+class StoredFloors:
     floors: list[MachineFloor] = field(default_factory=list)
 
 
@@ -152,7 +152,7 @@ def read(folder: Path) -> list[MachineFloor]:
             return []
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             raise ValueError("no file of floors")
-        floors = msgspec.json.decode(path.read_bytes(), type=Content).floors
+        floors = msgspec.json.decode(path.read_bytes(), type=StoredFloors).floors
         for floor in floors:
             floor.age_s()
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -169,12 +169,12 @@ def store(floor: MachineFloor, folder: Path) -> Path:
         others = []
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE_NAME
-    content = msgspec.json.encode(Content([*others, floor]))
-    files.write_whole(path, msgspec.json.format(content, indent=2) + b"\n")
+    content = msgspec.json.encode(StoredFloors([*others, floor]))
+    files.write_atomically(path, msgspec.json.format(content, indent=2) + b"\n")
     return path
 
 
-def applying(wanted: Fingerprint) -> MachineFloor | None:
+def find_floor(wanted: Fingerprint) -> MachineFloor | None:
     """Return the floor of this fingerprint unless it is too old, or None."""
     with contextlib.suppress(ValueError):
         for floor in read(state_folder()):
@@ -195,7 +195,7 @@ def floor_of(record: Record) -> NoiseFloor | None:
     settings = record.settings
     threads, device = record.threads_per_rank, settings.hardware.device
     of_run = record.world_size, threads, settings.backend.name, device
-    found = applying(fingerprint(record.environment, *of_run))
+    found = find_floor(fingerprint(record.environment, *of_run))
     if found is None:
         return None
     size = found.nearest(record.title, statistics.median(case.typical_s for case in cases))

@@ -38,7 +38,7 @@ from benchkit.statistics.intervals import Array, find_modes
 from benchkit.statistics.power import difference_of_runs, standard_deviation
 from benchkit.statistics.rank_tests import SignedRank, log_ratios
 from launch.agents.host_lock import HostLock, HostTaken, NoLock
-from launch.host import usable_cores
+from launch.host import affinity_cores
 from launch.launcher_env import LaunchError, allocation_remark, require_launcher
 
 MATRIX = 512
@@ -50,7 +50,7 @@ class SelftestFailed(Exception): ...
 
 
 @dataclass(frozen=True)
-class Setting:
+class SelftestOptions:
     """What the selftest is of; `seconds` are for all parts together, on an idle machine."""
 
     backend: str
@@ -78,7 +78,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Runs:
+class SizeRuns:
     """Identical runs of one size, in order of time.
 
     Attributes:
@@ -109,7 +109,7 @@ class Runs:
         return float(np.nanmedian(self.medians_s))
 
 
-def repeat(setting: Setting) -> list[Record]:
+def repeat(setting: SelftestOptions) -> list[Record]:
     """Measure three sizes in fresh processes, all sizes of a sweep before its next round."""
     seeds = f"seed=range(0,{setting.num_runs})"
     return [
@@ -119,15 +119,18 @@ def repeat(setting: Setting) -> list[Record]:
 
 
 def sweep(
-    setting: Setting, name: str, points: Sequence[str], variables: dict[str, str] | None = None
+    setting: SelftestOptions,
+    name: str,
+    points: Sequence[str],
+    variables: dict[str, str] | None = None,
 ) -> list[Record]:
     """Run a sweep as a user does; raise SelftestFailed unless all of its points are measured."""
     folder = setting.folder / name
     arguments = ["-m", *points, *setting.overrides(), f"hydra.sweep.dir={folder}"]
-    command = child.module(child.BENCHKIT, arguments).command
-    program = child.Program(command, environment={**os.environ, **(variables or {})})
+    command = child.module_command(child.BENCHKIT, arguments).command
+    program = child.ChildCommand(command, environment={**os.environ, **(variables or {})})
     with (setting.folder / f"{name}.log").open("wb+") as log:
-        code, line = child.run_into(log, program)
+        code, line = child.run_logged(log, program)
     paths = sorted(folder.glob(f"*/{files.FILE_NAME}"), key=lambda path: int(path.parent.name))
     records = [files.read(path) for path in paths]
     for record in records:
@@ -139,18 +142,18 @@ def sweep(
     return records
 
 
-def group_runs(records: Sequence[Record]) -> list[Runs]:
+def group_runs(records: Sequence[Record]) -> list[SizeRuns]:
     """Return the runs of each size, by the order in which sizes were measured first.
 
     A run is told by its seed. A case that a run lacks, as a call that is not short in every run has
     no latency in each, is NaN there, so that neighbours stay pairs.
     """
     num_runs = 1 + max(record.settings.seed for record in records)
-    found: dict[str, Runs] = {}
+    found: dict[str, SizeRuns] = {}
     for record in records:
         for case in record.cases:
             what = name_of(record, case)
-            runs = found.setdefault(what, Runs(what, [math.nan] * num_runs))
+            runs = found.setdefault(what, SizeRuns(what, [math.nan] * num_runs))
             times = case.samples.times
             runs.medians_s[record.settings.seed] = float(np.median(times))
             if modes := find_modes(times):
@@ -228,7 +231,7 @@ def measure_cores(
     bind: Callable[[set[int]], None] = bind_to,
 ) -> Noise:
     """Time quanta on each usable core in turn, for `seconds` together."""
-    cores = usable_cores()
+    cores = affinity_cores()
     before, began = read_counters(), now()
     found = []
     try:
@@ -268,7 +271,7 @@ ALPHA = 0.05
 class Findings:
     found_on: Fingerprint
     noise: Noise
-    runs: Sequence[Runs]
+    runs: Sequence[SizeRuns]
 
 
 def render(found: Findings) -> str:
@@ -310,7 +313,7 @@ def of_core(core: CoreNoise) -> str:
     )
 
 
-def spread(runs: Sequence[Runs]) -> Iterator[str]:
+def spread(runs: Sequence[SizeRuns]) -> Iterator[str]:
     widths = [difference_of_runs(floor.sigma_run) for floor in floors_of(runs)]
     yield (
         f"Runs: two single runs differ by {plus_minus(min(widths))} to {plus_minus(max(widths))}; "
@@ -326,11 +329,11 @@ def spread(runs: Sequence[Runs]) -> Iterator[str]:
         yield f"{each.what}: {1e3 * each.median_s:.4g} ms, {differ}"
 
 
-def floors_of(runs: Sequence[Runs]) -> list[SizeFloor]:
+def floors_of(runs: Sequence[SizeRuns]) -> list[SizeFloor]:
     return [floor for each in runs if (floor := each.floor())]
 
 
-def modes(runs: Sequence[Runs]) -> Iterator[str]:
+def modes(runs: Sequence[SizeRuns]) -> Iterator[str]:
     found = [each for each in runs if each.slow_shares]
     yield f"Modes: {'TWO' if found else 'ONE'}" + (
         ", a single median hides them: look at p25 and p95" if found else " in every run"
@@ -343,7 +346,7 @@ def modes(runs: Sequence[Runs]) -> Iterator[str]:
         )
 
 
-def loops(runs: Sequence[Runs]) -> Iterator[str]:
+def loops(runs: Sequence[SizeRuns]) -> Iterator[str]:
     """Yield the time of calls back to back over that of single calls, in the same runs."""
     medians = {each.what: np.array(each.medians_s) for each in runs}
     pairs: dict[str, tuple[Array, Array]] = {}
@@ -393,9 +396,9 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         say(f"{error}; it is replaced")
     with tempfile.TemporaryDirectory(prefix="benchkit-selftest-") as place:
-        setting = Setting(options.backend, options.ranks, options.seconds, Path(place))
+        setting = SelftestOptions(options.backend, options.ranks, options.seconds, Path(place))
         try:
-            found = measured(setting)
+            found = measure_machine(setting)
         except (SelftestFailed, HostTaken, OSError, ValueError) as error:
             say(f"not measured: {error}")
             return EXIT_FAILED
@@ -429,9 +432,9 @@ def parser() -> argparse.ArgumentParser:
 def require_startable(ranks: int, seconds: float, folder: Path) -> None:
     """Raise ConfigError or LaunchError where the selftest cannot begin."""
     started = require_launcher()
-    if started.count > 1:
+    if started.num_processes > 1:
         raise ConfigError(
-            f"{started.by} started {started.count} processes; allowed is one, it starts the ranks"
+            f"{started.launcher} started {started.num_processes} processes; allowed is one, it starts the ranks"
         )
     if ranks < 1:
         raise ConfigError(f"--ranks {ranks}: allowed is >= 1")
@@ -447,7 +450,7 @@ def require_startable(ranks: int, seconds: float, folder: Path) -> None:
         raise ConfigError(f"{folder}: not writable; choose another by --dir")
 
 
-def measured(setting: Setting) -> Findings:
+def measure_machine(setting: SelftestOptions) -> Findings:
     lock = HostLock()
     try:
         lock.acquire(lambda holder: say(f"waits for {holder}"), limit=lambda holder: HOST_WAIT_S)

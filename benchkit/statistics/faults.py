@@ -21,13 +21,13 @@ ROUNDS = 20
 
 
 @dataclass(frozen=True)
-class Healthy:
+class HealthyEstimate:
     centre: float
     sd: float
     count: int
 
 
-def healthy(values: Array, share: float = HALF) -> Healthy:
+def estimate_healthy(values: Array, share: float = HALF) -> HealthyEstimate:
     """Estimate the healthy values among some values.
 
     It begins with the shortest half (Rousseeuw, Least Median of Squares Regression, 1984; factor
@@ -43,11 +43,11 @@ def healthy(values: Array, share: float = HALF) -> Healthy:
     """
     ordered = np.sort(values)
     count = len(ordered)
-    half = min(count, max(3, int(count * share)))
-    widths = ordered[half - 1 :] - ordered[: count - half + 1]
-    gaps = np.append(np.diff(ordered)[half - 1 :], 0.0)  # above each half
+    subset_size = min(count, max(3, int(count * share)))
+    widths = ordered[subset_size - 1 :] - ordered[: count - subset_size + 1]
+    gaps = np.append(np.diff(ordered)[subset_size - 1 :], 0.0)  # above each half
     first = int(np.argmax((widths <= NEAR * widths.min()) | (gaps > widths)))
-    inside = ordered[first : first + half]
+    inside = ordered[first : first + subset_size]
     centre = float(np.median(inside))
     half_width = NormalDist().inv_cdf(HALF + share / 2)  # of that share of normal values
     sd = (1 + 5 / count) * float(widths[first]) / 2 / half_width
@@ -59,7 +59,7 @@ def healthy(values: Array, share: float = HALF) -> Healthy:
         kept, inside = near, ordered[near]
         centre = float(inside.mean())
         sd = float(inside.std(ddof=1)) / TRUNCATED if len(inside) > 1 else 0.0
-    return Healthy(centre, sd, len(inside))
+    return HealthyEstimate(centre, sd, len(inside))
 
 
 Ints = npt.NDArray[np.int64]
@@ -73,14 +73,14 @@ class Family:
     Attributes:
         subjects: number of each candidate among its like, such as a rank: [candidate].
         cells: cells of each candidate, padded by -1: [candidate][place].
-        shows: of these the cells that the candidate certainly slows; -1 at the other places. They
+        showing_cells: of these the cells that the candidate certainly slows; -1 at the other places. They
             judge it; all its cells are set aside with it.
     """
 
     name: str
     subjects: Ints
     cells: Ints
-    shows: Ints
+    showing_cells: Ints
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Limits:
+class FaultLimits:
     """Limits of a fault.
 
     Attributes:
@@ -115,7 +115,7 @@ class Limits:
     alpha: float = 0.05
 
 
-def family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
+def make_family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
     """Make a family.
 
     Args:
@@ -146,7 +146,7 @@ MOST_SHARE = 0.75
 
 
 @dataclass(frozen=True)
-class Peers:
+class PeerGroups:
     """Cells that are alike, and the candidates among them.
 
     Attributes:
@@ -185,9 +185,9 @@ class Peers:
             np.maximum.at(most, found[has_peers] % len(total), shares[has_peers])
             if not has_peers.all():
                 alone = np.isin(owned, found[~has_peers])
-                shows = each.shows.copy()
+                shows = each.showing_cells.copy()
                 shows[candidate[alone], place[alone]] = -1
-                each = replace(each, shows=shows)
+                each = replace(each, showing_cells=shows)
             judged.append(each)
         return 1.0 - most, judged
 
@@ -224,7 +224,7 @@ class Residuals:
     kinds: Ints
 
 
-class Judged:
+class FamilyTest:
     """The candidates of a family, judged.
 
     Args:
@@ -233,20 +233,20 @@ class Judged:
     """
 
     def __init__(
-        self, of: Family, residuals: Residuals, alpha: float, limits: Limits, num_families: int
+        self, of: Family, residuals: Residuals, alpha: float, limits: FaultLimits, num_families: int
     ) -> None:
         self.family, self.limits, self.alpha = of, limits, alpha
         self.residuals = residuals.halves.mean(axis=0)
-        both = np.stack([self.residuals, *residuals.halves])[:, of.shows]
+        both = np.stack([self.residuals, *residuals.halves])[:, of.showing_cells]
         self.count = np.isfinite(both[0]).sum(axis=1)
-        self.judged = self.count > LEAST_SHARE * (of.shows >= 0).sum(axis=1)
+        self.judged = self.count > LEAST_SHARE * (of.showing_cells >= 0).sum(axis=1)
         self.middle, *halves = (median_of_finite(table, self.count) for table in both)
         self.weaker = np.minimum(*halves)
-        error, self.df = error_of(of.shows, residuals, self.count)
-        self.error = np.maximum(error, spread_of(self.middle[self.judged]))
+        error, self.df = standard_error(of.showing_cells, residuals, self.count)
+        self.error = np.maximum(error, robust_deviation(self.middle[self.judged]))
         with np.errstate(invalid="ignore", divide="ignore"):
             z_halves = np.sort(np.stack(halves) / self.error / math.sqrt(2), axis=0)
-        self.least_z = persistent(z_halves[:, self.judged], limits.alpha / num_families)
+        self.least_z = persistence_threshold(z_halves[:, self.judged], limits.alpha / num_families)
 
     @cached_property
     def critical(self) -> Array:
@@ -275,7 +275,9 @@ class Judged:
         excess = self.residuals[self.family.cells]
         gain = np.abs(excess) - np.abs(excess - self.middle[:, None])
         # Cells that a candidate need not slow count only where it explains them.
-        gains = np.nansum(np.where(self.family.shows < 0, np.maximum(gain, 0.0), gain), axis=1)
+        gains = np.nansum(
+            np.where(self.family.showing_cells < 0, np.maximum(gain, 0.0), gain), axis=1
+        )
         position = int(np.argmax(np.where(self.is_fault, gains, -math.inf)))
         return float(gains[position]), Fault(
             family=self.family.name,
@@ -296,7 +298,7 @@ class Judged:
         )
 
 
-def error_of(cells: Ints, residuals: Residuals, count: Ints) -> tuple[Array, Array]:
+def standard_error(cells: Ints, residuals: Residuals, count: Ints) -> tuple[Array, Array]:
     """Return the standard error, and its degrees of freedom, of the median of a candidate's cells.
 
     Cells of several kinds have the degrees of freedom of Welch and Satterthwaite. `cells` is
@@ -326,12 +328,12 @@ def median_of_finite(table: Array, count: Ints) -> Array:
     return np.asarray((ordered[rows, low] + ordered[rows, high]) / 2)
 
 
-def spread_of(middles: Array) -> float:
+def robust_deviation(middles: Array) -> float:
     finite = middles[np.isfinite(middles)]
-    return healthy(finite).sd if len(finite) >= FEWEST else 0.0
+    return estimate_healthy(finite).sd if len(finite) >= FEWEST else 0.0
 
 
-def persistent(z_halves: Array, alpha: float) -> float:
+def persistence_threshold(z_halves: Array, alpha: float) -> float:
     """Return how clearly both halves must show a fault: the smallest t that rules out noise.
 
     If noise takes a candidate beyond t in a half with probability p, it takes about 2 N p of N
@@ -352,7 +354,7 @@ def persistent(z_halves: Array, alpha: float) -> float:
 MOST_FAULTS = 50
 
 
-def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
+def find_faults(halves: Array, peers: PeerGroups, limits: FaultLimits) -> list[Fault]:
     """Return the faults of a table, the one that explains most first.
 
     A fault is at least `tolerance` slower than its peers. It is clear against the spread of the
@@ -364,10 +366,10 @@ def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
         halves: log of the median time over the first and over the second half of the samples:
             [2][cell].
     """
-    values = padded(halves)
+    values = append_empty_cell(halves)
     found: list[Fault] = []
     while len(found) < MOST_FAULTS:
-        judged = [each.best() for each in judge(values, peers, limits)]
+        judged = [each.best() for each in test_families(values, peers, limits)]
         best = int(np.argmax([gain for gain, _ in judged])) if judged else 0
         fault = judged[best][1] if judged else None
         if fault is None:
@@ -379,46 +381,46 @@ def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
     return found
 
 
-def faster(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
+def find_fast_outliers(halves: Array, peers: PeerGroups, limits: FaultLimits) -> list[Fault]:
     """Return what is faster than its peers; if much is, the others may be slow."""
-    return explain(-halves, peers, limits)
+    return find_faults(-halves, peers, limits)
 
 
-def detectable(halves: Array, peers: Peers, limits: Limits) -> float | None:
+def detectable_ratio(halves: Array, peers: PeerGroups, limits: FaultLimits) -> float | None:
     """Return the ratio at which most of the first family are found nine times in ten, or None."""
-    least = judge(padded(halves), peers, limits)[0].least_found()
+    least = test_families(append_empty_cell(halves), peers, limits)[0].least_found()
     return None if math.isnan(least) else math.exp(min(700.0, least))
 
 
-def padded(halves: Array) -> Array:
+def append_empty_cell(halves: Array) -> Array:
     """Append an empty cell, to which -1 in `Family.cells` points: [2][cell + 1]."""
     return np.append(halves.astype(np.float64), [[np.nan], [np.nan]], axis=1)
 
 
-def judge(values: Array, peers: Peers, limits: Limits) -> list[Judged]:
+def test_families(values: Array, peers: PeerGroups, limits: FaultLimits) -> list[FamilyTest]:
     families = peers.judged
     alpha = limits.alpha / max(1, sum(len(each.subjects) for each in families))  # Bonferroni
     found = residuals(values, peers, limits.floor)
-    return [Judged(each, found, alpha, limits, len(families)) for each in families]
+    return [FamilyTest(each, found, alpha, limits, len(families)) for each in families]
 
 
-def residuals(values: Array, peers: Peers, floor: float) -> Residuals:
+def residuals(values: Array, peers: PeerGroups, floor: float) -> Residuals:
     found, sd = np.full_like(values, np.nan), np.full(values.shape[1], np.nan)
     df = np.full(values.shape[1], np.nan)
     kinds = np.append(peers.kinds, -1)
     known = np.flatnonzero(np.isfinite(values[0]))
     known = known[np.argsort(kinds[known], kind="stable")]
     starts = np.flatnonzero(np.diff(kinds[known])) + 1
-    for own in np.split(known, starts):
-        if len(own) < 3:  # two can only differ from each other
+    for kind_cells in np.split(known, starts):
+        if len(kind_cells) < 3:  # two can only differ from each other
             continue
-        share = float(peers.healthy_shares[kinds[own[0]]])
-        halves = values[:, own]
-        whole = healthy(halves.mean(axis=0), share)
-        between = healthy(halves[0] - halves[1])
-        sd[own] = max(whole.sd, between.sd / 2, floor)
-        df[own] = whole.count - 1
-        usual = np.abs(halves.mean(axis=0) - whole.centre) <= 3 * sd[own]
+        share = float(peers.healthy_shares[kinds[kind_cells[0]]])
+        halves = values[:, kind_cells]
+        whole = estimate_healthy(halves.mean(axis=0), share)
+        between = estimate_healthy(halves[0] - halves[1])
+        sd[kind_cells] = max(whole.sd, between.sd / 2, floor)
+        df[kind_cells] = whole.count - 1
+        usual = np.abs(halves.mean(axis=0) - whole.centre) <= 3 * sd[kind_cells]
         centres = halves[:, usual].mean(axis=1) if usual.any() else np.full(2, whole.centre)
-        found[:, own] = halves - centres[:, None]
+        found[:, kind_cells] = halves - centres[:, None]
     return Residuals(found, sd, df, kinds)

@@ -72,7 +72,7 @@ def median_interval(values: Array, alpha: float = ALPHA) -> tuple[float, float] 
     binomial tail P(X < k), X ~ B(n, 1/2), is at most alpha / 2 (Conover, Practical Nonparametric
     Statistics, section 3.2). No distribution is assumed. For 95 % it needs 6 values.
     """
-    k = order_below(len(values), alpha)
+    k = order_statistic_rank(len(values), alpha)
     if k == 0:
         return None
     ordered = np.sort(values)
@@ -108,7 +108,7 @@ def rounds_interval(ratios: Array, alpha: float = ALPHA) -> tuple[float, float] 
     if len(ratios) >= FEWEST_ROUNDS:
         found = series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS, alpha)
         return found or (float(ratios.min()), float(ratios.max()))
-    if len(ratios) >= FEWEST_STEADY and not is_steady(ratios, alpha):
+    if len(ratios) >= FEWEST_STEADY and not is_uncorrelated(ratios, alpha):
         return float(ratios.min()), float(ratios.max())
     return median_interval(ratios, alpha)
 
@@ -118,7 +118,7 @@ def fewest_values(alpha: float = ALPHA) -> int:
     return math.ceil(1 - math.log2(alpha))
 
 
-def is_steady(values: Array, alpha: float = ALPHA) -> bool:
+def is_uncorrelated(values: Array, alpha: float = ALPHA) -> bool:
     """Return whether neighbours correlate no more than in all but `alpha` of independent series.
 
     Values count by rank.
@@ -129,7 +129,7 @@ def is_steady(values: Array, alpha: float = ALPHA) -> bool:
     return bool(correlations[1] <= most)
 
 
-def spread(ordered: Array) -> tuple[float, float]:
+def quartiles_or_range(ordered: Array) -> tuple[float, float]:
     """Return the bounds of the middle half of ascending values, or of all if they are few."""
     if len(ordered) < FEWEST_QUARTILES:
         return float(ordered[0]), float(ordered[-1])
@@ -148,7 +148,7 @@ def ordered_interval(
     """
     n = len(ordered)
     independent = int(n / length)
-    below = order_below(independent, alpha)
+    below = order_statistic_rank(independent, alpha)
     if independent < fewest_independent or not below:
         return None
     quantile = (below - 0.5) / independent
@@ -157,7 +157,7 @@ def ordered_interval(
 
 
 @cache
-def order_below(n: int, alpha: float = ALPHA) -> int:
+def order_statistic_rank(n: int, alpha: float = ALPHA) -> int:
     """Return the k of `median_interval` for n values; 0 where no k is small enough."""
     tail, k = 0.0, 0
     while (tail := tail + math.exp(log_binomial(n, k) - n * math.log(2))) <= alpha / 2:
@@ -205,10 +205,10 @@ def median(values: Any) -> float:
 
 def medians(values: Any) -> Array:
     """Return the medians along the last axis: [..., n] -> [...]."""
-    return middle(np.sort(np.asarray(values, dtype=np.float64)))
+    return sorted_medians(np.sort(np.asarray(values, dtype=np.float64)))
 
 
-def middle(ordered: Array) -> Array:
+def sorted_medians(ordered: Array) -> Array:
     """Return the medians of ascending values: [..., n] -> [...]."""
     n = ordered.shape[-1]
     return np.asarray((ordered[..., (n - 1) // 2] + ordered[..., n // 2]) / 2)

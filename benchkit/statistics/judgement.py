@@ -16,7 +16,7 @@ AHEAD, BEHIND, TIED, UNCLEAR, NOT_JUDGED = "ahead", "behind", "tied", "unclear",
 """What is known of the speedup of one variant over another."""
 
 
-def judge(
+def judge_interval(
     interval: tuple[float, float],
     margin: float = math.log1p(MARGIN),
     floor: float = 0.0,
@@ -44,10 +44,10 @@ def judge(
 
 def judge_speedup(low: float, high: float) -> str:
     """Judge a speedup by the ends of its interval."""
-    return judge((math.log(low), math.log(high)))
+    return judge_interval((math.log(low), math.log(high)))
 
 
-def alpha_of(num_comparisons: int) -> float:
+def bonferroni_alpha(num_comparisons: int) -> float:
     """Return the error rate of each comparison, so that any is wrong at most with ALPHA.
 
     This is Bonferroni's correction. Among k variants there are k - 1 comparisons with a baseline,

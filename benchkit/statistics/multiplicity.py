@@ -42,7 +42,7 @@ Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
-class Change:
+class MetricChange:
     """A change of a secondary metric, on the scale of its differences: log ratios, or shares.
 
     Attributes:
@@ -58,7 +58,7 @@ class Change:
     is_significant: bool
 
 
-def changes(tests: Mapping[Name, RankTest], alpha: float = ALPHA) -> dict[Name, Change]:
+def changes(tests: Mapping[Name, RankTest], alpha: float = ALPHA) -> dict[Name, MetricChange]:
     """Return the change of each secondary metric.
 
     The chance that any is called significant where nothing changed is at most `alpha`.
@@ -66,7 +66,7 @@ def changes(tests: Mapping[Name, RankTest], alpha: float = ALPHA) -> dict[Name, 
     p_values = {name: test.p_outside(0.0) for name, test in tests.items()}
     alpha_each = holm(list(p_values.values()), alpha)
     return {
-        name: Change(
+        name: MetricChange(
             test.estimate,
             *test.interval(alpha_each),
             p_values[name],

@@ -17,7 +17,7 @@ quantile = NormalDist().inv_cdf
 
 
 @dataclass(frozen=True)
-class Spread:
+class RunDeviations:
     """Standard deviations of logarithms between runs; None with fewer than two.
 
     Attributes:
@@ -30,9 +30,9 @@ class Spread:
     ratios: float | None
 
 
-def spread_of_runs(baseline: Array, candidate: Array) -> Spread:
+def run_deviations(baseline: Array, candidate: Array) -> RunDeviations:
     ones = np.ones(len(baseline))
-    return Spread(
+    return RunDeviations(
         baseline=standard_deviation(log_ratios(ones, baseline)),
         candidate=standard_deviation(log_ratios(ones, candidate)),
         ratios=standard_deviation(log_ratios(baseline, candidate)),

@@ -46,18 +46,18 @@ class Samples:
     Attributes:
         calls_s: seconds per call, the mean of each sample: [rank][iteration].
         starts_s: start of each sample in seconds on one clock: [rank][iteration]; None if unknown.
-        calls: calls of each sample.
+        calls_per_sample: calls of each sample.
         estimator: what the time of an iteration is, see `times`.
         blocks: iterations of each block, in order of time.
     """
 
     calls_s: Array
     starts_s: Array | None = None
-    calls: int = 1
+    calls_per_sample: int = 1
     estimator: str = SLOWEST_RANK
     blocks: Sequence[int] = ()
 
-    def on_clock(self, uncertainty_s: float) -> "Samples":
+    def drop_uncertain_starts(self, uncertainty_s: float) -> "Samples":
         """Return the samples without their starts where these may be too wrong to use."""
         if not uncertainty_s:
             return self
@@ -77,13 +77,13 @@ class Samples:
         if self.estimator == SLOWEST_RANK or self.starts_s is None:
             return slowest_rank(self.calls_s)
         first = self.starts_s.min if self.estimator == SPAN else self.starts_s.max
-        return np.asarray((self.ends_s.max(axis=0) - first(axis=0)) / self.calls)
+        return np.asarray((self.ends_s.max(axis=0) - first(axis=0)) / self.calls_per_sample)
 
     @cached_property
     def ends_s(self) -> Array:
         """End of each sample on the clock of the starts: [rank][iteration]."""
         assert self.starts_s is not None
-        return np.asarray(self.starts_s + self.calls * self.calls_s)
+        return np.asarray(self.starts_s + self.calls_per_sample * self.calls_s)
 
     @property
     def block_medians(self) -> Array:
@@ -109,7 +109,7 @@ class Samples:
         straggler = int(last.argmax()) if len(last) > 1 and last.any() else None
         return {
             "start_skew_s": median(last_start - self.starts_s.min(axis=0)),
-            "makespan_s": median(self.ends_s.max(axis=0) - last_start) / self.calls,
+            "makespan_s": median(self.ends_s.max(axis=0) - last_start) / self.calls_per_sample,
             "straggler_rank": straggler,
             "straggler_share": None if straggler is None else float(last[straggler]),
         }

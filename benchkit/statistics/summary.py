@@ -15,7 +15,7 @@ from benchkit.statistics.intervals import (
     quantile,
     rounds_interval,
     series_interval,
-    spread,
+    quartiles_or_range,
 )
 from benchkit.statistics.samples import Arrivals, Samples
 
@@ -60,7 +60,7 @@ def summarize(samples: Samples) -> Summary:
     ordered, length = np.sort(times), correlation_length(times)
     interval = ordered_interval(ordered, length) if len(times) >= FEWEST_SAMPLES else None
     low, high = interval or (None, None)
-    range_low, range_high = (None, None) if interval else spread(ordered)
+    range_low, range_high = (None, None) if interval else quartiles_or_range(ordered)
     median_s = quantile(ordered, 0.5)
     return {
         "median_s": median_s,
@@ -115,7 +115,7 @@ class Estimate(NamedTuple):
     Attributes:
         low, high: 95 % interval in this run, or None.
         range_low, range_high: without an interval, how much turns differ (`spread`), else None.
-        num_turns: turns that all of the cases took part in.
+        num_rounds: turns that all of the cases took part in.
     """
 
     value: float
@@ -123,19 +123,19 @@ class Estimate(NamedTuple):
     high: float | None
     range_low: float | None
     range_high: float | None
-    num_turns: int
+    num_rounds: int
 
-    def around(self, value: float) -> "Estimate":
+    def with_value(self, value: float) -> "Estimate":
         """Return the bounds with another value, to which they are extended if need be."""
         low, high, range_low, range_high = (
             end and furthest(end, value)
             for end, furthest in zip(self[1:5], (min, max, min, max), strict=True)
         )
-        return Estimate(value, low, high, range_low, range_high, self.num_turns)
+        return Estimate(value, low, high, range_low, range_high, self.num_rounds)
 
     def scaled(self, factor: float) -> "Estimate":
         low, high, range_low, range_high = (end and end * factor for end in self[1:5])
-        return Estimate(self.value * factor, low, high, range_low, range_high, self.num_turns)
+        return Estimate(self.value * factor, low, high, range_low, range_high, self.num_rounds)
 
 
 def paired_speedup(baseline: Samples, case: Samples) -> Estimate:
@@ -144,9 +144,9 @@ def paired_speedup(baseline: Samples, case: Samples) -> Estimate:
     It is the median over turns of the ratio of both block medians, so a lasting disturbance affects
     both.
     """
-    reference, own = aligned(baseline, case)
+    reference, own = align_rounds(baseline, case)
     ratios = reference / own
-    return estimated(ratios, rounds_interval(ratios))
+    return summarize_rounds(ratios, rounds_interval(ratios))
 
 
 def paired_overlap(compute: Samples, communicate: Samples, case: Samples) -> Estimate:
@@ -157,21 +157,21 @@ def paired_overlap(compute: Samples, communicate: Samples, case: Samples) -> Est
     the smaller median of all turns. The smaller of two noisy times of each turn would be too small,
     and the overlap too large. Few turns have no interval: around 0 there is no fair coin.
     """
-    computing, communicating, both = aligned(compute, communicate, case)
+    computing, communicating, both = align_rounds(compute, communicate, case)
     shorter = min(computing, communicating, key=median)
     hidden = (computing + communicating - both) / shorter
-    return estimated(hidden, series_interval(hidden, FEWEST_ROUNDS, FEWEST_OF_ROUNDS))
+    return summarize_rounds(hidden, series_interval(hidden, FEWEST_ROUNDS, FEWEST_OF_ROUNDS))
 
 
-def aligned(*cases: Samples) -> list[Array]:
+def align_rounds(*cases: Samples) -> list[Array]:
     """Return the block medians of each case in the turns of all of them: [turn]."""
     medians_by_case = [case.block_medians for case in cases]
     rounds = min(map(len, medians_by_case))
     return [medians[:rounds] for medians in medians_by_case]
 
 
-def estimated(turns: Array, interval: tuple[float, float] | None) -> Estimate:
+def summarize_rounds(round_values: Array, interval: tuple[float, float] | None) -> Estimate:
     """Return the median of turns [turn] with its interval or its range."""
     low, high = interval or (None, None)
-    range_low, range_high = (None, None) if interval else spread(np.sort(turns))
-    return Estimate(median(turns), low, high, range_low, range_high, len(turns))
+    range_low, range_high = (None, None) if interval else quartiles_or_range(np.sort(round_values))
+    return Estimate(median(round_values), low, high, range_low, range_high, len(round_values))

@@ -12,13 +12,13 @@ from msgspec import Meta
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
-from benchkit.point.recording import claimed
+from benchkit.point.recording import claim_folder
 from benchkit.record import files
-from benchkit.record.naming import printable
-from benchkit.secrets import shown_words
+from benchkit.record.naming import escape_unprintable
+from benchkit.secrets import mask_words
 from benchkit.sweep import manifest, resume
 from benchkit.sweep.folder import LOG_FILE, require_unused
-from benchkit.sweep.manifest import Entry, Manifest
+from benchkit.sweep.manifest import PointEntry, Manifest
 from benchkit.sweep.resume import Resume
 from launch import trust
 from launch.agents.messages import SweepEnds
@@ -48,25 +48,25 @@ class Agenda:
 
     Attributes:
         folders: of all points, relative to the sweep's folder.
-        open: indexes of the points to measure.
+        open_indexes: indexes of the points to measure.
         statuses: of the points that are measured already.
         resumed_with: what differs from the beginning of the sweep, as [then, now] by name.
     """
 
     folder: Path
     folders: list[str]
-    open: list[int]
+    open_indexes: list[int]
     statuses: list[str]
     resumed_with: dict[str, list[str]]
 
     def message(self, parent: Path) -> AgendaMessage:
         """Return what the other agents need; each knows the folder's `parent`."""
-        return AgendaMessage(self.folder.relative_to(parent).parts, self.folders, self.open)
+        return AgendaMessage(self.folder.relative_to(parent).parts, self.folders, self.open_indexes)
 
     def open_points(
         self,
         configs: Sequence[RunConfig],
-        entries: Sequence[Entry],
+        entries: Sequence[PointEntry],
         num_agents: int,
         typed: Sequence[Mapping[str, str]] = (),
     ) -> list[Point]:
@@ -81,7 +81,7 @@ class Agenda:
                 entries[index].repetition,
                 typed[index] if typed else {},
             )
-            for index in self.open
+            for index in self.open_indexes
         ]
 
     @classmethod
@@ -101,12 +101,12 @@ class Agenda:
         return cls(parent.joinpath(*message.names), message.folders, message.open, [], {})
 
 
-def prepared(
+def prepare_agenda(
     folder: Path,
     wanted: Manifest,
     world_sizes: Sequence[int | None],
-    asked: Resume | None,
-    held: contextlib.ExitStack,
+    resume_options: Resume | None,
+    exit_stack: contextlib.ExitStack,
 ) -> Agenda:
     """Claim the sweep's folder for this process, write the manifest, and return the agenda.
 
@@ -117,13 +117,13 @@ def prepared(
         held: takes over the claim on the folder.
     """
     trust.make_folder(folder)
-    held.enter_context(claimed(folder))
-    if asked and manifest.is_in(folder):
-        return resumed(folder, wanted, world_sizes, asked)
-    return fresh(folder, wanted)
+    exit_stack.enter_context(claim_folder(folder))
+    if resume_options and manifest.has_sweep(folder):
+        return resume_agenda(folder, wanted, world_sizes, resume_options)
+    return new_agenda(folder, wanted)
 
 
-def fresh(folder: Path, wanted: Manifest) -> Agenda:
+def new_agenda(folder: Path, wanted: Manifest) -> Agenda:
     """Return the agenda of a sweep in an unused folder: every point is open."""
     names = [entry.folder for entry in wanted.points]
     require_unused(folder, names)
@@ -132,8 +132,8 @@ def fresh(folder: Path, wanted: Manifest) -> Agenda:
     return Agenda(folder, names, list(range(len(names))), [], {})
 
 
-def resumed(
-    folder: Path, wanted: Manifest, world_sizes: Sequence[int | None], asked: Resume
+def resume_agenda(
+    folder: Path, wanted: Manifest, world_sizes: Sequence[int | None], resume_options: Resume
 ) -> Agenda:
     """Return what is left to do of an earlier sweep, which gets the points that it lacks.
 
@@ -141,40 +141,38 @@ def resumed(
     """
     before = manifest.read(folder)
     differing = resume.differences(before.made_with, wanted.made_with)
-    if differing and not asked.force:
+    if differing and not resume_options.force:
         raise ConfigError(
-            f"{folder}: {resume.described(differing)}; "
+            f"{folder}: {resume.format_differences(differing)}; "
             "--force goes on all the same, and keeps such rows apart"
         )
-    points = manifest.merged(before.points, wanted.points)
+    points = manifest.merge_entries(before.points, wanted.points)
     require_no_links(folder, points)
     mentioned = {entry.identity for entry in points}
     others = [entry for entry in before.points if entry.identity not in mentioned]
     if others:
         warn_of_others(others)
     Manifest(
-        arguments=shown_words(before.arguments) or wanted.arguments,
+        arguments=mask_words(before.arguments) or wanted.arguments,
         made_with=before.made_with or wanted.made_with,
-        points=[
-            replace(entry, overrides=shown_words(entry.overrides)) for entry in points + others
-        ],
+        points=[replace(entry, overrides=mask_words(entry.overrides)) for entry in points + others],
         jobs=before.jobs,
         started_in=before.started_in if before.arguments else wanted.started_in,
     ).write(folder)
-    return agenda_of(folder, points, world_sizes, asked.retry, differing)
+    return agenda_of(folder, points, world_sizes, resume_options.retry, differing)
 
 
-def require_no_links(folder: Path, points: Sequence[Entry]) -> None:
+def require_no_links(folder: Path, points: Sequence[PointEntry]) -> None:
     """Raise ConfigError where a log or a trace would be written through a link or pipe."""
     folders = (part for point in points for part in Path(point.folder).parts[:1])
     for name in dict.fromkeys((LOG_FILE, *folders)):
-        for path in files.links_at(folder / name):
+        for path in files.special_files_at(folder / name):
             raise ConfigError(f"{path}: neither a file nor a folder; allowed in a sweep are these")
 
 
 def agenda_of(
     folder: Path,
-    points: Sequence[Entry],
+    points: Sequence[PointEntry],
     world_sizes: Sequence[int | None],
     retry: str = "none",
     differing: dict[str, list[str]] | None = None,
@@ -190,8 +188,8 @@ def agenda_of(
     return Agenda(folder, folders, is_open, settled, differing or {})
 
 
-def warn_of_others(others: Sequence[Entry]) -> None:
-    names = ", ".join(printable(entry.folder, keep="") for entry in others[:SHOWN])
+def warn_of_others(others: Sequence[PointEntry]) -> None:
+    names = ", ".join(escape_unprintable(entry.folder, keep="") for entry in others[:SHOWN])
     if len(others) > SHOWN:
         names += ", …"
     log.warning(

@@ -18,14 +18,14 @@ from benchkit.api.keys import RunConfig, as_dict
 from benchkit.config.identity import digest
 from benchkit.environment import checkout
 from benchkit.errors import ConfigError
-from benchkit.point.agents import AgentGroup, gather_facts
+from benchkit.point.agents import AgentGroup, all_gather_facts
 from benchkit.point.placement import resolve_world_size
 from benchkit.record import files
 from benchkit.record.naming import without_settings
-from benchkit.secrets import shown_config, shown_words
-from benchkit.sweep.agenda import Agenda, AgendaMessage, prepared
+from benchkit.secrets import mask_config, mask_words
+from benchkit.sweep.agenda import Agenda, AgendaMessage, prepare_agenda
 from benchkit.sweep.launchers import Launcher
-from benchkit.sweep.manifest import Entry, Manifest
+from benchkit.sweep.manifest import PointEntry, Manifest
 from benchkit.sweep.resume import Resume
 from benchkit.version import __version__
 from launch.agents.connect import connect_agents
@@ -45,7 +45,7 @@ class Proposal:
     launcher: Launcher
     asked: Resume | None
     configs: Sequence[RunConfig]
-    entries: Sequence[Entry]
+    entries: Sequence[PointEntry]
 
     def agree(self, held: contextlib.ExitStack) -> tuple[Agents, Agenda]:
         """Connect to the other agents of this start; all take agent 0's folder and agenda.
@@ -58,7 +58,7 @@ class Proposal:
         traits = {
             "benchkit": __version__,
             "torch": metadata.version("torch"),
-            "the command line": " ".join(shown_words(sys.argv[1:])),
+            "the command line": " ".join(mask_words(sys.argv[1:])),
             "the configuration": digest([as_dict(config) for config in self.configs]),
         }
         hydra_sweep: Any = OmegaConf.to_container(self.hydra_config.hydra.sweep, resolve=False)
@@ -67,19 +67,19 @@ class Proposal:
         agents = connect_agents(
             started, traits, common_folder(naming), config.join_timeout_s, config.trust_network
         )
-        conditions = made_with(started, agents, self.launcher)
-        typed = shown_words(without_settings(sys.argv[1:]))
+        conditions = start_conditions(started, agents, self.launcher)
+        typed = mask_words(without_settings(sys.argv[1:]))
         wanted = Manifest(typed, conditions, list(self.entries), started_in=os.getcwd())
         world_sizes = self.world_sizes(agents)
         folder = Path(self.hydra_config.hydra.sweep.dir)
-        parent = parent_of(folder, naming)
+        parent = shared_parent(folder, naming)
         plain = OmegaConf.to_container(self.hydra_config, enum_to_str=True)
-        settings = yaml.safe_dump(shown_config(plain), sort_keys=False, allow_unicode=True)
+        settings = yaml.safe_dump(mask_config(plain), sort_keys=False, allow_unicode=True)
         agenda, problem = None, None
         if agents.first:
             try:
-                agenda = prepared(folder, wanted, world_sizes, self.asked, held)
-                files.write_whole(folder / "multirun.yaml", settings.encode())
+                agenda = prepare_agenda(folder, wanted, world_sizes, self.asked, held)
+                files.write_atomically(folder / "multirun.yaml", settings.encode())
             except (ConfigError, OSError) as error:
                 problem = str(error)
         own = (agenda.message(parent) if agenda else None, problem)
@@ -100,7 +100,7 @@ class Proposal:
         """
         is_auto = [config.world_size == "auto" for config in self.configs]
         if self.asked and self.launcher.runs_here and any(is_auto):
-            group = AgentGroup(agents, gather_facts(agents))
+            group = AgentGroup(agents, all_gather_facts(agents))
             return [resolve_world_size(config, group) for config in self.configs]
         return [
             None if config.world_size == "auto" else int(config.world_size)
@@ -108,19 +108,19 @@ class Proposal:
         ]
 
 
-def made_with(started: LaunchContext, agents: Agents, launcher: Launcher) -> dict[str, str]:
+def start_conditions(started: LaunchContext, agents: Agents, launcher: Launcher) -> dict[str, str]:
     """Return the software, hosts and launcher that a resumed sweep must share with its start."""
     code = checkout()
     shared = {
         "benchkit": __version__,
         "commit": "+".join(filter(None, (code["git_commit"], code["git_diff_hash"]))),
         "torch": metadata.version("torch"),
-        "launcher": started.by if launcher.runs_here else type(launcher).__name__,
+        "launcher": started.launcher if launcher.runs_here else type(launcher).__name__,
     }
     if not launcher.runs_here:  # Slurm chooses the hosts
         return shared
     hosts = " ".join(sorted({member.host for member in agents.members}))
-    return {**shared, "hosts": hosts, "agents": str(started.count)}
+    return {**shared, "hosts": hosts, "agents": str(started.num_processes)}
 
 
 def common_folder(naming: str) -> Path:
@@ -131,7 +131,7 @@ def common_folder(naming: str) -> Path:
     return Path(*itertools.takewhile(lambda part: "${" not in part, Path(naming).parts))
 
 
-def parent_of(folder: Path, naming: str) -> Path:
+def shared_parent(folder: Path, naming: str) -> Path:
     """Return the leading parts of the sweep's folder that each agent knows by itself.
 
     The others begin with the first that `naming` interpolates, unless by the environment or by

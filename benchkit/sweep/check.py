@@ -50,7 +50,7 @@ def expand(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
         raise ConfigError("torch is not installed; pip install 'benchkit[torch]', or a build of it")
     resume.require_text([os.getcwd()])  # manifests name it
     command_line.require_values(arguments)
-    return command_line.understood(resume.parse(arguments), help.options_in(folders))
+    return command_line.normalize_arguments(resume.parse(arguments), help.options_in(folders))
 
 
 def has_torch() -> bool:

@@ -8,10 +8,10 @@ from pathlib import Path
 from benchkit.api.keys import RunConfig
 from benchkit.api.memory import host_available_bytes
 from benchkit.errors import Unavailable
-from benchkit.point.agents import AgentGroup, gather_facts
-from benchkit.point.placement import Placement, place_ranks, unsuited
+from benchkit.point.agents import AgentGroup, all_gather_facts
+from benchkit.point.placement import Placement, place_ranks, backend_mismatch
 from benchkit.point.point import Point, new_record
-from benchkit.record.naming import duration, readable
+from benchkit.record.naming import format_duration, format_bytes
 from benchkit.record.record import STATUSES, TIMEOUT
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda, agenda_of
@@ -21,20 +21,20 @@ from benchkit.sweep.forecast import (
     Expectation,
     Expected,
     Total,
-    earlier,
-    job_of,
-    needed,
+    read_history,
+    model_point,
+    needed_bytes_of,
     shortages,
     this_machine,
 )
-from benchkit.sweep.manifest import Entry, merged
+from benchkit.sweep.manifest import PointEntry, merge_entries
 from benchkit.sweep.progress import point_head
 from benchkit.sweep.resume import Resume
 from launch.agents.group import alone
 
 
 @dataclass(frozen=True)
-class Forecast:
+class PointForecast:
     """What is known of a point before it runs.
 
     Attributes:
@@ -58,7 +58,7 @@ class Forecast:
 
     def time(self) -> str:
         found = self.expected
-        about, most = duration(found.seconds), duration(found.most_s)
+        about, most = format_duration(found.seconds), format_duration(found.most_s)
         return f"about {about} ({found.basis}), at most {most}"
 
     @property
@@ -66,39 +66,39 @@ class Forecast:
         return self.status in ("ok", TIMEOUT)
 
 
-def agenda(folder: Path, points: Sequence[Entry], asked: Resume | None) -> Agenda:
+def agenda(folder: Path, points: Sequence[PointEntry], asked: Resume | None) -> Agenda:
     """Return which points of a command line are still to be measured; write nothing.
 
     Raise ConfigError where the folder holds records of another sweep, or a manifest that is wrong.
     """
-    if asked is None or not manifest.is_in(folder):
+    if asked is None or not manifest.has_sweep(folder):
         require_unused(folder, [entry.folder for entry in points])
         return agenda_of(folder, points, [None] * len(points))
-    known = merged(manifest.read(folder).points, points)
+    known = merge_entries(manifest.read(folder).points, points)
     return agenda_of(folder, known, [None] * len(known), asked.retry)
 
 
-def forecasts(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[Forecast]:
+def forecasts(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[PointForecast]:
     """Forecast points without starting ranks or writing files.
 
     `outputs` holds the folders of earlier sweeps. Devices and memory count if the points run here.
     """
-    before = earlier(outputs, this_machine() if runs_here else None)
+    before = read_history(outputs, this_machine() if runs_here else None)
     agents = alone()
-    group = AgentGroup(agents, gather_facts(agents)) if runs_here else None
+    group = AgentGroup(agents, all_gather_facts(agents)) if runs_here else None
     free_bytes = host_available_bytes() if runs_here else None
     return [forecast(point, before, group, free_bytes) for point in points]
 
 
 def forecast(
     point: Point, before: Expectation, group: AgentGroup | None, free_bytes: int | None
-) -> Forecast:
+) -> PointForecast:
     config = point.config
-    plan = place_ranks(config, group) if group else point.unplaced()
+    plan = place_ranks(config, group) if group else point.provisional_placement()
     head = point_head(new_record(point, plan))
-    needed_bytes = needed(config, plan.world_size)
-    found = before.of(job_of(point, plan, free_bytes))
-    status, problem = "unavailable", lacking(config, plan, runs_here=group is not None)
+    needed_bytes = needed_bytes_of(config, plan.world_size)
+    found = before.of(model_point(point, plan, free_bytes))
+    status, problem = "unavailable", unavailable_reason(config, plan, runs_here=group is not None)
     remarks = [plan.oversubscription] if plan.oversubscription else []
     if not problem:
         lack = shortages(config, plan.world_size, free_bytes)
@@ -106,22 +106,22 @@ def forecast(
         remarks += [f"{labels} SKIPPED: {why}" for labels, why in lack.items()]
     if status == "ok" and found.ranks_s > config.timeout_s:
         status = TIMEOUT
-        problem = f"about {duration(found.ranks_s)} ({found.basis}), timeout_s={config.timeout_s:g}"
+        problem = f"about {format_duration(found.ranks_s)} ({found.basis}), timeout_s={config.timeout_s:g}"
     elif found.ranks_most_s > config.timeout_s:
         remarks.append(f"may exceed timeout_s={config.timeout_s:g}")
-    return Forecast(
+    return PointForecast(
         head, needed_text(plan.world_size, needed_bytes), status, problem, found, remarks
     )
 
 
 def needed_text(world_size: int, needed_bytes: float | None) -> str:
     """Return the memory of all ranks in words: "2 x 20 MiB"; "" if unknown."""
-    return f"{world_size} x {readable(needed_bytes)}" if needed_bytes else ""
+    return f"{world_size} x {format_bytes(needed_bytes)}" if needed_bytes else ""
 
 
-def lacking(config: RunConfig, plan: Placement, runs_here: bool) -> str:
+def unavailable_reason(config: RunConfig, plan: Placement, runs_here: bool) -> str:
     """Return why no rank can run a point, or ""."""
-    why = plan.problem or unsuited(config) or config.unsuited()
+    why = plan.problem or backend_mismatch(config) or config.unsuited()
     if not why and runs_here and config.backend.name != "gloo":  # every torch has gloo
         from benchkit.rank.backends import require_built  # loads torch, which takes a second
 
@@ -132,7 +132,7 @@ def lacking(config: RunConfig, plan: Placement, runs_here: bool) -> str:
     return why
 
 
-def described(found: Sequence[Forecast], num_settled: int, total: Total) -> list[str]:
+def format_forecasts(found: Sequence[PointForecast], num_settled: int, total: Total) -> list[str]:
     width = len(str(len(found)))
     lines = [f"[{i:>{width}}/{len(found)}] {point}" for i, point in enumerate(found, 1)]
     counts = Counter(point.status for point in found)
@@ -146,7 +146,7 @@ def described(found: Sequence[Forecast], num_settled: int, total: Total) -> list
     return [*lines, "", "; ".join(parts), "Nothing was run (--dry-run)."]
 
 
-def in_all(found: Sequence[Forecast], settled: Sequence[str]) -> Total:
+def total_of(found: Sequence[PointForecast], settled: Sequence[str]) -> Total:
     """Return the forecast of a sweep, of which some points are `settled` with these statuses."""
     measured = [each.expected for each in found if each.is_measured]
     seconds = SWEEP_S + sum(each.seconds for each in measured)

@@ -43,7 +43,7 @@ class LogFile(logging.FileHandler):
 
 
 @contextlib.contextmanager
-def logged(folder: Path) -> Iterator[None]:
+def log_to_folder(folder: Path) -> Iterator[None]:
     remember_latest(folder)
     lines: logging.Handler = logging.NullHandler()
     try:
@@ -103,7 +103,7 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
             f"hydra.sweep.dir={folder}: holds a sweep already; allowed is a folder without"
         )
     named = (folder / name / files.FILE_NAME for name in subfolders)
-    if manifest.is_in(folder) or any(path.exists() for path in named):
+    if manifest.has_sweep(folder) or any(path.exists() for path in named):
         raise ConfigError(
             f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without"
         )
@@ -154,8 +154,8 @@ def print_verdict(folder: Path) -> bool:
     return done.code == 0
 
 
-def run_analysis(*arguments: str) -> child.Printed:
+def run_analysis(*arguments: str) -> child.CapturedOutput:
     """Run `python -m analysis` to its end; raise OSError or TimeoutExpired as `captured` does."""
-    program = child.module(child.ANALYSIS, arguments)
+    program = child.module_command(child.ANALYSIS, arguments)
     environment = {**(program.environment or {}), "PYTHONIOENCODING": "utf-8"}
-    return child.captured(replace(program, environment=environment), LONGEST_S)
+    return child.capture_output(replace(program, environment=environment), LONGEST_S)

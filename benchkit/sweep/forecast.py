@@ -25,11 +25,11 @@ from benchkit.api.registry import load_suites
 from benchkit.errors import ConfigError
 from benchkit.point.placement import Placement, threads_of
 from benchkit.point.point import ENDING_S, Point
-from benchkit.point.ranks import FRESH_EVERY, is_reused
+from benchkit.point.ranks import FRESH_EVERY, is_reusable
 from benchkit.rank.prober import LONGEST_TURN, SLOWED_TURN, TRIES, TURNS
 from benchkit.record import files
-from benchkit.record.naming import duration
-from benchkit.record.record import Amount, Count, Figure, NumRanks, PlainConfig, Seconds
+from benchkit.record.naming import format_duration
+from benchkit.record.record import Amount, Count, SignedNumber, NumRanks, PlainConfig, Seconds
 from benchkit.statistics import FEWEST_TURNS
 from benchkit.sweep import manifest
 from launch.host import available_cores
@@ -49,7 +49,7 @@ SWEEP_S = 5.0  # from the command to its first point, and from the last one to t
 
 
 @dataclass(frozen=True)
-class Job:
+class PointModel:
     """What the model knows of a point, or of the point of a record.
 
     `without` has the labels of cases that lack memory.
@@ -157,12 +157,12 @@ class Job:
         return 0 if when == "never" or len(self.planned) < 2 else 2 * len(groups)
 
 
-def job_of(point: Point, plan: Placement, free_bytes: int | None) -> Job:
+def model_point(point: Point, plan: Placement, free_bytes: int | None) -> PointModel:
     """Return the job of a point; `free_bytes` are None if it runs elsewhere."""
     config, world_size = point.config, plan.world_size
     without = frozenset(shortages(config, world_size, free_bytes))
     cores, slowdown = plan.cores_per_rank, plan.slowdown or (1.0,)
-    return Job(config, world_size, plan.threads, cores, slowdown, without)
+    return PointModel(config, world_size, plan.threads, cores, slowdown, without)
 
 
 def shortages(config: RunConfig, world_size: int, free_bytes: int | None) -> dict[str, str]:
@@ -170,7 +170,7 @@ def shortages(config: RunConfig, world_size: int, free_bytes: int | None) -> dic
     if free_bytes is None or config.hardware.device != "cpu":
         return {}
     cases = [case for case in config.planned(world_size) if case.needed_bytes is not None]
-    cases = cases or [Planned(needed_bytes=needed(config, world_size))]
+    cases = cases or [Planned(needed_bytes=needed_bytes_of(config, world_size))]
     found = {
         case.labels: shortage(case.needed_bytes or 0.0, world_size, free_bytes) for case in cases
     }
@@ -178,7 +178,7 @@ def shortages(config: RunConfig, world_size: int, free_bytes: int | None) -> dic
     return {"": next(iter(lack.values()))} if lack and len(lack) == len(found) else lack
 
 
-def needed(config: RunConfig, world_size: int) -> float | None:
+def needed_bytes_of(config: RunConfig, world_size: int) -> float | None:
     """Return the bytes of each rank where its device has them; None if unknown."""
     on_device = config.needed_bytes(world_size)
     if on_device is None or config.hardware.device != "cpu":
@@ -198,8 +198,8 @@ class TimedCase(msgspec.Struct):
         return self.elapsed_s / (sum(self.blocks) * self.calls_per_sample)
 
 
-class Asked(msgspec.Struct):
-    asked: list[Figure] = []
+class RecordedSlowdown(msgspec.Struct):
+    asked: list[SignedNumber] = []
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -209,7 +209,7 @@ class Machine(msgspec.Struct, frozen=True):
     available_cores: Count | None = None
 
 
-class Timed(msgspec.Struct):
+class TimedRecord(msgspec.Struct):
     """The part of a record that says how long its point took."""
 
     suite: str
@@ -219,12 +219,12 @@ class Timed(msgspec.Struct):
     world_size: NumRanks
     threads_per_rank: Count
     cores_per_rank: Amount
-    slowdown: Asked
+    slowdown: RecordedSlowdown
     environment: Machine
     phases_s: dict[str, Seconds]
     cases: list[TimedCase]
 
-    def job(self) -> Job | None:
+    def job(self) -> PointModel | None:
         """Return the record's point as the model knows it; None if its keys are not today's."""
         suite = load_suites().get(str(self.config.get("suite")))
         if suite is None:
@@ -233,7 +233,9 @@ class Timed(msgspec.Struct):
         try:
             config = msgspec.convert(self.config, suite.config)
             check_ranges(config)
-            job = Job(config, self.world_size, self.threads_per_rank, self.cores_per_rank, slowdown)
+            job = PointModel(
+                config, self.world_size, self.threads_per_rank, self.cores_per_rank, slowdown
+            )
             return job if sum(job.calls_s) > 0 else None
         except (ConfigError, ValueError, TypeError, ArithmeticError):
             return None
@@ -260,7 +262,7 @@ class Pace:
     basis: str = GUESS
 
 
-def pace_of(timed: Timed, job: Job, wanted: Job) -> Pace:
+def pace_of(timed: TimedRecord, job: PointModel, wanted: PointModel) -> Pace:
     """Return the pace of a record, whose point is `job`, for the point that is wanted."""
     spent = timed.phases_s
     ranks_s = START_S[job.config.hardware.device]  # a sweep's first start takes longer
@@ -289,19 +291,19 @@ def pace_of(timed: Timed, job: Job, wanted: Job) -> Pace:
     return pace
 
 
-def run_s(job: Job, pace: Pace) -> tuple[float, float]:
+def run_s(job: PointModel, pace: Pace) -> tuple[float, float]:
     """Return the seconds of one run of the ranks: of its start, and of its cases."""
     calls_s = [pace.call * call_s for call_s in job.calls_s]
     cases_s = pace.checks * job.checks_s(calls_s) + pace.timing * job.timing_s(calls_s)
     return pace.start * job.start_s, cases_s
 
 
-def alone_s(job: Job, pace: Pace) -> float:
+def alone_s(job: PointModel, pace: Pace) -> float:
     start_s, cases_s = run_s(job, pace)
     return pace.alone * job.num_alone * (start_s + cases_s / len(job.planned))
 
 
-def most_s(job: Job, pace: Pace) -> tuple[float, float]:
+def most_s(job: PointModel, pace: Pace) -> tuple[float, float]:
     """Return the most that a run of the ranks takes, if no timeout ends it.
 
     The first is of all cases, the second of one of them alone.
@@ -337,11 +339,11 @@ class Expected:
     basis: str
 
 
-def expected(job: Job, pace: Pace) -> Expected:
+def expect_time(job: PointModel, pace: Pace) -> Expected:
     ends_s = job.config.timeout_s + ENDING_S
     limit_s = min(job.config.most_seconds() or math.inf, ends_s)
     together_s, (together_most_s, alone_most_s) = sum(run_s(job, pace)), most_s(job, pace)
-    stays = is_reused(job.config)
+    stays = is_reusable(job.config)
     share_alone = 1 / FRESH_EVERY if stays and job.config.measure.alone == "auto" else 1.0
     runs_s = min(together_s, limit_s) + share_alone * alone_s(job, pace)
     num_together = 1 + stays  # a point in reused ranks may be checked in fresh ones
@@ -365,31 +367,31 @@ class Total:
     most_s: Amount
 
     def __str__(self) -> str:
-        return f"about {duration(self.seconds)}, at most {duration(self.most_s)}"
+        return f"about {format_duration(self.seconds)}, at most {format_duration(self.most_s)}"
 
     def __add__(self, other: "Total") -> "Total":
         statuses = [*self.statuses, *other.statuses]
         return Total(statuses, self.seconds + other.seconds, self.most_s + other.most_s)
 
     def write(self, path: Path) -> None:
-        files.write_whole(path, msgspec.json.encode(self), durable=False)
+        files.write_atomically(path, msgspec.json.encode(self), durable=False)
 
 
 @dataclass
 class Expectation:
     """What earlier records tell of points; without any, the model alone."""
 
-    known: list[tuple[Timed, Job]] = field(default_factory=list)
+    known: list[tuple[TimedRecord, PointModel]] = field(default_factory=list)
 
-    def of(self, job: Job) -> Expected:
+    def of(self, job: PointModel) -> Expected:
         alike = [each for each in self.known if each[1].kind == job.kind]
         if not alike:
-            return expected(job, Pace())
+            return expect_time(job, Pace())
         timed, nearest = min(alike, key=lambda each: distance(job, each[1]))
-        return expected(job, pace_of(timed, nearest, job))
+        return expect_time(job, pace_of(timed, nearest, job))
 
 
-def distance(job: Job, other: Job) -> tuple[bool | float, ...]:
+def distance(job: PointModel, other: PointModel) -> tuple[bool | float, ...]:
     """Return how unlike two jobs of a kind are, the weightiest first."""
     pairs = zip(job.traits, other.traits, strict=True)
     return (*(own != its for own, its in pairs), abs(job.work - other.work))
@@ -399,7 +401,7 @@ MOST_SWEEPS, MOST_RECORDS = 50, 300
 """What is read of earlier sweeps, the newest first."""
 
 
-def earlier(outputs: Path, machine: Machine | None) -> Expectation:
+def read_history(outputs: Path, machine: Machine | None) -> Expectation:
     """Return what the sweeps in a folder tell of a machine like this one, or of any if None."""
     records = (read_timed(path) for path in newest_records(outputs))
     found = []
@@ -443,9 +445,9 @@ def list_folders(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
 
 
-def read_timed(path: Path) -> Timed | None:
+def read_timed(path: Path) -> TimedRecord | None:
     try:
-        return files.read_json(path, Timed)
+        return files.read_json(path, TimedRecord)
     except (OSError, ValueError):
         return None
 
@@ -455,15 +457,15 @@ def this_machine() -> Machine:
     return Machine(here.cpu, here.available_cores)
 
 
-def seconds_of(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[float]:
+def forecast_points(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[float]:
     """Return how long points take that are about to run."""
-    before = earlier(outputs, this_machine() if runs_here else None)
+    before = read_history(outputs, this_machine() if runs_here else None)
     free_bytes = host_available_bytes() if runs_here else None
     found = []
     for point in points:
-        plan = point.unplaced()
+        plan = point.provisional_placement()
         cores = available_cores() * point.num_agents / plan.world_size
         plan = replace(plan, threads=threads_of(point.config, cores), cores_per_rank=cores)
-        job = job_of(point, plan, free_bytes)
+        job = model_point(point, plan, free_bytes)
         found.append(before.of(job).seconds)
     return found

@@ -20,11 +20,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.point.point import Point, Report, run_points
+from benchkit.point.point import Point, RecordCallback, run_points
 from benchkit.point.recording import make_folder
 from benchkit.record.record import FINAL
 from benchkit.sweep import manifest
-from benchkit.sweep.slurm import Job
+from benchkit.sweep.slurm import BatchJob
 from launch.agents.group import Agents
 from launch.launcher_env import LaunchContext
 from launch.module_path import path_options
@@ -49,25 +49,25 @@ class Launcher(launcher.Launcher):
 
     def check(self, config: RunConfig, started: LaunchContext) -> None:
         """Raise ConfigError if the ranks of a point do not divide evenly over its agents."""
-        if config.world_size != "auto" and int(config.world_size) % started.count:
+        if config.world_size != "auto" and int(config.world_size) % started.num_processes:
             raise ConfigError(
-                f"world_size={config.world_size}: does not divide over the {started.count} agents "
-                f"of {started.by}; allowed are multiples of {started.count}, and auto"
+                f"world_size={config.world_size}: does not divide over the {started.num_processes} agents "
+                f"of {started.launcher}; allowed are multiples of {started.num_processes}, and auto"
             )
 
     @abstractmethod
     def run(
-        self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
+        self, points: Sequence[Point], folder: Path, agents: Agents, report: RecordCallback
     ) -> Iterator[str]:
         """Run points, yield the status of each as it ends, and `report` its record."""
 
 
-class InPlace(Launcher):
+class InProcessLauncher(Launcher):
     def __init__(self, **params: Any) -> None:
         """Accept the parameters of `hydra.launcher`, of which there are none."""
 
     def run(
-        self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
+        self, points: Sequence[Point], folder: Path, agents: Agents, report: RecordCallback
     ) -> Iterator[str]:
         return run_points(points, agents, report)
 
@@ -79,7 +79,7 @@ SHARED_WITH_LOCAL = (
 """submitit's parameters of every executor; the others have an executor's prefix."""
 
 
-class Submitting(Launcher):
+class SubmititLauncher(Launcher):
     """Submit points, wait for them, and report each; if `packed`, one job runs them all."""
 
     cluster: ClassVar[str] = ""
@@ -96,7 +96,7 @@ class Submitting(Launcher):
         self.num_agents = int(self._params["nodes"] * self._params["tasks_per_node"])
 
     def check(self, config: RunConfig, started: LaunchContext) -> None:
-        if started.count > 1:
+        if started.num_processes > 1:
             raise ConfigError(
                 "launcher: what is submitted from several agents is submitted several times; "
                 "start one"
@@ -112,16 +112,16 @@ class Submitting(Launcher):
             )
 
     def run(
-        self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
+        self, points: Sequence[Point], folder: Path, agents: Agents, report: RecordCallback
     ) -> Iterator[str]:
         """Submit the points that no earlier job of this sweep will run, and follow all jobs."""
-        from benchkit.sweep.slurm import Local, Slurm, follow, record_signature
+        from benchkit.sweep.slurm import LocalQueue, SlurmQueue, wait_for_points, record_signature
 
         executor = self.executor()  # refuses wrong parameters before anything is touched
         make_folder(folder)
-        queue_of = Slurm if self.cluster == "slurm" else Local
+        queue_of = SlurmQueue if self.cluster == "slurm" else LocalQueue
         sweep = manifest.read(folder)
-        queued = queue_of.still_there(sweep.jobs)
+        queued = queue_of.active_jobs(sweep.jobs)
         waiting = {os.path.relpath(point.folder, folder.absolute()): point for point in points}
         followed = []
         for job in queued:
@@ -135,10 +135,10 @@ class Submitting(Launcher):
         queue = queue_of(executor, jobs, queued)
         sweep.jobs = queue.submitted()
         sweep.write(folder)
-        yield from follow([*followed, *new_groups], queue, report, stale)
+        yield from wait_for_points([*followed, *new_groups], queue, report, stale)
 
-    def _job(self, points: list[Point], folder: Path) -> Job:
-        return Job(
+    def _job(self, points: list[Point], folder: Path) -> BatchJob:
+        return BatchJob(
             points,
             folder.absolute(),
             signal_delay_s=self._params.get("signal_delay_s", 0),

@@ -20,7 +20,7 @@ from benchkit.secrets import HIDDEN, lacks_values
 
 
 @dataclass(frozen=True)
-class Entry:
+class PointEntry:
     """One point of a sweep.
 
     Attributes:
@@ -43,16 +43,18 @@ class Entry:
 
 def entries(
     keys: Sequence[str], folders: Sequence[str], overrides: Sequence[list[str]]
-) -> list[Entry]:
+) -> list[PointEntry]:
     seen: Counter[str] = Counter()
     found = []
     for key, folder, own_overrides in zip(keys, folders, overrides, strict=True):
-        found.append(Entry(key, seen[key], folder, own_overrides))
+        found.append(PointEntry(key, seen[key], folder, own_overrides))
         seen[key] += 1
     return found
 
 
-def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list[tuple[int, Entry]]:
+def order_runs(
+    points: Sequence[PointEntry], repeats: Sequence[int], seed: int
+) -> list[tuple[int, PointEntry]]:
     """Return each run, with the position of its point, in the order in which they are measured.
 
     Every point runs once before any runs again. Each repetition has an order of its own, so that no
@@ -74,7 +76,7 @@ def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list
             elif repetition:
                 folder += f"_repetition_{repetition + 1}"
             runs.append(
-                (position, Entry(point.key, occurrence, folder, point.overrides, repetition))
+                (position, PointEntry(point.key, occurrence, folder, point.overrides, repetition))
             )
     return runs
 
@@ -94,7 +96,7 @@ def key_in(record: Record) -> str:
     return record.point_id if is_as_asked and lacks_values(record.config) else key_of(record.config)
 
 
-def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
+def merge_entries(before: Iterable[PointEntry], now: Sequence[PointEntry]) -> list[PointEntry]:
     """Return the points of a command line: known ones in their old folders, others in new ones."""
     known = {entry.identity: entry for entry in before}
     taken = {entry.folder for entry in known.values()}
@@ -117,8 +119,8 @@ def is_below(folder: str) -> bool:
     return not Path(folder).is_absolute() and ".." not in Path(folder).parts
 
 
-def require_folders_of_their_own(entries: Sequence[Entry]) -> None:
-    seen: dict[Path, Entry] = {}
+def require_folders_of_their_own(entries: Sequence[PointEntry]) -> None:
+    seen: dict[Path, PointEntry] = {}
     for entry in entries:
         if not is_below(entry.folder):
             raise ConfigError(
@@ -133,7 +135,7 @@ def require_folders_of_their_own(entries: Sequence[Entry]) -> None:
             )
 
 
-def require_one_secret(entries: Sequence[Entry]) -> None:
+def require_one_secret(entries: Sequence[PointEntry]) -> None:
     """Raise ConfigError for points that differ by secrets alone, which records do not have."""
     seen: dict[tuple[str, ...], str] = {}
     for entry in entries:
@@ -151,7 +153,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmittedJob:
     """A job in Slurm, and the folders of its points within the sweep's.
 
     `clusters` are those that it was submitted to, by Slurm's commas; "" for that of this host, None
@@ -174,17 +176,17 @@ class Manifest:
 
     arguments: list[str]
     made_with: dict[str, str]
-    points: list[Entry]
-    jobs: list[Submitted] = field(default_factory=list)
+    points: list[PointEntry]
+    jobs: list[SubmittedJob] = field(default_factory=list)
     started_in: str = ""
     version: Version = VERSION
 
     def write(self, folder: Path) -> None:
         content = msgspec.json.encode(self)
-        files.write_whole(folder / FILE_NAME, msgspec.json.format(content, indent=2))
+        files.write_atomically(folder / FILE_NAME, msgspec.json.format(content, indent=2))
 
 
-def is_in(folder: Path) -> bool:
+def has_sweep(folder: Path) -> bool:
     """Return whether a folder holds a sweep: its manifest, or records without one."""
     return (folder / FILE_NAME).exists() or any(folder.glob(f"*/{files.FILE_NAME}"))
 

@@ -11,7 +11,13 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from benchkit.record.naming import duration, named, printable, readable_time, time_unit
+from benchkit.record.naming import (
+    format_duration,
+    format_label,
+    escape_unprintable,
+    format_seconds,
+    time_unit,
+)
 from benchkit.record.record import TIMEOUT, CaseRecord, ErrorReport, Record
 from benchkit.statistics.intervals import FEWEST_QUARTILES, Modes, find_modes
 from benchkit.statistics.summary import (
@@ -72,7 +78,7 @@ def failure_text(record: Record) -> str:
 
 def case_line(case: CaseRecord) -> str:
     """Return a case's labels, time, mean and bandwidth; or why it has none."""
-    labels = " ".join(f"{name}={named(name, value)}" for name, value in case.labels.items())
+    labels = " ".join(f"{name}={format_label(name, value)}" for name, value in case.labels.items())
     if case.status != "ok":
         return f"{labels}  {case.status.upper()}: {case.reason}".strip()
     times = case.samples.times
@@ -122,7 +128,7 @@ def detail_lines(case: CaseRecord) -> Iterator[str]:
             continue
         shown = value
         if isinstance(value, float):
-            shown = readable_time(value) if name.endswith("_s") else f"{value:.6g}"
+            shown = format_seconds(value) if name.endswith("_s") else f"{value:.6g}"
         yield f"  {name.removesuffix('_s')}: {shown}"
 
 
@@ -182,7 +188,7 @@ class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 class Listener(logging.Handler):
-    def __init__(self, progress: "Progress") -> None:
+    def __init__(self, progress: "SweepProgress") -> None:
         super().__init__()
         self._progress = progress
 
@@ -193,7 +199,7 @@ class Listener(logging.Handler):
             self.handleError(record)
 
 
-class Progress:
+class SweepProgress:
     """Count the points of a sweep and print a line for each as it ends.
 
     `done` of the `total` points are measured already; `names` are those of the others.
@@ -219,7 +225,7 @@ class Progress:
 
     def line(self, record: Record) -> str:
         self.done += 1
-        line = printable(point_line(record))
+        line = escape_unprintable(point_line(record))
         if self.total <= 1:
             return line
         width = len(str(self.total))
@@ -232,7 +238,7 @@ class Progress:
             return
         end = datetime.now() + timedelta(seconds=seconds)
         points = f"{num_left} of {self.total} points left"
-        self._left = f"{points}, about {duration(seconds)}, until {end:%a %H:%M}"
+        self._left = f"{points}, about {format_duration(seconds)}, until {end:%a %H:%M}"
         now_s = time.monotonic()
         is_due = seconds > EVERY_S if self._said_s is None else now_s - self._said_s > EVERY_S
         if is_due and not self._status.is_shown:
@@ -244,7 +250,7 @@ class Progress:
         number = f"[{self.done + 1}/{self.total}] " if self.total > 1 else ""
         name = self._names[0] if self._names else ""
         parts = [number + note, self._left, name]  # What does not fit on the line is cut off.
-        self._status.show(printable("; ".join(filter(None, parts))))
+        self._status.show(escape_unprintable("; ".join(filter(None, parts))))
 
     def stop(self) -> None:
         entry.log.removeHandler(self._listener)

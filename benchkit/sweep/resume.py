@@ -13,7 +13,7 @@ from typing import NoReturn
 from benchkit.config.folders import without_config_dir
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import STATUSES, UNFINISHED, Record
 from benchkit.secrets import has_secret, restore_secrets
 from benchkit.sweep import manifest
@@ -79,7 +79,7 @@ def parse(arguments: Sequence[str]) -> list[str]:
         if not flags.resume.is_dir():
             raise ConfigError(f"--resume {flags.resume}: no such folder")
         given = [argument for argument in others if argument not in overrides]
-        before = remembered(flags.resume, given)
+        before = original_arguments(flags.resume, given)
         others = [*given, *restore_secrets(before, overrides, f"--resume {flags.resume}")]
     settings = Resume(flags.resume, flags.retry or "none", flags.force)
     return [*others, *settings.as_overrides(), *dry_run(flags)]
@@ -88,13 +88,13 @@ def parse(arguments: Sequence[str]) -> list[str]:
 def require_text(arguments: Sequence[str]) -> None:
     """Raise ConfigError for an argument with control characters, or with bytes that are no text."""
     for argument in arguments:
-        if (shown := printable(argument)) != argument:
+        if (shown := escape_unprintable(argument)) != argument:
             is_text = argument.encode(errors="replace").decode() == argument
             allowed = "text without control characters" if is_text else "text in UTF-8"
             raise ConfigError(f"{shown}: allowed is {allowed}")
 
 
-def remembered(folder: Path, given: Sequence[str]) -> list[str]:
+def original_arguments(folder: Path, given: Sequence[str]) -> list[str]:
     """Return the arguments that a sweep was started with, as they are typed from here.
 
     A --config-dir among the flags `given` now replaces that of the sweep. Raise ConfigError where
@@ -109,10 +109,10 @@ def remembered(folder: Path, given: Sequence[str]) -> list[str]:
     others = [word for word in others if not word.startswith("hydra.sweep.dir=")]  # it is `folder`
     if not added or without_config_dir(given)[1]:
         return others
-    return ["--config-dir", found_again(added, before.started_in, folder), *others]
+    return ["--config-dir", resolve_config_dir(added, before.started_in, folder), *others]
 
 
-def found_again(config_dir: str, started_in: str, folder: Path) -> str:
+def resolve_config_dir(config_dir: str, started_in: str, folder: Path) -> str:
     """Return where a --config-dir typed in `started_in` is; raise ConfigError if gone."""
     path = Path(started_in, config_dir).resolve()
     if not path.is_dir():
@@ -154,7 +154,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, 
     }
 
 
-def described(differing: Mapping[str, Sequence[str]]) -> str:
+def format_differences(differing: Mapping[str, Sequence[str]]) -> str:
     """Put differences into words: "torch 2.12.0 then, 2.13.0 now"."""
     return "; ".join(
         f"{name} {before or 'none'} then, {now or 'none'} now"

@@ -25,22 +25,28 @@ from typing import Any, Protocol
 
 from benchkit.errors import ConfigError
 from benchkit.point.outcome import error_report
-from benchkit.point.point import Point, Report, new_record, now, run_points
-from benchkit.point.ranks import load_ahead
-from benchkit.point.recording import POINT_FILE, claimed, set_aside, store
+from benchkit.point.point import Point, RecordCallback, new_record, now, run_points
+from benchkit.point.ranks import preload_fork_server
+from benchkit.point.recording import POINT_FILE, claim_folder, archive_attempt, write_with_retries
 from benchkit.record import files
 from benchkit.record.record import FINAL, Record
 from benchkit.streams import protect_streams
 from benchkit.sweep import resume
-from benchkit.sweep.manifest import Submitted
+from benchkit.sweep.manifest import SubmittedJob
 from benchkit.version import __version__
 from launch.agents.connect import connect_agents
 from launch.agents.group import Agents
 from launch.agents.messages import JoinError, Lost, SweepEnds
 from launch.launcher_env import ALONE_VARIABLE, detect_launcher
-from launch.signals import STOPPING, StopRequested, handle, ignore_signals, to_stop_request
+from launch.signals import (
+    STOP_SIGNALS,
+    StopRequested,
+    install_handlers,
+    ignore_signals,
+    to_stop_request,
+)
 
-SLURM_ENDINGS = {
+STATUS_OF_STATE = {
     "BOOT_FAIL": "crash", "CANCELLED": "cancelled", "COMPLETED": "error", "DEADLINE": "timeout",
     "FAILED": "crash", "NODE_FAIL": "crash", "OUT_OF_MEMORY": "oom", "PREEMPTED": "preempted",
     "TIMEOUT": "timeout",
@@ -64,7 +70,7 @@ def own_job() -> str:
 STANDING = "--Format=State:|,TimeLimit:|,TimeUsed:|,PreemptTime:|"
 
 
-def slurm_says() -> tuple[str, float | None]:
+def query_own_job() -> tuple[str, float | None]:
     """Return this job's state, "" outside of Slurm, and its seconds left; None if unknown.
 
     A job that is to make room for another counts as preempted while it still runs, with all of its
@@ -75,12 +81,12 @@ def slurm_says() -> tuple[str, float | None]:
     if not job:
         return "", None
     with contextlib.suppress(OSError, subprocess.SubprocessError, LookupError, ValueError):
-        word, limit, used, preempted, _ = squeue(job, STANDING, 5.0)[-1]
-        if preempted[0].isdigit():
+        state, limit, used, preempt_time, _ = squeue(job, STANDING, 5.0)[-1]
+        if preempt_time[0].isdigit():
             return "PREEMPTED", math.inf
         if limit == "UNLIMITED":
-            return word, math.inf
-        return word, float(in_seconds(limit) - in_seconds(used))
+            return state, math.inf
+        return state, float(in_seconds(limit) - in_seconds(used))
     with contextlib.suppress(ValueError):
         return "RUNNING", float(os.environ.get("SLURM_JOB_END_TIME", "")) - time.time()
     return "RUNNING", None
@@ -90,7 +96,7 @@ CLUSTERS = "SLURM_CLUSTERS"
 """Environment variable with the names of the clusters that Slurm's commands ask."""
 
 
-def asking(clusters: str | None = "") -> dict[str, str]:
+def slurm_environment(clusters: str | None = "") -> dict[str, str]:
     """Return the environment in which Slurm's commands ask these clusters; "" is this host's own.
 
     None leaves it to the shell, and a job inherits what its user's shell asks.
@@ -109,7 +115,7 @@ def squeue(jobs: str, columns: str, timeout_s: float, clusters: str | None = "")
     command = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={jobs}", columns]
     done = subprocess.run(
         command, capture_output=True, errors="replace", check=False, timeout=timeout_s,
-        env=asking(clusters),
+        env=slurm_environment(clusters),
     )  # fmt: skip
     if done.returncode and "Invalid job id" not in done.stderr:
         raise OSError(done.stderr.strip() or f"squeue ended with {done.returncode}")
@@ -141,7 +147,7 @@ log = logging.getLogger("benchkit")
 
 
 @dataclass(frozen=True)
-class Job:
+class BatchJob:
     """A picklable call that runs points one after another.
 
     Started again after a preemption, it goes on with the points that are still open.
@@ -163,15 +169,15 @@ class Job:
         if os.environ.get("SUBMITIT_EXECUTOR") == "slurm":  # srun starts agents that join
             os.environ.pop(ALONE_VARIABLE, None)  # of the process that submitted the job
         show_log()
-        handle(STOPPING, self.stop)
+        install_handlers(STOP_SIGNALS, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
-        from benchkit.sweep.progress import Progress  # numpy is imported from here on
+        from benchkit.sweep.progress import SweepProgress  # numpy is imported from here on
 
-        load_ahead(point.config for point in self.points)
+        preload_fork_server(point.config for point in self.points)
         try:
             agents, open_points = self.connect()
             with agents.stopping_together():
-                list(run_points(open_points, agents, Progress().report))
+                list(run_points(open_points, agents, SweepProgress().report))
                 agents.wait_for_end()
         except KeyboardInterrupt as error:
             self.leave(to_stop_request(error))
@@ -192,7 +198,7 @@ class Job:
         except (JoinError, Lost) as error:
             if detect_launcher().index == 0:
                 for point in compress(self.points, is_open):
-                    note_end(point, "error", str(error))
+                    record_end(point, "error", str(error))
             sys.exit(str(error))
         return agents, list(compress(self.points, is_open_at_0))
 
@@ -202,14 +208,14 @@ class Job:
         A point that is cut off by the time limit is no time-out while its job may start again.
         """
         ignore_signals()
-        word, rest_s = slurm_says()
+        word, rest_s = query_own_job()
         status = "interrupted"
         if number == signal.SIGUSR2:
             late = rest_s is None or rest_s <= self.signal_delay_s + EARLY_S
             status = "timeout" if late else "preempted"
         elif word and number != signal.SIGINT:
             late = rest_s is not None and rest_s <= 0
-            status = "timeout" if late else SLURM_ENDINGS.get(word, "cancelled")
+            status = "timeout" if late else STATUS_OF_STATE.get(word, "cancelled")
         why = WHY[status]
         restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         if status == "timeout" and word and restarts < self.max_num_timeout:
@@ -230,7 +236,12 @@ def requeue(job: str) -> str:
     command = ["scontrol", "requeue", job]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=ANSWER_S, env=asking()
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ANSWER_S,
+            env=slurm_environment(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         why = str(error)
@@ -241,7 +252,7 @@ def requeue(job: str) -> str:
     return f"not queued again ({why}): --resume goes on"
 
 
-def note_end(
+def record_end(
     point: Point,
     status: str,
     message: str,
@@ -254,16 +265,18 @@ def note_end(
     """
     point.folder.mkdir(parents=True, exist_ok=True)
     try:
-        with claimed(point.folder, POINT_FILE, anywhere=True):
+        with claim_folder(point.folder, POINT_FILE, anywhere=True):
             begun = current()
             if begun and begun.status in FINAL:
                 return None
             if not begun:
-                begun = new_record(point, point.unplaced(), set_aside(point.folder))
+                begun = new_record(
+                    point, point.provisional_placement(), archive_attempt(point.folder)
+                )
             hosts = dict.fromkeys(agent.host for agent in begun.agents)
             error = error_report(message, host="+".join(hosts))
             result = replace(begun, status=status, error=error, finished_at=now())
-            store(result, point.folder)
+            write_with_retries(result, point.folder)
     except ConfigError:
         return None
     return result
@@ -282,28 +295,28 @@ NO_SLURM = "; no Slurm answers here: type this on a node of the cluster, or laun
 
 
 @dataclass(frozen=True)
-class State:
+class JobState:
     """The state of one job in its queue.
 
     `detail` is such as why the job is pending, or its nodes. `status` is that of a point the job
     left without a result, "" while it may go on.
     """
 
-    word: str
+    name: str
     detail: str = ""
     status: str = ""
 
 
-class Queue(Protocol):
+class JobQueue(Protocol):
     """Jobs that were submitted, in the order in which they were given."""
 
     name: str
 
-    def states(self) -> list[State]:
+    def states(self) -> list[JobState]:
         """Return the current state of every job."""
         ...
 
-    def submitted(self) -> list[Submitted]:
+    def submitted(self) -> list[SubmittedJob]:
         """Return the jobs that the sweep's manifest is to remember."""
         ...
 
@@ -316,14 +329,14 @@ class Queue(Protocol):
         ...
 
 
-def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
+def submit(executor: Any, jobs: Sequence[BatchJob]) -> list[Any]:
     """Hand jobs to submitit; raise ConfigError, in the scheduler's words, where it refuses."""
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # submitit also prints what it raises
             if len(jobs) > 1:
-                return list(executor.map_array(Job.__call__, jobs))
+                return list(executor.map_array(BatchJob.__call__, jobs))
             return [executor.submit(jobs[0])]
     except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as error:
         reasons = re.findall(r"^(?:sbatch|srun): (?:error: )?(.+)", str(error), re.MULTILINE)
@@ -341,10 +354,10 @@ SETTLING_S = 15.0
 Signature = tuple[int, int]  # of a record file: inode, and time of writing in ns
 
 
-def follow(
+def wait_for_points(
     points: Sequence[Sequence[Point]],
-    queue: Queue,
-    report: Report,
+    queue: JobQueue,
+    report: RecordCallback,
     stale: Mapping[Path, Signature] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Yield the status of every point of every job as it ends.
@@ -362,7 +375,7 @@ def follow(
         while True:
             states = queue.states()
             for job, point in list(waiting):
-                if found := conclusion(point, job, states[job], ended_at, queue, stale):
+                if found := final_record(point, job, states[job], ended_at, queue, stale):
                     report(found)
                     waiting.remove((job, point))
                     pause_s = POLL_INTERVAL_S[0]
@@ -388,26 +401,26 @@ NEVER_STARTS = (
 """Reasons of Slurm for a job that waits until somebody changes it, or the partition."""
 
 
-def summary(states: Sequence[State]) -> str:
+def summary(states: Sequence[JobState]) -> str:
     """Count jobs by state, with the reason of pending ones: "2 running, 3 pending (Priority)"."""
     counts: Counter[str] = Counter()
     for state in states:
         if state.status:
             continue
-        is_explained = state.word == "PENDING" and state.detail
+        is_explained = state.name == "PENDING" and state.detail
         advice = ": does not start as asked; Ctrl-C ends the wait"
         why = state.detail + (advice if state.detail in NEVER_STARTS else "")
         reason = f" ({why})" if is_explained else ""
-        counts[state.word.lower() + reason] += 1
+        counts[state.name.lower() + reason] += 1
     return ", ".join(f"{count} {text}" for text, count in counts.items()) or "ended"
 
 
-def conclusion(
+def final_record(
     point: Point,
     job: int,
-    state: State,
+    state: JobState,
     ended_at: dict[int, float],
-    queue: Queue,
+    queue: JobQueue,
     stale: Mapping[Path, Signature],
 ) -> Record | None:
     """Return a point's record once nothing more will happen to it, else None.
@@ -430,9 +443,9 @@ def conclusion(
         return found
     known = "in this point" if found else "no record of this point"
     output = f"see {queue.output(job)}" if queue.output(job).exists() else ""
-    cause = " ".join(filter(None, (f"{queue.name}:", state.word, state.detail)))
+    cause = " ".join(filter(None, (f"{queue.name}:", state.name, state.detail)))
     message = "; ".join(filter(None, (cause, known, output)))
-    return note_end(point, state.status, message, lambda: fresh_record(point, stale))
+    return record_end(point, state.status, message, lambda: fresh_record(point, stale))
 
 
 def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> Record | None:
@@ -453,24 +466,24 @@ def record_signature(folder: Path) -> Signature | None:
 QUEUE = "--format=%i|%T|%r|%N"
 
 
-class Slurm:
+class SlurmQueue:
     """Jobs in Slurm; several jobs that are submitted together are one array."""
 
     def __init__(
-        self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()
+        self, executor: Any, jobs: Sequence[BatchJob], before: Sequence[SubmittedJob] = ()
     ) -> None:
         """Submit jobs; follow those submitted `before` as well, first in order."""
-        self._jobs = [*before, *(send(executor, jobs) if jobs else [])]
+        self._jobs = [*before, *(submit_jobs(executor, jobs) if jobs else [])]
         # of the arrays, each once, by clusters
         self._numbers: dict[str | None, dict[str, None]] = {}
         for job in self._jobs:
             self._numbers.setdefault(job.clusters, {})[job.job_id.split("_")[0]] = None
-        self._states = [State("PENDING")] * len(self._jobs)
+        self._states = [JobState("PENDING")] * len(self._jobs)
         self._silent = False
         self.name = f"Slurm job {', '.join(chain(*self._numbers.values()))}"
 
     @classmethod
-    def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
+    def active_jobs(cls, jobs: Sequence[SubmittedJob]) -> list[SubmittedJob]:
         """Return those of earlier submitted jobs that are pending or running."""
         if not jobs:
             return []
@@ -485,10 +498,10 @@ class Slurm:
         all_ended = all(state.status for state in states)
         return "" if all_ended else f"{self.name}: {summary(states)}"
 
-    def submitted(self) -> list[Submitted]:
+    def submitted(self) -> list[SubmittedJob]:
         return self._jobs
 
-    def states(self) -> list[State]:
+    def states(self) -> list[JobState]:
         """Return the state of every job; the last known one while Slurm does not answer.
 
         Several clusters may each have a job of one number: it goes on while any of them does.
@@ -506,7 +519,7 @@ class Slurm:
             self._silent = True
             return self._states
         self._silent = False
-        gone = State("GONE", "Slurm knows it no more", "error")
+        gone = JobState("GONE", "Slurm knows it no more", "error")
         known = dict(sorted(found, key=lambda each: not each[1].status))  # those that go on: last
         self._states = [known.get((job.job_id, job.clusters), gone) for job in self._jobs]
         return self._states
@@ -522,34 +535,34 @@ class Slurm:
         return Path(self._jobs[number].output)
 
 
-def send(executor: Any, jobs: Sequence[Job]) -> list[Submitted]:
+def submit_jobs(executor: Any, jobs: Sequence[BatchJob]) -> list[SubmittedJob]:
     """Submit jobs, and return how to find each again."""
     options = executor.parameters.get("additional_parameters", {})
     clusters = options.get("clusters") or os.environ.get(CLUSTERS, "")
     found = []
     for sent, job in zip(submit(executor, jobs), jobs, strict=True):
         folders = [os.path.relpath(point.folder, job.folder) for point in job.points]
-        found.append(Submitted(str(sent.job_id), str(sent.paths.stderr), folders, clusters))
+        found.append(SubmittedJob(str(sent.job_id), str(sent.paths.stderr), folders, clusters))
     return found
 
 
-def slurm_state(word: str, reason: str, nodes: str) -> State:
+def slurm_state(word: str, reason: str, nodes: str) -> JobState:
     why = reason if word == "PENDING" and reason != "None" else ""
-    return State(word, why or nodes, SLURM_ENDINGS.get(word, ""))
+    return JobState(word, why or nodes, STATUS_OF_STATE.get(word, ""))
 
 
 ENDING_S = 20.0
 
 
-class Local:
+class LocalQueue:
     """Run jobs one after another; submitit itself would start them all at once."""
 
     name = "local job"
 
     def __init__(
-        self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()
+        self, executor: Any, jobs: Sequence[BatchJob], before: Sequence[SubmittedJob] = ()
     ) -> None:
-        assert not before  # still_there() finds none
+        assert not before  # active_jobs() finds none
         self._executor = executor
         self._waiting = list(jobs)
         self._number = len(jobs)
@@ -557,21 +570,21 @@ class Local:
         self._start_next()
 
     @classmethod
-    def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
+    def active_jobs(cls, jobs: Sequence[SubmittedJob]) -> list[SubmittedJob]:
         """Return no job: one that outlives the sweep holds the claim on its point."""
         return []
 
-    def submitted(self) -> list[Submitted]:
+    def submitted(self) -> list[SubmittedJob]:
         """Return no job: a resumed sweep could not wait for it."""
         return []
 
-    def states(self) -> list[State]:
+    def states(self) -> list[JobState]:
         """Return the current state of every job; start the next job when one has ended."""
         if self._waiting and self._submitted[-1].done():
             self._start_next()
-        over = State("FINISHED", "", "error")
-        begun = [over if job.done() else State("RUNNING") for job in self._submitted]
-        return begun + [State("PENDING")] * (self._number - len(begun))
+        over = JobState("FINISHED", "", "error")
+        begun = [over if job.done() else JobState("RUNNING") for job in self._submitted]
+        return begun + [JobState("PENDING")] * (self._number - len(begun))
 
     def interrupt(self) -> str:
         """End the running job, which records that, and wait for its end."""

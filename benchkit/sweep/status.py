@@ -11,10 +11,10 @@ from benchkit.errors import ConfigError
 from benchkit.point.recording import FILE_NAME as CLAIM_FILE
 from benchkit.point.recording import Owner, is_alive, owner_of
 from benchkit.record import files
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import HARMLESS, UNFINISHED, Seconds
 from benchkit.sweep import manifest
-from benchkit.sweep.manifest import Entry
+from benchkit.sweep.manifest import PointEntry
 from benchkit.sweep.tally import PROGRESS_FILE
 from launch.host import node_name
 
@@ -76,15 +76,15 @@ def report(folder: Path) -> int:
     failed = [each for each in ended if each.status not in HARMLESS]
     jobs = sweep.jobs if len(ended) < len(points) else []
     for line in describe(folder, points, briefs, in_queue(jobs)):
-        print(printable(line, keep=""))
+        print(escape_unprintable(line, keep=""))
     return int(bool(failed))
 
 
-def in_queue(jobs: list[manifest.Submitted]) -> str:
+def in_queue(jobs: list[manifest.SubmittedJob]) -> str:
     """Return how the Slurm jobs of a sweep stand; "" if none waits or runs."""
-    from benchkit.sweep.slurm import Slurm  # all that a job runs is imported with it
+    from benchkit.sweep.slurm import SlurmQueue  # all that a job runs is imported with it
 
-    return Slurm(None, [], jobs).in_words() if jobs else ""
+    return SlurmQueue(None, [], jobs).in_words() if jobs else ""
 
 
 def brief(folder: Path) -> Brief | None:
@@ -96,7 +96,7 @@ def brief(folder: Path) -> Brief | None:
 
 
 def describe(
-    folder: Path, points: list[Entry], briefs: list[Brief | None], queued: str = ""
+    folder: Path, points: list[PointEntry], briefs: list[Brief | None], queued: str = ""
 ) -> list[str]:
     """Return the lines about a sweep: counts, who works on it, what is left, what failed."""
     statuses = Counter(each.status for each in briefs if each)
@@ -105,10 +105,10 @@ def describe(
     lines = [f"{folder}: {num_ended} of {len(points)} points have ended ({counts or 'none begun'})"]
     owner = owner_of(folder / CLAIM_FILE)
     if num_ended < len(points):
-        lines += at_work(folder, owner, queued)
+        lines += owner_lines(folder, owner, queued)
     pairs = list(zip(points, briefs, strict=True))
     running = [(point, each) for point, each in pairs if each and each.status == "running"]
-    if queued or (owner and works(owner)):
+    if queued or (owner and is_owner_alive(owner)):
         lines += [f"running: {named(point)}, since {each.started_at}" for point, each in running]
     bad = [(point, each) for point, each in pairs if each and each.status not in ("ok", "running")]
     lines += [f"{each.status}: {named(point)}: {each.reason}" for point, each in bad[:SHOWN]]
@@ -117,9 +117,9 @@ def describe(
     return lines
 
 
-def at_work(folder: Path, owner: Owner | None, queued: str) -> list[str]:
+def owner_lines(folder: Path, owner: Owner | None, queued: str) -> list[str]:
     """Return who works on a sweep and when that may end, or how it goes on."""
-    if owner is None or not works(owner):
+    if owner is None or not is_owner_alive(owner):
         if queued:
             return [queued, f"`python -m benchkit --resume {folder}` waits for it again"]
         return [f"no process works on it; `python -m benchkit --resume {folder}` measures the rest"]
@@ -133,11 +133,11 @@ def at_work(folder: Path, owner: Owner | None, queued: str) -> list[str]:
     return [f"{owner} works on it; about {left} left, until {end:%Y-%m-%d %H:%M}", *lines]
 
 
-def works(owner: Owner) -> bool:
+def is_owner_alive(owner: Owner) -> bool:
     """Return whether an owner is alive, as far as this host can tell."""
     return is_alive(owner) or owner.host != node_name()
 
 
-def named(point: Entry) -> str:
+def named(point: PointEntry) -> str:
     overrides = " ".join(point.overrides)
     return f"folder {point.folder} ({overrides})" if overrides else f"folder {point.folder}"

@@ -19,16 +19,16 @@ from benchkit.config.compose import PointComposer, interpolated
 from benchkit.config.hydra_internals import SweepTask
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
-from benchkit.point.ranks import load_ahead
-from benchkit.secrets import shown_words
+from benchkit.point.ranks import preload_fork_server
+from benchkit.secrets import mask_words
 from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda
 from benchkit.sweep.agreement import Proposal
 from benchkit.sweep.folder import report_on
-from benchkit.sweep.forecast import seconds_of
+from benchkit.sweep.forecast import forecast_points
 from benchkit.sweep.launchers import Launcher
-from benchkit.sweep.manifest import Entry
+from benchkit.sweep.manifest import PointEntry
 from benchkit.sweep.resume import Resume, settled_status
 from benchkit.sweep.slurm import record_signature
 from benchkit.sweep.tally import Tally
@@ -122,7 +122,7 @@ class Sweeper(sweeper.Sweeper):
             agents, agenda = proposal.agree(held)
             points = agenda.open_points(configs, entries, self._launcher.num_agents, typed)
             configure_log(self._config.hydra.job_logging)
-            load_ahead(point.config for point in points)
+            preload_fork_server(point.config for point in points)
             with agents.stopping_together():
                 if agents.first:
                     self.run(points, agenda, agents, configs[0])
@@ -134,7 +134,7 @@ class Sweeper(sweeper.Sweeper):
 
     def compose(
         self, arguments: list[str]
-    ) -> tuple[list[RunConfig], list[Entry], list[dict[str, str]]]:
+    ) -> tuple[list[RunConfig], list[PointEntry], list[dict[str, str]]]:
         """Compose and check every point; return an item per run, in measuring order.
 
         The last ones are texts by their keys, see Composed.
@@ -144,13 +144,15 @@ class Sweeper(sweeper.Sweeper):
         if not isinstance(self._params, Mapping):
             raise ConfigError(f"hydra.sweeper.params={self._params}: allowed are keys with values")
         sweeper: Any = OmegaConf.to_container(self._config.hydra.sweeper, resolve=False)
-        own = [f"{name}={value}" for name, value in self._params.items()]
-        asked = dict(interpolated(sweeper["params"]))
-        as_typed = [f"{name}={asked.get(name, value)}" for name, value in self._params.items()]
-        typed = hydra_internals.typed_by_line(loader, own, as_typed)
+        param_overrides = [f"{name}={value}" for name, value in self._params.items()]
+        raw_params = dict(interpolated(sweeper["params"]))
+        as_typed = [f"{name}={raw_params.get(name, value)}" for name, value in self._params.items()]
+        typed = hydra_internals.raw_overrides_by_line(loader, param_overrides, as_typed)
         composer = PointComposer(loader, self._config, typed)
         composed = []
-        for number, overrides in enumerate(hydra_internals.product(loader, [*own, *arguments])):
+        for number, overrides in enumerate(
+            hydra_internals.expand_sweep(loader, [*param_overrides, *arguments])
+        ):
             point = composer.point(overrides, number)
             self._launcher.check(point.config, started)
             composed.append(point)
@@ -162,30 +164,30 @@ class Sweeper(sweeper.Sweeper):
         points = manifest.entries(
             [manifest.key_of(as_dict(config)) for config in configs],
             [point.folder for point in composed],
-            [shown_words(point.overrides) for point in composed],
+            [mask_words(point.overrides) for point in composed],
         )
         manifest.require_one_secret(points)
         repeats = [config.repeat for config in configs]
-        runs = manifest.repeated(points, repeats, configs[0].seed)
+        runs = manifest.order_runs(points, repeats, configs[0].seed)
         entries = [entry for _, entry in runs]
         manifest.require_folders_of_their_own(entries)
         positions = [position for position, _ in runs]
-        texts = [composed[position].typed for position in positions]
+        texts = [composed[position].interpolations for position in positions]
         return [configs[position] for position in positions], entries, texts
 
-    def forecast(self, configs: Sequence[RunConfig], entries: Sequence[Entry]) -> None:
+    def forecast(self, configs: Sequence[RunConfig], entries: Sequence[PointEntry]) -> None:
         """Print what is known of the open points; the task's statuses are those that all have."""
         from benchkit.sweep import dry_run
 
-        if detect_launcher().count > 1:
+        if detect_launcher().num_processes > 1:
             allowed = "without torchrun, mpirun or srun, which would start several agents"
             raise ConfigError(f"--dry-run: allowed {allowed}")
         folder = Path(self._config.hydra.sweep.dir)
         agenda = dry_run.agenda(folder, entries, self._resume)
         points = agenda.open_points(configs, entries, self._launcher.num_agents)
         found = dry_run.forecasts(points, folder.parent, self._launcher.runs_here)
-        total = dry_run.in_all(found, agenda.statuses)
-        print("\n".join(dry_run.described(found, len(agenda.statuses), total)))
+        total = dry_run.total_of(found, agenda.statuses)
+        print("\n".join(dry_run.format_forecasts(found, len(agenda.statuses), total)))
         if isinstance(self._dry_run, str):
             total.write(Path(self._dry_run))
         self._task.statuses.extend(total.statuses)
@@ -198,16 +200,16 @@ class Sweeper(sweeper.Sweeper):
         config: RunConfig,
     ) -> None:
         """Run the open points on agent 0, keep the sweep's folder, and show it at the end."""
-        from benchkit.sweep.progress import Progress  # numpy is imported from here on
+        from benchkit.sweep.progress import SweepProgress  # numpy is imported from here on
 
         folder = agenda.folder
-        expected_s = seconds_of(points, folder.parent, self._launcher.runs_here)
+        expected_s = forecast_points(points, folder.parent, self._launcher.runs_here)
         tally = Tally(folder, agenda.statuses, expected_s, config.max_failures)
         before = {point.folder: record_signature(point.folder) for point in points}
-        with sweep_folder.logged(folder):
+        with sweep_folder.log_to_folder(folder):
             names = [" ".join(point.overrides) for point in points]
             here = names if self._launcher.runs_here else ()
-            progress = Progress(len(agenda.folders), len(agenda.statuses), here)
+            progress = SweepProgress(len(agenda.folders), len(agenda.statuses), here)
             progress.expect(tally.num_left, tally.seconds_left())
             try:
                 for status in self._launcher.run(points, folder, agents, progress.report):

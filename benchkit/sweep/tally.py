@@ -79,4 +79,4 @@ class Tally:
         }
         with contextlib.suppress(OSError):  # a convenience: the records say the same
             path = self._folder / PROGRESS_FILE
-            files.write_whole(path, msgspec.json.encode(content), durable=False)
+            files.write_atomically(path, msgspec.json.encode(content), durable=False)

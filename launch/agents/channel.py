@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from launch.framing import Pieces, framed, is_writable
-from launch.signals import wait_for
+from launch.framing import MessageReader, add_length, is_writable
+from launch.signals import wait_readable
 
 MESSAGE_BYTES = 1 << 26
 """Above any outcome with its tracebacks."""
@@ -39,7 +39,7 @@ class Channel:
                 with contextlib.suppress(AttributeError, OSError):  # a kernel that lacks this one
                     stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self.connection = Connection(stream.detach())  # closes itself when it is discarded
-        self._incoming = Pieces(self.connection)
+        self._incoming = MessageReader(self.connection)
         # If a signal interrupts send(), the rest stays here and the next message follows it.
         self._unsent = bytearray()
         self._given_up = False
@@ -54,7 +54,7 @@ class Channel:
         if len(text) > MESSAGE_BYTES:
             size = f"{len(text)} bytes for another agent"
             raise ValueError(f"{kind}: {size}; allowed are {MESSAGE_BYTES}")
-        self._unsent += framed(text)
+        self._unsent += add_length(text)
         deadline = time.monotonic() + WHOLE_S
         try:
             while self._unsent:
@@ -73,7 +73,7 @@ class Channel:
         Raise PeerLost, also (silently) where the peer sends something else than our messages.
         """
         try:
-            message = self._incoming.take(limit)
+            message = self._incoming.read_message(limit)
             if message is None:
                 return None
             kind, value = json.loads(message)
@@ -91,10 +91,10 @@ class Channel:
         deadline = time.monotonic() + timeout_s
         begun = False
         while (message := self.take()) is None:
-            if self._incoming.begun and not begun:
+            if self._incoming.is_partial and not begun:
                 begun = True
                 deadline = time.monotonic() + WHOLE_S
-            if not wait_for([self.connection], max(0.0, deadline - time.monotonic())):
+            if not wait_readable([self.connection], max(0.0, deadline - time.monotonic())):
                 raise PeerLost(silently=True)
         return message
 

@@ -35,13 +35,13 @@ def connect_agents(
 
     Raise JoinError on every agent where one does not come or has another trait.
     """
-    if started.count == 1:
+    if started.num_processes == 1:
         return alone()
     rendezvous = choose_rendezvous(started, folder, trusts_network)
     hello = Hello(this_member(started.index), dict(traits))
     if started.index:
-        return connect_to_agent_0(rendezvous, hello, started.count, timeout_s)
-    return accept_agents(rendezvous, hello, started.count, timeout_s)
+        return connect_to_agent_0(rendezvous, hello, started.num_processes, timeout_s)
+    return accept_agents(rendezvous, hello, started.num_processes, timeout_s)
 
 
 def accept_agents(rendezvous: AgentRendezvous, own: Hello, count: int, timeout_s: float) -> Agents:

@@ -18,7 +18,7 @@ from launch.agents.messages import (
     parse_message,
     this_member,
 )
-from launch.signals import StopRequested, to_stop_request, wait_for
+from launch.signals import StopRequested, to_stop_request, wait_readable
 
 SLACK_S = 5.0
 """Seconds that the others wait longer than agent 0, so that agent 0 reports who is missing."""
@@ -92,7 +92,7 @@ class Agents:
             return self._send_and_receive_all(plain, timeout_s)
         deadline = time.monotonic() + timeout_s
         while missing := [index for index in self._channels if index not in self._early]:
-            ready = wait_for(self.connections, max(0.0, deadline - time.monotonic()))
+            ready = wait_readable(self.connections, max(0.0, deadline - time.monotonic()))
             if not ready:
                 for index in missing:
                     self._lose(index, PeerLost(silently=True))
@@ -152,7 +152,7 @@ class Agents:
             if (rest_s := deadline - time.monotonic()) <= 0:
                 break
             with contextlib.suppress(StopRequested):  # A peer was told to stop, too: not the cause.
-                self.hear(wait_for(self.connections, rest_s))
+                self.hear(wait_readable(self.connections, rest_s))
         if self._lost:
             self._forget(self._tell_lost())
         return self.losses[known:]

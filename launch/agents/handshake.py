@@ -12,7 +12,7 @@ import msgspec
 
 from launch.agents.channel import Channel, PeerLost
 from launch.agents.messages import Hello
-from launch.signals import wait_for
+from launch.signals import wait_readable
 
 NONCE_BYTES = PROOF_BYTES = 32
 HELLO_S = 5.0
@@ -106,7 +106,7 @@ def callers(
         while (now := time.monotonic()) < deadline:
             waiting = [caller for queue in queues.values() for caller in queue]
             soonest = min([deadline, *(caller.deadline for caller in waiting)])
-            ready = wait_for([*listeners, *waiting], max(0.0, soonest - now))
+            ready = wait_readable([*listeners, *waiting], max(0.0, soonest - now))
             for listener, queue in queues.items():
                 yield from greetings_of(queue, ready)
                 if listener in ready:

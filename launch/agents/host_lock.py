@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.agents.group import Agents, alone
-from launch.signals import wait_for
+from launch.signals import wait_readable
 
 NAME = "benchkit-measures"
 LOCK_VARIABLE = "BENCHKIT_HOST_LOCK"
@@ -108,7 +108,7 @@ class HostLock:
                 if left_s <= 0:
                     raise HostTaken(holder, limit(holder))
                 sources = agents.connections if refused else [waiting, *agents.connections]
-                ready = wait_for(sources, min(left_s, RETRY_S) if refused else left_s)
+                ready = wait_readable(sources, min(left_s, RETRY_S) if refused else left_s)
                 if not (ready or refused):
                     raise HostTaken(holder, limit(holder))
                 # Nothing is sent to `waiting`: it becomes ready when the holder's socket closes.

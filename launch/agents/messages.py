@@ -10,8 +10,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from launch.host import namespace, node_name, usable_cores
-from launch.signals import STOPPING
+from launch.host import namespace, node_name, affinity_cores
+from launch.signals import STOP_SIGNALS
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class AgentInfo(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def this_member(index: int) -> AgentInfo:
-    return AgentInfo(index, node_name(), namespace("net"), namespace("time"), usable_cores())
+    return AgentInfo(index, node_name(), namespace("net"), namespace("time"), affinity_cores())
 
 
 class Hello(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +74,7 @@ class StopMessage(Struct, frozen=True):
     why: str
 
     def __post_init__(self) -> None:
-        if self.number not in STOPPING:
+        if self.number not in STOP_SIGNALS:
             raise ValueError(f"{self.number} as a request to stop")
 
 

@@ -292,13 +292,15 @@ def choose_rendezvous(
     """
     master = master_address()
     if not (started.job or master):
-        raise JoinError(f"{started.by} does not say which processes belong together: {ADVICE}")
+        raise JoinError(
+            f"{started.launcher} does not say which processes belong together: {ADVICE}"
+        )
     secret = known_secret(started, master, trusts_network)
     path = folder / file_name(started, master)
-    if started.local:
+    if started.is_one_host:
         return OneHost(secret, path)
     announced_by: FixedAddress | TorchrunStore | None
-    if started.by == "torchrun":
+    if started.launcher == "torchrun":
         announced_by = TorchrunStore(secret, started.job)
     else:
         announced_by = FixedAddress(secret, master) if master else None
@@ -325,12 +327,12 @@ def file_name(started: LaunchContext, master: Endpoint | None) -> str:
     """
     job = re.sub(r"[^\w.-]", "_", started.job, flags=re.ASCII)[:80]
     parts = [str(master)] if master else []
-    if started.local:
+    if started.is_one_host:
         parts.append(namespace("net"))
     if job != started.job:
         parts.append(started.job)
     mark = "-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:12] if parts else ""
-    return f".agents-{started.by}-{job}{mark}"
+    return f".agents-{started.launcher}-{job}{mark}"
 
 
 def temporary_folder() -> Path:

@@ -33,7 +33,7 @@ def known_secret(started: LaunchContext, master: Endpoint | None, trusts_network
     """
     if key := key_of(os.environ.get(SECRET_VARIABLE, "")):
         return Secret(key)
-    if trusts_network and not started.local:
+    if trusts_network and not started.is_one_host:
         return Secret(started.job or str(master), is_guessable=True)
     return Secret()
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TextIO
 
 import msgspec
 
-from launch.framing import REPORT_BYTES, Pieces, framed
+from launch.framing import REPORT_BYTES, MessageReader, add_length
 from launch.ranks import logs
 from launch.ranks.logs import shorten
 from launch.ranks.private_network import PrivateNetwork
@@ -31,7 +31,7 @@ log.propagate = False  # They are for who listens here, not for logs.
 _pipe: Connection | None = None
 
 
-def send_through(pipe: Connection) -> None:
+def set_report_pipe(pipe: Connection) -> None:
     global _pipe
     _pipe = pipe
 
@@ -39,17 +39,17 @@ def send_through(pipe: Connection) -> None:
 def send_note(text: str) -> None:
     if _pipe:
         with suppress(OSError):  # The agent no longer reads the pipe.
-            os.write(_pipe.fileno(), framed(json.dumps({KEY: text}).encode()))
+            os.write(_pipe.fileno(), add_length(json.dumps({KEY: text}).encode()))
 
 
-def received(text: object) -> None:
+def log_note(text: object) -> None:
     log.debug("%s", text)
 
 
-def result_report(result: Any) -> bytes:
+def encode_result(result: Any) -> bytes:
     """Return a result as JSON; raise TypeError if it cannot be read back, or is too long."""
     try:
-        require_plain(result)
+        require_json(result)
         content = msgspec.json.encode(result)
         msgspec.json.decode(content, type=type(result))
     except (TypeError, ValueError, RecursionError) as error:
@@ -60,7 +60,7 @@ def result_report(result: Any) -> bytes:
     return report
 
 
-def require_plain(value: Any, where: str = "$") -> None:
+def require_json(value: Any, where: str = "$") -> None:
     """Raise TypeError unless a value and everything inside it can be written as JSON.
 
     msgspec also takes others: it writes a set as a list, bytes as base64, a number that is a key as
@@ -72,11 +72,11 @@ def require_plain(value: Any, where: str = "$") -> None:
         for key, each in value.items():
             if not isinstance(key, str):
                 raise TypeError(f"{where}: the key {key!r}; allowed is text")
-            require_plain(each, f"{where}.{key}")
+            require_json(each, f"{where}.{key}")
     elif isinstance(value, list | tuple):
         for index, each in enumerate(value):
             if type(each) is not float:  # most values are samples
-                require_plain(each, f"{where}[{index}]")
+                require_json(each, f"{where}[{index}]")
     elif isinstance(value, int):
         if not -(2**63) <= value < 2**63:
             raise TypeError(f"{where}: {value}; allowed are integers of 64 bits")
@@ -84,7 +84,7 @@ def require_plain(value: Any, where: str = "$") -> None:
         raise TypeError(f"{where}: JSON has no {type(value).__name__}")
 
 
-def exception_report(error: BaseException, raised_at: float) -> bytes:
+def encode_exception(error: BaseException, raised_at: float) -> bytes:
     """Return a report cut to a size that agents send on; `raised_at` is by time.monotonic()."""
     try:
         message = str(error)
@@ -101,7 +101,7 @@ def exception_report(error: BaseException, raised_at: float) -> bytes:
     return msgspec.json.encode({"exception": storable})
 
 
-MEETING_FILE = "BENCHKIT_MEETING_FILE"
+RENDEZVOUS_FILE_VARIABLE = "BENCHKIT_MEETING_FILE"
 """The file in which ranks on one host meet, as this rank has it open."""
 
 
@@ -117,8 +117,8 @@ class RankCall:
 def rank_main(
     environment: dict[str, str],
     network: PrivateNetwork | None,
-    orders: Connection,
-    pipe: Connection,
+    task_pipe: Connection,
+    report_pipe: Connection,
     lifeline: Connection,
 ) -> None:
     """Run calls in this process and report the result of each, until one raises.
@@ -128,68 +128,70 @@ def rank_main(
         orders: where calls come from; the process ends at its end.
         lifeline: a pipe whose other end the agent holds.
     """
-    send_through(pipe)
+    set_report_pipe(report_pipe)
     try:
-        isolate()
+        detach_process()
         die_with(lifeline)
     except OSError as error:
         calls = "setsid, F_SETOWN, F_SETSIG"
-        fail(OSError(f"the kernel refuses what ends ranks with their agent ({calls}): {error}"))
+        report_and_exit(
+            OSError(f"the kernel refuses what ends ranks with their agent ({calls}): {error}")
+        )
     os.environ.update(environment)
-    incoming = Pieces(orders)
+    incoming = MessageReader(task_pipe)
     is_first = True
     while call := next_call(incoming):
         redirect_output(call.log)
         try:
             if is_first:
-                prepare(network)
+                set_up_process(network)
                 is_first = False
-            report, code = result_report(run(call)), 0
+            report, code = encode_result(run_task(call)), 0
         except BaseException as error:
             raised_at = time.monotonic()
             with suppress(OSError):  # The log cannot be written; the report says the same.
                 traceback.print_exc()
-            report, code = exception_report(error, raised_at), 1
+            report, code = encode_exception(error, raised_at), 1
         flush_output()
         with suppress(OSError):  # The agent no longer reads the pipe.
-            send(pipe, report)
+            send(report_pipe, report)
         if code:
-            leave(code)
-    leave(0)
+            exit_now(code)
+    exit_now(0)
 
 
-def fail(error: BaseException) -> NoReturn:
+def report_and_exit(error: BaseException) -> NoReturn:
     """Report what a watching thread has found while the call may wait for ever, and end."""
     if _pipe:
         with suppress(OSError):
-            send(_pipe, exception_report(error, time.monotonic()))
-    leave(1)
+            send(_pipe, encode_exception(error, time.monotonic()))
+    exit_now(1)
 
 
-def next_call(incoming: Pieces) -> RankCall | None:
+def next_call(incoming: MessageReader) -> RankCall | None:
     try:
-        call: RankCall = pickle.loads(incoming.take(REPORT_BYTES) or b"")
+        call: RankCall = pickle.loads(incoming.read_message(REPORT_BYTES) or b"")
     except EOFError:
         return None
     return call
 
 
-def prepare(network: PrivateNetwork | None) -> None:
+def set_up_process(network: PrivateNetwork | None) -> None:
     """Do what a process does once, before its first call and the first thread."""
     sys.stdout, sys.stderr = line_buffered(1), line_buffered(2)
     faulthandler.enable()
-    logs.install()
-    keep_open(MEETING_FILE)
+    logs.install_stack_dumper()
+    open_for_good(RENDEZVOUS_FILE_VARIABLE)
     if network:
         network.enter()
 
 
-def run(call: RankCall) -> object:
+def run_task(call: RankCall) -> object:
     module, function = call.target.split(":")
     return getattr(importlib.import_module(module), function)(pickle.loads(call.argument))
 
 
-def keep_open(variable: str) -> None:
+def open_for_good(variable: str) -> None:
     """Open the file that an environment variable names, and make it name the open file."""
     path = os.environ.get(variable)
     if path:
@@ -197,12 +199,12 @@ def keep_open(variable: str) -> None:
 
 
 def send(pipe: Connection, report: bytes) -> None:
-    rest = memoryview(framed(report))
+    rest = memoryview(add_length(report))
     while rest:
         rest = rest[os.write(pipe.fileno(), rest) :]
 
 
-def isolate() -> None:
+def detach_process() -> None:
     """Move this process to its own session, ignore signals and volunteer for the OOM killer.
 
     The agent handles the signals. Slurm sends a signal to all processes of a job, and a rank that
@@ -232,7 +234,7 @@ def die_with(lifeline: Connection) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     if lifeline.poll():  # The agent ended before we listened.
-        leave(1)
+        exit_now(1)
 
 
 def redirect_output(path: Path) -> None:
@@ -255,7 +257,7 @@ def line_buffered(descriptor: int) -> TextIO:
     return os.fdopen(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
-def leave(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """End the process at once, because the teardown of torch's threads is slow and may hang."""
     flush_output()
     os._exit(code)

@@ -48,7 +48,7 @@ class FlightRecorder:
             "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         }
 
-    def request(self, ranks: Sequence[int]) -> list[Path]:
+    def request_dumps(self, ranks: Sequence[int]) -> list[Path]:
         """Ask ranks for their dumps; return the dumps of those that have a flight recorder."""
         asked = []
         for rank in ranks:
@@ -63,19 +63,19 @@ class FlightRecorder:
         deadline = time.monotonic() + DUMP_S
         sizes: list[int] = []
         while dumps and time.monotonic() < deadline:
-            before, sizes = sizes, [size_of(dump) for dump in dumps]
+            before, sizes = sizes, [file_size(dump) for dump in dumps]
             if sizes == before and all(sizes):
                 return
             time.sleep(POLL_S)
 
-    def hand_over(self, folder: Path) -> None:
+    def move_dumps(self, folder: Path) -> None:
         for dump in self.folder.glob(f"{STEM}*"):
             if not dump.is_fifo():
                 with suppress(OSError):  # a full disk, which the agent reports
                     shutil.move(dump, folder / dump.name)
 
 
-def size_of(path: Path) -> int:
+def file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
@@ -83,7 +83,7 @@ def size_of(path: Path) -> int:
 
 
 @contextmanager
-def recording(needed: bool) -> Iterator[FlightRecorder | None]:
+def open_flight_recorder(needed: bool) -> Iterator[FlightRecorder | None]:
     if not needed:
         yield None
         return

@@ -33,10 +33,10 @@ LOST_EXIT_CODE = 255
 """The exit code that multiprocessing gives to a process whose end its fork server cannot report."""
 FEWEST_FILES = 64
 """An agent of two ranks opens about 30, and some more for each further rank."""
-OURS = ("launch.ranks.reaper", "launch.ranks.entry")
+OWN_PRELOAD = ("launch.ranks.reaper", "launch.ranks.entry")
 SOCKET_NAME_BYTES = 107
 log = logging.getLogger(__name__)
-_has_answered: list[int] = []
+_warm_server_pid: list[int] = []
 """The process number of the fork server if it has forked ranks before.
 
 It is process-wide because multiprocessing has one fork server per process and hands out no object
@@ -53,14 +53,14 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= limit < FEWEST_FILES:
         raise OSError(f"ulimit -n {limit}: allowed are at least {FEWEST_FILES} open files")
-    multiprocessing.get_context("forkserver").set_forkserver_preload([*OURS, *preload])
+    multiprocessing.get_context("forkserver").set_forkserver_preload([*OWN_PRELOAD, *preload])
     try:
         # The resource tracker unblocks signals when it starts, so it must start first.
         resource_tracker.ensure_running()
         # The server and its ranks inherit blocked signals: requests to stop are not for them.
         # The server finds modules by its environment only: before Python 3.13.1 it drops our
         # sys.path (cpython #117378).
-        with defer_signals(), path_in_environment(), folder_in_environment(), without_pinning():
+        with defer_signals(), path_in_environment(), export_cleanup_folder(), without_pinning():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" in str(error):
@@ -72,7 +72,7 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
 
 
 @contextmanager
-def folder_in_environment() -> Iterator[None]:
+def export_cleanup_folder() -> Iterator[None]:
     """Tell the fork server meanwhile which folder to remove if this process is killed."""
     os.environ[FOLDER_VARIABLE] = util.get_temp_dir()  # of the server's socket
     try:
@@ -81,14 +81,14 @@ def folder_in_environment() -> Iterator[None]:
         del os.environ[FOLDER_VARIABLE]
 
 
-def pid() -> int | None:
+def server_pid() -> int | None:
     server: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return server
 
 
-def is_gone() -> bool:
+def has_exited_soon() -> bool:
     deadline = time.monotonic() + GONE_S
-    server = pid()
+    server = server_pid()
     while server is not None and time.monotonic() < deadline:
         if has_ended(server):
             return True
@@ -103,11 +103,11 @@ def has_ended(server: int) -> bool:
     return False
 
 
-def kill() -> None:
-    server = pid()
+def kill_server() -> None:
+    server = server_pid()
     if server is None:
         return
-    end_children(spared=())
+    kill_children(exclude=())
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(server, signal.SIGKILL)
         # The server is left for multiprocessing to reap, which then starts another.
@@ -115,18 +115,18 @@ def kill() -> None:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
+def limit_request_time() -> Iterator[None]:
     """Kill the fork server if a request in this context takes too long.
 
     Raise TimeoutError then, and ConnectionError where another process killed it.
     """
-    server = pid()
-    silent = threading.Event()
-    limit_s = ANSWER_S if server in _has_answered and not has_ended(server) else LOAD_S
+    server = server_pid()
+    has_timed_out = threading.Event()
+    limit_s = ANSWER_S if server in _warm_server_pid and not has_ended(server) else LOAD_S
 
     def give_up() -> None:
-        silent.set()
-        kill()
+        has_timed_out.set()
+        kill_server()
 
     watchdog = threading.Timer(limit_s, give_up)
     watchdog.daemon = True
@@ -134,26 +134,28 @@ def answering() -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError):
-        if not silent.is_set() and is_gone():
+        if not has_timed_out.is_set() and has_exited_soon():
             raise ConnectionError("the fork server was killed while it started ranks") from None
-        if not silent.is_set():
+        if not has_timed_out.is_set():
             raise
         watchdog.join()  # The next caller must not take a dying server for a live one.
         raise TimeoutError(f"the fork server did not answer within {limit_s:g} s") from None
     finally:
         watchdog.cancel()
-    _has_answered[:] = [server] if server else []
+    _warm_server_pid[:] = [server] if server else []
 
 
-def end_strays() -> None:
+def kill_orphans() -> None:
     """End processes that ranks have left behind in their own sessions, and their children."""
-    end_children(spared={process.pid for process in multiprocessing.active_children()})
+    kill_children(exclude={process.pid for process in multiprocessing.active_children()})
 
 
-def end_children(spared: Collection[int | None]) -> None:
+def kill_children(exclude: Collection[int | None]) -> None:
     """Kill the fork server's children except `spared`, and orphans that it inherits meanwhile."""
     deadline = time.monotonic() + DEATH_S
-    while doomed := [child for child in children() if child not in spared and not is_dead(child)]:
+    while doomed := [
+        child for child in child_pids() if child not in exclude and not is_dead(child)
+    ]:
         if time.monotonic() > deadline:
             log.warning("processes %s that a rank has started do not end; left behind", doomed)
             return
@@ -163,10 +165,10 @@ def end_children(spared: Collection[int | None]) -> None:
         time.sleep(0.001)
 
 
-def children() -> list[int]:
+def child_pids() -> list[int]:
     found = []
     with suppress(OSError):
-        for task in Path(f"/proc/{pid()}/task").iterdir():
+        for task in Path(f"/proc/{server_pid()}/task").iterdir():
             found += [int(child) for child in (task / "children").read_text().split()]
     return found
 

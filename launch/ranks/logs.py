@@ -40,7 +40,7 @@ def shorten_log(path: Path) -> None:
         return
 
 
-def end_of_log(path: Path) -> str:
+def read_log_tail(path: Path) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
@@ -53,8 +53,8 @@ UNCAUGHT = re.compile(r"^  what\(\):  (.*)", re.MULTILINE)
 """What the C++ runtime writes of an exception that ends the process."""
 
 
-def uncaught(log: Path) -> str:
-    found = UNCAUGHT.findall(end_of_log(log))
+def uncaught_what(log: Path) -> str:
+    found = UNCAUGHT.findall(read_log_tail(log))
     return found[-1] if found else ""
 
 
@@ -68,14 +68,14 @@ With NCCL that is `torch.cuda.synchronize`: a collective only enqueues a kernel.
 
 @dataclass(frozen=True)
 class Frame:
-    """The innermost frame of a rank's main thread; `waiting`: in a collective, or for a GPU."""
+    """The innermost frame of a rank's main thread; `is_waiting`: in a collective, or for a GPU."""
 
-    place: str
-    waiting: bool
+    location: str
+    is_waiting: bool
     stack: str
 
 
-def install() -> None:
+def install_stack_dumper() -> None:
     """Make STACK_SIGNAL write this process's stack to standard error, which is the rank's log."""
     faulthandler.register(STACK_SIGNAL, all_threads=False)
 
@@ -85,10 +85,10 @@ def innermost_frame(log: Path) -> Frame:
 
     Other threads write to the log meanwhile, as NCCL's flight recorder does when it dumps.
     """
-    last = end_of_log(log).rpartition("(most recent call first):\n")[2]
+    last = read_log_tail(log).rpartition("(most recent call first):\n")[2]
     frames = list(re.finditer(r'^  File "(.+)", line (\d+) in (\S+)\n', last, re.MULTILINE))
     if not frames:
-        return Frame("an unknown place", waiting=False, stack="")
+        return Frame("an unknown place", is_waiting=False, stack="")
     source, line, function = frames[0].groups()
     stack = "".join(frame.group() for frame in frames)
     waiting = any(place in source for place in WAITING_PLACES)

@@ -37,7 +37,7 @@ class PrivateNetwork:
 
     @property
     def paths(self) -> list[str]:
-        return [opened_by(self.pid, descriptor) for descriptor in self.descriptors]
+        return [proc_fd_path(self.pid, descriptor) for descriptor in self.descriptors]
 
     def can_be_entered(self) -> bool:
         """Whether the paths lead to the namespaces here, as they do in the same PID namespace."""
@@ -53,31 +53,31 @@ class PrivateNetwork:
         """
         descriptors = [os.open(path, OPEN_FLAGS) for path in self.paths]
         for descriptor in descriptors:
-            call("setns", descriptor, 0)
+            call_libc("setns", descriptor, 0)
             os.close(descriptor)
 
 
-def opened_by(pid: int, descriptor: int) -> str:
+def proc_fd_path(pid: int, descriptor: int) -> str:
     """Return the path by which others of the same user open a file that a process holds open."""
     return f"/proc/{pid}/fd/{descriptor}"
 
 
-def make() -> PrivateNetwork | None:
+def create_private_network() -> PrivateNetwork | None:
     """Make a network that lives as long as this process; None if the kernel refuses."""
     kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
-    with suppress(OSError, subprocess.SubprocessError), run("make", *kinds) as maker:
+    with suppress(OSError, subprocess.SubprocessError), start_helper("make", *kinds) as maker:
         assert maker.stdin
         assert maker.stdout
         try:
             readable, _, _ = select.select([maker.stdout], [], [], LIMIT_S)
             if not readable or maker.stdout.readline() != READY:
                 return None
-            held = [os.open(f"/proc/{maker.pid}/ns/{kind}", OPEN_FLAGS) for kind in kinds]
+            namespace_fds = [os.open(f"/proc/{maker.pid}/ns/{kind}", OPEN_FLAGS) for kind in kinds]
         finally:
             maker.kill()  # The open files keep the namespaces alive.
-        inodes = tuple(os.fstat(descriptor).st_ino for descriptor in held)
-        made = PrivateNetwork(os.getpid(), tuple(held), inodes)
-        with run("enter", str(made.pid), *map(str, held)) as visitor:
+        inodes = tuple(os.fstat(descriptor).st_ino for descriptor in namespace_fds)
+        made = PrivateNetwork(os.getpid(), tuple(namespace_fds), inodes)
+        with start_helper("enter", str(made.pid), *map(str, namespace_fds)) as visitor:
             try:
                 if visitor.communicate(timeout=LIMIT_S)[0] == READY:
                     return made
@@ -86,7 +86,7 @@ def make() -> PrivateNetwork | None:
     return None
 
 
-def run(*arguments: str) -> "subprocess.Popen[bytes]":
+def start_helper(*arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, *arguments],
         stdin=subprocess.PIPE,
@@ -95,7 +95,7 @@ def run(*arguments: str) -> "subprocess.Popen[bytes]":
     )
 
 
-def call(name: str, *arguments: int) -> None:
+def call_libc(name: str, *arguments: int) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments):
         number = ctypes.get_errno()
@@ -105,7 +105,7 @@ def call(name: str, *arguments: int) -> None:
 def unshare(kinds: Sequence[str]) -> None:
     """Move this process into new namespaces whose loopback is up; keep its user and group."""
     uid, gid = os.geteuid(), os.getegid()
-    call("unshare", CLONE_NEWNET | (CLONE_NEWUSER if "user" in kinds else 0))
+    call_libc("unshare", CLONE_NEWNET | (CLONE_NEWUSER if "user" in kinds else 0))
     if "user" in kinds:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")

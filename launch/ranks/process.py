@@ -14,7 +14,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from launch.framing import Pieces, framed, is_writable
+from launch.framing import MessageReader, add_length, is_writable
 from launch.host import without_pinning
 from launch.ranks import fork_server
 from launch.ranks.entry import RankCall, rank_main
@@ -32,39 +32,39 @@ class RankProcess:
     """One running rank as its agent sees it.
 
     Attributes:
-        pipe: where the agent reads the reports.
-        orders: where the agent writes the calls; once it is closed, an idle rank ends.
+        report_pipe: where the agent reads the reports.
+        task_pipe: where the agent writes the calls; once it is closed, an idle rank ends.
         lifeline: a pipe whose end of file ends the rank.
-        end: a file descriptor that becomes readable when the process has ended.
-        mps: of a client of MPS the environment of the rank, which leads to its daemon.
+        exit_fd: a file descriptor that becomes readable when the process has ended.
+        mps_environment: of a client of MPS the environment of the rank, which leads to its daemon.
     """
 
     index: int
     process: Any
-    pipe: connection.Connection
-    orders: connection.Connection
+    report_pipe: connection.Connection
+    task_pipe: connection.Connection
     lifeline: connection.Connection
-    end: int
-    incoming: Pieces
-    mps: Mapping[str, str] = field(default_factory=dict)
-    reported: bool = False
-    log: Path | None = None
+    exit_fd: int
+    reports: MessageReader
+    mps_environment: Mapping[str, str] = field(default_factory=dict)
+    has_reported: bool = False
+    log_path: Path | None = None
 
-    def give(self, call: RankCall) -> None:
+    def send_task(self, call: RankCall) -> None:
         """Hand the rank a call; a rank that has ended takes none, which its watch notices."""
-        self.reported, self.log = False, call.log
-        rest = memoryview(framed(pickle.dumps(call)))
+        self.has_reported, self.log_path = False, call.log
+        rest = memoryview(add_length(pickle.dumps(call)))
         deadline = time.monotonic() + TAKE_S
         with suppress(BrokenPipeError):
             while rest:
                 try:
-                    rest = rest[os.write(self.orders.fileno(), rest) :]
+                    rest = rest[os.write(self.task_pipe.fileno(), rest) :]
                 except BlockingIOError:
-                    if not is_writable(self.orders, deadline - time.monotonic()):
+                    if not is_writable(self.task_pipe, deadline - time.monotonic()):
                         raise TimeoutError(f"rank {self.index} does not take its job") from None
 
-    def dismiss(self) -> None:
-        self.orders.close()
+    def close_task_pipe(self) -> None:
+        self.task_pipe.close()
 
 
 def start_rank(
@@ -90,14 +90,14 @@ def start_rank(
         for end in (report, orders):
             os.set_blocking(end.fileno(), False)
         rank = RankProcess(
-            index, process, report, orders, lifeline, end_of(process, start_method),
-            Pieces(report), mps=environment if mps.SHARE in environment else {},
+            index, process, report, orders, lifeline, exit_descriptor(process, start_method),
+            MessageReader(report), mps_environment=environment if mps.SHARE in environment else {},
         )  # fmt: skip
         ours.pop_all()  # The ends of the agent stay open; those of the rank are closed here.
     return rank
 
 
-def end_of(process: Any, start_method: str) -> int:
+def exit_descriptor(process: Any, start_method: str) -> int:
     """Return the file descriptor that becomes readable when a process has ended.
 
     The sentinel of a spawned process is a pipe that its children hold open, too, so a pidfd is
@@ -110,9 +110,9 @@ def end_of(process: Any, start_method: str) -> int:
     return int(process.sentinel)
 
 
-def kill(rank: RankProcess) -> None:
-    if rank.mps and rank.process.is_alive():
-        mps.end_client(rank.process.pid, rank.mps)
+def kill_rank(rank: RankProcess) -> None:
+    if rank.mps_environment and rank.process.is_alive():
+        mps.terminate_client(rank.process.pid, rank.mps_environment)
     rank.lifeline.close()
     if rank.process.is_alive():
         with suppress(ProcessLookupError):
@@ -120,12 +120,12 @@ def kill(rank: RankProcess) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(rank.process.pid, signal.SIGKILL)  # A rank leads a process group.
     if rank.process.is_alive():
-        connection.wait([rank.end], DEATH_S)
+        connection.wait([rank.exit_fd], DEATH_S)
     # Either the rank is stuck in the kernel, or the fork server that should report its end is.
     if rank.process.is_alive():
         log.warning("rank %d (process %d) does not end; left behind", rank.index, rank.process.pid)
-        fork_server.kill()
-    for stream in (rank.pipe, rank.orders):
+        fork_server.kill_server()
+    for stream in (rank.report_pipe, rank.task_pipe):
         stream.close()
-    if rank.end != rank.process.sentinel:
-        os.close(rank.end)
+    if rank.exit_fd != rank.process.sentinel:
+        os.close(rank.exit_fd)

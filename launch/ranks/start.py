@@ -18,15 +18,15 @@ from launch.ranks.entry import RankCall
 from launch.ranks.flight_recorder import FlightRecorder
 from launch.ranks.logs import log_file, shorten_log
 from launch.ranks.private_network import PrivateNetwork
-from launch.ranks.process import RankProcess, kill, start_rank
-from launch.ranks.watch import RankEnds, watch
+from launch.ranks.process import RankProcess, kill_rank, start_rank
+from launch.ranks.watch import RankResults, monitor_ranks
 from launch.signals import defer_signals
 
 LEAVE_S = 5.0
 
 
 @dataclass
-class Ranks:
+class RankPool:
     """The processes of some ranks, which take one call after another until one fails."""
 
     processes: list[RankProcess] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Ranks:
         folder: Path,
         timeout_s: float,
         agents: Agents | None = None,
-    ) -> RankEnds:
+    ) -> RankResults:
         """Run a function in each rank and wait for all results, or for the first failure.
 
         Ranks take further calls only while `are_idle`: not after a failure here or elsewhere.
@@ -54,21 +54,23 @@ class Ranks:
         self.are_idle = False
         logs = [log_file(folder, rank.index) for rank in self.processes]
         for rank, argument, path in zip(self.processes, arguments, logs, strict=True):
-            rank.give(RankCall(target, pickle.dumps(argument), path))
+            rank.send_task(RankCall(target, pickle.dumps(argument), path))
         try:
-            ends = watch(self.processes, folder, timeout_s, agents or alone(), self.recorder)
+            ends = monitor_ranks(
+                self.processes, folder, timeout_s, agents or alone(), self.recorder
+            )
         finally:
             for path in logs:
                 shorten_log(path)
             if self.recorder:
-                self.recorder.hand_over(folder)
+                self.recorder.move_dumps(folder)
         self.are_idle = len(ends.results) == len(self.processes)
         return ends
 
-    def leave(self) -> None:
-        waiting = [rank.end for rank in self.processes]
+    def shut_down(self) -> None:
+        waiting = [rank.exit_fd for rank in self.processes]
         for rank in self.processes:
-            rank.dismiss()
+            rank.close_task_pipe()
         while waiting:
             ended = connection.wait(waiting, LEAVE_S)
             if not ended:
@@ -77,7 +79,7 @@ class Ranks:
 
 
 @contextlib.contextmanager
-def started(
+def start_ranks(
     environments: Sequence[Mapping[str, str]],
     *,
     start_method: str = "forkserver",
@@ -85,29 +87,29 @@ def started(
     first_rank: int = 0,
     network: PrivateNetwork | None = None,
     recorder: FlightRecorder | None = None,
-) -> Iterator[Ranks]:
+) -> Iterator[RankPool]:
     """Start one process per rank; none runs any more when the context ends."""
-    ranks = Ranks(recorder=recorder)
+    ranks = RankPool(recorder=recorder)
     if forked := start_method == "forkserver":
         fork_server.start_fork_server(preload)
     try:
-        with fork_server.answering() if forked else contextlib.nullcontext():
+        with fork_server.limit_request_time() if forked else contextlib.nullcontext():
             for index, environment in enumerate(environments, first_rank):
                 ranks.processes.append(start_rank(start_method, index, environment, network))
         yield ranks
         if ranks.are_idle:
-            ranks.leave()
+            ranks.shut_down()
     finally:
-        end_ranks(ranks.processes, forked)
+        kill_ranks(ranks.processes, forked)
 
 
-def end_ranks(ranks: Sequence[RankProcess], forked: bool) -> None:
+def kill_ranks(ranks: Sequence[RankProcess], forked: bool) -> None:
     """End all ranks and the processes that they have started.
 
     Under `spawn` a process that has made its own session survives.
     """
     with defer_signals():
         for rank in ranks:
-            kill(rank)
+            kill_rank(rank)
         if forked:
-            fork_server.end_strays()
+            fork_server.kill_orphans()

@@ -15,13 +15,13 @@ from launch.agents.group import Agents
 from launch.framing import REPORT_BYTES
 from launch.ranks import entry, fork_server
 from launch.ranks.flight_recorder import FlightRecorder
-from launch.ranks.logs import STACK_SIGNAL, Frame, innermost_frame, log_file, uncaught
+from launch.ranks.logs import STACK_SIGNAL, Frame, innermost_frame, log_file, uncaught_what
 from launch.ranks.process import RankProcess
-from launch.signals import wait_for
+from launch.signals import wait_readable
 
 
 @dataclass(frozen=True)
-class Failure:
+class ProcessFailure:
     """Why a rank, or the agent (`rank` None), ended without a result.
 
     Attributes:
@@ -42,7 +42,7 @@ class Failure:
     host: str = ""
 
 
-def root_cause(failures: list[Failure]) -> Failure | None:
+def root_cause(failures: list[ProcessFailure]) -> ProcessFailure | None:
     """Return the failure that explains the others.
 
     It is a death without a report, else the exception that was raised first. The order of arrival
@@ -53,7 +53,7 @@ def root_cause(failures: list[Failure]) -> Failure | None:
     stacks of all.
     """
 
-    def precedence(failure: Failure) -> tuple[bool, bool, float]:
+    def precedence(failure: ProcessFailure) -> tuple[bool, bool, float]:
         raised = failure.kind == "exception" or failure.signal == signal.SIGABRT
         return raised, failure.rank is None, failure.raised_at or 0.0
 
@@ -70,22 +70,22 @@ def root_cause(failures: list[Failure]) -> Failure | None:
 STACK_DUMP_S = 0.3
 
 
-def timed_out(
+def diagnose_timeout(
     pids: Mapping[int, int], folder: Path, timeout_s: float, recorder: FlightRecorder | None
-) -> Failure:
+) -> ProcessFailure:
     """Return a failure that names the only rank that hangs outside a collective, if there is one.
 
     A rank hangs if its frame is the same in two stack dumps.
     """
-    dumps = recorder.request(list(pids)) if recorder else []
-    earlier = ask_for_frames(pids, folder)
-    frames = ask_for_frames(pids, folder)
+    dumps = recorder.request_dumps(list(pids)) if recorder else []
+    earlier = dump_stacks(pids, folder)
+    frames = dump_stacks(pids, folder)
     if recorder:
         recorder.wait_for(dumps)
     stuck = [index for index, frame in frames.items() if frame == earlier[index]]
-    culprits = [index for index in stuck if not frames[index].waiting]
-    places = ", ".join(f"rank {index} in {frame.place}" for index, frame in frames.items())
-    return Failure(
+    culprits = [index for index in stuck if not frames[index].is_waiting]
+    places = ", ".join(f"rank {index} in {frame.location}" for index, frame in frames.items())
+    return ProcessFailure(
         rank=culprits[0] if len(culprits) == 1 else None,
         kind="timeout",
         message=f"no end within {timeout_s:g} s: {places}",
@@ -93,7 +93,7 @@ def timed_out(
     )
 
 
-def ask_for_frames(pids: Mapping[int, int], folder: Path) -> dict[int, Frame]:
+def dump_stacks(pids: Mapping[int, int], folder: Path) -> dict[int, Frame]:
     for pid in pids.values():
         with suppress(ProcessLookupError):
             os.kill(pid, STACK_SIGNAL)
@@ -105,110 +105,117 @@ GRACE_S = 1.0
 """Seconds after the first exception in which another rank may report the one that caused it."""
 DIED_WITHOUT_REPORT = ("signal", "exit", "lost")
 """Such a failure causes those of the other ranks, so nothing waits for their reports."""
-DYING_S = 0.05
+ABORT_NOTICE_S = 0.05
 """Seconds until an agent notices that a rank has aborted; its peers may raise exceptions sooner."""
 
 
 @dataclass
-class RankEnds:
+class RankResults:
     results: dict[int, Any] = field(default_factory=dict)
-    failure: Failure | None = None
+    failure: ProcessFailure | None = None
 
 
-def watch(
+def monitor_ranks(
     ranks: list[RankProcess],
     folder: Path,
     timeout_s: float,
     agents: Agents,
     recorder: FlightRecorder | None,
-) -> RankEnds:
+) -> RankResults:
     """Block until all ranks have reported, or one has failed here or elsewhere, or time is up.
 
     After an exception the other ranks get GRACE_S to report theirs.
     """
-    rank_ends = RankEnds()
-    failures: list[Failure] = []
+    rank_ends = RankResults()
+    failures: list[ProcessFailure] = []
     running = list(ranks)
-    alarmed = False
+    has_alarmed = False
     deadline = time.monotonic() + timeout_s
     while running:  # First way out: all ranks have reported.
-        exits = [rank.end for rank in running]
-        pipes = [rank.pipe for rank in running if not rank.reported]
-        sources = [*exits, *pipes, *agents.connections]
-        ready = wait_for(sources, max(0.0, deadline - time.monotonic()))
-        heard = agents.hear(ready)
-        if not failures and (heard == "timeout" or not (ready or alarmed)):
+        exit_fds = [rank.exit_fd for rank in running]
+        pipes = [rank.report_pipe for rank in running if not rank.has_reported]
+        sources = [*exit_fds, *pipes, *agents.connections]
+        ready = wait_readable(sources, max(0.0, deadline - time.monotonic()))
+        alarm = agents.hear(ready)
+        if not failures and (alarm == "timeout" or not (ready or has_alarmed)):
             agents.alarm("timeout")  # The others must report now, too, where their ranks are.
             pids = {rank.index: rank.process.pid for rank in running}
-            failures.append(timed_out(pids, folder, timeout_s, recorder))
+            failures.append(diagnose_timeout(pids, folder, timeout_s, recorder))
             break  # Second way out: time was up, here or on another agent.
         if not ready:
             break  # Third way out: after a failure, no further report came in time.
-        collect(running, ready, rank_ends, failures)
-        if failures or heard:
-            kinds = {heard, *(failure.kind for failure in failures)}
+        collect_reports(running, ready, rank_ends, failures)
+        if failures or alarm:
+            kinds = {alarm, *(failure.kind for failure in failures)}
             grace_s = 0.0 if kinds.intersection(DIED_WITHOUT_REPORT) else GRACE_S
             deadline = min(deadline, time.monotonic() + grace_s)
-            if not (alarmed or heard):
+            if not (has_alarmed or alarm):
                 agents.alarm(failures[0].kind)
-            alarmed = True
+            has_alarmed = True
     rank_ends.failure = root_cause(failures)
     return rank_ends
 
 
-def collect(
-    running: list[RankProcess], ready: list[Any], rank_ends: RankEnds, failures: list[Failure]
+def collect_reports(
+    running: list[RankProcess],
+    ready: list[Any],
+    rank_ends: RankResults,
+    failures: list[ProcessFailure],
 ) -> None:
     for rank in list(running):
-        if rank.pipe in ready and not rank.reported:
-            receive(rank, rank_ends, failures)
+        if rank.report_pipe in ready and not rank.has_reported:
+            receive_report(rank, rank_ends, failures)
         if rank.index in rank_ends.results:
             running.remove(rank)
-        elif rank.end in ready:
+        elif rank.exit_fd in ready:
             running.remove(rank)
-            note_exit(rank, rank_ends, failures)
+            record_exit(rank, rank_ends, failures)
 
 
-def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
+def receive_report(
+    rank: RankProcess, rank_ends: RankResults, failures: list[ProcessFailure]
+) -> None:
     """Read what has come of a rank: notes, then {"result": value} or {"exception": details}."""
     try:
         while True:
-            report = rank.incoming.take(REPORT_BYTES)
+            report = rank.reports.read_message(REPORT_BYTES)
             if report is None:
                 return  # The rest may come until the rank ends or time is up.
             content = msgspec.json.decode(report)
             if entry.KEY not in content:
                 break
-            entry.received(content[entry.KEY])
+            entry.log_note(content[entry.KEY])
         if "result" in content:
             rank_ends.results[rank.index] = content["result"]
         else:
             details = content["exception"] | {"rank": rank.index, "kind": "exception"}
-            failures.append(msgspec.convert(details, Failure))
+            failures.append(msgspec.convert(details, ProcessFailure))
     except (EOFError, OSError, ValueError, TypeError, KeyError, RecursionError):
         # The report is incomplete or not a report: note_exit() reads the exit code.
-        rank.dismiss()
-    rank.reported = True
+        rank.close_task_pipe()
+    rank.has_reported = True
 
 
-def note_exit(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
+def record_exit(rank: RankProcess, rank_ends: RankResults, failures: list[ProcessFailure]) -> None:
     """Read a dead rank's report; an exit that no report explains becomes a failure."""
-    if not rank.reported:
-        receive(rank, rank_ends, failures)
+    if not rank.has_reported:
+        receive_report(rank, rank_ends, failures)
     rank.process.join()
     code = rank.process.exitcode
     if rank.index in rank_ends.results or any(failure.rank == rank.index for failure in failures):
         return
     if code < 0:
-        words = uncaught(rank.log) if rank.log and code == -signal.SIGABRT else ""
+        words = uncaught_what(rank.log_path) if rank.log_path and code == -signal.SIGABRT else ""
         message = ": ".join(filter(None, (f"killed by {signal_name(-code)}", words)))
-        began = time.monotonic() - DYING_S if code == -signal.SIGABRT else None
-        failures.append(Failure(rank.index, "signal", message, signal=-code, raised_at=began))
+        began = time.monotonic() - ABORT_NOTICE_S if code == -signal.SIGABRT else None
+        failures.append(
+            ProcessFailure(rank.index, "signal", message, signal=-code, raised_at=began)
+        )
         return
     message = f"exited with code {code} and no report"
-    if code == fork_server.LOST_EXIT_CODE and fork_server.is_gone():
+    if code == fork_server.LOST_EXIT_CODE and fork_server.has_exited_soon():
         message = "lost with the fork server, which somebody killed"
-    failures.append(Failure(rank.index, "exit", message))
+    failures.append(ProcessFailure(rank.index, "exit", message))
 
 
 def signal_name(number: int) -> str:

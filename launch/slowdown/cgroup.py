@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from launch.host import control_groups, read_text
+from launch.host import cgroups_by_version, read_text
 from launch.slowdown.duty_cycle import DutyCycle
 
 PERIOD_US = 10_000
@@ -24,19 +24,21 @@ class QuotaUnavailable(Exception): ...
 
 
 @dataclass(frozen=True)
-class Room:
+class CgroupParent:
     folder: Path
     version: int
 
 
-def find_room(cores: float) -> Room | None:
+def find_cgroup_parent(cores: float) -> CgroupParent | None:
     """Find where a child group with a quota of `cores` cores can be made for this process."""
-    for room in rooms():
+    for room in cgroup_parents():
         trial = room.folder / f"{PREFIX}trial-{os.getpid()}"
         with suppress(OSError):
             trial.mkdir()
             try:
-                limit(trial, room.version, cores)  # version 1 refuses more than the parent's quota
+                write_cpu_quota(
+                    trial, room.version, cores
+                )  # version 1 refuses more than the parent's quota
                 return room
             except OSError:
                 continue
@@ -45,17 +47,17 @@ def find_room(cores: float) -> Room | None:
     return None
 
 
-def rooms() -> list[Room]:
+def cgroup_parents() -> list[CgroupParent]:
     """Return its own group and the parent: in version 2 a group with processes has no children."""
     return [
-        Room(folder, version)
-        for version, folders in control_groups("cpu").items()
+        CgroupParent(folder, version)
+        for version, folders in cgroups_by_version("cpu").items()
         for folder in folders[:2]
         if version == 1 or "cpu" in read_text(folder / "cgroup.subtree_control").split()
     ]
 
 
-def limit(folder: Path, version: int, cores: float | None) -> None:
+def write_cpu_quota(folder: Path, version: int, cores: float | None) -> None:
     """Set how many cores' worth of time a group has; None removes the limit."""
     quota = None if cores is None else round(cores * PERIOD_US)
     period = PERIOD_US
@@ -78,7 +80,7 @@ class CpuQuota:
     mechanism = "cgroup"
     switchable = True
 
-    def __init__(self, room: Room, threads: int) -> None:
+    def __init__(self, room: CgroupParent, threads: int) -> None:
         self._version = room.version
         self._threads = threads
         self._folder = room.folder / f"{PREFIX}{os.getpid()}"
@@ -94,19 +96,19 @@ class CpuQuota:
     def apply(self, factor: float) -> None:
         cores = self._threads / factor
         try:
-            limit(self._folder, self._version, cores)
+            write_cpu_quota(self._folder, self._version, cores)
         except OSError as error:
             raise QuotaUnavailable(
                 f"a CPU quota of {cores:g} cores in {self._folder}: {error.strerror}"
             ) from None
 
     def release(self) -> None:
-        limit(self._folder, self._version, None)
+        write_cpu_quota(self._folder, self._version, None)
 
 
-def remove_abandoned() -> None:
+def remove_stale_cgroups() -> None:
     deadline = time.monotonic() + EMPTY_WITHIN_S
-    for room in rooms():
+    for room in cgroup_parents():
         for folder in room.folder.glob(f"{PREFIX}[0-9]*"):
             remove_if_abandoned(folder, deadline)
 
@@ -156,7 +158,7 @@ def make_throttle(mechanism: str, threads: int, factor: float) -> Throttle:
     `auto` is a CPU quota if one may be set, else a duty cycle.
     """
     cores = threads / factor
-    room = find_room(cores) if mechanism in ("auto", "cgroup") else None
+    room = find_cgroup_parent(cores) if mechanism in ("auto", "cgroup") else None
     if room:
         try:
             return CpuQuota(room, threads)

@@ -22,7 +22,7 @@ class DutyCycle:
     switchable = True
 
     def __init__(self, pid: int) -> None:
-        self._beside = subprocess.Popen(
+        self._helper = subprocess.Popen(
             [sys.executable, "-S", "-E", __file__, str(pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -36,11 +36,11 @@ class DutyCycle:
         self._tell(1.0)
 
     def _tell(self, factor: float) -> None:
-        assert self._beside.stdin is not None
-        assert self._beside.stdout is not None
+        assert self._helper.stdin is not None
+        assert self._helper.stdout is not None
         with suppress(BrokenPipeError):
-            self._beside.stdin.write(f"{factor}\n".encode())
-        if not self._beside.stdout.readline():
+            self._helper.stdin.write(f"{factor}\n".encode())
+        if not self._helper.stdout.readline():
             raise RuntimeError(f"what slows process {os.getpid()} down has ended")
 
 

@@ -32,7 +32,7 @@ The daemon would number the visible GPUs differently than its clients do, and li
 class MpsUnavailable(Exception): ...
 
 
-def own_folder() -> Path:
+def make_pipe_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     if len(os.fsencode(folder / LONGEST_SOCKET)) > SOCKET_NAME_BYTES:
         folder.rmdir()
@@ -43,37 +43,37 @@ def own_folder() -> Path:
     return folder
 
 
-def pipes(folder: Path) -> dict[str, str]:
+def client_environment(folder: Path) -> dict[str, str]:
     return {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
 
 
-def of_daemon(folder: Path) -> dict[str, str]:
+def daemon_environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_DAEMON}
-    return kept | pipes(folder)
+    return kept | client_environment(folder)
 
 
-def start(folder: Path, devices: Mapping[str, str]) -> None:
+def start_daemon(folder: Path, devices: Mapping[str, str]) -> None:
     """Start a daemon with its pipes and logs in a folder; raise MpsUnavailable where it fails.
 
     `devices` chooses its GPUs by UUID. A MIG instance needs a daemon that names it; without a
     choice
     the daemon serves all whole GPUs of the host.
     """
-    environment = {**of_daemon(folder), **devices}
+    environment = {**daemon_environment(folder), **devices}
     said = folder / "start.log"  # a file: the daemon may keep its output open, as it would a pipe
     with said.open("w") as output:
         started = run([CONTROL, "-d"], environment, output=output.fileno())
     deadline = time.monotonic() + LISTENS_S
-    while started.returncode or ask(environment).returncode:
+    while started.returncode or query_servers(environment).returncode:
         if started.returncode or time.monotonic() > deadline:
             lines = said.read_text(errors="replace").strip().splitlines()
             raise MpsUnavailable(f"{CONTROL} -d: {lines[-1] if lines else 'it does not answer'}")
         time.sleep(POLL_S)
 
 
-def stop(folder: Path) -> None:
+def stop_daemon(folder: Path) -> None:
     """Stop the daemon of a folder, if any, and remove the folder; ignore a daemon that hangs."""
-    environment = of_daemon(folder)
+    environment = daemon_environment(folder)
     deadline = time.monotonic() + LISTENS_S
     with suppress(MpsUnavailable):  # an error must hide neither results nor a Ctrl-C
         while run([CONTROL], environment, "quit -t 1\n").returncode:
@@ -91,14 +91,14 @@ rm -rf "$1"
 
 
 @contextmanager
-def ended_with_us(folder: Path) -> Iterator[None]:
+def stop_with_process(folder: Path) -> Iterator[None]:
     """End the daemon of a folder even if this process is killed while the context lasts.
 
     A process in a session of its own holds the end of a pipe that only this process holds open.
     """
     beside = subprocess.Popen(
         ["sh", "-c", OUTLIVES, CONTROL, str(folder)],
-        env=of_daemon(folder),
+        env=daemon_environment(folder),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -111,7 +111,7 @@ def ended_with_us(folder: Path) -> Iterator[None]:
             beside.kill()
 
 
-def end_client(pid: int, environment: Mapping[str, str]) -> None:
+def terminate_client(pid: int, environment: Mapping[str, str]) -> None:
     """Let a daemon end a client and its kernels, which SIGKILL may leave on the GPU for all others.
 
     It ends nothing where the daemon does not answer, or does not know the client. `environment` is
@@ -119,11 +119,11 @@ def end_client(pid: int, environment: Mapping[str, str]) -> None:
     """
     whole = {**os.environ, **environment}
     with suppress(MpsUnavailable):
-        for server in re.findall(r"\d+", ask(whole).stdout):
+        for server in re.findall(r"\d+", query_servers(whole).stdout):
             run([CONTROL], whole, f"terminate_client {server} {pid}\n")
 
 
-def ask(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+def query_servers(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
     """Ask a daemon for its servers; the exit code is 0 if one answers."""
     return run([CONTROL], environment, "get_server_list\n")
 
@@ -151,7 +151,7 @@ def run(
 
 
 @contextmanager
-def daemon(
+def provide_daemon(
     needed: bool, gpus: Sequence[str] = (), agents_here: int = 1
 ) -> Iterator[dict[str, str]]:
     """Provide an MPS daemon if needed while the context lasts; yield its clients' environment.
@@ -172,7 +172,7 @@ def daemon(
             f"hardware.slowdown on GPUs needs {CONTROL}, which is not installed here"
         )
     devices = device_environment(gpus)
-    if ask(os.environ).returncode == 0:
+    if query_servers(os.environ).returncode == 0:
         names = ("CUDA_MPS_PIPE_DIRECTORY",)
         yield {name: os.environ[name] for name in names if name in os.environ} | devices
         return
@@ -181,14 +181,14 @@ def daemon(
         raise MpsUnavailable(
             f"{agents_here} agents on this host need an MPS daemon, and none runs: {how}"
         )
-    folder = own_folder()
+    folder = make_pipe_folder()
     try:
-        with ended_with_us(folder):
-            start(folder, devices)
-            yield pipes(folder) | devices
+        with stop_with_process(folder):
+            start_daemon(folder, devices)
+            yield client_environment(folder) | devices
     finally:
         with defer_signals():
-            stop(folder)
+            stop_daemon(folder)
 
 
 def device_environment(gpus: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from benchkit.api.registry import EXTRA_SUITES
-from benchkit.selftest.runs import Setting, contains, ratio, sweep
+from benchkit.selftest.runs import SelftestOptions, contains, ratio, sweep
 from benchkit.statistics.rank_tests import SignedRank, log_ratios
 
 from perf.harness import SECONDS, Report, clock
@@ -19,7 +19,7 @@ from perf.harness import SECONDS, Report, clock
 BOTH = ("+suite=allreduce,matmul_lut", "hardware.slowdown=1")
 
 
-def probe(setting: Setting) -> list[Report]:
+def probe(setting: SelftestOptions) -> list[Report]:
     """What ranks find of their clocks and of the harness, on one case of two suites."""
     others = os.environ.get(EXTRA_SUITES)
     suites = ",".join(filter(None, [others, "perf.harness.probe"]))
@@ -36,7 +36,7 @@ def main() -> None:
     reading = clock.read_pairs()
     print(f"clock: resolution {1e9 * reading.resolution_s:.3g} ns, a pair of readings {1e9 * reading.pair_s:.3g} ns")
     with tempfile.TemporaryDirectory() as folder:
-        reports = probe(Setting(options.backend, options.ranks, options.seconds, Path(folder)))
+        reports = probe(SelftestOptions(options.backend, options.ranks, options.seconds, Path(folder)))
     low = max(report.offset_low_s for report in reports)
     high = min(report.offset_high_s for report in reports)
     agree = "agree" if low <= 0 <= high else "DISAGREE"

@@ -40,17 +40,17 @@ def read_pairs(now_ns: Callable[[], int] = time.perf_counter_ns) -> Clock:
 
 
 def note_exchanges(
-    exchange: Callable[[list[float]], list[list[float]]],
+    all_gather: Callable[[list[float]], list[list[float]]],
     now: Callable[[], float] = time.perf_counter,
 ) -> tuple[list[list[float]], list[list[float]]]:
     """Reads the clock before and after exchanges that all ranks make together.
 
     Args:
-        exchange: returns every rank's list for one's own.
+        all_gather: returns every rank's list for one's own.
         now: returns seconds on this rank's clock.
 
     Returns:
-        The readings before and after each exchange, [rank][exchange].
+        The readings before and after each all_gather, [rank][exchange].
     """
     before, after = [], []
     for _ in range(EXCHANGES):
@@ -68,8 +68,8 @@ def offset_bounds(before: Sequence[Sequence[float]], after: Sequence[Sequence[fl
     after less rank 0's reading before. Clocks agree where 0 is within both bounds.
 
     Args:
-        before: readings before each exchange, [rank][exchange].
-        after: readings after each exchange, [rank][exchange].
+        before: readings before each all_gather, [rank][exchange].
+        after: readings after each all_gather, [rank][exchange].
 
     Returns:
         The highest lower bound and the lowest upper bound of any rank.

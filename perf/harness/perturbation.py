@@ -21,7 +21,7 @@ class Ranks(Protocol):
 
     def barrier(self) -> None: ...
 
-    def exchange(self, values: list[float]) -> list[list[float]]: ...
+    def all_gather(self, values: list[float]) -> list[list[float]]: ...
 
 
 def plan(calls: int | str, samples: int, warm_up: int = 1) -> MeasureConfig:
@@ -68,7 +68,7 @@ def by_benchkit(case: Case, calls: int, count: int, ranks: Ranks, index: int) ->
             plan(calls, count),
             clock=clock,
             barrier=ranks.barrier,
-            exchange=ranks.exchange,
+            all_gather=ranks.all_gather,
             seed=0,
         )
     return result.samples_s[index]
@@ -81,7 +81,7 @@ def calls_of(case: Case, ranks: Ranks) -> int:
         plan(1, 1, warm_up=0),
         clock=HostClock(),
         barrier=ranks.barrier,
-        exchange=ranks.exchange,
+        all_gather=ranks.all_gather,
         seed=0,
     )
     return result.calls_per_sample
@@ -104,7 +104,7 @@ def compare(
         By arm the median of each block, of the slowest rank in seconds: [round].
     """
     calls = calls_of(case, ranks)
-    first_s = max(row[0] for row in ranks.exchange(bare_loop(case, calls, 1, ranks)))
+    first_s = max(row[0] for row in ranks.all_gather(bare_loop(case, calls, 1, ranks)))
     count = max(1, round(block_s / (calls * first_s)))
     bare = partial(bare_loop, case, calls, count, ranks)
     arms: dict[str, Callable[[], list[float]]] = {"bare": bare}
@@ -117,6 +117,6 @@ def compare(
         take()  # warms up
     for _ in range(rounds):
         for name in order.sample(list(arms), len(arms)):
-            samples = slowest_rank(ranks.exchange(arms[name]()))
+            samples = slowest_rank(ranks.all_gather(arms[name]()))
             medians[name].append(float(np.median(samples)))
     return medians

@@ -43,7 +43,7 @@ def probe(sound: Suite, config: Any, rank: Rank) -> list[Case]:
     case.verify(case.call_once)
     handle = None if config.backend.name == "gloo" else rank.group("gloo")
     ranks = ControlGroup(handle, rank.world_size)
-    low_s, high_s = clock.offset_bounds(*clock.note_exchanges(ranks.exchange))
+    low_s, high_s = clock.offset_bounds(*clock.note_exchanges(ranks.all_gather))
     block_s = float(os.environ[SECONDS]) / ROUNDS / 2
     arms = perturbation.compare(case, ranks, rank.index, ROUNDS, block_s)
     what = " ".join([config.title(), *map(str, case.labels.values())])

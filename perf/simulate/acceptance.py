@@ -9,8 +9,8 @@ import numpy as np
 from analysis.acceptance.findings import GroupedRanks
 from analysis.acceptance.verdict import AcceptanceVerdict, judge_tables
 from analysis.suites.pair_matrix import matrix
-from analysis.suites.pair_matrix.matrix import Matrix
-from benchkit.statistics.faults import Ints, Limits
+from analysis.suites.pair_matrix.matrix import PairTimes
+from benchkit.statistics.faults import Ints, FaultLimits
 from benchkit.statistics.intervals import Array
 from benchkit.suites.pair_matrix.schedule import Schedule, sends_to
 from benchkit.suites.pair_matrix.suite import IDLE
@@ -126,8 +126,8 @@ def judged(topology: Topology, rounds: Rounds, ranks: GroupedRanks, noise: float
     rng = np.random.default_rng(seed)
     spread = SPREAD_OF_MEDIAN * noise * np.where(rng.random((2, len(rounds.seconds))) < 0.1, 3, 1)
     halves = np.log(rounds.seconds) + spread * rng.standard_normal((2, len(rounds.seconds)))
-    pairs = Matrix(topology.size_mib, rounds.sender, rounds.receiver, halves, rounds.turn, ranks.places)
-    return judge_tables([pairs], [], ranks, Limits())
+    pairs = PairTimes(topology.size_mib, rounds.sender, rounds.receiver, halves, rounds.turn, ranks.places)
+    return judge_tables([pairs], [], ranks, FaultLimits())
 
 
 def is_named(verdict: AcceptanceVerdict, fault: Broken, topology: Topology) -> bool:

@@ -56,7 +56,7 @@ CHOICES = list(choices())
 
 
 def composed(*words: str) -> RunConfig:
-    return composition.typed(compose("config", list(words)))
+    return composition.to_structured_config(compose("config", list(words)))
 
 
 @pytest.mark.parametrize(("suite", "chosen"), CHOICES, ids=str)
@@ -92,7 +92,7 @@ def test_every_option_has_its_turn():
 def test_hardware_and_backend_follow_gpus(monkeypatch, gpus, given, expected):
     monkeypatch.setattr(resolvers, "visible_gpus", lambda: VisibleGpus(gpus))
     found = compose("config", ["+suite=allreduce", *given])
-    config = composition.typed(found)
+    config = composition.to_structured_config(found)
     assert (config.hardware.device, config.backend.name) == expected
     if not given:
         typed = [f"hardware={expected[0]}", f"backend={expected[1]}"]

@@ -104,7 +104,7 @@ def test_recipe_launcher_is_one_row(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=given, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "LaunchContext(by='ours', index=1, count=4, job='7', local=False)"
+    assert done.stdout.strip() == "LaunchContext(launcher='ours', index=1, num_processes=4, job='7', is_one_host=False)"
 
 
 def test_recipe_column_is_one_row(tmp_path):

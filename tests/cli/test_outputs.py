@@ -94,7 +94,7 @@ def test_point_that_has_ended_is_not_left(monkeypatch, told):
         yield
 
     monkeypatch.setattr(launchers, "run_points", run_points)
-    monkeypatch.setattr(sweeper, "load_ahead", lambda configs: None)
+    monkeypatch.setattr(sweeper, "preload_fork_server", lambda configs: None)
     monkeypatch.setattr(sweeper, "ignore_signals", lambda: None)
     line = ["+suite=allreduce", "-m", "data_size=1,2,3", "on_end='echo $BENCHKIT_LEFT > left'", "hydra.sweep.dir=s"]
     assert told(*line)[0] == 128 + signal.SIGHUP
@@ -109,7 +109,7 @@ def test_log_that_cannot_be_written_is_said_once(tmp_path, caplog, place):
         path.symlink_to("/dev/full")
     else:
         path.mkdir()
-    with sweep_folder.logged(path.parent):
+    with sweep_folder.log_to_folder(path.parent):
         for number in range(3):
             sweep_folder.log.warning("line %d", number)
     assert len([message for message in caplog.messages if str(path) in message]) == 1

@@ -186,7 +186,7 @@ def typed(told, monkeypatch, tmp_path):
         return told(*line)[0], list(sizes)
 
     monkeypatch.setattr(launchers, "run_points", run_points)
-    monkeypatch.setattr(sweeper, "load_ahead", lambda configs: None)
+    monkeypatch.setattr(sweeper, "preload_fork_server", lambda configs: None)
     return run
 
 

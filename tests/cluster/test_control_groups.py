@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from launch.host import control_groups
+from launch.host import cgroups_by_version
 
 MEMORY, CPUS = 1_200_000_000, 1.5
 FILES = {
@@ -17,7 +17,7 @@ ENTER = 'for group in $GROUPS_TO_ENTER; do echo $$ > $group/cgroup.procs; done; 
 
 def limited(controller: str, name: str) -> Path:
     """A new group with a limit; of version 2 beside the own one, in which a group with processes has no children."""
-    for version, folders in control_groups(controller).items():
+    for version, folders in cgroups_by_version(controller).items():
         group = folders[min(version - 1, len(folders) - 1)] / name
         with suppress(OSError):
             group.joinpath("inner").mkdir(parents=True, exist_ok=True)

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from launch.slowdown.cgroup import rooms
+from launch.slowdown.cgroup import cgroup_parents
 
 from tests.support.cli import Cli, wait_until
 
 
 def abandoned_groups() -> list[Path]:
     """Control groups of processes that have ended; other tests slow ranks down at the same time."""
-    groups = [path for room in rooms() for path in room.folder.glob("benchkit-[0-9]*")]
+    groups = [path for room in cgroup_parents() for path in room.folder.glob("benchkit-[0-9]*")]
     return [path for path in groups if not Path("/proc", path.name.removeprefix("benchkit-")).exists()]
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchkit.api import verification
-from benchkit.api.case import CONFIGURED, ONE_CALL, Calls
+from benchkit.api.case import CONFIGURED, ONE_CALL, CallsPerSample
 from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
-from benchkit.point.point import cases_alone
+from benchkit.point.point import choose_isolated_cases
 from benchkit.suites.collective.cases import TIMED, CollectiveCheck, cases_of, repeatable
 from benchkit.suites.collective.operations import Collective
 from benchkit.suites.collective.suite import COLLECTIVES, CollectiveConfig, bus_factor, part_sizes
@@ -148,7 +148,7 @@ def build(sizes=(1.0,), available_bytes=1e9, calls=None, world_size=2, **options
     return cases_of(made(CollectiveConfig, **defaults | options), rank)
 
 
-TWO = [ONE_CALL, Calls(fill_s=0.01)]
+TWO = [ONE_CALL, CallsPerSample(fill_s=0.01)]
 
 
 @pytest.mark.parametrize(("mode", "filled"), [("per_iteration", TWO), ("graph", TWO), ("loop", [CONFIGURED])])
@@ -276,6 +276,6 @@ def test_sizes_are_no_rivals():
         return as_case(labels=labels, payload_bytes=int(size * 2**20), samples_s=[[seconds] * 3])
 
     cases = [timed(1, "latency", 2), timed(1, "back_to_back", 1), timed(4, "back_to_back", 4), timed(8, "x", 8)]
-    assert cases_alone(cases, always=True) == cases
+    assert choose_isolated_cases(cases, always=True) == cases
     ways = [timed(1, way, 3 - number) for number, way in enumerate("abc")]
-    assert cases_alone([*ways, *cases[2:]], always=True) == [ways[0], ways[2], *cases[2:]]
+    assert choose_isolated_cases([*ways, *cases[2:]], always=True) == [ways[0], ways[2], *cases[2:]]

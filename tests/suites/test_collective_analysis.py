@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from analysis.cli import main
 from analysis.suites.collective import fit as link
-from analysis.suites.collective.algorithms import ALGORITHMS, messages
-from analysis.suites.collective.fit import FittedLine, fit, left_out, line_through
+from analysis.suites.collective.algorithms import ALGORITHMS, fit_algorithms
+from analysis.suites.collective.fit import FittedLine, fit, leave_one_out_errors, line_through
 
 from tests.support.records import having, make_record, tabulate_records, write_all
 from tests.support.reports import NARROW, describe, drawn, texts_of
@@ -29,7 +29,7 @@ def test_fit_recovers_line():
     assert 1e-9 / line.byte_s == pytest.approx(GB_PER_S)
     assert line.half_bandwidth_bytes == pytest.approx(LATENCY_S * GB_PER_S * 1e9)
     assert found.r_squared(SIZES, times(line)) == pytest.approx(1)
-    assert all(abs(error) < 1e-9 for error in left_out(SIZES, times(line))[1:-1])
+    assert all(abs(error) < 1e-9 for error in leave_one_out_errors(SIZES, times(line))[1:-1])
 
 
 @pytest.mark.parametrize("sigma", [0.2, 0.5])
@@ -79,32 +79,32 @@ def test_protocol_change_adds_second_line():
 
 
 def test_fit_thins_many_sizes_evenly(monkeypatch):
-    assert link.spread(SIZES) == list(range(len(SIZES)))
+    assert link.choose_left_out(SIZES) == list(range(len(SIZES)))
     many = [float(size) for size in range(1, 10_001)]
-    kept = link.spread(many)
+    kept = link.choose_left_out(many)
     assert (kept[0], kept[-1]) == (0, len(many) - 1)
     assert link.MOST / 2 < len(kept) <= link.MOST
     monkeypatch.setattr(link, "MOST", 20)
     fine = [2.0**exponent for exponent in np.arange(4, 24, 0.25)]
     eager, rendezvous = FittedLine(20e-6, 2e-9), FittedLine(300e-6, 0.5e-9)
-    switch = fine[link.spread(fine)[10]]
+    switch = fine[link.choose_left_out(fine)[10]]
     measured = [(eager if size < switch else rendezvous).seconds(size) for size in fine]
     found = fit(fine, measured)
     assert [line.low_bytes for line in found.lines] == [0, switch]
     assert max(map(abs, found.errors(fine, measured))) < 1e-6
-    apart = left_out(fine, measured)
+    apart = leave_one_out_errors(fine, measured)
     told = [place for place, error in enumerate(apart) if error is not None]
-    assert told == link.spread(fine)[1:-1]
+    assert told == link.choose_left_out(fine)[1:-1]
 
 
 def test_left_out_flags_outlier_but_not_ends():
     measured = times(FittedLine(LATENCY_S, 1e-9))
     measured[6] *= 2
-    apart = left_out(SIZES, measured)
+    apart = leave_one_out_errors(SIZES, measured)
     assert apart[0] is None
     assert apart[-1] is None
     assert apart[6] < -link.FAR_OFF
-    assert left_out(SIZES[:3], measured[:3]) == [None] * 3
+    assert leave_one_out_errors(SIZES[:3], measured[:3]) == [None] * 3
 
 
 @pytest.mark.parametrize("collective", [name for name in ALGORITHMS if name != "send_recv"])
@@ -115,10 +115,10 @@ def test_messages_recover_generating_algorithm(collective):
             n: [(size, cost(n)[0] * message.latency_s + cost(n)[1] * size * message.byte_s) for size in SIZES]
             for n in (2, 3, 4, 6)
         }
-        best = messages(collective, times)[0]
-        assert best.off < 1e-9
+        best = fit_algorithms(collective, times)[0]
+        assert best.max_error < 1e-9
         expected = cost(64)[0] * message.latency_s + cost(64)[1] * message.byte_s * 2**20
-        predicted = {each.algorithm: each.seconds(collective, 64, 2**20) for each in messages(collective, times)}
+        predicted = {each.algorithm: each.seconds(collective, 64, 2**20) for each in fit_algorithms(collective, times)}
         assert predicted[name] == pytest.approx(expected)
 
 
@@ -283,10 +283,10 @@ def test_noise_keeps_more_algorithms_likely():
         {n: [(size, 1e-9 * size * cost * noise()) for size in SIZES] for n, cost in ((2, 1.0), (4, 1.5))}
         for noise in (lambda: draw.lognormal(0, 0.01), lambda: draw.lognormal(0, 1.0))
     )
-    assert {each.algorithm for each in messages("all_reduce", clear) if each.likely} == {
+    assert {each.algorithm for each in fit_algorithms("all_reduce", clear) if each.is_plausible} == {
         "ring", "recursive halving and doubling",
     }  # fmt: skip
-    assert len([each for each in messages("all_reduce", hidden) if each.likely]) == 4
+    assert len([each for each in fit_algorithms("all_reduce", hidden) if each.is_plausible]) == 4
 
 
 def test_too_fast_prediction_is_flagged(predict, golden):
@@ -326,7 +326,7 @@ def test_r_squared_explains_log_variance():
 
 
 def test_unmodeled_collective_has_no_messages():
-    assert messages("barrier", {2: [(1024, 1e-3)]}) == []
+    assert fit_algorithms("barrier", {2: [(1024, 1e-3)]}) == []
 
 
 def test_line_clamps_latency_and_slope_at_zero():

@@ -28,7 +28,7 @@ def config(**changes):
 
 @pytest.fixture
 def rank(monkeypatch):
-    monkeypatch.setattr(cases, "gather_json", lambda value: [value])
+    monkeypatch.setattr(cases, "all_gather_json", lambda value: [value])
     monkeypatch.setattr(cases, "first_reason", lambda reason: reason)
     return SimpleNamespace(device=CPU, seed=0, memory_shortage=lambda needed: "")
 

@@ -72,7 +72,7 @@ def typed(given):
     words = given.split()
     groups = [word for word in words if word.startswith(("+", "model=", "hardware="))]
     values = OmegaConf.from_dotlist([word for word in words if word not in groups])
-    return composition.typed(OmegaConf.merge(composed(*groups), values))
+    return composition.to_structured_config(OmegaConf.merge(composed(*groups), values))
 
 
 @pytest.mark.parametrize("suite", REFUSED)

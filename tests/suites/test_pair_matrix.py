@@ -79,7 +79,7 @@ class Wire:
         for tensor, _ in receives:
             if self.under_way and len(self.under_way[0]) == len(tensor):
                 tensor.copy_(self.under_way.pop(0))
-        return p2p.Started()
+        return p2p.PendingTransfers()
 
 
 def passed_message(monkeypatch, damage):
@@ -105,7 +105,7 @@ def test_exchanged_message_is_the_peers(monkeypatch, arriving, is_right):
     def start(sends, receives):
         [(target, _)] = receives
         target.copy_(MessageCheck(step, 0, 2, seed=3).values(target, 0, arriving))
-        return p2p.Started()
+        return p2p.PendingTransfers()
 
     monkeypatch.setattr(cases.p2p, "start", start)
     with nullcontext() if is_right else pytest.raises(InvalidResult):
@@ -132,7 +132,7 @@ def test_lost_message_is_invalid(monkeypatch):
     held = allocate(3000, torch.device("cpu"))
     answer = Answer(held, 0)
     held.received.copy_(MessageCheck(answer, 1, 2, seed=3).values(held.received, 0, 0))
-    monkeypatch.setattr(cases.p2p, "start", lambda sends, receives: p2p.Started())
+    monkeypatch.setattr(cases.p2p, "start", lambda sends, receives: p2p.PendingTransfers())
     with pytest.raises(InvalidResult, match=str(POISON)):
         check(answer, 1)
 

@@ -269,7 +269,7 @@ def tried(monkeypatch):
     def reason(error, peer=""):
         monkeypatch.setattr(symmetric_memory, "run_in_fresh_process", refusal(error) if error else noop)
         monkeypatch.setattr(symmetric_memory, "first_reason", lambda own: own)
-        monkeypatch.setattr(symmetric_memory, "gather_json", lambda own: [own, peer])
+        monkeypatch.setattr(symmetric_memory, "all_gather_json", lambda own: [own, peer])
         monkeypatch.setattr(torch_internals, "store_address", lambda: "")
         for name in ("get_rank", "get_world_size", "get_backend"):
             monkeypatch.setattr(dist, name, lambda: 0)

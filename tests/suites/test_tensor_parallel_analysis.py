@@ -6,11 +6,11 @@ from statistics import median
 
 import pytest
 from analysis.records.columns import COMPARISONS, names_of
-from analysis.records.derive import figures_of
+from analysis.records.derive import derive_result
 from analysis.screen import screen_of
 from analysis.suites.tensor_parallel.summary import name_of
 from analysis.suites.tp_columnwise.table import show
-from analysis.variants import all_variants
+from analysis.variants import compare_suites
 
 from tests.support.records import (
     as_record,
@@ -63,7 +63,7 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
 
 def figures(record):
     """What was derived of each case from others of its job."""
-    return [{name: row.get(name) for name in COMPARED} for row in figures_of(as_record(record)).rows()]
+    return [{name: row.get(name) for name in COMPARED} for row in derive_result(as_record(record)).rows()]
 
 
 def test_overlap_is_hidden_share_of_shorter_part():
@@ -117,13 +117,13 @@ def test_invalid_component_gives_no_overlap():
     record = product_record()
     record["cases"][COMMUNICATION] |= {"status": "invalid"}
     assert figures(record)[-2]["overlap"] is None
-    assert {row["contest"] for row in figures_of(as_record(record)).rows()[:2]} == {None}
+    assert {row["contest"] for row in derive_result(as_record(record)).rows()[:2]} == {None}
 
 
 def test_only_what_was_measured_is_in_a_contest():
     record = product_record()
     record["cases"][AUTO] |= {"status": "skipped", "samples_s": [], "blocks": []}
-    *_, pipeline, auto = figures_of(as_record(record)).rows()
+    *_, pipeline, auto = derive_result(as_record(record)).rows()
     assert (pipeline["contest"], auto["contest"]) == (
         "{'implementation': 'pytorch', 'order': 'AG_before'}, 2 ranks",
         None,
@@ -286,6 +286,6 @@ def test_unmeasured_values_are_blank():
 
 def test_typed_table_compares_the_same_variants():
     table = tabulate_records([product_record()])
-    [(_, plain)], [(_, typed)] = (list(all_variants(each).items()) for each in (table, table.convert_dtypes()))
+    [(_, plain)], [(_, typed)] = (list(compare_suites(each).items()) for each in (table, table.convert_dtypes()))
     assert [side.name for side in typed.variants] == [side.name for side in plain.variants]
     assert any(side.speedup for side in typed.variants)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from benchkit.api.keys import ModelConfig, parameters
+from benchkit.api.keys import ModelConfig, count_parameters
 from benchkit.api.lut import entry_of
 from benchkit.errors import ConfigError, InvalidResult
 from benchkit.suites.transformer import cases, checks, passes, peak_flops
@@ -230,7 +230,7 @@ def test_wrong_update_rule_is_found(wrong, monkeypatch):
 
 def test_parameters_and_flops_match_network():
     made = on_meta(SMALL, naive=True)
-    assert sum(weight.numel() for weight in made.parameters()) == parameters(SMALL) == 128_625_408
+    assert sum(weight.numel() for weight in made.parameters()) == count_parameters(SMALL) == 128_625_408
     tokens = torch.zeros(2, 128, dtype=torch.long, device="meta")
     forward = forward_flops(SMALL, 2, 128, causal=False)
     with FlopCounterMode(display=False) as counter:
@@ -417,7 +417,7 @@ def test_rank_alone_has_whole_gpu_unless_mps_limits_it(monkeypatch, device, by_m
     """Of two ranks on a GPU, or on the cores of a host."""
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
     monkeypatch.setattr(peak_flops, "entry_of", lambda table, name: "GPU" if is_listed else "")
-    monkeypatch.setattr(peak_flops, "gather_json", lambda value: [value, value])
+    monkeypatch.setattr(peak_flops, "all_gather_json", lambda value: [value, value])
     monkeypatch.setattr(peak_flops, "best_matmul", lambda *given: [5e12, 5e12])
     share = 50.0 if device == "cuda" else 100.0
     hardware = SimpleNamespace(peak_tflop_per_s={"GPU": {"float32": 5 * 100 / share}})

@@ -101,7 +101,7 @@ def test_check_waits_before_it_reads(noted, name):
 @pytest.mark.parametrize(
     ("module", "exchanges", "call"),
     [
-        (p2p, 2, lambda: p2p.gather_json("a")),
+        (p2p, 2, lambda: p2p.all_gather_json("a")),
         (
             planner,
             1,

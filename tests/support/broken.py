@@ -211,7 +211,7 @@ def broken(sound: Suite, config: Any, rank: Rank) -> list[Case]:
     from benchkit.api import p2p
 
     if config.fault == "staged":
-        mock.patch.object(p2p, "by_way_of_the_host", return_value=True).start()
+        mock.patch.object(p2p, "is_staged_on_host", return_value=True).start()
     watch_clock()
     run = inject(config.fault, rank)
 

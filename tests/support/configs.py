@@ -41,7 +41,7 @@ def agent_group(*hosts, me=0, gpus=None, cores=None, available=None, cpuset=()):
     for index, host in enumerate(hosts):
         report = AgentReport(host=host, cpu="cpu", available_cores=available or len(cores[index]))
         facts[index] = AgentFacts(report, gpus[index], limits=ResourceLimits(cores[index], list(cpuset)))
-    return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, meets_in_file=True)
+    return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, uses_file_store=True)
 
 
 def assignments(wanted, plan, folder=None):

@@ -79,7 +79,7 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
             call(lambda: fill(7))
             if fault == "silent":
                 raise InvalidResult
-            expected = verification.reduced(1, 7, rank.world_size, torch.float32, "sum")
+            expected = verification.expected_reduction(1, 7, rank.world_size, torch.float32, "sum")
             verification.require_tiled(buffer, expected.float())
 
         skip = "needs 9.00 GB, 1.00 GB there" if fault == "skip" else ""

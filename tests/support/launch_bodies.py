@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from pathlib import Path
 
-from launch.framing import framed
+from launch.framing import add_length
 
 from tests.support.entries.launch_ranks import entry, fork_server
 from tests.support.ranks import run_ranks
@@ -59,7 +59,7 @@ def abort_with_words(argument):
 def fail_beside(argument):
     """A thread finds that rank 1 has failed, while the job would wait for ever."""
     if argument == 1:
-        threading.Thread(target=entry.fail, args=(ValueError("a link is down"),)).start()
+        threading.Thread(target=entry.report_and_exit, args=(ValueError("a link is down"),)).start()
     time.sleep(1000)
 
 
@@ -103,7 +103,7 @@ def stopped_amid_its_report(argument):
     """Somebody stops the rank when the agent has read a part of what it says."""
 
     def send_half(pipe, report):
-        os.write(pipe.fileno(), framed(report)[:1000])
+        os.write(pipe.fileno(), add_length(report)[:1000])
         os.kill(os.getpid(), signal.SIGSTOP)
 
     entry.send = send_half
@@ -112,12 +112,12 @@ def stopped_amid_its_report(argument):
 
 def no_report(argument):
     """Says something else than a report."""
-    entry.send = lambda pipe, report: os.write(pipe.fileno(), framed(b"[" * 60_000))
+    entry.send = lambda pipe, report: os.write(pipe.fileno(), add_length(b"[" * 60_000))
 
 
 def no_exception(argument):
     """Says what has the form of a report, but no types of one."""
-    entry.send = lambda pipe, report: os.write(pipe.fileno(), framed(b'{"exception": {"message": 3}}'))
+    entry.send = lambda pipe, report: os.write(pipe.fileno(), add_length(b'{"exception": {"message": 3}}'))
 
 
 def exit_255(argument):
@@ -233,7 +233,7 @@ def own_fork_server() -> Iterator[None]:
         vars(forkserver).update({name: getattr(own, name) for name in names}, _forkserver=own)
         fork_server.start_fork_server()  # its start counts towards a time-out
         yield
-        fork_server.kill()
+        fork_server.kill_server()
     finally:
         vars(forkserver).update(before)
 

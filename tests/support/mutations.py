@@ -76,7 +76,7 @@ def poisoned(record: dict[str, Any], text: str, but: tuple[str, ...] = ("status"
 
 def is_record(content: dict[str, Any]) -> bool:
     try:
-        derive.figures_of(from_json(as_bytes(content)))
+        derive.derive_result(from_json(as_bytes(content)))
         validate(from_json(as_bytes(content)))
     except ValueError:
         return False

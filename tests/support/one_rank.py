@@ -16,7 +16,7 @@ def group(**changes):
     def first_reason(reasons):
         return [rank.first_rank_reason((reason,)) for reason in reasons]
 
-    own = {"world_size": 1, "barrier": lambda: None, "exchange": fakes.alone, "first_reason": first_reason}
+    own = {"world_size": 1, "barrier": lambda: None, "all_gather": fakes.alone, "first_reason": first_reason}
     return SimpleNamespace(**own | changes)
 
 

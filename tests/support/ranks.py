@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.entries.launch_ranks import RankEnds, started
+from tests.support.entries.launch_ranks import RankResults, start_ranks
 
 
 def run_ranks(
     target: str, arguments: Sequence[Any], *,
     environments: Sequence[Mapping[str, str]], folder: Path, timeout_s: float, **settings: Any,
-) -> RankEnds:  # fmt: skip
+) -> RankResults:  # fmt: skip
     """How new processes ended that called `target`, each with its argument; leaves none running."""
-    with started(environments, **settings) as ranks:
+    with start_ranks(environments, **settings) as ranks:
         return ranks.run(target, arguments, folder=folder, timeout_s=timeout_s)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from analysis.records.derive import figures_of
+from analysis.records.derive import derive_result
 from analysis.records.harvest import Harvest
 from analysis.table import combine
 from benchkit.record.files import FILE_NAME
@@ -141,7 +141,7 @@ def write_plan(folder: Path, keys: list[str]) -> None:
 
 def tabulate_records(records: list[dict[str, Any]]) -> pd.DataFrame:
     """Their combined table, without files; `run` in a record stands for the folder of its sweep."""
-    rows = [figures_of(as_record(content)).rows(run=content.get("run")) for content in records]
+    rows = [derive_result(as_record(content)).rows(run=content.get("run")) for content in records]
     return combine([row for of_record in rows for row in of_record])
 
 
@@ -149,7 +149,7 @@ def tabulate_ranks(*records: dict[str, Any]) -> pd.DataFrame:
     """The table of their ranks."""
     harvest = Harvest()
     for content in records:
-        harvest.add(figures_of(as_record(content)), "", content.get("run", "a"))
+        harvest.add(derive_result(as_record(content)), "", content.get("run", "a"))
     return harvest.ranks
 
 

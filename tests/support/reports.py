@@ -13,7 +13,7 @@ from analysis.table import combine
 from analysis.variants import Baseline
 from matplotlib.figure import Figure
 
-from tests.support.entries.report import Parts, charts_of, draw, report, sentences
+from tests.support.entries.report import ReportData, charts_of, draw, report, sentences
 from tests.support.entries.report import write_all as write_tables
 from tests.support.records import write_all
 
@@ -59,7 +59,7 @@ def runs_in(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def describe(table: pd.DataFrame) -> str:
     """What analysis.txt says below the first screen."""
-    return sentences.describe(Parts(table).findings)
+    return sentences.describe(ReportData(table).findings)
 
 
 def table_in(folder: Path) -> pd.DataFrame:

@@ -32,7 +32,7 @@ def note(address: Address) -> None:
 
 started = detect_launcher()
 AgentRendezvous.listening = watched  # type: ignore[method-assign]
-told |= {"by": started.by, "job": started.job, "local": started.local}
+told |= {"by": started.launcher, "job": started.job, "local": started.is_one_host}
 agents = connect_agents(started, {}, Path("meet"), 60)
 told["agents"] = agents.all_gather(len(agents.members), list[int], 60)
 told["left"] = [path.name for path in Path.cwd().glob("meet/.agents*")]

@@ -2,7 +2,7 @@
 
 import signal
 
-from launch.signals import StopRequested, defer_signals, handle, wait_for
+from launch.signals import StopRequested, defer_signals, install_handlers, wait_readable
 
 
 def stop(number, frame):
@@ -10,11 +10,11 @@ def stop(number, frame):
 
 
 if __name__ == "__main__":
-    handle((signal.SIGINT, signal.SIGHUP, signal.SIGTERM), stop)
+    install_handlers((signal.SIGINT, signal.SIGHUP, signal.SIGTERM), stop)
     with defer_signals():
         pass
     try:
         print("ready", flush=True)
-        wait_for([], 300)
+        wait_readable([], 300)
     except StopRequested as told:
         print(signal.Signals(told.number).name)

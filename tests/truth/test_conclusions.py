@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from analysis.report import speedups
 from analysis.screen import screen_of
-from analysis.variants import all_variants
+from analysis.variants import compare_suites
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -42,7 +42,7 @@ FEW = 4
 
 def variants_of(table):
     """Of the only suite."""
-    [variants] = all_variants(table).values()
+    [variants] = compare_suites(table).values()
     return variants
 
 

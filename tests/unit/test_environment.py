@@ -12,11 +12,11 @@ from benchkit.record.record import VERSIONS, AgentReport
 
 from tests.support.configs import agent_group, config
 from tests.support.entries.agents import alone
-from tests.support.entries.point import Point, gather_facts, new_record, place_ranks
+from tests.support.entries.point import Point, all_gather_facts, new_record, place_ranks
 
 
 def test_host_and_versions_are_described():
-    found, report = environment.describe(), environment.of_agent()
+    found, report = environment.read_environment(), environment.agent_report()
     assert (found.torch, found.cuda, found.kernel) == (torch.__version__, torch.version.cuda, platform.release())
     assert found.host
     assert found.cpu
@@ -27,7 +27,7 @@ def test_host_and_versions_are_described():
     for name in ("host", "cpu", "available_cores", "gpus", *VERSIONS):
         assert getattr(report, name) == getattr(found, name)
     assert environment.static_environment() is environment.static_environment()  # of the code that began to run
-    [facts] = gather_facts(alone()).values()
+    [facts] = all_gather_facts(alone()).values()
     assert repr(replace(facts.report, load_average=[])) == repr(replace(report, load_average=[]))
 
 
@@ -60,7 +60,7 @@ def test_record_warns_of_version_differences(tmp_path, golden):
     point = Point(config(), tmp_path, [])
     record = new_record(point, place_ranks(config(), several))
     assert record.agents[1].torch == "2.12.0"
-    assert new_record(point, point.unplaced()).warnings == []
+    assert new_record(point, point.provisional_placement()).warnings == []
     lacking = [AgentReport(host="n0", cuda="13.0"), AgentReport(host="n1")]
     golden("\n".join([*record.warnings, *environment.version_differences(lacking)]))
 

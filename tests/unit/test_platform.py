@@ -13,7 +13,7 @@ from analysis.records import derive
 from benchkit import environment
 from benchkit.record import files
 from benchkit.selftest import runs
-from launch.host import usable_cores
+from launch.host import affinity_cores
 
 from tests.support.configs import agent_group, config
 from tests.support.entries.agents import Channel, Holder, HostLock, HostTaken
@@ -53,9 +53,9 @@ def test_spawned_ranks_need_no_fork_server(monkeypatch):
     """They are a way where the kernel refuses its socket."""
     started = []
     monkeypatch.setattr(ranks.fork_server, "start_fork_server", started.append)
-    ranks.load_ahead([config(suite="collective", start_method="spawn")])
+    ranks.preload_fork_server([config(suite="collective", start_method="spawn")])
     assert started == []
-    ranks.load_ahead([config(suite="collective", start_method=method) for method in ("spawn", "forkserver")])
+    ranks.preload_fork_server([config(suite="collective", start_method=method) for method in ("spawn", "forkserver")])
     assert len(started) == 1
 
 
@@ -69,9 +69,9 @@ def test_file_without_locks_is_no_place_to_meet(deny, number):
 @pytest.mark.parametrize("number", recording.NO_LOCKS)
 def test_folder_has_one_owner_without_locks(tmp_path, deny, number):
     deny(fcntl, "flock", number)
-    with recording.claimed(tmp_path), pytest.raises(recording.ConfigError), recording.claimed(tmp_path):
+    with recording.claim_folder(tmp_path), pytest.raises(recording.ConfigError), recording.claim_folder(tmp_path):
         raise AssertionError("two owners")
-    with recording.claimed(tmp_path):
+    with recording.claim_folder(tmp_path):
         assert (tmp_path / recording.FILE_NAME).exists()
 
 
@@ -89,18 +89,18 @@ def test_folders_of_kernel_that_nobody_may_look_into(monkeypatch):
     monkeypatch.setattr(environment, "DRIVERS", (str(forbidden),))
     monkeypatch.setattr(environment, "is_built_for_gpus", lambda: True)
     assert assignment.Rendezvous(file="x").environment() == {"BENCHKIT_MEETING_FILE": "x"}
-    assert environment.visible_gpus.__wrapped__().lack == "no driver of GPUs is loaded"
+    assert environment.visible_gpus.__wrapped__().missing_reason == "no driver of GPUs is loaded"
 
 
 @pytest.mark.parametrize("number", [*files.REFUSED, errno.EIO, errno.ENOSPC])
 def test_file_is_whole_where_nothing_is_flushed(tmp_path, deny, number):
     deny(os, "fsync", number)
     if number in files.REFUSED:
-        files.write_whole(tmp_path / "x", b"content")
+        files.write_atomically(tmp_path / "x", b"content")
         assert (tmp_path / "x").read_bytes() == b"content"
     else:
         with pytest.raises(OSError, match=os.strerror(number)):
-            files.write_whole(tmp_path / "x", b"content")
+            files.write_atomically(tmp_path / "x", b"content")
 
 
 @pytest.mark.parametrize(("total", "free", "is_full"), [(0, 0, False), (10**9, 0, True), (10**9, 10**9, False)])
@@ -127,20 +127,20 @@ def test_disk_of_unknown_size_is_used(tmp_path, deny, number):
 def test_all_cores_count_without_affinity(deny, monkeypatch, number):
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     deny(os, "sched_getaffinity", number)
-    assert (usable_cores(), derive.usable_processes()) == ([0, 1, 2], 3)
+    assert (affinity_cores(), derive.usable_processes()) == ([0, 1, 2], 3)
 
 
 @pytest.mark.parametrize("number", LACKS)
 def test_process_that_may_not_move(deny, monkeypatch, number):
     """The selftest names the call; a rank stays where it is."""
-    cores = usable_cores()
+    cores = affinity_cores()
     monkeypatch.setattr(devices.gpus, "cores_of_node", lambda node: set(cores))
-    monkeypatch.setattr(devices, "gather_json", lambda own, handle: [own])
+    monkeypatch.setattr(devices, "all_gather_json", lambda own, handle: [own])
     monkeypatch.setattr(devices.torch, "get_num_threads", lambda: 1)
     group = SimpleNamespace(handle=None)
-    assert devices.bind(0, "n1", group) == cores
+    assert devices.bind_to_numa_node(0, "n1", group) == cores
     deny(os, "sched_setaffinity", number)
-    assert devices.bind(0, "n1", group) == []
+    assert devices.bind_to_numa_node(0, "n1", group) == []
     with pytest.raises(runs.SelftestFailed, match="sched_setaffinity"):
         runs.measure_cores(0.01)
 
@@ -156,7 +156,7 @@ def test_figures_that_kernel_does_not_tell(deny, monkeypatch):
 @pytest.mark.parametrize("number", [*LACKS, errno.EAFNOSUPPORT])
 def test_host_without_lock_is_measured_with_warning(deny, number):
     deny(socket, "socket", number)
-    with agent_group("n1").hosts_to_ourselves(1.0) as warnings:
+    with agent_group("n1").lock_hosts(1.0) as warnings:
         assert [os.strerror(number) in text for text in warnings] == [True]
 
 

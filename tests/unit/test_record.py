@@ -47,7 +47,7 @@ def test_failing_disk_is_named_and_no_empty_folder_is_left(tmp_path, monkeypatch
     monkeypatch.setattr(files.os, "fsync", fail)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(OSError, match="manifest"):
-        files.write_whole(tmp_path / "manifest", b"1")
+        files.write_atomically(tmp_path / "manifest", b"1")
     assert keep_elsewhere(as_record(make_record(status="crash"))) is None
     assert list(tmp_path.iterdir()) == []
 

@@ -13,10 +13,10 @@ from benchkit.secrets import (
     has_secret,
     names_secret,
     restore_secrets,
-    shown,
-    shown_config,
-    shown_word,
-    without_secrets,
+    mask_value,
+    mask_config,
+    mask_word,
+    mask_secrets,
 )
 
 from tests.support.cli import ROOT
@@ -42,7 +42,7 @@ HARMLESS = [
 @pytest.mark.parametrize("name", HARMLESS)
 def test_other_names_announce_none(name):
     assert not names_secret(name)
-    assert shown(name, "x") == "x"
+    assert mask_value(name, "x") == "x"
 
 
 @pytest.mark.parametrize("name", ["NCCL_APIKEY", "NCCL_AUTHTOKEN", "UCX_ROOTPASSWORD", "MY_CLIENTSECRET", "X-Api-Key"])
@@ -72,10 +72,10 @@ PLACES = [
 @pytest.mark.parametrize("value", VALUES)
 def test_no_part_of_a_value_is_shown(place, value):
     word = place.format(value)
-    assert SECRET not in shown_word(word)
-    assert SECRET not in without_secrets(word)
-    assert HIDDEN in shown_word(word)
-    assert shown_word(shown_word(word)) == shown_word(word)
+    assert SECRET not in mask_word(word)
+    assert SECRET not in mask_secrets(word)
+    assert HIDDEN in mask_word(word)
+    assert mask_word(mask_word(word)) == mask_word(word)
 
 
 TEXTS = [
@@ -109,7 +109,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("text", "expected"), TEXTS)
 def test_commands_lose_their_secrets_alone(text, expected):
-    assert without_secrets(text) == expected
+    assert mask_secrets(text) == expected
 
 
 LITERAL = [
@@ -122,9 +122,9 @@ LITERAL = [
 
 @pytest.mark.parametrize(("name", "value"), LITERAL)
 def test_what_only_looks_like_a_reference_is_hidden(name, value):
-    assert "ecret" not in shown(name, value)
-    assert "ecret" not in shown_config({name: ""}, typed={name: value})[name]
-    assert "ecret" not in shown_word(f"{name}={value}")
+    assert "ecret" not in mask_value(name, value)
+    assert "ecret" not in mask_config({name: ""}, typed={name: value})[name]
+    assert "ecret" not in mask_word(f"{name}={value}")
 
 
 def test_variables_of_the_environment():
@@ -139,7 +139,7 @@ def test_configuration_is_copied_without_secrets():
     config = {"suite": "s", "seed": 3, "backend": {"env": env}, "on_end": f"--token {SECRET}"}
     env = env | {"A_PSK": "…", "B": "${oc.env:B}", "C_PASS": "…", "D_PASS": "…"}
     kept = {"suite": "s", "seed": 3, "backend": {"env": env}, "on_end": "--token …"}
-    assert shown_config(config, typed={"backend.env.B": "${oc.env:B}"}) == kept
+    assert mask_config(config, typed={"backend.env.B": "${oc.env:B}"}) == kept
     assert config["backend"]["env"]["A_PSK"] == SECRET
 
 

@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 from benchkit.statistics import LAST_ARRIVAL, SLOWEST_RANK, SPAN
-from benchkit.statistics.intervals import FEWEST_ROUNDS, correlation_length, median_interval, series_interval, spread
+from benchkit.statistics.intervals import (
+    FEWEST_ROUNDS,
+    correlation_length,
+    median_interval,
+    series_interval,
+    quartiles_or_range,
+)
 from benchkit.statistics.samples import Samples, slowest_rank
 from benchkit.statistics.summary import (
     paired_overlap,
@@ -172,8 +178,8 @@ def test_few_turns_of_identical_cases_rarely_differ(turns):
 
 
 def test_range_is_of_all_of_few_and_else_the_middle_half():
-    assert spread(np.arange(1.0, 12.0)) == (1, 11)
-    assert spread(np.arange(1.0, 14.0)) == (4, 10)
+    assert quartiles_or_range(np.arange(1.0, 12.0)) == (1, 11)
+    assert quartiles_or_range(np.arange(1.0, 14.0)) == (4, 10)
 
 
 def test_overlap_fixes_shorter_part_over_rounds():
@@ -210,5 +216,5 @@ def test_last_rank_of_many_calls_is_by_whole_samples():
 
 @pytest.mark.parametrize(("uncertainty_s", "calls", "is_used"), [(0.09, 1, True), (0.11, 1, False), (0.09, 20, True)])
 def test_uncertain_starts_are_not_used(uncertainty_s, calls, is_used):
-    found = samples_of([[1.0], [1.0]], [[0.0], [0.5]], calls=calls, estimator=SPAN).on_clock(uncertainty_s)
+    found = samples_of([[1.0], [1.0]], [[0.0], [0.5]], calls=calls, estimator=SPAN).drop_uncertain_starts(uncertainty_s)
     assert (found.estimator == SPAN) == (found.arrivals["start_skew_s"] is not None) == is_used

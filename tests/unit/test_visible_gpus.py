@@ -9,7 +9,7 @@ import pytest
 import torch
 from benchkit import environment
 from benchkit import gpus as smi
-from benchkit.environment import VisibleGpus, enumerated
+from benchkit.environment import VisibleGpus, enumerate_gpus
 
 from tests.support.entries.agents import EXCHANGE_TIMEOUT_S
 
@@ -49,13 +49,13 @@ def cuda(monkeypatch):
 )
 def test_gpus_have_uuids_in_order_of_cuda_or_numbers(cuda, gpus, names):
     cuda(*gpus)
-    assert enumerated() == VisibleGpus(names)
+    assert enumerate_gpus() == VisibleGpus(names)
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError])
 def test_refusal_of_cuda_is_first_line_of_reason(cuda, kind):
     cuda(error=kind("too old\nPlease update"))
-    assert enumerated() == VisibleGpus(lack="too old")
+    assert enumerate_gpus() == VisibleGpus(missing_reason="too old")
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_process_is_asked_once(host, tmp_path):
 
 @pytest.mark.parametrize("lacking", [{"driver": False}, {"built": False}])
 def test_no_process_starts_without_driver_or_build(host, tmp_path, lacking):
-    assert host("exit 1", **lacking).lack
+    assert host("exit 1", **lacking).missing_reason
     assert asked(tmp_path) == []
 
 
@@ -104,7 +104,7 @@ def test_gpus_that_do_not_start_have_reason(host, monkeypatch, caplog, golden):
         monkeypatch.setattr(environment, "LIMIT_S", limit_s)
         environment.visible_gpus.cache_clear()
         found = host(script)
-        assert (found.names, caplog.messages[-1].endswith(found.lack)) == ([], True)
+        assert (found.names, caplog.messages[-1].endswith(found.missing_reason)) == ([], True)
     golden("\n".join(caplog.messages))
 
 
@@ -116,4 +116,4 @@ def test_module_prints_gpus_as_json(capsys):
     """As it runs here: this torch, or this machine, has no GPU, or CUDA tells them."""
     runpy.run_path(environment.__file__, run_name="__main__")
     found = VisibleGpus(**json.loads(capsys.readouterr().out))
-    assert bool(found.names) != bool(found.lack)
+    assert bool(found.names) != bool(found.missing_reason)

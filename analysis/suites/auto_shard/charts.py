@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analysis.repetitions import bars_of, with_ranges
+from analysis.repetitions import describe_error_bars, fill_with_ranges
 from analysis.report.chart import (
     DOTS,
     LINEAR,
@@ -13,9 +13,9 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    of_groups,
+    group_charts,
     phases_of_step,
-    points_of,
+    chart_points,
 )
 from analysis.suites.auto_shard.rows import (
     SHARDINGS,
@@ -51,11 +51,11 @@ COMPARED = ("auto_shard",)
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     groups = ((group.suffix, group) for group in groups_of(table))
-    return of_groups(SUITE, groups, charts_of)
+    return group_charts(SUITE, groups, charts_of)
 
 
 def charts_of(group: ShardingGroup) -> Charts:
-    group = ShardingGroup(group.suffix, with_ranges(group.rows))
+    group = ShardingGroup(group.suffix, fill_with_ranges(group.rows))
     further = group.further[group.further[SHARDING].isin(SHARDINGS)]
     charts: Charts = {}
     if (further[SHARDING] == group.main).any():
@@ -81,7 +81,9 @@ def scaling(group: ShardingGroup) -> Chart:
     # Where devices range far, both axes are logarithmic, so that the ideal is straight.
     wide = rows[RANKS].max() > FEW_TIMES * rows[RANKS].min()
     values = EFFICIENCY if weak else SPEEDUP
-    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
+    note = (
+        f"over the fewest devices; median of paired blocks, {describe_error_bars(rows, SPEEDUP[1])}"
+    )
     if not weak and len(group.counts) > FEWEST_FOR_FIT:
         note += "; dashed: Amdahl's law, fitted"
     goal = 100.0 if weak else float((rows[RANKS] / rows["base_ranks"]).max())
@@ -92,7 +94,7 @@ def scaling(group: ShardingGroup) -> Chart:
         note=f"{note}\n{settings_of(rows)}",
         x=Axis("devices", LOG if wide else LINEAR),
         y=Axis("scaling efficiency [%]") if weak else Axis("speedup", LOG if wide else LINEAR),
-        points=points_of(rows, rows[RANKS], values, rows["workload"], rows[SCOPE]),
+        points=chart_points(rows, rows[RANKS], values, rows["workload"], rows[SCOPE]),
         curves=curves(rows, weak),
         reference=goal if is_one else None,
     )
@@ -115,14 +117,16 @@ def shardings(rows: pd.DataFrame) -> Chart:
     """Show speedups on the most devices: a panel per scope, a place per workload."""
     most = rows[RANKS].max()
     rows = rows[rows[RANKS] == most]
-    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
+    note = (
+        f"over the fewest devices; median of paired blocks, {describe_error_bars(rows, SPEEDUP[1])}"
+    )
     return Chart(
         mark=DOTS,
         title=f"Shardings on {most:g} devices",
         note=f"{note}\n{settings_of(rows)}",
         x=Axis("workload", NAMES),
         y=Axis("speedup", LOG),
-        points=points_of(rows, rows["workload"], SPEEDUP, rows[SHARDING], rows[SCOPE]),
+        points=chart_points(rows, rows["workload"], SPEEDUP, rows[SHARDING], rows[SCOPE]),
         series=tuple(str(name) for name in SHARDINGS if name in set(rows[SHARDING])),
         reference=1,
     )

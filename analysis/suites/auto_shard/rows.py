@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.records.figures import Row
-from analysis.records.of_suite import with_numbers
-from analysis.repetitions import alike, over_runs
+from analysis.records.of_suite import convert_to_numeric
+from analysis.repetitions import group_equal_except, aggregate_runs
 from analysis.report.chart import PAIRED_SPEEDUPS
 from benchkit.errors import ConfigError
 from benchkit.suites.auto_shard.suite import (
@@ -238,8 +238,8 @@ def groups_of(table: pd.DataFrame) -> list[ShardingGroup]:
     if rows.empty:
         return []
     rows = rows.reindex(columns=list(dict.fromkeys((*rows, *CASE, *NUMBERS))))
-    groups = by_fewest_ranks(alike(with_numbers(rows, NUMBERS), *CASE))
-    return [ShardingGroup(suffix, compared(part)) for suffix, part in groups]
+    groups = by_fewest_ranks(group_equal_except(convert_to_numeric(rows, NUMBERS), *CASE))
+    return [ShardingGroup(suffix, add_speedup(part)) for suffix, part in groups]
 
 
 def by_fewest_ranks(
@@ -262,9 +262,9 @@ def by_fewest_ranks(
             yield name, rows[base_ranks.isna() | (base_ranks == number)]
 
 
-def compared(rows: pd.DataFrame) -> pd.DataFrame:
+def add_speedup(rows: pd.DataFrame) -> pd.DataFrame:
     """Reduce the rows to one per case over all runs, with its speedup over the fewest devices."""
-    rows = over_runs(rows, *CASE)
+    rows = aggregate_runs(rows, *CASE)
     fewest = rows[rows[RANKS] == rows["base_ranks"]]
     # The base is the one of these that has no paired speedup, since it is compared with no other.
     first = fewest.sort_values("paired_speedup", na_position="first", kind="stable")

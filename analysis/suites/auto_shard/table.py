@@ -6,8 +6,8 @@ from statistics import geometric_mean
 import pandas as pd
 
 from analysis.records.figures import Row
-from analysis.repetitions import titled
-from analysis.report.markdown import document, spread_of
+from analysis.repetitions import add_group_to_title
+from analysis.report.markdown import document, format_run_spread
 from analysis.suites.auto_shard.rows import (
     SHARDINGS,
     SPEEDUP,
@@ -23,7 +23,7 @@ from analysis.suites.auto_shard.rows import (
     reason,
     serial_share,
 )
-from analysis.text import figure, format_settings, with_interval
+from analysis.text import format_number, format_settings, with_interval
 from analysis.text_table import as_markdown
 from benchkit.suites.auto_shard.suite import (
     END_TO_END,
@@ -85,7 +85,7 @@ def timed(row: Row) -> str:
     """Format "12.5 (0.172)", or the status."""
     if row.get("status") != "ok":
         return str(row.get("status", "-"))
-    return f"{figure(1e3 * row['median_s'])} ({row['useful_tflop_per_s']:.3g})"
+    return f"{format_number(1e3 * row['median_s'])} ({row['useful_tflop_per_s']:.3g})"
 
 
 def speedup_of(row: Row) -> str:
@@ -180,7 +180,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     texts = {}
     for group in groups_of(table):
         text = document(*parts_of(group))
-        texts[f"{SUITE}{group.suffix}.md"] = titled(text, group.suffix)
+        texts[f"{SUITE}{group.suffix}.md"] = add_group_to_title(text, group.suffix)
     return texts
 
 
@@ -189,7 +189,7 @@ def parts_of(group: ShardingGroup) -> Iterator[str]:
     weak = rows["scaling"].iloc[0] == WEAK
     yield "# The same program on one device and on several"
     yield CONVENTIONS.format(of=" of the rate of work" if weak else "", main=group.main)
-    yield spread_of(rows[rows["status"] == "ok"])
+    yield format_run_spread(rows[rows["status"] == "ok"])
     yield f"All rows: {settings_of(rows)}."
     for title, note, lines in sections_of(group, weak):
         if shown := list(lines):

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.suites.collective.fit import EXACT, ONE_SIDE, FittedLine, solved
+from analysis.suites.collective.fit import EXACT, ONE_SIDE, FittedLine, fit_weighted
 from benchkit.statistics.intervals import t_quantile
 from benchkit.suites.collective import suite as names
 
@@ -62,18 +62,18 @@ ALGORITHMS: Mapping[str, Mapping[str, Cost]] = {
 
 
 @dataclass(frozen=True)
-class Message:
+class AlgorithmFit:
     """One message of a collective, fitted as the cost of an algorithm explains measured times.
 
     Attributes:
-        off: the largest distance from a measured time, as a share of that time.
-        likely: whether this may be the algorithm, as far as the measured times tell.
+        max_error: the largest distance from a measured time, as a share of that time.
+        is_plausible: whether this may be the algorithm, as far as the measured times tell.
     """
 
     algorithm: str
     line: FittedLine
-    off: float
-    likely: bool
+    max_error: float
+    is_plausible: bool
 
     def seconds(self, collective: str, world_size: int, num_bytes: float) -> float:
         latencies, times_over = ALGORITHMS[collective][self.algorithm](world_size)
@@ -91,27 +91,27 @@ Times = Mapping[int, Sequence[tuple[float, float]]]
 """By number of ranks: payloads in bytes with their measured seconds."""
 
 
-def messages(collective: str, times: Times) -> list[Message]:
+def fit_algorithms(collective: str, times: Times) -> list[AlgorithmFit]:
     """Fit one message per algorithm of a collective: the likely ones, then others by `off`.
 
     An algorithm is likely if it leaves hardly more unexplained than the best one: as much as a
     parameter within its 95 % interval does.
     """
     measured = measurements(times)
-    found: list[tuple[float, Message]] = []
+    found: list[tuple[float, AlgorithmFit]] = []
     for name, cost in ALGORITHMS.get(collective, {}).items():
-        message = Message(name, message_of(cost, times), 0.0, True)
+        message = AlgorithmFit(name, message_of(cost, times), 0.0, True)
         ratios = [message.seconds(collective, n, size) / time for n, size, time in measured]
         off = max(abs(ratio - 1) for ratio in ratios)
         missed = sum(math.log(ratio) ** 2 for ratio in ratios)
-        found.append((missed, replace(message, off=off)))
+        found.append((missed, replace(message, max_error=off)))
     freedom = max(1, len(measured) - 2)
     least = min((missed for missed, _ in found), default=0.0)
     limit = least * (1 + float(t_quantile(ONE_SIDE, freedom)) ** 2 / freedom) + EXACT
-    judged = [replace(message, likely=missed <= limit) for missed, message in found]
-    likely = [message for message in judged if message.likely]
-    unlikely = [message for message in judged if not message.likely]
-    return [*likely, *sorted(unlikely, key=lambda message: message.off)]
+    judged = [replace(message, is_plausible=missed <= limit) for missed, message in found]
+    likely = [message for message in judged if message.is_plausible]
+    unlikely = [message for message in judged if not message.is_plausible]
+    return [*likely, *sorted(unlikely, key=lambda message: message.max_error)]
 
 
 def message_of(cost: Cost, times: Times) -> FittedLine:
@@ -124,7 +124,7 @@ def message_of(cost: Cost, times: Times) -> FittedLine:
         latencies.append(steps)
         sizes.append(times_over * size)
         times_s.append(time)
-    return solved(latencies, sizes, times_s)
+    return fit_weighted(latencies, sizes, times_s)
 
 
 def measurements(times: Times) -> list[tuple[int, float, float]]:

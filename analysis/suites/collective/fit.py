@@ -73,10 +73,10 @@ def line_through(
     sizes: Sequence[float], times_s: Sequence[float], low_bytes: float = 0.0
 ) -> FittedLine:
     """Fit the line nearest to the times; neither latency nor time per byte is negative."""
-    return solved([1.0] * len(sizes), sizes, times_s, low_bytes)
+    return fit_weighted([1.0] * len(sizes), sizes, times_s, low_bytes)
 
 
-def solved(
+def fit_weighted(
     latencies: Sequence[float],
     sizes: Sequence[float],
     times_s: Sequence[float],
@@ -88,26 +88,28 @@ def solved(
     geometric mean. Gauss-Newton finds the logarithm of that ratio, in time proportional to the
     number of times.
     """
-    many = np.asarray(latencies, dtype=float)
+    latency_counts = np.asarray(latencies, dtype=float)
     size = np.asarray(sizes, dtype=float)
     logs = np.asarray(np.log(times_s), dtype=float)
-    ratios = np.log(size / many)
+    ratios = np.log(size / latency_counts)
     low = ratios.min() - BEYOND
     high = ratios.max() + BEYOND
-    where = nearest(many, size, logs, low, high)
+    where = search_log_ratio(latency_counts, size, logs, low, high)
     if where <= low:  # A line without latency explains as much as any other.
         latency = 0.0
         byte = math.exp((logs - np.log(size)).mean())
     elif where >= high:
-        latency = math.exp((logs - np.log(many)).mean())
+        latency = math.exp((logs - np.log(latency_counts)).mean())
         byte = 0.0
     else:
-        byte = math.exp((logs - np.log(math.exp(where) * many + size)).mean())
+        byte = math.exp((logs - np.log(math.exp(where) * latency_counts + size)).mean())
         latency = math.exp(where) * byte
-    return FittedLine(latency, byte, low_bytes, covariance(latency, byte, many, size, logs))
+    return FittedLine(
+        latency, byte, low_bytes, covariance(latency, byte, latency_counts, size, logs)
+    )
 
 
-def nearest(many: Array, size: Array, logs: Array, low: float, high: float) -> float:
+def search_log_ratio(many: Array, size: Array, logs: Array, low: float, high: float) -> float:
     """Search log(latency / time per byte) from `low` to `high` for the best fit."""
 
     def rest(at: float) -> Array:
@@ -118,7 +120,7 @@ def nearest(many: Array, size: Array, logs: Array, low: float, high: float) -> f
     tried = np.linspace(low, high, STARTS)
     missed = np.log(np.exp(tried)[:, None] * many + size) - logs
     at = float(tried[missed.var(axis=1).argmin()])
-    left = rest(at)
+    residuals = rest(at)
     for _ in range(STEPS):
         model = math.exp(at) * many + size
         share = math.exp(at) * many / model  # The share of the latency in each time.
@@ -126,14 +128,14 @@ def nearest(many: Array, size: Array, logs: Array, low: float, high: float) -> f
         steepness = float(slope @ slope)
         if not steepness:  # The sizes differ by less than floating point resolves.
             break
-        step = float(left @ slope) / steepness
+        step = float(residuals @ slope) / steepness
         further = min(high, max(low, at + step))
         after = rest(further)
-        while after @ after > left @ left and abs(further - at) > SETTLED:
+        while after @ after > residuals @ residuals and abs(further - at) > SETTLED:
             further = (at + further) / 2
             after = rest(further)
         moved = abs(further - at)
-        at, left = further, after
+        at, residuals = further, after
         if moved <= SETTLED:
             break
     return at
@@ -201,15 +203,15 @@ class Splits:
         if not len(places):
             return []
         below, whole = sums[:, :, FEWEST : count - FEWEST + 1], sums[:, :, [count]]
-        errors = least(below, places) + least(whole - below, count - places)
-        if float(least(whole, np.array([count]))[0]) < CLEARLY * PAYS * errors.min():
+        errors = least_errors(below, places) + least_errors(whole - below, count - places)
+        if float(least_errors(whole, np.array([count]))[0]) < CLEARLY * PAYS * errors.min():
             return []
         in_order = np.argsort(errors, kind="stable")[:CANDIDATES]
         is_close = errors[in_order] <= CLOSE * errors.min() + ROUNDING
         return [int(place) for place in places[in_order[is_close]]]
 
 
-def least(sums: Array, counts: Places) -> Array:
+def least_errors(sums: Array, counts: Places) -> Array:
     """Return the least squared errors of lines, each through `counts` sizes: [line].
 
     Args:
@@ -288,7 +290,7 @@ def split_at(sizes: Sequence[float], times_s: Sequence[float], cut: int) -> Fit:
     return Fit((first, second))
 
 
-def spread(sizes: Sequence[float]) -> list[int]:
+def choose_left_out(sizes: Sequence[float]) -> list[int]:
     """Select at most MOST of ascending sizes, by index, about evenly apart in logarithms."""
     if len(sizes) <= MOST:
         return list(range(len(sizes)))
@@ -305,7 +307,7 @@ def unexplained(found: Fit, sizes: Sequence[float], times_s: Sequence[float]) ->
     return float(missed @ missed)
 
 
-def left_out(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | None]:
+def leave_one_out_errors(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | None]:
     """Compute how far a fit to all other sizes is from each time, as a share of that time.
 
     It is None for both ends, where the fit would have to extrapolate, and what `spread` leaves out.
@@ -317,7 +319,7 @@ def left_out(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | N
     size = [sizes[place] for place in order]
     time = [times_s[place] for place in order]
     splits = Splits(size, time)
-    for index in spread(size):
+    for index in choose_left_out(size):
         if size[0] < size[index] < size[-1]:
             places = splits.best(without=index)
             rest = best_of(without(size, index), without(time, index), places)

@@ -8,8 +8,14 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from analysis.records.of_suite import measured_of
-from analysis.repetitions import alike, bars_of, over_runs, titled, with_ranges
+from analysis.records.of_suite import measured_rows
+from analysis.repetitions import (
+    group_equal_except,
+    describe_error_bars,
+    aggregate_runs,
+    add_group_to_title,
+    fill_with_ranges,
+)
 from analysis.report.chart import (
     BYTES,
     LOG,
@@ -19,15 +25,23 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    points_of,
+    chart_points,
 )
-from analysis.report.markdown import bullets, document, spread_of
-from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, FittedLine, fit, left_out
-from analysis.table import identity_columns, of_latest
-from analysis.text import measured, with_interval
+from analysis.report.markdown import bullets, document, format_run_spread
+from analysis.suites.collective.fit import (
+    FAR_OFF,
+    FEWEST,
+    MOST,
+    Fit,
+    FittedLine,
+    fit,
+    leave_one_out_errors,
+)
+from analysis.table import identity_columns, cache_latest
+from analysis.text import format_measurement, with_interval
 from analysis.text_table import as_markdown
 from analysis.variants import Baseline
-from benchkit.record.naming import readable
+from benchkit.record.naming import format_bytes
 from benchkit.statistics import LATENCY
 from benchkit.suites.collective.suite import SEND_RECV, TIMING
 
@@ -50,7 +64,7 @@ THINNED = (
 
 
 @dataclass(frozen=True)
-class Series:
+class CollectiveTimes:
     """One collective on one number of ranks, measured over payloads in bytes, with its fit."""
 
     collective: str
@@ -71,15 +85,15 @@ class Series:
         return self.fit.errors(self.sizes, self.times_s)
 
     @cached_property
-    def apart(self) -> list[float | None]:
+    def leave_one_out(self) -> list[float | None]:
         """How far the fit to all other sizes is from each time; None at both ends."""
-        return left_out(self.sizes, self.times_s)
+        return leave_one_out_errors(self.sizes, self.times_s)
 
 
-@of_latest
-def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
+@cache_latest
+def groups_of(table: pd.DataFrame) -> list[tuple[str, list[CollectiveTimes]]]:
     """Group series with enough sizes that differ in collective, ranks and size alone."""
-    rows = measured_of(table, SUITE)
+    rows = measured_rows(table, SUITE)
     if TIMING in rows:
         rows = rows[rows[TIMING] != LATENCY]
     if rows.empty:
@@ -90,28 +104,31 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
     one_way = rows["collective"] != SEND_RECV
     rows = rows.assign(**{name: rows[name].where(one_way, rows[name] / 2) for name in HALVED})
     settings = [name for name in identity_columns(rows) if name != "data_size"]
-    groups = alike(over_runs(rows, *settings, "payload_bytes"), *SERIES, "data_size")
+    groups = group_equal_except(
+        aggregate_runs(rows, *settings, "payload_bytes"), *SERIES, "data_size"
+    )
     found = [(suffix, list(series_of(group))) for suffix, group in groups]
     return [(suffix, series) for suffix, series in found if series]
 
 
-def series_of(rows: pd.DataFrame) -> Iterator[Series]:
+def series_of(rows: pd.DataFrame) -> Iterator[CollectiveTimes]:
     for (name, world_size), group in rows.groupby(SERIES, sort=False):
         group = group.sort_values("payload_bytes")
         if len(group) >= FEWEST:
             times = fit(group["payload_bytes"].tolist(), group["median_s"].tolist())
-            yield Series(str(name), int(world_size), group, times)
+            yield CollectiveTimes(str(name), int(world_size), group, times)
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
     return {
-        f"link{suffix}.md": titled(text_of(series), suffix) for suffix, series in groups_of(table)
+        f"link{suffix}.md": add_group_to_title(text_of(series), suffix)
+        for suffix, series in groups_of(table)
     }
 
 
-def text_of(series: list[Series]) -> str:
+def text_of(series: list[CollectiveTimes]) -> str:
     lines = [line for one in series for line in lines_of(one)]
-    runs = spread_of(pd.concat([one.rows for one in series]))
+    runs = format_run_spread(pd.concat([one.rows for one in series]))
     note = f"{NOTE} {THINNED}" if any(len(one.rows) > MOST for one in series) else NOTE
     parts = ["# Latency and bandwidth (fit)", note, runs, as_markdown(lines)]
     if marked := [line for one in series for line in marks(one)]:
@@ -119,9 +136,9 @@ def text_of(series: list[Series]) -> str:
     return document(*parts)
 
 
-def lines_of(series: Series) -> Iterator[dict[str, object]]:
+def lines_of(series: CollectiveTimes) -> Iterator[dict[str, object]]:
     """Yield a row per line of the fit; the first has the figures of the whole fit, too."""
-    apart = [abs(error) for error in series.apart if error is not None]
+    apart = [abs(error) for error in series.leave_one_out if error is not None]
     whole = {
         "R²": series.fit.r_squared(series.sizes, series.times_s),
         "largest error [%]": 100 * max(map(abs, series.errors)),
@@ -132,7 +149,7 @@ def lines_of(series: Series) -> Iterator[dict[str, object]]:
         yield {
             "collective": series.collective,
             "ranks": series.world_size,
-            "from": readable(line.low_bytes or min(series.sizes)),
+            "from": format_bytes(line.low_bytes or min(series.sizes)),
             "latency [µs]": latency_us(line),
             "bandwidth [GB/s]": bandwidth(line),
             "size at half the bandwidth": half_bandwidth(line),
@@ -144,7 +161,7 @@ def latency_us(line: FittedLine) -> str:
     """Format "100 [90, 110]"; "< 12" where the times cannot tell the latency from none."""
     low, high = line.interval(1, 0) or UNKNOWN
     if not low:
-        return f"< {measured(1e6 * high)}"
+        return f"< {format_measurement(1e6 * high)}"
     return with_interval(1e6 * line.latency_s, 1e6 * low, 1e6 * high)
 
 
@@ -152,7 +169,7 @@ def bandwidth(line: FittedLine) -> str:
     """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second; "> 3" where only a bound is known."""
     low, high = line.interval(0, 1) or UNKNOWN
     if not low:
-        return f"> {measured(1e-9 / high)}" if high else ""
+        return f"> {format_measurement(1e-9 / high)}" if high else ""
     return with_interval(1e-9 / line.byte_s, 1e-9 / high, 1e-9 / low)
 
 
@@ -161,12 +178,12 @@ def half_bandwidth(line: FittedLine) -> str:
     intervals = (line.interval(1, 0), line.interval(0, 1))
     known = all(ends is not None and ends[0] > 0 for ends in intervals)
     half = line.half_bandwidth_bytes
-    return readable(half) if half and known else ""
+    return format_bytes(half) if half and known else ""
 
 
-def marks(series: Series) -> Iterator[str]:
+def marks(series: CollectiveTimes) -> Iterator[str]:
     """Yield a sentence for each size that is far from the fit to all sizes, or to the others."""
-    points = zip(series.sizes, series.errors, series.apart, strict=True)
+    points = zip(series.sizes, series.errors, series.leave_one_out, strict=True)
     for size, error, error_apart in points:
         errors = {"the line": error, "the line through the others": error_apart}
         far = [
@@ -175,7 +192,7 @@ def marks(series: Series) -> Iterator[str]:
             if value is not None and abs(value) > FAR_OFF
         ]
         if far:
-            where = f"{series.collective} on {series.world_size} ranks, {readable(size)}"
+            where = f"{series.collective} on {series.world_size} ranks, {format_bytes(size)}"
             yield f"{where}: {'; '.join(far)}."
 
 
@@ -186,21 +203,23 @@ def describe_error(model: str, error: float) -> str:
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Show a panel per collective, and a series per number of ranks."""
-    return {f"link{suffix}": times(series).of_group(suffix) for suffix, series in groups_of(table)}
+    return {
+        f"link{suffix}": time_chart(series).of_group(suffix) for suffix, series in groups_of(table)
+    }
 
 
-def times(series: list[Series]) -> Chart:
+def time_chart(series: list[CollectiveTimes]) -> Chart:
     counts = sorted({one.world_size for one in series})
     measured = pd.concat([one.rows for one in series])
     sizes = [size for one in series for size in one.sizes]
     names = [label(one.world_size) for one in series for _ in one.sizes]
     panels = [one.collective for one in series for _ in one.sizes]
-    points = points_of(with_ranges(measured), sizes, TIMES, names, panels)
+    points = chart_points(fill_with_ranges(measured), sizes, TIMES, names, panels)
     return Chart(
         mark=SCATTER,
         title="Collectives: time over payload",
         note=(
-            f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth, "
+            f"median, {describe_error_bars(measured)}; dashed: fitted latency + bytes / bandwidth, "
             "shaded: its 95 % interval above 0"
         ),
         x=Axis("payload", LOG, BYTES),
@@ -215,7 +234,7 @@ def label(count: int) -> str:
     return f"{count} ranks"
 
 
-def curves(series: Series) -> pd.DataFrame:
+def curves(series: CollectiveTimes) -> pd.DataFrame:
     """Return the lines of the fit, each as a part of its own, with their intervals.
 
     An interval that reaches 0 is left out: a logarithmic axis cannot show it.

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.records.figures import Row
-from analysis.records.of_suite import cases_of
-from analysis.repetitions import alike
-from analysis.report.chart import LINES, LOG, SECONDS, Axis, Chart, Charts, points_of
+from analysis.records.of_suite import rows_with_cases
+from analysis.repetitions import group_equal_except
+from analysis.report.chart import LINES, LOG, SECONDS, Axis, Chart, Charts, chart_points
 from analysis.report.markdown import document
 from analysis.table import identity_columns
 from analysis.text import as_csv, shortened
@@ -199,7 +199,7 @@ def groups(table: pd.DataFrame) -> list[CompilerGroup]:
         return []
     if rows[BATCH_SIZES].nunique() == 1:  # A point that could not run has no cases, nor labels.
         rows = rows.assign(**{BATCH_SIZES: rows[BATCH_SIZES].dropna().iloc[0]})
-    found = [group_of(suffix, group) for suffix, group in alike(rows, *VARIANT)]
+    found = [group_of(suffix, group) for suffix, group in group_equal_except(rows, *VARIANT)]
     return [group for group in found if group.curves]
 
 
@@ -227,7 +227,9 @@ def group_of(suffix: str, rows: pd.DataFrame) -> CompilerGroup:
 def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     """Return the curve of all runs of one variant; None where others came before its calls."""
     cold = rows[rows["mode"] == FIRST_CALLS]
-    runs = [(row, case.samples.times, case) for row, case in cases_of(cold) if not case.warmup_s]
+    runs = [
+        (row, case.samples.times, case) for row, case in rows_with_cases(cold) if not case.warmup_s
+    ]
     if not runs:
         return None
     number = min(len(times) for _, times, _ in runs)
@@ -348,7 +350,7 @@ def measured_sums(curve: Curve) -> pd.DataFrame:
     rounds = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
     calls = np.array([call for call in rounds if call < number] + [number])
     rows = pd.DataFrame([curve.row] * len(calls)).assign(sum_s=sums(curve, calls))
-    return points_of(rows, calls, ("sum_s",), curve.name)
+    return chart_points(rows, calls, ("sum_s",), curve.name)
 
 
 def later_sums(curve: Curve, end: float) -> pd.DataFrame:

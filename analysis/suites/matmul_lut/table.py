@@ -4,10 +4,16 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.records.of_suite import measured_of
-from analysis.records.slowdowns import Slowdown, slowdowns, words_of
-from analysis.repetitions import bars_of, by_mechanism, counted, over_runs, with_ranges
-from analysis.report.chart import LINES, LOG, TIMES, Axis, Chart, Charts, of_groups, points_of
+from analysis.records.of_suite import measured_rows
+from analysis.records.slowdowns import Slowdown, slowdowns, format_factor_range
+from analysis.repetitions import (
+    describe_error_bars,
+    group_by_mechanism,
+    format_count_range,
+    aggregate_runs,
+    fill_with_ranges,
+)
+from analysis.report.chart import LINES, LOG, TIMES, Axis, Chart, Charts, group_charts, chart_points
 from analysis.text import as_csv, comment
 from analysis.variants import Baseline
 from benchkit.api import lut
@@ -39,11 +45,11 @@ def groups_of(table: pd.DataFrame, *further: str) -> Iterator[tuple[str, pd.Data
 
     They have the share of the device that was asked for in percent, and NAME.
     """
-    rows = measured_of(table, SUITE)
+    rows = measured_rows(table, SUITE)
     rows = rows[rows["world_size"] == 1]
     if rows.empty:
         return
-    for suffix, group in by_mechanism(rows, lut.SIZE, "slowdown", *further):
+    for suffix, group in group_by_mechanism(rows, lut.SIZE, "slowdown", *further):
         whole = 100 / group["ranks_per_device"].where(group["device"] == "cuda", 1)
         found = list(zip(whole, slowdowns(group), strict=True))
         shares = {lut.SHARE: [share_of(*each) for each in found]}
@@ -57,13 +63,13 @@ def share_of(whole: float, slowdown: Slowdown) -> float:
 def name_of(whole: float, slowdown: Slowdown) -> str:
     """Format a share: "50 %", or "50 % (measured 83 to 91 %)" where the device had another one."""
     measured = [whole / factor for ends in slowdown.measured for factor in reversed(ends)]
-    beside = f" (measured {words_of(*measured)} %)" if measured else ""
+    beside = f" (measured {format_factor_range(*measured)} %)" if measured else ""
     return f"{share_of(whole, slowdown):g} %{beside}"
 
 
 def shaped(rows: pd.DataFrame) -> pd.DataFrame:
     """Add COLUMNS and DOUBT and sort; a repeated point has medians over the runs."""
-    rows = over_runs(rows, *COLUMNS[:4])
+    rows = aggregate_runs(rows, *COLUMNS[:4])
     # Of all streams; records from before they were counted have the rate of one.
     done = rows["executed_tflop_per_s"].fillna(rows["useful_tflop_per_s"])
     rate = done * rows["median_s"] / rows["mean_s"]
@@ -78,7 +84,7 @@ def is_faster(points: pd.DataFrame) -> pd.Series:
 
     Each type, streams and size has its shares in descending order.
     """
-    points = with_ranges(points)
+    points = fill_with_ranges(points)
     low, high = points["ci_low_s"], points["ci_high_s"]
     keys = [points[name] for name in (lut.DTYPE, lut.STREAMS, lut.SIZE)]
     larger = low.groupby(keys).transform(lambda times: times.cummax().shift())
@@ -89,7 +95,9 @@ def text_of(rows: pd.DataFrame) -> str:
     points = shaped(rows)
     comments = provenance(rows)
     if points["num_points"].max() > 1:
-        comments += comment(f"runs: {counted(points['num_runs'])}, figures are medians over them")
+        comments += comment(
+            f"runs: {format_count_range(points['num_runs'])}, figures are medians over them"
+        )
     return comments + as_csv(points[[*COLUMNS, DOUBT]], "%.6g")
 
 
@@ -116,11 +124,11 @@ COMPARED = (SUITE,)
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Show time over size, and performance over share where there are several shares."""
-    return of_groups(SUITE, groups_of(table), charts_of)
+    return group_charts(SUITE, groups_of(table), charts_of)
 
 
 def charts_of(rows: pd.DataFrame) -> Charts:
-    points = with_ranges(over_runs(rows, lut.SHARE, SIZE))
+    points = fill_with_ranges(aggregate_runs(rows, lut.SHARE, SIZE))
     charts = {"time": time_over_size(points)}
     if points[lut.SHARE].nunique() > 1:
         charts["share"] = performance_over_share(points)
@@ -132,10 +140,10 @@ def time_over_size(rows: pd.DataFrame) -> Chart:
     return Chart(
         mark=LINES,
         title=f"matmul time by share of the device, {rows['dtype'].iloc[0]}",
-        note=f"median, {bars_of(rows)}",
+        note=f"median, {describe_error_bars(rows)}",
         x=Axis("size n of an n × n matmul", LOG),
         y=Axis("time of one matmul [ms]", LOG),
-        points=points_of(rows, rows[SIZE], TIMES, rows[NAME], scale=1e3),
+        points=chart_points(rows, rows[SIZE], TIMES, rows[NAME], scale=1e3),
     )
 
 
@@ -151,7 +159,7 @@ def performance_over_share(rows: pd.DataFrame) -> Chart:
         note=note_on(rows),
         x=Axis("share of the device asked for [%]"),
         y=Axis(f"performance, of that at {whole:g} %"),
-        points=points_of(rows, rows[lut.SHARE], ("performance",), sizes),
+        points=chart_points(rows, rows[lut.SHARE], ("performance",), sizes),
         curves=ideal,
     )
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.records.of_suite import by_layout, measured_of, records_of
-from analysis.records.places import Place
-from analysis.report.chart import CELLS, NAMES, PAGE_ROW, Axis, Chart, Charts, points_of
-from analysis.suites.pair_matrix.matrix import SUITE, Level, Matrix, levels, matrices
+from analysis.records.of_suite import group_by_layout, measured_rows, records_of
+from analysis.records.places import RankPlace
+from analysis.report.chart import CELLS, NAMES, PAGE_ROW, Axis, Chart, Charts, chart_points
+from analysis.suites.pair_matrix.matrix import SUITE, Level, PairTimes, levels, matrices
 from analysis.variants import Baseline
-from benchkit.record.naming import readable
+from benchkit.record.naming import format_bytes
 
 COMPARED = (SUITE,)
 """Suites whose comparisons are drawn here."""
@@ -19,11 +19,11 @@ RATIO = Axis("time over the median of its kind")
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     charts: Charts = {}
-    rows = measured_of(table, SUITE)
-    for suffix, records in by_layout(records_of(table, SUITE)):
+    rows = measured_rows(table, SUITE)
+    for suffix, records in group_by_layout(records_of(table, SUITE)):
         found = matrices(records)
         for each in found:
-            size = readable(each.size_mib * 2**20).replace(" ", "")
+            size = format_bytes(each.size_mib * 2**20).replace(" ", "")
             way = "_both_ways" if each.at_once else ""
             charts[f"pairs_{size}{way}{suffix}"] = map_of_pairs(each, rows)
         if groups := levels(records):
@@ -31,12 +31,12 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     return charts
 
 
-def order_of(places: Sequence[Place]) -> list[int]:
+def order_of(places: Sequence[RankPlace]) -> list[int]:
     hosts = list(dict.fromkeys(place.host for place in places))
     return sorted(range(len(places)), key=lambda rank: (hosts.index(places[rank].host), rank))
 
 
-def map_of_pairs(matrix: Matrix, rows: pd.DataFrame) -> Chart:
+def map_of_pairs(matrix: PairTimes, rows: pd.DataFrame) -> Chart:
     """Show the time of each pair: a row per sender, ranks of a node next to each other."""
     names = names_of(matrix.places)
     ratios, seconds = matrix.ratios(), matrix.seconds()
@@ -60,7 +60,7 @@ def map_of_pairs(matrix: Matrix, rows: pd.DataFrame) -> Chart:
     )
 
 
-def map_of_groups(found: Sequence[Level], places: Sequence[Place], rows: pd.DataFrame) -> Chart:
+def map_of_groups(found: Sequence[Level], places: Sequence[RankPlace], rows: pd.DataFrame) -> Chart:
     """Show a row per level of nested groups: the time of the group of each rank."""
     names = names_of(places)
     cells = []
@@ -80,7 +80,7 @@ def map_of_groups(found: Sequence[Level], places: Sequence[Place], rows: pd.Data
     )
 
 
-def names_of(places: Sequence[Place]) -> list[str]:
+def names_of(places: Sequence[RankPlace]) -> list[str]:
     """Return the name of each rank: its number and, of several nodes, that of its node."""
     several = len({place.host for place in places}) > 1
     return [f"{place.rank} {place.host}" if several else str(place.rank) for place in places]
@@ -99,7 +99,7 @@ def map_of(
     for name in ("suite", "device_name", PAGE_ROW):
         if name in rows:
             cells[name] = rows[name].iloc[0]
-    points = points_of(cells, cells["x"], ("value",), cells["series"], text=cells["text"])
+    points = chart_points(cells, cells["x"], ("value",), cells["series"], text=cells["text"])
     return Chart(
         mark=CELLS,
         title=title,

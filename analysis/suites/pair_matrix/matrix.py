@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.records.doubts import log_halves
-from analysis.records.places import Place, numbered, places_of
-from benchkit.record.naming import readable
+from analysis.records.places import RankPlace, number_labels, places_of
+from benchkit.record.naming import format_bytes
 from benchkit.record.record import CaseRecord, Record
-from benchkit.statistics.faults import Family, Ints, Mask, Peers, family
+from benchkit.statistics.faults import Family, Ints, Mask, PeerGroups, make_family
 from benchkit.statistics.intervals import Array
 from benchkit.suites.pair_matrix.suite import (
     BOTH,
@@ -171,20 +171,20 @@ def families_of(
     """
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
     found = [
-        family(ONE_WAY, one_way(sender, receiver, ranks)),
-        family(LINK, both_ways(sender, receiver, ranks)),
-        family(RANK_SENDS, sender),
-        family(RANK_RECEIVES, receiver),
-        family(RANK, sender, receiver),
+        make_family(ONE_WAY, one_way(sender, receiver, ranks)),
+        make_family(LINK, both_ways(sender, receiver, ranks)),
+        make_family(RANK_SENDS, sender),
+        make_family(RANK_RECEIVES, receiver),
+        make_family(RANK, sender, receiver),
     ]
     if node.is_telling:
         crosses = node.of_rank[sender] != node.of_rank[receiver]
         ends_across = (np.where(crosses, ends, -1) for ends in (sender, receiver))
-        found += [family(RANK_NETWORK, *ends_across), *of_groups(node, sender, receiver)]
+        found += [make_family(RANK_NETWORK, *ends_across), *of_groups(node, sender, receiver)]
     if switch and uplinks and switch.is_telling:
         found += of_groups(switch, sender, receiver, uplinks.busy())
         if node.count > switch.count:
-            found.append(family(f"{NODE} {NEAR}", *near(node, switch, sender, receiver)))
+            found.append(make_family(f"{NODE} {NEAR}", *near(node, switch, sender, receiver)))
     return [each for each in found if len(each.subjects)]
 
 
@@ -214,7 +214,9 @@ def of_groups(
             (WHOLE, (here, inward), ()),
             (BETWEEN, (np.where(crosses, both_ways(here, there, groups), -1),), ()),
         ]
-    return [family(f"{grouping.name} {part}", *keys, shows=shows) for part, keys, shows in found]
+    return [
+        make_family(f"{grouping.name} {part}", *keys, shows=shows) for part, keys, shows in found
+    ]
 
 
 def near(node: Grouping, switch: Grouping, sender: Ints, receiver: Ints) -> Iterator[Ints]:
@@ -235,7 +237,7 @@ def both_ways(sender: Ints, receiver: Ints, count: int) -> Ints:
     return np.asarray(np.minimum(sender, receiver) * count + np.maximum(sender, receiver))
 
 
-def divided(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
+def split_kinds(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
     """Return numbers of kinds that also differ by a trait: [cell]."""
     _, numbers = np.unique(trait, return_inverse=True)
     _, found = np.unique(kinds * (numbers.max(initial=0) + 1) + numbers, return_inverse=True)
@@ -243,14 +245,14 @@ def divided(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class PairTimes:
     """All pairs at one size, of messages one way or of both ways at once.
 
     Attributes:
         sender, receiver: ranks of each cell, each pair once if `at_once`: [cell].
         halves: logarithm of the median seconds over the first and over the second half of the
             samples, or of the runs where there are several: [2][cell].
-        turn: number of the round and the direction of each cell, whose messages are under way
+        time_slot: number of the round and the direction of each cell, whose messages are under way
             together: [cell].
     """
 
@@ -258,8 +260,8 @@ class Matrix:
     sender: Ints
     receiver: Ints
     halves: Array
-    turn: Ints
-    places: Sequence[Place]
+    time_slot: Ints
+    places: Sequence[RankPlace]
     at_once: bool = False
 
     @property
@@ -268,24 +270,24 @@ class Matrix:
 
     @property
     def name(self) -> str:
-        return readable(self.size_mib * 2**20) + (" both ways at once" if self.at_once else "")
+        return format_bytes(self.size_mib * 2**20) + (" both ways at once" if self.at_once else "")
 
     @cached_property
     def node(self) -> Ints:
         """Number of the node of each rank: [rank]."""
-        return np.array(numbered([place.host for place in self.places]))
+        return np.array(number_labels([place.host for place in self.places]))
 
-    def peers(self, switch: Grouping | None = None) -> Peers:
+    def peers(self, switch: Grouping | None = None) -> PeerGroups:
         """Return kinds and families; one exchange tells nothing of a direction or an uplink."""
         sender, receiver, uplinks = self.sender, self.receiver, None
         if switch and not self.at_once:
-            uplinks = Uplinks(switch.of_rank[sender], switch.of_rank[receiver], self.turn)
+            uplinks = Uplinks(switch.of_rank[sender], switch.of_rank[receiver], self.time_slot)
         node = Grouping(NODE, self.node)
         families = families_of(sender, receiver, node, switch, uplinks)
         if self.at_once:
             one_way = (*OF_A_DIRECTION, *(f"{NODE} {part}" for part in OF_A_DIRECTION))
             families = [each for each in families if each.name not in one_way]
-        return Peers(self.kinds(uplinks), families)
+        return PeerGroups(self.kinds(uplinks), families)
 
     def kinds(self, uplinks: Uplinks | None = None) -> Ints:
         """Return the kind of each pair, which is only compared with its like: [cell].
@@ -295,8 +297,8 @@ class Matrix:
         rail: the GPUs of one place on each node.
         """
         sender, receiver = self.sender, self.receiver
-        device = np.array(numbered([place.device for place in self.places]))
-        part = np.array(numbered([(place.host, place.numa) for place in self.places]))
+        device = np.array(number_labels([place.device for place in self.places]))
+        part = np.array(number_labels([(place.host, place.numa) for place in self.places]))
         crosses = self.node[sender] != self.node[receiver]
         is_far = ~crosses & (part[sender] != part[receiver])
         if any(place.uuid for place in self.places):
@@ -304,9 +306,9 @@ class Matrix:
             is_far |= crosses & (rail[sender] != rail[receiver])
         found = np.zeros(len(sender), dtype=np.int64)
         for trait in (crosses, is_far, device[sender], device[receiver]):
-            found = divided(found, trait)
+            found = split_kinds(found, trait)
         if uplinks:
-            found = divided(found, np.rint(STEPS * np.log2(uplinks.rates)))
+            found = split_kinds(found, np.rint(STEPS * np.log2(uplinks.rates)))
         return found
 
     @property
@@ -349,7 +351,7 @@ def rails(node: Ints) -> Ints:
     return found
 
 
-def matrices(records: Sequence[Record]) -> list[Matrix]:
+def matrices(records: Sequence[Record]) -> list[PairTimes]:
     """Return the tables of each size, from records of the same ranks in order of time.
 
     Records of other suites are passed over.
@@ -389,12 +391,12 @@ def matrix_of(
     size_mib: float,
     at_once: bool,
     samples: dict[Cell, list[list[float]]],
-    places: Sequence[Place],
-) -> Matrix:
+    places: Sequence[RankPlace],
+) -> PairTimes:
     sender, receiver, turn = np.array(list(samples), dtype=np.int64).reshape(-1, 3).T
     halves = np.array([log_halves(runs) for runs in samples.values()]).T
     halves = halves.reshape(2, -1)
-    return Matrix(size_mib, sender, receiver, halves, turn, places, at_once)
+    return PairTimes(size_mib, sender, receiver, halves, turn, places, at_once)
 
 
 @dataclass(frozen=True)
@@ -414,10 +416,10 @@ class Level:
     def seconds(self) -> list[float]:
         return [float(each) for each in np.exp(self.halves.mean(axis=0))]
 
-    def peers(self) -> Peers:
+    def peers(self) -> PeerGroups:
         """Return the groups, each of the kind of its size, and what may be slow: a group."""
-        groups = family(f"{self.name} {GROUP}", np.arange(self.halves.shape[1]))
-        return Peers(np.bincount(self.group_of), [groups])
+        groups = make_family(f"{self.name} {GROUP}", np.arange(self.halves.shape[1]))
+        return PeerGroups(np.bincount(self.group_of), [groups])
 
 
 def levels(records: Sequence[Record]) -> list[Level]:

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from analysis.records.of_suite import by_layout, measured_of, records_of
-from analysis.report.chart import BARS, NAMES, Axis, Chart, Charts, points_of
+from analysis.records.of_suite import group_by_layout, measured_rows, records_of
+from analysis.report.chart import BARS, NAMES, Axis, Chart, Charts, chart_points
 from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
-from analysis.text import measured
+from analysis.text import format_measurement
 from analysis.variants import Baseline
 
 NOTE = (
@@ -16,10 +16,10 @@ NOTE = (
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    rows = measured_of(table, SUITE)
+    rows = measured_rows(table, SUITE)
     return {
         f"ranks{suffix}": ranks(tests, rows)
-        for suffix, records in by_layout(records_of(table, SUITE))
+        for suffix, records in group_by_layout(records_of(table, SUITE))
         if (tests := speeds(records))
     }
 
@@ -51,7 +51,7 @@ def bars(test: Speeds, rows: pd.DataFrame) -> pd.DataFrame:
         "device_name": [place.device or None for place in test.places],
     })  # fmt: skip
     cells["suite"] = rows["suite"].iloc[0]
-    return points_of(cells, cells["x"], ("rate", "low", "high"), cells["node"], panel(test), 100)
+    return chart_points(cells, cells["x"], ("rate", "low", "high"), cells["node"], panel(test), 100)
 
 
 def panel(test: Speeds) -> str:
@@ -60,4 +60,4 @@ def panel(test: Speeds) -> str:
     typical = float(np.median(test.rates()))
     promised = [each.rate for each in test.promises() if each is not None]
     share = f", {100 * typical / max(promised):.0f} % of the data sheet" if promised else ""
-    return f"{test.name}: {measured(scale * typical)} {unit}{share}"
+    return f"{test.name}: {format_measurement(scale * typical)} {unit}{share}"

@@ -11,12 +11,12 @@ import numpy as np
 import yaml
 
 from analysis.records.doubts import log_halves
-from analysis.records.places import Place, numbered, places_of
+from analysis.records.places import RankPlace, number_labels, places_of
 from analysis.suites.pair_matrix.matrix import NODE, RANK, WHOLE
 from benchkit.api.lut import entry_of
-from benchkit.record.naming import readable
+from benchkit.record.naming import format_bytes
 from benchkit.record.record import Record
-from benchkit.statistics.faults import Peers, family
+from benchkit.statistics.faults import PeerGroups, make_family
 from benchkit.statistics.intervals import Array
 from benchkit.suites.rank_speed.suite import (
     COPY,
@@ -40,15 +40,15 @@ Peaks = Mapping[str, Mapping[str, float]]  # `hardware.peak_tflop_per_s`, by dev
 
 
 @dataclass(frozen=True)
-class Promise:
+class ExpectedRate:
     """A rate of the data sheet, in FLOP/s or bytes per second.
 
     Attributes:
-        enough: share of it that a healthy device reaches.
+        min_share: share of it that a healthy device reaches.
     """
 
     rate: float
-    enough: float
+    min_share: float
     source: str
 
 
@@ -66,18 +66,18 @@ def devices() -> dict[str, DataSheet]:
     return msgspec.convert(yaml.safe_load(text), dict[str, DataSheet])
 
 
-def promise(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> Promise | None:
+def promise(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> ExpectedRate | None:
     """Return what the data sheet of a device promises for a test; None where it is not known."""
     if test == MATMUL:
         entry = entry_of(peak_tflop_per_s, device)
         peak = peak_tflop_per_s[entry].get(dtype) if entry else None
-        return Promise(peak * 1e12, ENOUGH[MATMUL], f"data sheet of {entry}") if peak else None
+        return ExpectedRate(peak * 1e12, ENOUGH[MATMUL], f"data sheet of {entry}") if peak else None
     table = devices()
     entry = entry_of(table, device)
     if not entry or test not in OF_TEST:
         return None
     kind, sheet = OF_TEST[test], table[entry]
-    return Promise(getattr(sheet, kind) * 1e9, ENOUGH[kind], sheet.source)
+    return ExpectedRate(getattr(sheet, kind) * 1e9, ENOUGH[kind], sheet.source)
 
 
 @dataclass(frozen=True)
@@ -96,31 +96,31 @@ class Speeds:
     halves: Array
     amount: float
     is_compute: bool
-    places: Sequence[Place]
+    places: Sequence[RankPlace]
     peak_tflop_per_s: Peaks
     shows_amount: bool = False
 
     @property
     def name(self) -> str:
-        size = f"{1e-9 * self.amount:.4g} GFLOP" if self.is_compute else readable(self.amount)
+        size = f"{1e-9 * self.amount:.4g} GFLOP" if self.is_compute else format_bytes(self.amount)
         amount = f"of {size}" if self.shows_amount else ""
         return " ".join(filter(None, (self.test.replace("_", " "), self.dtype, amount)))
 
-    def peers(self) -> Peers:
+    def peers(self) -> PeerGroups:
         """Return the ranks on devices of one name, and what may be slow: a rank, or a node."""
-        kinds = np.array(numbered([place.device for place in self.places]))
+        kinds = np.array(number_labels([place.device for place in self.places]))
         ranks = np.arange(len(self.places))
-        node = np.array(numbered([place.host for place in self.places]))
-        found = [family(RANK, ranks)]
+        node = np.array(number_labels([place.host for place in self.places]))
+        found = [make_family(RANK, ranks)]
         if 1 < node.max() + 1 < len(ranks):
-            found.append(family(f"{NODE} {WHOLE}", node))
-        return Peers(kinds, found)
+            found.append(make_family(f"{NODE} {WHOLE}", node))
+        return PeerGroups(kinds, found)
 
     def rates(self) -> Array:
         """Return FLOP/s or bytes per second of each rank: [rank]."""
         return np.asarray(self.amount / np.exp(self.halves.mean(axis=0)))
 
-    def promises(self) -> list[Promise | None]:
+    def promises(self) -> list[ExpectedRate | None]:
         """Return what the data sheet promises each rank: [rank]."""
         return [
             promise(self.test, self.dtype, place.device, self.peak_tflop_per_s)

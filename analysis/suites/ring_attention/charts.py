@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.repetitions import bars_of, with_ranges
+from analysis.repetitions import describe_error_bars, fill_with_ranges
 from analysis.report.chart import (
     LINES,
     LOG,
@@ -12,8 +12,8 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    of_groups,
-    points_of,
+    group_charts,
+    chart_points,
 )
 from analysis.suites.ring_attention.table import (
     EFFICIENCY,
@@ -38,11 +38,11 @@ OF_REFERENCE = (
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    return of_groups(SUITE, cells_of(table), charts_of)
+    return group_charts(SUITE, cells_of(table), charts_of)
 
 
 def charts_of(cells: pd.DataFrame) -> Charts:
-    rows = with_ranges(cells)
+    rows = fill_with_ranges(cells)
     compared = rows[rows[STRATEGY].isin(strategies_of(rows))]
     charts: Charts = {}
     charts["latency_scaling"] = latency_scaling(rows)
@@ -58,14 +58,14 @@ def charts_of(cells: pd.DataFrame) -> Charts:
 def over_slowdown(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
     """Return points with a panel per length and a line per strategy."""
     lengths = rows["seq_len"].map("{:g} tokens".format)
-    return points_of(rows, rows["slowdown"].map(str), values, rows[STRATEGY], lengths, scale)
+    return chart_points(rows, rows["slowdown"].map(str), values, rows[STRATEGY], lengths, scale)
 
 
 def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, note: str) -> Chart:
     return Chart(
         mark=LINES,
         title=f"Ring attention: {label.removesuffix(' [%]')}",
-        note=f"{note}; {bars_of(rows)}",
+        note=f"{note}; {describe_error_bars(rows)}",
         x=Axis(label_of(rows), NAMES),
         y=Axis(label),
         points=over_slowdown(rows, columns, 100),
@@ -79,11 +79,11 @@ def latency_scaling(rows: pd.DataFrame) -> Chart:
     several = rows["seq_len"].nunique() > 1
     ordered = rows.sort_values(["slowdown", "seq_len"], kind="stable")
     panels = ordered["slowdown"].map("slowdown {}".format)
-    along = points_of(ordered, ordered["seq_len"], TIMES, ordered[STRATEGY], panels, 1e3)
+    along = chart_points(ordered, ordered["seq_len"], TIMES, ordered[STRATEGY], panels, 1e3)
     return Chart(
         mark=LINES,
         title="Ring attention: latency",
-        note=f"median, {bars_of(rows)}",
+        note=f"median, {describe_error_bars(rows)}",
         x=Axis("tokens", LOG) if several else Axis(label_of(rows), NAMES),
         y=Axis("time of one layer [ms]", LOG),
         points=along if several else over_slowdown(ordered, TIMES, 1e3),
@@ -108,7 +108,7 @@ def tokens(rows: pd.DataFrame) -> Chart:
         note="of the latest run" if longest["num_runs"].max() > 1 else "",
         x=Axis("strategy", NAMES),
         y=Axis("share of the tokens [%]"),
-        points=points_of(
+        points=chart_points(
             each.reset_index(drop=True),
             each[STRATEGY].tolist(),
             ("share",),

@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.records.columns import COMPARISONS, names_of
-from analysis.records.of_suite import measured_of, with_numbers
+from analysis.records.of_suite import measured_rows, convert_to_numeric
 from analysis.records.slowdowns import Slowdown, slowdowns
-from analysis.repetitions import by_mechanism, over_runs, titled
-from analysis.report.markdown import bullets, document, spread_of
-from analysis.table import of_latest
+from analysis.repetitions import group_by_mechanism, aggregate_runs, add_group_to_title
+from analysis.report.markdown import bullets, document, format_run_spread
+from analysis.table import cache_latest
 from analysis.text_table import as_markdown
 from benchkit.suites.ring_attention import suite as names
 from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKENS
@@ -28,7 +28,7 @@ Cell = Mapping[str, Mapping[str, float]]  # the rows of one length and slowdown,
 NEAR = 0.1  # a time within this share of the ideal, or of the prediction, counts as near
 
 
-@of_latest
+@cache_latest
 def cells_of(
     table: pd.DataFrame, suite: str = SUITE, case: Sequence[str] = (STRATEGY,)
 ) -> list[tuple[str, pd.DataFrame]]:
@@ -37,23 +37,23 @@ def cells_of(
     Each group has a row per cell and case, the labels that tell the cases of a cell apart, over all
     runs. `slowdown` is a Slowdown.
     """
-    rows = measured_of(table, suite)
+    rows = measured_rows(table, suite)
     if rows.empty:
         return []
-    rows = with_numbers(rows, names_of(COMPARISONS))
+    rows = convert_to_numeric(rows, names_of(COMPARISONS))
     groups = (
         (suffix, group.assign(slowdown=slowdowns(group)))
-        for suffix, group in by_mechanism(rows, *case, *CELL)
+        for suffix, group in group_by_mechanism(rows, *case, *CELL)
     )
     return [
-        (suffix, over_runs(group, *CELL, *case).sort_values(CELL, kind="stable"))
+        (suffix, aggregate_runs(group, *CELL, *case).sort_values(CELL, kind="stable"))
         for suffix, group in groups
     ]
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
     return {
-        f"{SUITE}_rebalanced{suffix}.md": titled(text_of(rows), suffix)
+        f"{SUITE}_rebalanced{suffix}.md": add_group_to_title(text_of(rows), suffix)
         for suffix, rows in cells_of(table)
     }
 
@@ -62,7 +62,7 @@ def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
     slowed = "last rank" if factor.last_alone else "ranks"
     title = f"# Ring attention, {slowed} slowed {factor} times"
-    parts = [title, spread_of(rows), as_markdown(harshest(rows, factor))]
+    parts = [title, format_run_spread(rows), as_markdown(harshest(rows, factor))]
     if lines := list(summary(rows)):
         parts += ["## All cells", bullets(lines)]
     compared = tabulate(rows)

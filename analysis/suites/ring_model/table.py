@@ -3,12 +3,12 @@
 import pandas as pd
 
 from analysis.repetitions import (
-    bars_of,
-    titled,
-    with_ranges,
+    describe_error_bars,
+    add_group_to_title,
+    fill_with_ranges,
 )
-from analysis.report.chart import BARS, NAMES, TIMES, Axis, Chart, Charts, points_of
-from analysis.report.markdown import document, spread_of
+from analysis.report.chart import BARS, NAMES, TIMES, Axis, Chart, Charts, chart_points
+from analysis.report.markdown import document, format_run_spread
 from analysis.suites.ring_attention.table import CELL, cells_of
 from analysis.text_table import as_markdown
 from analysis.variants import Baseline
@@ -41,12 +41,13 @@ def over_single(rows: pd.DataFrame) -> list[float]:
 
 def write(table: pd.DataFrame) -> dict[str, str]:
     return {
-        f"{SUITE}{suffix}.md": titled(text_of(rows), suffix) for suffix, rows in groups_of(table)
+        f"{SUITE}{suffix}.md": add_group_to_title(text_of(rows), suffix)
+        for suffix, rows in groups_of(table)
     }
 
 
 def text_of(rows: pd.DataFrame) -> str:
-    parts = ["# A decoder on split sequences", spread_of(rows)]
+    parts = ["# A decoder on split sequences", format_run_spread(rows)]
     for phase, of_phase in rows.groupby(names.PHASE, sort=False):
         parts += [f"## {str(phase).capitalize()}", as_markdown(section(of_phase, str(phase)))]
     return document(*parts)
@@ -74,7 +75,7 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     return {
         f"{SUITE}_{phase}{suffix}": bars(of_phase, str(phase)).of_group(suffix)
         for suffix, rows in groups_of(table)
-        for phase, of_phase in with_ranges(rows).groupby(names.PHASE, sort=False)
+        for phase, of_phase in fill_with_ranges(rows).groupby(names.PHASE, sort=False)
     }
 
 
@@ -90,10 +91,10 @@ def bars(rows: pd.DataFrame, phase: str) -> Chart:
     return Chart(
         mark=BARS,
         title=f"Decoder on a split sequence: {phase}",
-        note=f"median, {bars_of(rows)}; single: the first rank alone, which is not slowed",
+        note=f"median, {describe_error_bars(rows)}; single: the first rank alone, which is not slowed",
         x=Axis("implementation and strategy", NAMES),
         y=Axis(LABELS[phase]),
-        points=points_of(
+        points=chart_points(
             times,
             rows[names.IMPLEMENTATION] + " " + rows[STRATEGY],
             TIMES,

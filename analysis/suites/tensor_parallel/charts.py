@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.repetitions import bars_of, with_ranges
+from analysis.repetitions import describe_error_bars, fill_with_ranges
 from analysis.report.chart import (
     BARS,
     CELLS,
@@ -11,8 +11,8 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    of_groups,
-    points_of,
+    group_charts,
+    chart_points,
 )
 from analysis.suites.tensor_parallel.summary import (
     SHAPE,
@@ -33,11 +33,11 @@ WHOLE, PART = "implementation", "component"
 
 
 def charts_of_suite(table: pd.DataFrame, suite: str) -> Charts:
-    return of_groups(suite, groups_of(table, suite), charts_of)
+    return group_charts(suite, groups_of(table, suite), charts_of)
 
 
 def charts_of(rows: pd.DataFrame) -> Charts:
-    rows, title = with_ranges(rows), title_of(rows)
+    rows, title = fill_with_ranges(rows), title_of(rows)
     charts: Charts = {}
     rivals = rows[~rows[IMPLEMENTATION].isin(BOUNDS)]
     if rows.groupby(SHAPE).ngroups <= MOST_PANELS:
@@ -69,10 +69,10 @@ def bars(
     return Chart(
         mark=BARS,
         title=title,
-        note=f"median, {bars_of(rows, values[1])}{parts}",
+        note=f"median, {describe_error_bars(rows, values[1])}{parts}",
         x=Axis("implementation", NAMES),
         y=Axis(label),
-        points=points_of(rows, rows["name"], values, kinds, shapes, scale),
+        points=chart_points(rows, rows["name"], values, kinds, shapes, scale),
         series=(WHOLE, PART) if has_parts else (WHOLE,),
         reference=reference,
         is_shared=False,
@@ -90,7 +90,7 @@ def shape_map(cells: pd.DataFrame, title: str, label: str, note: str) -> Chart:
         note=f"{label}; {note}",
         x=Axis("n, k", NAMES),
         y=Axis(label),
-        points=points_of(cells, across, ("value",), down, text=cells["text"]),
+        points=chart_points(cells, across, ("value",), down, text=cells["text"]),
     )
 
 

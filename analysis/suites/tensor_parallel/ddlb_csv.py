@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.records.figures import Row
-from analysis.records.of_suite import cases_of
+from analysis.records.of_suite import rows_with_cases
 from analysis.suites.tensor_parallel.summary import OPTIONS, SHAPE, SUITES
 from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
@@ -28,7 +28,7 @@ def ddlb_csv(table: pd.DataFrame, suites: Sequence[str] = SUITES) -> dict[str, s
     rows = table[table["suite"].isin(suites) & table["status"].isin(["ok", "invalid"])]
     rows = rows[rows["mean_s"].notna()]
     found: dict[str, list[Row]] = {}
-    for row, case in cases_of(rows):
+    for row, case in rows_with_cases(rows):
         found.setdefault(row["suite"], []).append(line_of(row, case))
     return {
         f"ddlb_{suite}.csv": as_csv(pd.DataFrame(lines), "%.6g")

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from analysis.records.figures import Row
-from analysis.records.of_suite import measured_of, with_numbers
-from analysis.repetitions import alike, over_runs, titled
+from analysis.records.of_suite import measured_rows, convert_to_numeric
+from analysis.repetitions import group_equal_except, aggregate_runs, add_group_to_title
 from analysis.report.chart import PAIRED_SPEEDUPS, TIMES
-from analysis.report.markdown import bullets, document, spread_of
+from analysis.report.markdown import bullets, document, format_run_spread
 from analysis.text import with_interval
 from analysis.text_table import as_markdown
 from benchkit.suites.tensor_parallel import config as names
@@ -29,12 +29,12 @@ def groups_of(table: pd.DataFrame, suite: str) -> Iterator[tuple[str, pd.DataFra
 
     Each group has a row per shape and implementation, whose `name` is added, over all runs.
     """
-    rows = with_numbers(measured_of(table, suite), NUMBERS)
+    rows = convert_to_numeric(measured_rows(table, suite), NUMBERS)
     if rows.empty:
         return
     rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()])
-    for suffix, part in alike(rows, *SHAPE, IMPLEMENTATION, *OPTIONS):
-        yield suffix, over_runs(part, *SHAPE, "name")
+    for suffix, part in group_equal_except(rows, *SHAPE, IMPLEMENTATION, *OPTIONS):
+        yield suffix, aggregate_runs(part, *SHAPE, "name")
 
 
 def title_of(rows: pd.DataFrame) -> str:
@@ -65,7 +65,7 @@ def shape_of(values: tuple[Any, ...]) -> str:
 
 def summaries(table: pd.DataFrame, suite: str) -> dict[str, str]:
     return {
-        f"{suite}_summary{suffix}.md": titled(text_of(rows), suffix)
+        f"{suite}_summary{suffix}.md": add_group_to_title(text_of(rows), suffix)
         for suffix, rows in groups_of(table, suite)
     }
 
@@ -75,7 +75,7 @@ def text_of(rows: pd.DataFrame) -> str:
     shapes: Shapes = {}
     for shape, part in rivals.groupby(SHAPE):
         shapes[shape] = {row["name"]: row for row in part.to_dict("records")}
-    parts = [f"# {title_of(rows)}", spread_of(rows)]
+    parts = [f"# {title_of(rows)}", format_run_spread(rows)]
     if lines := [line_of(shape, named) for shape, named in shapes.items()]:
         parts.append(as_markdown(lines))
     remarks: list[str] = []

@@ -6,7 +6,12 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.repetitions import alike, bars_of, telling, with_ranges
+from analysis.repetitions import (
+    group_equal_except,
+    describe_error_bars,
+    drop_implied_columns,
+    fill_with_ranges,
+)
 from analysis.report.chart import (
     BARS,
     LINES,
@@ -18,13 +23,13 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    each_once,
-    named,
-    of_groups,
+    map_unique,
+    setting_name,
+    group_charts,
     phases_of_step,
-    points_of,
+    chart_points,
     rates_of,
-    told_apart,
+    choose_series_settings,
 )
 from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
 from analysis.text import format_settings
@@ -75,12 +80,12 @@ def groups_of(table: pd.DataFrame) -> list[PassGroup]:
     rows, settings = comparable(table)
     if rows.empty:
         return []
-    apart = told_apart(rows, ["model"], settings)
-    rows = with_lines(rows, telling(rows, apart))
+    apart = choose_series_settings(rows, ["model"], settings)
+    rows = with_lines(rows, drop_implied_columns(rows, apart))
     together = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in apart]
     shown = [name for name in together if name in rows and rows[name].notna().all()]
     groups = []
-    for suffix, part in alike(rows, *CASE, RANKS_AGAIN, *apart):
+    for suffix, part in group_equal_except(rows, *CASE, RANKS_AGAIN, *apart):
         measured = part[part["status"] == "ok"]
         if not measured.empty:
             setting = format_settings(measured, shown)
@@ -96,7 +101,7 @@ def comparable(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     rows = rows_of(table)
     if rows.empty:
         return rows, []
-    rows = with_ranges(rows[rows[RANKS] == rows[RANKS_AGAIN]])
+    rows = fill_with_ranges(rows[rows[RANKS] == rows[RANKS_AGAIN]])
     return rows, [name for name in varying(rows) if name != RANKS_AGAIN]
 
 
@@ -105,7 +110,7 @@ def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
     model = rows["model"].astype(str)
     if not apart:
         return rows.assign(variant="", line=model)
-    words = [each_once(rows[name], partial(named, SUITE, name)) for name in apart]
+    words = [map_unique(rows[name], partial(setting_name, SUITE, name)) for name in apart]
     variant = words[0].str.cat(words[1:], ", ")
     line = model + ", " + variant if model.nunique() > 1 else variant
     places = rows.groupby(apart, dropna=False).ngroup().groupby(model, sort=False)
@@ -115,7 +120,7 @@ def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     groups = ((group.suffix, group) for group in groups_of(table))
-    return of_groups(SUITE, groups, charts_of)
+    return group_charts(SUITE, groups, charts_of)
 
 
 def charts_of(group: PassGroup) -> Charts:
@@ -124,14 +129,14 @@ def charts_of(group: PassGroup) -> Charts:
 
 
 def step_time(group: PassGroup) -> Chart:
-    note = f"median of the slowest rank, {bars_of(group.rows)}"
+    note = f"median of the slowest rank, {describe_error_bars(group.rows)}"
     label = Axis("time of one step [ms]", LOG)
     return over_context(group, "step time", note, label, points(group.rows, TIMES, 1e3))
 
 
 def throughput(group: PassGroup) -> Chart:
     rows = group.rows.assign(**rates_of(group.rows, "tokens_per_second"))
-    note = f"tokens of a step over its median time, {bars_of(rows)}"
+    note = f"tokens of a step over its median time, {describe_error_bars(rows)}"
     label = Axis("tokens per second", LOG)
     return over_context(group, "throughput", note, label, points(rows, RATE, 1.0))
 
@@ -142,7 +147,7 @@ def memory(group: PassGroup) -> Chart:
 
 
 def points(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
-    return points_of(rows, rows["context_length"], values, rows["line"], rows[PASS], scale)
+    return chart_points(rows, rows["context_length"], values, rows["line"], rows[PASS], scale)
 
 
 def over_context(
@@ -185,7 +190,7 @@ def by_pass(
     rows, left_out = longest(group.rows, "line")
     places = rows["line"] + ", " + rows["context_length"].astype(str) + " tokens"
     bars = [
-        points_of(rows, places, (column,), name, rows[PASS], 100)
+        chart_points(rows, places, (column,), name, rows[PASS], 100)
         for column, name in columns.items()
     ]
     return Chart(

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.repetitions import over_runs
+from analysis.repetitions import aggregate_runs
 from analysis.table import identity_columns
 from analysis.text import as_csv
 from benchkit.api.case import PEAK_FROM
@@ -46,7 +46,7 @@ def rows_of(table: pd.DataFrame) -> pd.DataFrame:
     rows = whole_passes(table)
     if rows.empty:
         return rows
-    rows = over_runs(rows, *identity_columns(rows))
+    rows = aggregate_runs(rows, *identity_columns(rows))
     most = rows.groupby("model")[PARAMETERS].transform("max")
     return in_order(rows.assign(**{PARAMETERS: most}))
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from analysis.repetitions import alike
-from analysis.report.markdown import document, spread_of
+from analysis.repetitions import group_equal_except
+from analysis.report.markdown import document, format_run_spread
 from analysis.suites.transformer.rows import ANY_PASS, CASE, plain_numbers, rows_of, varying
-from analysis.table import identity_columns, own_columns
-from analysis.text import figure, format_settings, interval_head, intervals, shortened
+from analysis.table import identity_columns, suite_columns
+from analysis.text import format_number, format_settings, interval_head, intervals, shortened
 from analysis.text_table import as_markdown
 from benchkit.api.case import PEAK_FROM
 from benchkit.record.record import HARMLESS
@@ -67,7 +67,7 @@ def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]
     """Make a table of each group of rows that differ in the case and the batch alone."""
     if not rows.empty:
         names = [name for name in varying(rows) if name != BATCH]
-        for _, part in alike(rows, *CASE, BATCH):
+        for _, part in group_equal_except(rows, *CASE, BATCH):
             yield format_settings(part, names), shape(part)
 
 
@@ -164,9 +164,9 @@ def of_warmups(count: int) -> str:
 
 def time_of(row: pd.Series) -> str:
     """Format "2.879 [2.8, 2.95]"; the median alone where there is no interval."""
-    median = figure(1e3 * row["median_s"])
+    median = format_number(1e3 * row["median_s"])
     limits = [row[name] for name in ("ci_low_s", "ci_high_s") if pd.notna(row[name])]
-    interval = ", ".join(figure(1e3 * limit) for limit in limits)
+    interval = ", ".join(format_number(1e3 * limit) for limit in limits)
     return f"{median} [{interval}]" if interval else median
 
 
@@ -191,7 +191,7 @@ def statistics(part: pd.DataFrame) -> pd.DataFrame:
                 cell = f"{found['model']}, {found['context_length']}"
                 if BATCH in size_of(part):
                     cell += f", batch {found[BATCH]}"
-                line[head] = f"{figure(found[column] * scale)} ({cell})"
+                line[head] = f"{format_number(found[column] * scale)} ({cell})"
         lines.append(line)
     return pd.DataFrame(lines)
 
@@ -210,7 +210,9 @@ def pivot(part: pd.DataFrame) -> pd.DataFrame:
     last = part.sort_values(PASS, key=lambda name: name != ANY_PASS, kind="stable")
     sizes = size_of(part)
     cells = last.drop_duplicates([*sizes, "model"], keep="last")
-    times = (1e3 * cells["median_s"]).map(figure).where(cells["status"] == "ok", cells["status"])
+    times = (
+        (1e3 * cells["median_s"]).map(format_number).where(cells["status"] == "ok", cells["status"])
+    )
     table = cells.assign(text=times).pivot(index=sizes, columns="model", values="text")
     return table[part["model"].unique()].reset_index().rename(columns=HEADS)
 
@@ -231,7 +233,7 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
     yield "# Step time of language models"
     yield CONVENTIONS.format(peaks=peaks or "no known peak")
     yield f"All rows: {format_settings(rows, shared_settings(rows))}."
-    yield spread_of(measured)
+    yield format_run_spread(measured)
     sections: dict[str, Tables] = {
         "Complete Results": iter([("", results(rows, varying(rows)))]),
         "Results by Model Size": by_model(rows),
@@ -252,5 +254,5 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
 
 def shared_settings(rows: pd.DataFrame) -> list[str]:
     """List the settings that are known and the same in all rows."""
-    names = [name for name in ("device", "device_name", *own_columns(rows)) if name != PART]
+    names = [name for name in ("device", "device_name", *suite_columns(rows)) if name != PART]
     return [name for name in names if rows[name].nunique() == 1 and rows[name].notna().all()]

@@ -357,7 +357,7 @@ def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
         return None if me else part.cpu()
     if me:
         outgoing = [(part.contiguous(), ranks[0])] if part.numel() else []
-        p2p.start(outgoing, [], group).wait()
+        p2p.start_transfers(outgoing, [], group).wait()
         return None
     whole = part.new_empty(shape)
     places = [whole[part_of(shape, layout, len(ranks), index)] for index in range(len(ranks))]
@@ -365,7 +365,7 @@ def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
     buffers = [place if layout == ROWS else place.new_empty(place.shape) for place in places]
     others = zip(buffers[1:], ranks[1:], strict=True)
     arriving = [(buffer, rank) for buffer, rank in others if buffer.numel()]
-    started = p2p.start([], arriving, group)
+    started = p2p.start_transfers([], arriving, group)
     places[0].copy_(part)
     started.wait()
     if layout == COLUMNS:

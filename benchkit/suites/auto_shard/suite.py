@@ -144,7 +144,7 @@ QUESTION = Question(
         ),
     ),
     metrics=(TIME, TFLOP_PER_S),
-    scale=("workload",),
+    scaling_columns=("workload",),
     replicates=("world_size", "engine", "planner"),
     words={
         RANKS: "{} devices",

@@ -118,7 +118,7 @@ class CollectiveCheck:
 
 
 def values_of(held: ExpectedSlice, collective: Collective, turn: int, seed: int) -> Tensor:
-    draw: Callable[..., Tensor] = verification.reduced
+    draw: Callable[..., Tensor] = verification.expected_reduction
     if held.rank is not None:
         draw = partial(verification.pattern, rank=held.rank)
     values = draw(

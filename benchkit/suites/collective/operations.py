@@ -175,7 +175,7 @@ class Collective:
         incoming = self.buffer("incoming", self.parts[0])
 
         def shift(async_op: bool) -> Work | None:
-            transfers = p2p.start([(outgoing, after)], [(incoming, before)])
+            transfers = p2p.start_transfers([(outgoing, after)], [(incoming, before)])
             return transfers if async_op else transfers.wait()
 
         inputs = [ExpectedSlice(outgoing, 0, self.rank)]

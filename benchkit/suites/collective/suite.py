@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from benchkit.api.case import ONE_CALL, Calls, Case, Rank
+from benchkit.api.case import ONE_CALL, CallsPerSample, Case, Rank
 from benchkit.api.keys import (
     LOOP,
     ModelConfig,
@@ -11,7 +11,7 @@ from benchkit.api.keys import (
     RunConfig,
     as_list,
     key,
-    parameters,
+    count_parameters,
 )
 from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Comparison, Question
 from benchkit.api.registry import cases_in, suite
@@ -193,8 +193,8 @@ class CollectiveConfig(RunConfig):
     def cases_per_size(self) -> int:
         return 1 if self.measure.mode == LOOP else 2
 
-    def calls(self) -> Calls:
-        return super().calls() if self.measure.mode == LOOP else Calls(fill_s=SHORT_S)
+    def calls(self) -> CallsPerSample:
+        return super().calls() if self.measure.mode == LOOP else CallsPerSample(fill_s=SHORT_S)
 
     def idle_keys(self) -> dict[str, str]:
         found = super().idle_keys()
@@ -221,7 +221,7 @@ def gradient_mib(model: ModelConfig | None, dtype: str) -> float:
     if model is None:
         return 1.0
     item_bytes = ITEM_BYTES.get(dtype, 4)  # the ranges of keys are checked later
-    return parameters(model) * item_bytes / 2**20
+    return count_parameters(model) * item_bytes / 2**20
 
 
 CASES = "benchkit.suites.collective.cases"
@@ -237,11 +237,11 @@ QUESTION = Question(
         Comparison(("async_op",), baseline={"async_op": False}),
     ),
     metrics=(
-        replace(TIME, at=LEAST, only={TIMING: LATENCY}),
-        replace(BUSBW, only={TIMING: BACK_TO_BACK}),
+        replace(TIME, scale_end=LEAST, row_filter={TIMING: LATENCY}),
+        replace(BUSBW, row_filter={TIMING: BACK_TO_BACK}),
     ),
-    scale=("data_size", "world_size"),
-    across=TIMING,
+    scaling_columns=("data_size", "world_size"),
+    panel_column=TIMING,
     words={
         "world_size": "{} ranks",
         f"{TIMING}={BACK_TO_BACK}": "back to back",

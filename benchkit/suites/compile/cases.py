@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from benchkit.api.case import Call, Case, Details, Rank
 from benchkit.api.fresh_process import run_in_fresh_process
 from benchkit.api.memory import wait_for_device
-from benchkit.api.p2p import first_reason, gather_json
+from benchkit.api.p2p import first_reason, all_gather_json
 from benchkit.api.torch_internals import (
     Compilations,
     compilations,
@@ -261,7 +261,7 @@ class CompileJob:
         if self._config.compiler == EAGER or not self._seen:
             return shared
         first, last = self._seen[0], self._seen[-1]
-        seconds = gather_json([first.seconds, last.seconds - first.seconds])
+        seconds = all_gather_json([first.seconds, last.seconds - first.seconds])
         first_s, later_s = (max(column) for column in zip(*seconds, strict=True))
         counts = (
             GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,

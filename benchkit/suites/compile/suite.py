@@ -10,7 +10,7 @@ from benchkit.api.keys import (
     Planned,
     RunConfig,
     check_model_heads,
-    check_said_once,
+    require_consistent_value,
     key,
 )
 from benchkit.api.question import Comparison, Metric, Question
@@ -106,7 +106,7 @@ class CompileConfig(RunConfig):
         if self.model is not None:
             check_model_heads(self.model)
             owner = f"model={self.model.name}"
-            check_said_once("width", self.width, owner, self.model.d_model, "d_model")
+            require_consistent_value("width", self.width, owner, self.model.d_model, "d_model")
         if self.compiler in INDUCTOR and CACHE_FOLDER in self.backend.env:
             raise ConfigError(
                 f"backend.env.{CACHE_FOLDER}={self.backend.env[CACHE_FOLDER]}: allowed is to leave "
@@ -152,10 +152,10 @@ QUESTION = Question(
         Comparison((CACHE,), baseline={CACHE: "cold"}),
     ),
     metrics=(
-        Metric("warm_s", "", "ms", 1e3, rises=False),
-        Metric("first_call_s", "first call", "ms", 1e3, rises=False),
+        Metric("warm_s", "", "ms", 1e3, is_higher_better=False),
+        Metric("first_call_s", "first call", "ms", 1e3, is_higher_better=False),
     ),
-    scale=("batch_sizes",),
+    scaling_columns=("batch_sizes",),
     words={"batch_sizes": "batch {}"},
     next_steps={
         "": "After how many calls it pays: measure=cold_curve, then compile.md of the report"

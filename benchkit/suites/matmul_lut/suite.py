@@ -77,7 +77,7 @@ QUESTION = Question(
     problem=(SIZE, "dtype", "bg_streams"),
     comparisons=(Comparison(("slowdown",), baseline={"slowdown": "1"}, is_curve=True),),
     metrics=(TIME, TFLOP_PER_S),
-    scale=(SIZE,),
+    scaling_columns=(SIZE,),
     replicates=("world_size",),
     words={"slowdown": "slowdown {}", "world_size": "{} ranks"},
     next_steps={"": "Use the table: +suite=ring_attention lut=FILE"},

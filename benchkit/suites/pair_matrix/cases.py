@@ -81,7 +81,7 @@ def group_case(level: str, groups: list[list[int]], rank: Rank, num_bytes: int) 
         }  # fmt: skip
         mine = verification.pattern(**drawn, rank=members.index(rank.index)).to(buffer)
         call(lambda: verification.tile(buffer, mine))
-        verification.require_tiled(buffer, verification.reduced(**drawn).to(buffer))
+        verification.require_tiled(buffer, verification.expected_reduction(**drawn).to(buffer))
         buffer.zero_()  # sums of zeros keep their size
 
     details = {GROUP_OF: [group_of[member] for member in range(rank.world_size)]}
@@ -120,7 +120,7 @@ class Send:
 
     def __call__(self) -> None:
         message, answer = (self.buffers.sent, self.peer), (self.buffers.answer, self.peer)
-        p2p.start([message], [answer]).wait()
+        p2p.start_transfers([message], [answer]).wait()
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class Answer:
     peer: int
 
     def __call__(self) -> None:
-        p2p.start([], [(self.buffers.received, self.peer)]).wait()
-        p2p.start([(self.buffers.answer, self.peer)], []).wait()
+        p2p.start_transfers([], [(self.buffers.received, self.peer)]).wait()
+        p2p.start_transfers([(self.buffers.answer, self.peer)], []).wait()
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Exchange:
 
     def __call__(self) -> None:
         sent, received = (self.buffers.sent, self.peer), (self.buffers.received, self.peer)
-        p2p.start([sent], [received]).wait()
+        p2p.start_transfers([sent], [received]).wait()
 
 
 Step = Send | Answer | Exchange

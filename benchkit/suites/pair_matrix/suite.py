@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchkit.api.case import Calls, Case, Rank
+from benchkit.api.case import CallsPerSample, Case, Rank
 from benchkit.api.keys import LOOP, Planned, RunConfig, as_list, key
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import mebibytes
@@ -54,8 +54,8 @@ class PairMatrixConfig(RunConfig):
         levels = 1 if world_size == 2 else len(self.groups)
         return pairs + [Planned(sent_bytes=max(sizes))] * min(levels, len(self.groups))
 
-    def calls(self) -> Calls:
-        return super().calls() if self.measure.mode == LOOP else Calls(fill_s=FILL_S)
+    def calls(self) -> CallsPerSample:
+        return super().calls() if self.measure.mode == LOOP else CallsPerSample(fill_s=FILL_S)
 
     @property
     def directions(self) -> tuple[str, ...]:

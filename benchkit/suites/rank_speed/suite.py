@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchkit.api.case import Calls, Case, Rank
+from benchkit.api.case import CallsPerSample, Case, Rank
 from benchkit.api.keys import Planned, RunConfig, key
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES, mebibytes
@@ -19,7 +19,7 @@ CACHE = "cache"  # detail of a disk's case: what the kernel's cache did
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
-FILLING = Calls(fill_s=0.02)
+FILLING = CallsPerSample(fill_s=0.02)
 """Seconds of a sample, long enough that a clock's tick and a launch do not count."""
 MINUTES_SHARE = 0.1
 """Share of an acceptance's time that one point takes; it is measured twice."""
@@ -58,7 +58,7 @@ class RankSpeedConfig(RunConfig):
                 found.append(Planned(labels=test, copied_bytes=copied[test], calls=self.calls()))
         return found
 
-    def calls(self) -> Calls:
+    def calls(self) -> CallsPerSample:
         return FILLING
 
     def most_seconds(self) -> float:

@@ -146,7 +146,7 @@ class RingCase:
         ring = self._ring
         positions = ring.positions
         ring.x.copy_(x[positions] * signs[positions].unsqueeze(-1))
-        output = verification.returned(call())
+        output = verification.require_tensor(call())
         ring.x.copy_(x[positions])
         wait_for_device(output)
         if not len(positions):

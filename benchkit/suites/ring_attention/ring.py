@@ -216,7 +216,7 @@ class RingAttention:
         if self.reach[next_owner] > turn:
             incoming = own.new_empty(self.lengths[next_owner], *own.shape[1:])
             receives.append((incoming, (self.rank - 1) % size))
-        return incoming, *p2p.start(sends, receives)
+        return incoming, *p2p.start_transfers(sends, receives)
 
     def _add(self, result: Partial | None, query: Tensor, held: Tensor, block: Block) -> Partial:
         (top, bottom), (left, right) = block.queries, block.keys

@@ -11,7 +11,7 @@ from benchkit.api.keys import (
     Planned,
     RunConfig,
     check_model_heads,
-    check_said_once,
+    require_consistent_value,
     key,
 )
 from benchkit.api.question import TIME, Comparison, Metric, Question
@@ -70,8 +70,8 @@ class RingAttentionConfig(RunConfig):
         if self.model is not None:
             check_model_heads(self.model)
             owner = f"model={self.model.name}"
-            check_said_once("num_heads", self.num_heads, owner, self.model.num_heads)
-            check_said_once("head_dim", self.head_dim, owner, head_dim(self.model))
+            require_consistent_value("num_heads", self.num_heads, owner, self.model.num_heads)
+            require_consistent_value("head_dim", self.head_dim, owner, head_dim(self.model))
         if self.head_dim % 2:
             raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
         check_kernels(self.hardware.device, self.dtype, self.head_dim, "head_dim")
@@ -130,7 +130,7 @@ QUESTION = Question(
         Comparison(("align",), baseline={"align": 32}),
     ),
     metrics=(TIME, OF_IDEAL),
-    scale=("slowdown", "seq_len"),
+    scaling_columns=("slowdown", "seq_len"),
     words=WORDS,
     terms={
         "slowdown": "how many times as slow the last rank is made",

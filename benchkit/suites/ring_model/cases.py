@@ -209,7 +209,7 @@ def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
         # One rank's time beside the even ring's is no scaling efficiency: SINGLE has no baseline.
         baseline=None if implementation == SINGLE else baseline,
         ranks=1 if implementation == SINGLE else None,
-        launches_count=True,
+        includes_launches=True,
         warnings=job.doubts if strategy == LUT else (),
         unchecked=unseen_keys(ranks, job.decoder.head.dtype, len(layers)),
     )

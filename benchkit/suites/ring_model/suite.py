@@ -12,7 +12,7 @@ from benchkit.api.keys import (
     check_model_heads,
     key,
     layer_parameters,
-    parameters,
+    count_parameters,
 )
 from benchkit.api.question import TIME, Comparison, Metric, Question
 from benchkit.api.registry import cases_in, suite
@@ -73,7 +73,7 @@ class RingModelConfig(RunConfig):
     def planned(self, world_size: int) -> list[Planned]:
         """Return the cases; each token that is decoded reads all weights."""
         model = self.known_model()
-        weights, length = float(parameters(model)), self.seq_len
+        weights, length = float(count_parameters(model)), self.seq_len
         attended = 2.0 * model.num_layers * model.d_model * length**2
         prefill = Planned(flops=(2 * weights * length + attended) / world_size, group=PREFILL)
         read_bytes = weights * ITEM_BYTES[self.dtype] * self.decode_tokens
@@ -100,7 +100,7 @@ class RingModelConfig(RunConfig):
         model = self.known_model()
         length = self.seq_len + self.decode_tokens
         cache = 2.0 * model.num_layers * length * model.d_model
-        own = ITEM_BYTES[self.dtype] * (parameters(model) + len(self.choices()) * cache)
+        own = ITEM_BYTES[self.dtype] * (count_parameters(model) + len(self.choices()) * cache)
         per_token = 12 * model.d_model + 4 * model.d_ff + SCORES * model.num_heads
         tables = layer_parameters(model) + model.vocab_size * model.d_model
         return own + 8.0 * (length * per_token + tables)
@@ -129,7 +129,7 @@ QUESTION = Question(
         Comparison((IMPLEMENTATION, STRATEGY), baseline={STRATEGY: EVEN, IMPLEMENTATION: "ring"}),
     ),
     metrics=(TIME, Metric("tokens_per_second", "", "tokens/s")),
-    scale=("slowdown", "seq_len"),
+    scaling_columns=("slowdown", "seq_len"),
     words={**WORDS, f"{IMPLEMENTATION}={ALL_GATHER}": "all-gather"},
 )
 

@@ -15,7 +15,7 @@ from benchkit.api.keys import (
     Planned,
     RunConfig,
     as_list,
-    check_said_once,
+    require_consistent_value,
     key,
     layer_shape,
 )
@@ -210,7 +210,7 @@ class TensorParallelConfig(RunConfig):
         shape = self.product_of(self.model, self.layer)
         for name, expected in zip(("k", "n"), shape, strict=True):
             owner = f"layer={self.layer} of model={self.model.name}"
-            check_said_once(name, getattr(self, name), owner, expected)
+            require_consistent_value(name, getattr(self, name), owner, expected)
 
     def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
         return layer_shape(model, layer)
@@ -245,7 +245,7 @@ def question(plain: Cells) -> Question:
             ),
         ),
         metrics=(TIME, OF_LIMIT, TFLOP_PER_S),
-        scale=("m", "n", "k"),
+        scaling_columns=("m", "n", "k"),
         words={
             "inputs=exact": "",
             CHUNKS: "{} chunks",

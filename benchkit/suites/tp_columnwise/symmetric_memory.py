@@ -18,7 +18,7 @@ from torch import Tensor
 from benchkit.api import torch_internals
 from benchkit.api.case import Work
 from benchkit.api.fresh_process import run_in_fresh_process
-from benchkit.api.p2p import first_reason, gather_json
+from benchkit.api.p2p import first_reason, all_gather_json
 from benchkit.errors import Reason, Unavailable, is_out_of_memory
 from benchkit.suites.tensor_parallel.config import Options
 from benchkit.suites.tensor_parallel.primitive import Implementation, ProductBuffers
@@ -55,7 +55,7 @@ def refused(dtype: torch.dtype, device: torch.device) -> Reason:
     except Exception as error:  # also for a lack of memory, which is that process's alone
         reason = (str(error) or type(error).__name__).splitlines()[0]
     # A rank that is refused leaves the others waiting.
-    reasons = sorted(filter(None, gather_json(reason)), key=TOO_LONG.__eq__)
+    reasons = sorted(filter(None, all_gather_json(reason)), key=TOO_LONG.__eq__)
     return next(iter(reasons), "")
 
 

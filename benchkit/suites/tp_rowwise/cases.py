@@ -263,7 +263,7 @@ class RowwiseCases(Primitive):
             results = dict(enumerate(blocks))
         alike = "sum", self.c.dtype, self.shape[1]
         draw = self.drawing(verification.pattern, *alike)
-        draw_sum = self.drawing(verification.reduced, *alike)
+        draw_sum = self.drawing(verification.expected_reduction, *alike)
 
         def verify(turn: int, call: Call) -> None:
             values = [draw(turn=turn * size + index, rank=rank) for index in range(size)]
@@ -287,7 +287,7 @@ class RowwiseCases(Primitive):
         step = sums_round_the_ring(in_turns(job), 1, multiplies=False)
         alike = "sum", self.c.dtype, self.shape[1]
         draw = self.drawing(verification.pattern, *alike)
-        draw_sum = self.drawing(verification.reduced, *alike)
+        draw_sum = self.drawing(verification.expected_reduction, *alike)
 
         def verify(turn: int, call: Call) -> None:
             mine = draw(turn=turn, rank=self.rank.index).to(job.c)

@@ -19,7 +19,7 @@ from benchkit.api.case import (
     Details,
     Rank,
 )
-from benchkit.api.keys import parameters
+from benchkit.api.keys import count_parameters
 from benchkit.api.p2p import first_reason
 from benchkit.errors import Reason
 from benchkit.suites.transformer import model, peak_flops
@@ -88,7 +88,7 @@ class PassCase:
         if self._name != TRAIN_STEP:
             unused += self._steps.state_bytes()
         self.details[PEAK_BYTES] = self._memory.peak_bytes() - unused
-        if beside := self._memory.beside_peak():
+        if beside := self._memory.reserved_and_outside():
             self.details |= zip((RESERVED_BYTES, OUTSIDE_BYTES), beside, strict=True)
 
     def verify(self, call: Call) -> None:
@@ -105,7 +105,7 @@ class PassCase:
             self._batches.targets.copy_(targets)
             self._steps.forget_gradients()
 
-        found = verification.returned(call(prepare))
+        found = verification.require_tensor(call(prepare))
         if self._name == FORWARD:
             self._checks.forward(found, inputs)
             return
@@ -201,7 +201,7 @@ class TransformerJob:
             baseline=baseline,
             ranks=ranks,
             components=Components(communication=communication),
-            launches_count=True,
+            includes_launches=True,
             unchecked=self.unchecked(name, alone),
         )
         if alone and self.rank.index:
@@ -259,7 +259,7 @@ class TransformerJob:
     def details_of(self, name: str, ranks: int) -> Details:
         return {
             TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
-            PARAMETERS: parameters(self.model),
+            PARAMETERS: count_parameters(self.model),
             CAUSAL_FLOPS: self.workload.flops(name, ranks, causal=True),
             PEAK_TFLOP_PER_S: self.peak.of(ranks) / 1e12 if self.peak else None,
             PEAK_FROM: self.peak.source if self.peak else None,

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from benchkit.api.case import Work
-from benchkit.api.keys import ModelConfig, parameters
+from benchkit.api.keys import ModelConfig, count_parameters
 from benchkit.api.regions import region
 from benchkit.suites.transformer.model import Network
 from benchkit.suites.transformer.suite import (
@@ -175,7 +175,7 @@ class Communication:
 
     def gradients(self) -> Callable[[], object]:
         """DDP: all-reduce every bucket of gradients, all buckets at once."""
-        buffer = self.buffer("gradients", parameters(self.model), self.weight)
+        buffer = self.buffer("gradients", count_parameters(self.model), self.weight)
         size = int(self.bucket_mib * 2**20) // self.weight.itemsize
         first = min(FIRST_BUCKET_BYTES // self.weight.itemsize, size)
         buckets = [buffer[:first], *buffer[first:].split(max(1, size))]

@@ -9,7 +9,7 @@ import torch
 from benchkit.api.case import MEASURED_PEAK, Rank
 from benchkit.api.keys import COLD, ModelConfig
 from benchkit.api.lut import entry_of
-from benchkit.api.p2p import gather_json
+from benchkit.api.p2p import all_gather_json
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
 
@@ -37,7 +37,7 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
     entry = entry_of(table, name)
     dtype = "bfloat16" if config.dtype == "autocast" else config.dtype
     mine = table[entry].get(dtype) if entry else None
-    entries = gather_json([entry, mine])  # the GPUs of the ranks may differ
+    entries = all_gather_json([entry, mine])  # the GPUs of the ranks may differ
     # A rank alone has all of a GPU that ranks share in turns.
     unshared = rank.sharers if rank.device.type == "cuda" and not rank.by_mps else 1
     rates = [rate * 1e12 for _, rate in entries if rate]

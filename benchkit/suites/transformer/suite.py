@@ -16,7 +16,7 @@ from benchkit.api.keys import (
     check_model_heads,
     key,
     layer_parameters,
-    parameters,
+    count_parameters,
 )
 from benchkit.api.question import FIRST, LEAST, TIME, Comparison, Metric, Question
 from benchkit.api.regions import BACKWARD as BACKWARD
@@ -89,8 +89,10 @@ class Footprint:
 
     def of(self, name: str) -> int:
         """Estimate the peak of a pass, within some 20 % (tests/suites/test_transformer.py)."""
-        weights = parameters(self.model) * self.weight // self.shards + self.gathered * self.weight
-        copied = 2 * parameters(self.model) if self.autocast else 0
+        weights = (
+            count_parameters(self.model) * self.weight // self.shards + self.gathered * self.weight
+        )
+        copied = 2 * count_parameters(self.model) if self.autocast else 0
         if name == FORWARD:
             return weights + copied + max(self.transient(), self.checking(copies=1))
         states = 2 if name == TRAIN_STEP else 0  # AdamW's two moments
@@ -204,7 +206,7 @@ class TransformerConfig(RunConfig):
     @property
     def state_bytes(self) -> int:
         """Weights and AdamW's two moments."""
-        return 3 * parameters(self.known_model()) * self.weight_bytes
+        return 3 * count_parameters(self.known_model()) * self.weight_bytes
 
     def needed_bytes(self, world_size: int) -> float:
         return max(self.bytes_of_pass(name, world_size) for name in self.passes)
@@ -235,7 +237,7 @@ class TransformerConfig(RunConfig):
         model = self.known_model()
         widest = max(model.d_model, model.vocab_size)
         sizes = {
-            "ddp": parameters(model) * self.weight_bytes,
+            "ddp": count_parameters(model) * self.weight_bytes,
             "fsdp": 2 * max(fsdp_groups(model)) * self.weight_bytes,
             "tp": 2 * self.batch_size * self.context_length * widest * self.activation_bytes,
         }
@@ -281,11 +283,11 @@ QUESTION = Question(
     metrics=(
         TIME,
         Metric("tokens_per_second", "", "tokens/s"),
-        Metric("mfu_full", "MFU", "%", 100, of=PEAK_TFLOP_PER_S),
-        Metric(PEAK_BYTES, "memory", "MiB", 2**-20, rises=False),
+        Metric("mfu_full", "MFU", "%", 100, peak_column=PEAK_TFLOP_PER_S),
+        Metric(PEAK_BYTES, "memory", "MiB", 2**-20, is_higher_better=False),
     ),
-    scale=("model", "context_length", "batch_size"),
-    across=PASS,
+    scaling_columns=("model", "context_length", "batch_size"),
+    panel_column=PASS,
     replicates=("part", "data_path"),
     words={
         "context_length": "{} tokens",

@@ -15,7 +15,7 @@ from analysis.report import tables as tables
 from analysis.report.chart import PAGE_ROW as PAGE_ROW
 from analysis.report.chart import charts_of as charts_of
 from analysis.report.draw import draw_all as draw_all
-from analysis.report.parts import Parts as Parts
+from analysis.report.parts import ReportData as ReportData
 from analysis.report.parts import with_ids as with_ids
 from analysis.report.sentences import MOST_LINES as MOST_LINES
 from analysis.report.tables import ranks_for_print as ranks_for_print

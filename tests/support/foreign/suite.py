@@ -26,7 +26,7 @@ class VectorSumConfig(RunConfig):
 
 
 QUESTION = Question(
-    problem=("length",), comparisons=(Comparison(("world_size",), {"world_size": LEAST}),), scale=("length",)
+    problem=("length",), comparisons=(Comparison(("world_size",), {"world_size": LEAST}),), scaling_columns=("length",)
 )
 
 

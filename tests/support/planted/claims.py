@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 from analysis.speedup import Standing, Variant
-from analysis.variants import all_variants
+from analysis.variants import compare_suites
 from benchkit.statistics.judgement import AHEAD, BEHIND, TIED
 
 from tests.support.planted.conclusions import Planted, problem_of, table_of
@@ -81,11 +81,11 @@ def claims_of(
     """
     for variant in own:
         if variant.speedup and variant.speedup.judgement in OVER_BASELINE:
-            faster = truth[variant.name] - truth[variant.speedup.over.name]
+            faster = truth[variant.name] - truth[variant.speedup.reference.name]
             yield variant.speedup.judgement, is_false(variant.speedup.judgement, faster)
     if standing is None:
         return
-    first = truth[standing.first.name]
+    first = truth[standing.fastest.name]
     for other, word in standing.judgements:
         if word in (AHEAD, TIED):
             yield (FASTEST if word == AHEAD else FASTEST_TIED), is_false(word, first - truth[other.name])
@@ -94,8 +94,8 @@ def claims_of(
     best = max(truth.values())
     if standing.is_ahead_of_all:
         yield ALONE, sum(each > first - EQUAL for each in truth.values()) > 1
-    if standing.starred:
-        yield STARS, any(each > best - EQUAL and name not in standing.starred for name, each in truth.items())
+    if standing.leaders:
+        yield STARS, any(each > best - EQUAL and name not in standing.leaders for name, each in truth.items())
 
 
 def tally_of(planted: Planted, table: pd.DataFrame | None = None) -> Tally:
@@ -104,7 +104,7 @@ def tally_of(planted: Planted, table: pd.DataFrame | None = None) -> Tally:
     Args:
         table: of the planted problems, however it was made.
     """
-    [variants] = all_variants(table_of(planted) if table is None else table).values()
+    [variants] = compare_suites(table_of(planted) if table is None else table).values()
     found = Tally()
     for number, own in variants.by_problem.items():
         truth = truth_of(planted, own)

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis import screen
 from analysis.screen import Screen
 from analysis.speedup import Variant
-from analysis.variants import Variants, all_variants
+from analysis.variants import SuiteResults, compare_suites
 
 from tests.support.planted.oracle import Figures, labels_key, over_runs
 from tests.support.planted.runs import PlantedPoint, Sweep
@@ -180,15 +180,17 @@ def compare_variants(sweep: Sweep, found: Comparison) -> None:
     """Hold the times and speedups of variants against the truth, and what the first screen says of ratios."""
     planted, ratios = planted_variants(sweep), []
     by_group: dict[tuple[str, ...], list[float]] = {}
-    for variants in all_variants(sweep.combined).values():
+    for variants in compare_suites(sweep.combined).values():
         for variant in variants.variants:
             own = planted[key_of(variant, sweep)]
-            if any(figures.get(variants.time) is None for figures in own.figures.values()):
+            if any(figures.get(variants.time_column) is None for figures in own.figures.values()):
                 continue  # too few first calls
-            time = own.median(variants.time)
-            found.hold(f"variant {variant.name}", variants.time, time, variant.row[variants.time], 1e-5 * time)
+            time = own.median(variants.time_column)
+            found.hold(
+                f"variant {variant.name}", variants.time_column, time, variant.row[variants.time_column], 1e-5 * time
+            )
             if variant.speedup:
-                ratio = own.ratio_to(base_of(variant, sweep, planted), variants.time)
+                ratio = own.ratio_to(base_of(variant, sweep, planted), variants.time_column)
                 ratios.append(ratio)
                 for group in groups_of(variant, variants):
                     by_group.setdefault(group, []).append(ratio)
@@ -202,23 +204,23 @@ def base_of(variant: Variant, sweep: Sweep, planted: dict[tuple[str, str], Plant
     """What a ratio is to: the base in the same job where there is one, for both shared its conditions."""
     assert variant.speedup
     kind, own = key_of(variant, sweep)
-    kind_of_base, labels = key_of(variant.speedup.over, sweep)
+    kind_of_base, labels = key_of(variant.speedup.reference, sweep)
     in_same_job = planted.get((kind, labels)) if labels != own else None
     return in_same_job or planted[kind_of_base, labels]
 
 
-def groups_of(variant: Variant, variants: Variants) -> Iterator[tuple[str, ...]]:
+def groups_of(variant: Variant, variants: SuiteResults) -> Iterator[tuple[str, ...]]:
     """Yield of which settings an answer may give the median: of a name, with any one setting of the work."""
     yield (variant.name,)
-    for name in variants.problem:
+    for name in variants.problem_columns:
         yield name, str(variant.row[name]), variant.name
 
 
 def compare_ratio(variant: Variant, planted: float, found: Comparison) -> None:
     assert variant.speedup
     found.hold(f"variant {variant.name}", "ratio", planted, variant.speedup.value, OF_RATIOS * planted)
-    if variant.speedup.ends:
-        low, high = variant.speedup.ends
+    if variant.speedup.interval_or_range:
+        low, high = variant.speedup.interval_or_range
         nearest = min(max(variant.speedup.value, low), high)
         found.hold(f"variant {variant.name}", "ratio within its ends", variant.speedup.value, nearest, 1e-9)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from analysis.records.derive import figures_of
+from analysis.records.derive import derive_result
 from analysis.records.harvest import Harvest
 from analysis.records.paths import run_of
 from analysis.table import ROUNDS, combine
@@ -273,7 +273,7 @@ def tabulate(records: Iterator[dict[str, Any]]) -> pd.DataFrame:
     """Their combined table; `sweep` and `path` in a record say where it was found."""
     found = Harvest()
     for content in records:
-        figures = figures_of(as_record(content))
+        figures = derive_result(as_record(content))
         found.add(figures, content["path"], run_of(content["sweep"], figures.repetition))
     return combine(found.rows)
 

@@ -92,7 +92,7 @@ class PlantedCase:
     communication: int | None
     unslowed: bool
     on_host: bool
-    launches_count: bool
+    includes_launches: bool
 
     @cached_property
     def kind(self) -> int:
@@ -193,7 +193,9 @@ class History:
     def hides_launches(self, case: PlantedCase, calls: int) -> bool:
         """A GPU is kept busy for twice the time of the launches and 0.2 ms more, for 10 ms at most."""
         return not (
-            case.launches_count or self.plant.waits_for_gpu or 2 * calls * self.plant.launch_s + LEAD_SLACK_S > LEAD_S
+            case.includes_launches
+            or self.plant.waits_for_gpu
+            or 2 * calls * self.plant.launch_s + LEAD_SLACK_S > LEAD_S
         )
 
     def seconds(self, case: PlantedCase, window: Window) -> float:

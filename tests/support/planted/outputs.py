@@ -21,9 +21,9 @@ from unittest.mock import patch
 import pandas as pd
 from analysis.output import write
 from analysis.page import render
-from analysis.report.parts import Parts, with_ids
+from analysis.report.parts import ReportData, with_ids
 from analysis.speedup import Standing
-from analysis.variants import all_variants
+from analysis.variants import compare_suites
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED, TIED, UNCLEAR
 
 from tests.support.entries.report import report
@@ -75,7 +75,7 @@ class Outputs:
     """All outputs of a table of the suite SUITE, written into a folder or read from memory."""
 
     def __init__(self, table: pd.DataFrame, folder: Path, has_page: bool = True) -> None:
-        parts = Parts(with_ids(table))
+        parts = ReportData(with_ids(table))
         made = dict(report.texts_of(parts))
         for name in ("speedups.csv", "analysis.txt"):
             content = made[name]()
@@ -86,7 +86,7 @@ class Outputs:
             self.cells = list(csv.DictReader(lines))
         charts = parts.charts.values()
         self.charts = {name: chart for found in charts for name, chart in found.items() if name.startswith(SUITE)}
-        [self.variants] = all_variants(parts.table).values()
+        [self.variants] = compare_suites(parts.table).values()
         self.page = ""
         if has_page:
             with patch.object(render, "drawing_library", lambda: ""):
@@ -186,7 +186,7 @@ def of_file(outputs: Outputs) -> Iterator[str]:
     for key, row in outputs.rows.items():
         speedup = known[key]
         told = (row.baseline, row.speedup, row.ends, row.judgement)
-        if told != (speedup.over.name, speedup.value, speedup.ends, speedup.judgement):
+        if told != (speedup.reference.name, speedup.value, speedup.interval_or_range, speedup.judgement):
             yield f"speedups.csv: {key} is {told}, the speedup {speedup}"
         if row.judgement != row.follows:
             yield f"speedups.csv: {key} is {row.judgement} by {row.ends} ({row.basis}), which is {row.follows}"
@@ -199,7 +199,7 @@ def of_file(outputs: Outputs) -> Iterator[str]:
 def of_standings(outputs: Outputs) -> Iterator[str]:
     """Hold what is judged of the fastest against the file."""
     for problem, standing in outputs.standings.items():
-        first = standing.first.name
+        first = standing.fastest.name
         if first != outputs.fastest(problem):
             yield f"standing of {problem}: {first}, the fastest is {outputs.fastest(problem)}"
         for other, word in standing.judgements:
@@ -291,7 +291,7 @@ def of_fastest(
     pieces = re.split(rf"(?:^|, )({WORD})(?: of| with| against|) ", text)[1:]
     yield from of_judged(outputs.judged(problem), dict(zip(pieces[::2], pieces[1::2], strict=True)))
     for leader, count, of in re.findall(r"(\w+) is ahead of all in (\d+) of (\d+) settings", settings):
-        leads = [each.first.name for each in outputs.standings.values() if each.is_ahead_of_all]
+        leads = [each.fastest.name for each in outputs.standings.values() if each.is_ahead_of_all]
         if (str(leads.count(leader)), str(len(outputs.standings))) != (count, of):
             yield f"{leader} is ahead of all in {leads.count(leader)} of {len(outputs.standings)}"
 
@@ -374,8 +374,8 @@ def of_grid(outputs: Outputs) -> Iterator[str]:
             yield f"table: nothing of {sorted(missing)}"
         for problem, standing in outputs.standings.items():
             stars = {name for (words, name), cell in shown.items() if words == problem and cell.has_star}
-            if stars != standing.starred:
-                yield f"table: {problem} has stars at {sorted(stars)}, starred are {sorted(standing.starred)}"
+            if stars != standing.leaders:
+                yield f"table: {problem} has stars at {sorted(stars)}, starred are {sorted(standing.leaders)}"
     for row in rows:
         line = " ".join(cell for cell in row if cell)
         if line.split() not in [each.split() for each in outputs.text.splitlines()] and "more row" not in outputs.text:

@@ -15,7 +15,7 @@ from benchkit.config import compose, hydra_internals
 from benchkit.config.compose import PointComposer
 from benchkit.point.agents import AgentGroup
 from benchkit.point.point import Point, run_and_report
-from benchkit.point.ranks import KeptRanks
+from benchkit.point.ranks import ReusableRanks
 from benchkit.record.record import HARMLESS, Record
 from benchkit.sweep.sweeper import require_effect
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -118,7 +118,7 @@ def run(stage: Stage, folder: Path, points: Sequence[Sequence[str]], plants: Seq
     sweep = Sweep(folder)
     own = list(plants) * (len(points) if len(plants) == 1 else 1)
     checked_points = [checked([*overrides, f"repeat={repeat}"]) for overrides in points]
-    with KeptRanks(agents()) as kept:
+    with ReusableRanks(agents()) as kept:
         for repetition in range(repeat):
             factor = 1 + RUNS_DIFFER * repetition
             for number, (config, overrides, plant) in enumerate(zip(checked_points, points, own, strict=True)):
@@ -128,7 +128,7 @@ def run(stage: Stage, folder: Path, points: Sequence[Sequence[str]], plants: Seq
     return sweep
 
 
-def run_one(stage: Stage, point: Point, kept: KeptRanks) -> PlantedPoint:
+def run_one(stage: Stage, point: Point, kept: ReusableRanks) -> PlantedPoint:
     records: list[Record] = []
     stage.histories, stage.error = [], None
     status = run_and_report(point, records.append, kept)

@@ -36,7 +36,7 @@ from benchkit.suites.transformer import peak_flops
 from launch.agents.clock import ESTIMATOR, SHARED, Offset
 from launch.agents.host_lock import LOCK_VARIABLE
 from launch.ranks import entry
-from launch.ranks.watch import Failure, RankEnds
+from launch.ranks.watch import ProcessFailure, RankResults
 from torch.testing._internal.distributed import fake_pg
 
 from tests.support.planted.oracle import History, Plant, PlantedCase, Window
@@ -80,7 +80,7 @@ class Stage:
         rank = self.here.current
         return rank.now_s + self.plant.clock_offset_s(rank.index, len(self.here.ranks))
 
-    def run_ranks(self, local: LocalRanks, assignments: Sequence[Assignment]) -> RankEnds:
+    def run_ranks(self, local: LocalRanks, assignments: Sequence[Assignment]) -> RankResults:
         """Run the ranks of all hosts, in place of `LocalRanks.run`."""
         local.num_points += 1
         first = assignments[0]
@@ -101,10 +101,12 @@ class Stage:
                 report = self.here.run(main.run_rank)
         except Exception as error:
             self.error = error
-            return RankEnds(failure=Failure(self.rank.index, "exception", str(error), type=type(error).__name__))
+            return RankResults(
+                failure=ProcessFailure(self.rank.index, "exception", str(error), type=type(error).__name__)
+            )
         finally:
             self.next_s, self.here = self.here.ended_s + PAUSE_S, None
-        return RankEnds(results={0: msgspec.json.decode(msgspec.json.encode(report))})
+        return RankResults(results={0: msgspec.json.decode(msgspec.json.encode(report))})
 
     def join_group(self, num_ranks: int) -> None:
         """Have a group of torch's of so many ranks, in which every collective returns at once."""
@@ -351,7 +353,7 @@ def planted_case(case: Case, cases: Sequence[Case], history: History, suite: str
         regions=case.regions,
         unslowed=case.unslowed,
         on_host=case.on_host,
-        launches_count=case.launches_count,
+        includes_launches=case.includes_launches,
         **work,
         **positions,
     )

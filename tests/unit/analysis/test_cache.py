@@ -88,7 +88,7 @@ def test_record_that_broke_is_named(sweep):
     seen(sweep)
     change(sweep / CHANGED / "record.json", world_size=-1)
     for _ in range(2):
-        [line] = harvest([sweep]).passed_over
+        [line] = harvest([sweep]).skipped
         assert f"{CHANGED}/record.json: " in line
 
 
@@ -254,7 +254,7 @@ def test_fingerprint_covers_all_code_that_derives():
 
 def test_what_is_kept_is_of_its_maker_and_whole(sweep, tmp_path):
     name, maker = "something", bytes(32)
-    cache.keep(name, maker, b"content")
+    cache.write_cache(name, maker, b"content")
     assert bytes(cache.kept(name, lambda: maker)) == b"content"
     assert not cache.kept(name, lambda: bytes([1]) * 32)
     [path] = kept()

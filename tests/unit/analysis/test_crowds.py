@@ -40,7 +40,7 @@ def labels_of(figure):
 
 @pytest.mark.parametrize("count", [1, MOST_SERIES, MOST_SERIES + 1, 1000])
 def test_thinned_steps_are_few_and_reach_both_ends(count):
-    kept = chart.thinned(list(range(count)))
+    kept = chart.sample_evenly(list(range(count)))
     assert len(kept) == min(count, MOST_SERIES)
     assert (kept[0], kept[-1]) == (0, count - 1)
     assert kept == sorted(set(kept))
@@ -48,7 +48,7 @@ def test_thinned_steps_are_few_and_reach_both_ends(count):
 
 def test_merged_rows_have_median_and_extremes():
     rows = tabulate_records(points(types=3, sizes=(1.0,)))
-    [row] = chart.merged(rows, ["world_size", "data_size"]).to_dict("records")
+    [row] = chart.merge_series(rows, ["world_size", "data_size"]).to_dict("records")
     assert (row["ci_low_s"], row["median_s"], row["ci_high_s"]) == pytest.approx((1e-3, 2e-3, 3e-3))
     assert row["busbw_gb_per_s"] == pytest.approx(2**20 / 2e-3 / 1e9)
 

@@ -2,12 +2,14 @@
 
 import pytest
 from analysis.acceptance.findings import MESSAGES, GroupedRanks, findings_of, sentence
-from analysis.records.places import Place, listed, numbered
+from analysis.records.places import RankPlace, format_numbers, number_labels
 from benchkit.statistics.faults import Fault
 
 HOSTS = ["a", "a", "b", "b", "c", "c"]
 RANKS = GroupedRanks(
-    [Place(rank, host) for rank, host in enumerate(HOSTS)], {"node": ["a", "b", "c"]}, {"node": numbered(HOSTS)}
+    [RankPlace(rank, host) for rank, host in enumerate(HOSTS)],
+    {"node": ["a", "b", "c"]},
+    {"node": number_labels(HOSTS)},
 )
 
 
@@ -57,7 +59,7 @@ def test_other_causes_are_findings(one, other):
 
 
 def test_many_ranks_are_told_as_runs():
-    assert listed([3, 5, 6]) == "3, 5, 6"
-    assert listed(range(16, 32)) == "16 to 31"
-    assert listed([0, *range(2, 9), 12, 13]) == "0, 2 to 8, 12 to 13"
-    assert listed(range(0, 1024, 2)) == "0, 2, 4, 6, 8, 10, 12, 14 and 504 more"
+    assert format_numbers([3, 5, 6]) == "3, 5, 6"
+    assert format_numbers(range(16, 32)) == "16 to 31"
+    assert format_numbers([0, *range(2, 9), 12, 13]) == "0, 2 to 8, 12 to 13"
+    assert format_numbers(range(0, 1024, 2)) == "0, 2, 4, 6, 8, 10, 12, 14 and 504 more"

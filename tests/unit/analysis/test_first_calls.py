@@ -4,7 +4,7 @@ import math
 
 import pytest
 from analysis.records.columns import COLUMNS
-from analysis.repetitions import interval_columns, over_runs
+from analysis.repetitions import interval_columns, aggregate_runs
 from analysis.table import identity_columns
 
 from tests.support.records import make_record, tabulate_records
@@ -35,7 +35,7 @@ def test_warm_time_has_the_range_of_the_later_half(times, ends):
 def test_over_runs_warm_time_has_the_range_or_interval_of_runs(runs):
     records = [record_of([each * n for each in TIMES]) | {"run": f"r{n}"} for n in range(1, runs + 1)]
     table = tabulate_records(records)
-    [row] = over_runs(table, *identity_columns(table)).to_dict("records")
+    [row] = aggregate_runs(table, *identity_columns(table)).to_dict("records")
     low, high, *ends = interval_columns("warm_s")
     assert [row[name] for name in ends] == pytest.approx([0.1, 0.1 * runs])
     assert [row[name] for name in (low, high)] == pytest.approx([0.1, 0.6] if runs == 6 else [NONE] * 2, nan_ok=True)

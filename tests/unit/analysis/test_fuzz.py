@@ -101,7 +101,7 @@ contents = st.one_of(changes.map(lambda some: changed(RECORD, some)), damaged())
 def test_harvest_survives_damaged_records(some_contents):
     found = harvest([lay_beside_good(*some_contents)])
     paths_read = {row["path"] for row in found.rows}
-    assert len(paths_read) + len(found.passed_over) == AT_ONCE + 1
+    assert len(paths_read) + len(found.skipped) == AT_ONCE + 1
     assert any(row["point_id"] == GOOD["point_id"] for row in found.rows)
     table = combine(found.rows)
     assert as_text(table)

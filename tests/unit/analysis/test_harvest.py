@@ -15,7 +15,7 @@ def test_harvest_finds_nested_records_in_order(tmp_path):
     found = harvest([tmp_path / "a", tmp_path / "b"])
     assert len(found.rows) == 18
     assert [row["data_size"] for row in found.rows[:12]] == list(range(1, 13))
-    assert found.passed_over == []
+    assert found.skipped == []
 
 
 def test_same_record_counts_once(tmp_path):
@@ -61,7 +61,7 @@ def test_report_survives_incomplete_record(tmp_path, name):
             record["config"]["data_size"] = 2.0 + number  # no two are alike
     write_all(tmp_path, [make_record(), *broken, make_record(1000.0)])
     found = harvest([tmp_path])
-    assert len({row["path"] for row in found.rows}) + len(found.passed_over) == len(broken) + 2
+    assert len({row["path"] for row in found.rows}) + len(found.skipped) == len(broken) + 2
     assert {1.0, 1000.0} <= {row.get("data_size") for row in found.rows}
     table = combine(found.rows)
     assert as_text(table)

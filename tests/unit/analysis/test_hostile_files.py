@@ -72,7 +72,7 @@ def test_oversized_file_is_not_read(tmp_path, monkeypatch):
     folder = write_all(tmp_path, [make_record(), make_record(2)])
     with (folder / "1" / "record.json").open("ab") as file:
         file.truncate(files.MOST_BYTES + 1)  # a hole that takes no space
-    [line] = harvest([folder]).passed_over
+    [line] = harvest([folder]).skipped
     assert "1/record.json: 1 GB" in line
 
 

@@ -159,7 +159,7 @@ def test_rest_of_a_torn_line_is_no_row(tmp_path, first, noise):
     text = osu("Latency", *first, f"1{noise}", "6 2.50", "32 3.50", columns="# Size  Latency (us)")
     found = formats.read("a.txt", text)
     assert [row.payload_bytes for row in found.rows] == [*([16] * len(first)), 64]
-    assert found.passed_over
+    assert found.skipped
 
 
 def test_truncated_figure_is_skipped(tmp_path, capsys):
@@ -290,7 +290,7 @@ def test_each_decoration_alone_is_taken_off(sample):
     ]
     for decorate in decorations:
         found = formats.read("a.txt", through(sample.read_text(), decorate), 2)
-        assert [asdict(row) for row in found.rows if not found.passed_over] == rows, decorate("LINE", START)
+        assert [asdict(row) for row in found.rows if not found.skipped] == rows, decorate("LINE", START)
 
 
 def test_answer_of_loki_and_pieces_of_lines_are_read():
@@ -333,8 +333,8 @@ def test_no_table_lends_its_program_to_another(name, text, rows, named):
     found = formats.read(name, text)
     assert [row.collective for row in found.rows[:8]] == ["all_reduce"] * rows
     assert len(found.rows) == rows + 8 * (name != "a.txt" and not named)  # the file's name is a word of the user
-    assert any("all_reduce_bias" in line for line in found.passed_over) == named
-    assert found.passed_over or len(found.rows) == 16
+    assert any("all_reduce_bias" in line for line in found.skipped) == named
+    assert found.skipped or len(found.rows) == 16
 
 
 def test_tests_at_the_same_time_are_not_told_apart():
@@ -344,14 +344,14 @@ def test_tests_at_the_same_time_are_not_told_apart():
         line for pair in zip(NCCL_TEXT.read_text().splitlines(), gathers.splitlines(), strict=True) for line in pair
     ]
     found = formats.read("a.txt", "\n".join([*mixed, ""]))
-    assert (found.rows, bool(found.passed_over)) == ([], True)
+    assert (found.rows, bool(found.skipped)) == ([], True)
     osus = [OSU_TEXT.read_text().splitlines(), OSU_TEXT.read_text().replace("Allreduce", "Broadcast").splitlines()]
     for first in (0, 8):  # the second begins with the first, or later
         lines = [*osus[0][:first], *(line for pair in zip(osus[0][first:], osus[1], strict=False) for line in pair)]
         found = formats.read("a.txt", "\n".join([*lines, ""]), 2)
         assert {row.collective for row in found.rows} <= {"all_reduce"}
         assert len(found.rows) <= first
-        assert found.passed_over
+        assert found.skipped
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_table_of_a_form_near_a_known_one_is_named(sample, old, new):
     text = sample.read_text()
     assert old in text
     both = formats.read("a.txt", text.replace(old, new) + NCCL_TEXT.read_text(), 2)
-    assert (len(both.rows), bool(both.passed_over)) == (8, True)
+    assert (len(both.rows), bool(both.skipped)) == (8, True)
 
 
 def test_csv_begins_at_its_heads_and_again_at_others():
@@ -384,18 +384,18 @@ def test_csv_begins_at_its_heads_and_again_at_others():
     assert [row.SUITE for row in found.rows] == ["collective"] * 3 + ["transformer"] * 2 + ["collective"] * 3
     times = [row.time_s for row in found.rows]
     assert times[:3] == times[5:]
-    assert not found.passed_over
+    assert not found.skipped
 
 
 def test_cell_of_a_line_of_another_table_is_no_name(tmp_path):
     text = (SAMPLES / "cs336_allreduce.csv").read_text() + "even,8192,2,30.0,40.0,20.0,40.0,50\n"
     found = formats.read("a.csv", text)
-    assert (len(found.rows), len(found.passed_over)) == (3, 1)
+    assert (len(found.rows), len(found.skipped)) == (3, 1)
 
 
 def test_outputs_of_several_tools_in_one_log_are_read():
     found = formats.read("a.log", NCCL_TEXT.read_text() + OSU_TEXT.read_text() + NCCL_TEXT.read_text(), 2)
-    assert (len(found.rows), found.passed_over) == (8 + 22 + 8, [])
+    assert (len(found.rows), found.skipped) == (8 + 22 + 8, [])
 
 
 @pytest.mark.parametrize("lost", [1, 4, 6])
@@ -403,11 +403,11 @@ def test_lines_of_numbers_below_no_heads_are_told(lost):
     """The log is rotated, or a source lost its prefix."""
     rest = "".join(OSU_TEXT.read_text().splitlines(keepends=True)[lost:])
     found = formats.read("a.log", NCCL_TEXT.read_text() + "\n" + rest, 2)
-    told = any("line(s)" in line for line in found.passed_over)
+    told = any("line(s)" in line for line in found.skipped)
     assert (len(found.rows), told) == ((30, False) if lost == 1 else (8, True))
     tagged = "".join(TAG + line for line in NCCL_TEXT.read_text().splitlines(keepends=True))
     found = formats.read("a.log", tagged + rest.replace("# OSU", "# "), 2)
-    assert (len(found.rows), any("another prefix" in line for line in found.passed_over)) == (8, True)
+    assert (len(found.rows), any("another prefix" in line for line in found.skipped)) == (8, True)
 
 
 def test_processes_without_mpi_are_separate_communicators(tmp_path):

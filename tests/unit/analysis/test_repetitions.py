@@ -3,7 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.repetitions import alike, bars_of, over_repetitions, over_runs, with_ranges
+from analysis.repetitions import (
+    group_equal_except,
+    describe_error_bars,
+    aggregate_repetitions,
+    aggregate_runs,
+    fill_with_ranges,
+)
 from analysis.table import identity_columns
 from analysis.terminal import as_text
 
@@ -19,7 +25,7 @@ def runs_of(seconds, ranks=2, **changes):
 
 def merged(records):
     table = tabulate_records(records)
-    return over_runs(table, *identity_columns(table))
+    return aggregate_runs(table, *identity_columns(table))
 
 
 def one_row(records):
@@ -66,7 +72,7 @@ def test_failure_in_one_run_is_warned():
 def test_point_of_fewer_runs_keeps_its_place(lost):
     sizes = (1.0, 2.0, 3.0)
     records = [make_record(size, run=run) for run in ("b", "b#2", "a", "a#2") for size in sizes]
-    table = over_repetitions(tabulate_records([*records[:lost], *records[lost + 1 :]]))
+    table = aggregate_repetitions(tabulate_records([*records[:lost], *records[lost + 1 :]]))
     assert list(zip(table["run"], table["data_size"], strict=True)) == [(run, size) for run in "ba" for size in sizes]
 
 
@@ -119,15 +125,15 @@ def test_plot_says_what_its_bars_are(golden):
 def test_bars_of_ratios_are_of_rounds(golden):
     rows = pd.DataFrame({"num_runs": 1, "num_points": 1, "num_turns": [11, 12], "paired_speedup": 1.5})
     ends = {f"paired_speedup_{end}": np.nan for end in ("low", "high")}
-    rows = with_ranges(rows.assign(**ends, paired_speedup_range_low=1.4, paired_speedup_range_high=1.6))
-    few, more = (bars_of(part, "paired_speedup_low") for part in (rows[:1], rows[1:]))
-    golden(f"11 rounds: {few}\n12 rounds: {more}\nboth: {bars_of(rows, 'paired_speedup_low')}")
+    rows = fill_with_ranges(rows.assign(**ends, paired_speedup_range_low=1.4, paired_speedup_range_high=1.6))
+    few, more = (describe_error_bars(part, "paired_speedup_low") for part in (rows[:1], rows[1:]))
+    golden(f"11 rounds: {few}\n12 rounds: {more}\nboth: {describe_error_bars(rows, 'paired_speedup_low')}")
 
 
 def test_bars_are_those_of_the_column_that_is_drawn():
     rows = pd.DataFrame([{"num_runs": 1, "num_points": 1, "ci_low_s": np.nan, "paired_speedup_low": 1.5}])
-    assert "%" not in bars_of(rows)
-    assert "95 %" in bars_of(rows, "paired_speedup_low")
+    assert "%" not in describe_error_bars(rows)
+    assert "95 %" in describe_error_bars(rows, "paired_speedup_low")
 
 
 @pytest.fixture
@@ -148,7 +154,7 @@ def test_each_repetition_within_a_sweep_is_a_run(repeated_sweep, monkeypatch, go
     table, ranks = runs_in(repeated_sweep)
     assert table["run"].tolist() == ["sweep", "sweep", "sweep#2", "sweep#2", "sweep#3", "sweep#3"]
     assert set(ranks["run"]) == {"sweep", "sweep#2", "sweep#3"}
-    rows = over_repetitions(table)
+    rows = aggregate_repetitions(table)
     assert rows["world_size"].tolist() == [4, 2]
     assert rows["run"].tolist() == ["sweep", "sweep"]
     assert rows["num_runs"].tolist() == [3, 3]
@@ -176,13 +182,13 @@ def test_runs_of_equal_sweep_names_differ(tmp_path):
 
 def test_a_table_without_repetitions_is_as_it_was():
     table = tabulate_records(runs_of([1.0, 2.0]))
-    assert over_repetitions(table) is table
+    assert aggregate_repetitions(table) is table
 
 
 def test_each_repeated_sweep_has_a_row_and_counts_failures(tmp_path):
     write_all(tmp_path / "monday", [make_record(seconds=seconds, repetition=n) for n, seconds in enumerate((1, 2))])
     write_all(tmp_path / "tuesday", [make_record(seconds=3), make_record(status="crash", repetition=1)])
-    rows = over_repetitions(runs_in(tmp_path)[0]).set_index("run")
+    rows = aggregate_repetitions(runs_in(tmp_path)[0]).set_index("run")
     assert rows["median_s"].to_dict() == pytest.approx({"monday": 1.5, "tuesday": 3})
     assert rows["status"].tolist() == ["ok", "ok"]
     assert "crash" in rows["warning"]["tuesday"]
@@ -191,7 +197,7 @@ def test_each_repeated_sweep_has_a_row_and_counts_failures(tmp_path):
 def test_groups_are_named_by_what_tells_them_apart():
     box = {"host": "box", "torch": "2.13.0+cu130", "cuda": "13.0", "driver": "580.1"}
     records = [make_record(), having(make_record(backend="nccl", device="cuda"), **box), having(make_record(), **box)]
-    assert {suffix for suffix, _ in alike(tabulate_records(records))} == {
+    assert {suffix for suffix, _ in group_equal_except(tabulate_records(records))} == {
         "_backend-gloo_device-cpu_host-here", "_backend-gloo_device-cpu_host-box", "_backend-nccl_device-cuda_host-box",
     }  # fmt: skip
 
@@ -199,7 +205,10 @@ def test_groups_are_named_by_what_tells_them_apart():
 def test_groups_whose_machine_is_unknown_are_named_so():
     lost = make_record(status="unavailable", world_size=4) | {"agents": [{"host": "here"}]}
     names = [
-        suffix for suffix, _ in alike(tabulate_records([with_cpu(make_record()), lost]), "world_size", "data_size")
+        suffix
+        for suffix, _ in group_equal_except(
+            tabulate_records([with_cpu(make_record()), lost]), "world_size", "data_size"
+        )
     ]
     assert any("unknown" in name for name in names)
     assert not any("nan" in name for name in names)

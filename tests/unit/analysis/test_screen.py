@@ -11,9 +11,9 @@ from analysis.page.content import content_of
 from analysis.report.speedups import as_table
 from analysis.screen import LINES, is_mostly_disturbed, screen_of
 from analysis.table import oversubscribed_ranks
-from analysis.variants import Baseline, all_variants
+from analysis.variants import Baseline, compare_suites
 
-from tests.support.entries.report import Parts, with_ids
+from tests.support.entries.report import ReportData, with_ids
 from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records
 from tests.support.reports import charts
 
@@ -28,7 +28,7 @@ def test_screen_fits_and_agrees_with_table_and_figure(suite):
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
     assert not re.search(r"chance|\[\?\]|e[+-]\d\d|nan", screen.text())
-    [(_, sides)] = all_variants(table).items()
+    [(_, sides)] = compare_suites(table).items()
     ratios = {side.name: side.speedup.value for side in sides.variants if side.speedup}
     csv = as_table(table, None)
     told = [] if csv is None else csv["speedup"].tolist()
@@ -68,7 +68,7 @@ def test_cells_agree_on_terminal_in_markdown_and_on_page(suite):
         assert line.split() == " ".join(cells).split()
     written = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.table().markdown().splitlines()]
     assert written[2:] == shown.rows
-    page = content_of(Parts(with_ids(table)), []).answer_table
+    page = content_of(ReportData(with_ids(table)), []).answer_table
     rows = re.findall("<tr>(.*?)</tr>", page, flags=re.DOTALL)
     assert [[unescape(cell) for cell in re.findall("<td.*?>(.*?)</td>", row)] for row in rows[1:]] == shown.rows
 
@@ -77,7 +77,7 @@ def test_cells_agree_on_terminal_in_markdown_and_on_page(suite):
 def test_cells_are_figures_of_the_table(suite):
     table = tabulate_records(list(several(suite)))
     shown = screen_of(table).grid
-    [(_, sides)] = all_variants(table).items()
+    [(_, sides)] = compare_suites(table).items()
     known = [value for side in sides.variants for value in figures(sides, side)]
     for cells in shown.rows:
         for cell in re.findall(r"\d[\d,.]*", " ".join(cells[shown.num_words :])):

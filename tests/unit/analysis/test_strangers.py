@@ -176,7 +176,7 @@ def test_record_that_leads_elsewhere_is_passed_over(tmp_path, kind):
         path.symlink_to(kind if kind[0] == "/" else tmp_path / "elsewhere" / "0" / "record.json")
     found = harvest([folder])
     assert [row["data_size"] for row in found.rows] == [1.0]
-    [line] = found.passed_over
+    [line] = found.skipped
     assert (" GB" in line) == (kind == "huge")
 
 

@@ -5,7 +5,7 @@ import math
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from benchkit.record.naming import readable_time
+from benchkit.record.naming import format_seconds
 
 from tests.support.entries.report import chart, style
 
@@ -74,4 +74,4 @@ def test_hardware_that_is_known_is_named():
     ("seconds", "text"), [(2.5e-9, "2.5 ns"), (1e-4, "100 µs"), (0.001, "1 ms"), (30.0, "30 s"), (12346.0, "12350 s")]
 )
 def test_readable_time_picks_unit(seconds, text):
-    assert readable_time(seconds) == text
+    assert format_seconds(seconds) == text

@@ -5,10 +5,10 @@ import pytest
 from analysis.records import rows as columns
 from analysis.records.doubts import UTILISATIONS
 from analysis.records.rows import DIMENSIONS, MODEL
-from analysis.repetitions import alike, over_repetitions, over_runs
-from analysis.table import for_print, identity_columns, own_columns
+from analysis.repetitions import group_equal_except, aggregate_repetitions, aggregate_runs
+from analysis.table import format_printed, identity_columns, suite_columns
 from analysis.terminal import as_text
-from analysis.variants import all_variants
+from analysis.variants import compare_suites
 from benchkit.api.case import MEASURED_PEAK
 from benchkit.api.keys import ModelConfig, RunConfig
 from benchkit.api.regions import QUEUEING
@@ -35,7 +35,7 @@ def test_cases_are_rows_with_labels():
     record["cases"] = [{**case, "labels": {"strategy": "even"}}, bad]
     table = tabulate_records([record])
     assert table["strategy"].tolist() == ["even", "lut"]
-    assert "strategy" in own_columns(table)
+    assert "strategy" in suite_columns(table)
     assert pd.isna(table["median_s"][1])  # the time of a wrong result is not reported
 
 
@@ -58,7 +58,7 @@ def test_host_bound_shows_where_the_host_sets_the_pace():
         record = make_record(seconds=1e-3, samples=2)
         record["cases"][0]["calls_per_sample"] = calls
         record["cases"][0]["regions_s"] = {QUEUEING: [[queueing_s / 2] * 2, [queueing_s] * 2]}
-        printed.append(for_print(tabulate_records([record])))
+        printed.append(format_printed(tabulate_records([record])))
     assert printed[0]["host_bound"].tolist() == pytest.approx([3])
     assert printed[1]["host_bound"].tolist() == pytest.approx([0.95])
     assert "host_bound" not in printed[2]
@@ -111,8 +111,8 @@ def ring_record(**changes):
 def test_model_cannot_overwrite_suite_keys(model):
     table = tabulate_records([ring_record(num_heads=heads, model=model) for heads in (2, 8)])
     assert table["num_heads"].tolist() == [2, 8]
-    assert "num_heads" in own_columns(table)
-    assert len(over_runs(table, *identity_columns(table))) == 2
+    assert "num_heads" in suite_columns(table)
+    assert len(aggregate_runs(table, *identity_columns(table))) == 2
 
 
 def test_model_dimensions_have_own_columns():
@@ -130,7 +130,7 @@ def test_clashing_key_gets_suite_prefix(name):
     record["cases"][0]["labels"] = {name: "mine"}
     table = tabulate_records([record])
     assert table.iloc[0][f"ring_attention.{name}"] == "mine"
-    assert f"ring_attention.{name}" in own_columns(table)
+    assert f"ring_attention.{name}" in suite_columns(table)
     assert table.iloc[0]["device"] == "cpu"
     assert table.iloc[0]["median_s"] == pytest.approx(1e-3)
 
@@ -177,14 +177,14 @@ def test_variables_of_the_environment_keep_points_apart():
     ring = "NCCL_ALGO=Ring OMP_NUM_THREADS=2"
     assert table["variables"].tolist() == ["", "", ring, ring, "NCCL_ALGO=Tree", "TORCH_DISTRIBUTED_DEBUG=DETAIL"]
     assert table.duplicated(identity_columns(table)).tolist() == [False, True, False, True, False, False]
-    assert len(over_runs(table, *identity_columns(table))) == 4
+    assert len(aggregate_runs(table, *identity_columns(table))) == 4
 
 
 def test_variants_without_variables_have_a_name():
     records = [
         having(make_record(seconds=s), variables=each) for s, each in ((1e-3, {}), (3e-3, {"NCCL_ALGO": "Tree"}))
     ]
-    [(_, found)] = all_variants(tabulate_records(records)).items()
+    [(_, found)] = compare_suites(tabulate_records(records)).items()
     assert [side.name for side in found.variants] == ["no variables", "NCCL_ALGO=Tree"]
     assert [side.speedup and side.speedup.value for side in found.variants] == [None, pytest.approx(1 / 3)]
 
@@ -199,9 +199,9 @@ def test_arms_are_no_repetitions():
     told = {"id": "c", "pair": 1, "position": 0}
     records = [make_record(run=str(n), comparison=told | {"arm": arm}) for n, arm in enumerate("aabb")]
     table = tabulate_records(records)
-    assert over_runs(table, *identity_columns(table))["num_runs"].tolist() == [2, 2]
-    assert [len(rows) for _, rows in alike(table)] == [2, 2]
-    assert len(over_repetitions(table.assign(run=["a", "a#2", "a#3", "a#4"]))) == 2
+    assert aggregate_runs(table, *identity_columns(table))["num_runs"].tolist() == [2, 2]
+    assert [len(rows) for _, rows in group_equal_except(table)] == [2, 2]
+    assert len(aggregate_repetitions(table.assign(run=["a", "a#2", "a#3", "a#4"]))) == 2
 
 
 def test_row_joins_differences_between_agents():

@@ -5,10 +5,10 @@ import re
 
 import pytest
 from analysis.cli import main
-from analysis.repetitions import over_repetitions
-from analysis.table import for_print
+from analysis.repetitions import aggregate_repetitions
+from analysis.table import format_printed
 from analysis.terminal import View, ViewError, as_text
-from analysis.text import ends, figure, half_width, measured, time_text, with_interval
+from analysis.text import format_bounds, format_number, half_width, format_measurement, time_text, with_interval
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +34,7 @@ def of_grid():
     ],
 )  # fmt: skip
 def test_digits_follow_interval(value, half_width, text):
-    assert figure(value, half_width) == text
+    assert format_number(value, half_width) == text
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_digits_follow_interval(value, half_width, text):
     ],
 )  # fmt: skip
 def test_measured_figures_without_interval_have_three_digits(value, half_width, text):
-    assert measured(value, half_width) == text
+    assert format_measurement(value, half_width) == text
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_median_is_within_its_ends_as_printed_and_differs_where_they_do(low, up,
     value, _, beside = time_text(*cells).partition(" ")
     least, most = ends_in(beside)
     assert least <= float(value) <= most
-    assert least <= float(figure(median)) <= most  # the median has four digits in full_results.md
+    assert least <= float(format_number(median)) <= most  # the median has four digits in full_results.md
     assert least < float(value) or up < 1.1
     assert float(value) < most or further < 1.1
 
@@ -103,9 +103,9 @@ def test_median_is_within_its_ends_as_printed_and_differs_where_they_do(low, up,
 def test_value_of_three_digits_is_within_its_ends_as_printed(low, up, further):
     value, high = low * up, low * up * further
     half = max(half_width(low, high), value / 100)
-    least, most = map(float, ends(low, high, half, value))
-    assert least <= float(figure(value, value / 100)) <= most
-    assert least <= float(figure(value, half)) <= most
+    least, most = map(float, format_bounds(low, high, half, value))
+    assert least <= float(format_number(value, value / 100)) <= most
+    assert least <= float(format_number(value, half)) <= most
 
 
 def test_ends_have_the_digits_of_their_median(of_grid):
@@ -117,12 +117,12 @@ def test_ends_have_the_digits_of_their_median(of_grid):
 
 @given(SIZES, st.floats(1.1001, 1e3), SIZES, SIZES)
 def test_digits_never_turn_an_order_round(less, factor, one, other):
-    assert float(figure(less, one)) < float(figure(less * factor, other))
+    assert float(format_number(less, one)) < float(format_number(less * factor, other))
 
 
 @given(SIZES | st.integers(-6, 8).map(lambda power: 10.0**power))
 def test_three_digits_are_three_after_rounding(value):
-    text = figure(value, value / 100)
+    text = format_number(value, value / 100)
     assert len(text.replace(".", "").lstrip("0")) == max(3, len(text.partition(".")[0]))
     assert float(text) == pytest.approx(value, rel=0.0051)
 
@@ -183,10 +183,10 @@ def runs_of(*seconds, **changes):
     ],
 )
 def test_head_says_what_stands_beside_medians_and_rates_have_their_digits(records, head, rate):
-    table = over_repetitions(tabulate_records([{"run": "s", **record} for record in records]))
+    table = aggregate_repetitions(tabulate_records([{"run": "s", **record} for record in records]))
     lines = as_text(table, width=200).splitlines()
     assert head in [line.strip() for line in lines[2:5] for line in line.split("  ")]
-    assert f"{head} [ms]" in for_print(table)
+    assert f"{head} [ms]" in format_printed(table)
     assert as_text(table, ["busbw_gb_per_s"]).splitlines()[3].split()[-1] == rate
 
 
@@ -210,8 +210,8 @@ def test_outcomes_warnings_and_doubts_stand_below_once(golden):
     golden(as_text(table, width=110))
     assert len(as_text(table, ["data_size"]).splitlines()) == 2 + len(table)
     assert "outcome" in as_text(table[table["status"] != "ok"])
-    assert "cores_per_rank" in for_print(table)
-    assert "cores_per_rank" not in for_print(table[table["world_size"] == 2])
+    assert "cores_per_rank" in format_printed(table)
+    assert "cores_per_rank" not in format_printed(table[table["world_size"] == 2])
 
 
 def test_view_selects_sorts_and_cuts(of_grid):

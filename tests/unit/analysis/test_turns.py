@@ -1,5 +1,5 @@
 import pytest
-from analysis.repetitions import over_repetitions
+from analysis.repetitions import aggregate_repetitions
 
 from tests.support.entries.report import tables
 from tests.support.records import make_record, tabulate_records, write_all
@@ -44,6 +44,6 @@ def test_only_an_interval_over_runs_makes_turns_a_doubt():
     told = {}
     for middle in (1.5, 1.0):
         table = tabulate_records([each | {"run": f"s#{number}"} for number, each in enumerate(runs(middle, "a"))])
-        told[middle] = over_repetitions(table)["doubt"].dropna().tolist()
+        told[middle] = aggregate_repetitions(table)["doubt"].dropna().tolist()
     assert [len(lines) for lines in told.values()] == [1, 0]
-    assert over_repetitions(tabulate_records([record() | {"run": "s"}]))["doubt"].isna().all()
+    assert aggregate_repetitions(tabulate_records([record() | {"run": "s"}]))["doubt"].isna().all()

@@ -33,9 +33,9 @@ def test_strange_value_costs_only_its_record(tmp_path, step):
         found = harvest([folder])
         assert found.num_files == len(contents) + 1
         paths_read = {row["path"] for row in found.rows}
-        assert len(paths_read) + len(found.passed_over) == found.num_files
+        assert len(paths_read) + len(found.skipped) == found.num_files
         assert str(folder / "0" / "record.json") in paths_read
-        assert all(str(folder) in line and "\n" not in line for line in found.passed_over)
+        assert all(str(folder) in line and "\n" not in line for line in found.skipped)
         table = combine(found.rows)
         assert as_text(table)
         assert describe(table)
@@ -46,8 +46,8 @@ def refusals(folder, record, damages):
     write_all(folder, [make_record(2.0), *(mutated(record, path, value) for path, value in damages)])
     found = harvest([folder])
     assert len(found.rows) == 1
-    assert len(found.passed_over) == len(damages)
-    return "\n".join(line.replace(f"{folder}/", "") for line in found.passed_over)
+    assert len(found.skipped) == len(damages)
+    return "\n".join(line.replace(f"{folder}/", "") for line in found.skipped)
 
 
 LIBRARY = {r"(Expected|Object) .* - at": "WHY at"}

@@ -7,14 +7,14 @@ import pytest
 from analysis.discover import questions
 from analysis.report import speedups
 from analysis.screen import screen_of
-from analysis.speedup import CaseTimes, Variant, standing_of, with_speedup
+from analysis.speedup import CaseTimes, Variant, judge_fastest, add_speedups
 from analysis.variants import (
     Baseline,
     BaselineError,
-    all_variants,
-    require_held,
-    uncompared,
-    variants_of,
+    compare_suites,
+    require_baseline_rows,
+    explain_no_comparison,
+    compare_suite,
 )
 from benchkit.api.question import FIRST, LEAST, Comparison, Question
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED, TIED, UNCLEAR
@@ -34,7 +34,7 @@ def runs(*times):
 
 def compared(records, baseline=None):
     """The ratios of all suites."""
-    found = all_variants(tabulate_records(records), baseline).items()
+    found = compare_suites(tabulate_records(records), baseline).items()
     return [each.speedup for _, variants in found for each in variants.variants if each.speedup]
 
 
@@ -81,7 +81,7 @@ def test_conditions_go_with_sides_or_make_sides():
     found = compared([*grid(), *gpu], Baseline({"backend": "gloo"}))
     assert len(found) == 6
     assert len(compared([*grid(), *gpu])) == 6  # a backend never changes the work
-    [(_, sides)] = all_variants(tabulate_records([*grid(), *gpu])).items()
+    [(_, sides)] = compare_suites(tabulate_records([*grid(), *gpu])).items()
     assert sides.confounded == ["device", "host"]
     versions = [having(make_record(run=v), torch=v) for v in ("2.12.0", "2.13.0")]
     assert len(compared(versions, Baseline.parse("torch=2.12.0"))) == 1
@@ -91,7 +91,7 @@ def test_seeds_and_hosts_of_one_kind_are_repetitions():
     for runs in (("a", "a"), ("a", "b")):
         cells = zip(("n1", "n2"), (1e-3, 3e-3), runs, strict=True)
         records = [having(make_record(seconds=s, run=run), host=host, cpu="a") for host, s, run in cells]
-        [(_, sides)] = all_variants(tabulate_records(records)).items()
+        [(_, sides)] = compare_suites(tabulate_records(records)).items()
         [side] = sides.variants
         assert side.row["median_s"] == pytest.approx(2e-3)
         assert sides.pooled == {"host": ["n1", "n2"]}
@@ -99,7 +99,7 @@ def test_seeds_and_hosts_of_one_kind_are_repetitions():
 
 def test_base_is_that_of_each_work():
     question = Question(comparisons=(Comparison(("world_size",), {"world_size": LEAST}),))
-    sides = variants_of(
+    sides = compare_suite(
         tabulate_records([make_record(1, 2), make_record(1, 4), make_record(5, 4), make_record(5, 8)]), question
     )
     assert [(side.row["world_size"], side.is_baseline) for side in sides.variants] == [
@@ -114,11 +114,11 @@ def test_missing_base_is_replaced_by_the_first_side_and_said():
     question = Question(comparisons=(Comparison(("dtype",), {"dtype": "float64"}),))
     records = [make_record(), make_record(started_at="2026-01-02")]
     records[1]["config"] = records[1]["config"] | {"dtype": "bfloat16"}
-    sides = variants_of(tabulate_records(records), question)
+    sides = compare_suite(tabulate_records(records), question)
     assert sides.is_stand_in
     assert [side.name for side in sides.variants if side.is_baseline] == ["float32"]
     first = Question(comparisons=(Comparison(("dtype",), {"dtype": FIRST}),))
-    assert not variants_of(tabulate_records(records), first).is_stand_in
+    assert not compare_suite(tabulate_records(records), first).is_stand_in
 
 
 def test_more_work_counts():
@@ -127,7 +127,7 @@ def test_more_work_counts():
         record["config"]["dtype"] = f"{number}"
         record["cases"] = [record["cases"][1] | {"useful_flops": 1e9 * (number + 1)}]
     question = Question(comparisons=(Comparison(("dtype",), {"dtype": "0"}),))
-    [ratio] = [each.speedup for each in variants_of(tabulate_records(records), question).variants if each.speedup]
+    [ratio] = [each.speedup for each in compare_suite(tabulate_records(records), question).variants if each.speedup]
     assert ratio.value == pytest.approx(2)
 
 
@@ -135,12 +135,12 @@ def test_unusable_baseline_is_refused():
     table = tabulate_records(grid())
     for text in ("worldsize=2", "world_size=3"):
         with pytest.raises(BaselineError, match=text.split("=")[0]):
-            require_held(table, Baseline.parse(text))
+            require_baseline_rows(table, Baseline.parse(text))
     with pytest.raises(argparse.ArgumentTypeError):
         Baseline.parse("world_size")
     apart = tabulate_records([make_record(1, 2), make_record(5, 4)])
-    assert "data_size" in uncompared(apart, OVER_TWO)
-    assert uncompared(table, OVER_TWO) == ""
+    assert "data_size" in explain_no_comparison(apart, OVER_TWO)
+    assert explain_no_comparison(table, OVER_TWO) == ""
 
 
 def test_every_label_of_a_question_is_told_in_one_part():
@@ -151,7 +151,7 @@ def test_every_label_of_a_question_is_told_in_one_part():
             *{column for each in question.comparisons for column in each.factors},
         ]
         assert len(set(parts)) == len(parts), name
-        assert {*question.scale, *filter(None, [question.across])} <= {*question.problem}, name
+        assert {*question.scaling_columns, *filter(None, [question.panel_column])} <= {*question.problem}, name
 
 
 def test_figure_has_ratios_their_bars_and_what_they_are(golden):
@@ -177,12 +177,12 @@ def test_figure_joins_sizes_in_order():
 def test_scaling_beyond_the_cores_is_left_out_of_the_answer():
     records = [make_record(1, ranks, 1e-3 / ranks) for ranks in (2, 4, 8)]  # four cores
     table = tabulate_records(records)
-    [(_, sides)] = all_variants(table, OVER_TWO).items()
+    [(_, sides)] = compare_suites(table, OVER_TWO).items()
     assert [sides.is_beyond_cores(side) for side in sides.variants] == [False, False, True]
     answers = screen_of(table, OVER_TWO).answers
     assert ["8 ranks" in line for line in answers] == [False, True]
     assert answers[0].startswith("4 ranks")
-    [(_, sides)] = all_variants(tabulate_records([make_record(1, 8), make_record(1, 8, backend="mpi")])).items()
+    [(_, sides)] = compare_suites(tabulate_records([make_record(1, 8), make_record(1, 8, backend="mpi")])).items()
     assert not any(map(sides.is_beyond_cores, sides.variants))  # equal ranks compare
 
 
@@ -191,7 +191,7 @@ def timed(name, seconds, *, is_baseline=False, rounds=12, spread=0.0):
     wave = 1 + spread * np.sin(np.arange(rounds) * 2.4 + seconds)
     row = {"median_s": seconds, "useful_tflop_per_s": 0.0, "identical_runs": None}
     jobs = {"run": {"job": CaseTimes(seconds, seconds * wave)}}
-    return Variant(row, 0, name, is_baseline=is_baseline, jobs=jobs)
+    return Variant(row, 0, name, is_baseline=is_baseline, times_by_run=jobs)
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ def timed(name, seconds, *, is_baseline=False, rounds=12, spread=0.0):
 def test_leaders_are_those_that_none_is_ahead_of(seconds, rounds, words, starred):
     """Three variants need seven rounds."""
     own = [timed(name, s, is_baseline=name == "a", rounds=rounds) for name, s in zip("abc", seconds, strict=True)]
-    standing = standing_of(list(with_speedup(own)))
+    standing = judge_fastest(list(add_speedups(own)))
     assert [word for _, word in standing.judgements] == words
-    assert standing.starred == starred
+    assert standing.leaders == starred
 
 
 def job_of(**seconds):
@@ -224,10 +224,10 @@ def job_of(**seconds):
 
 def test_any_case_of_a_job_can_be_the_baseline():
     table = tabulate_records([job_of(even=4e-3, uneven=2e-3, lut=1e-3)])
-    [(_, found)] = all_variants(table, Baseline({"way": "uneven"})).items()
+    [(_, found)] = compare_suites(table, Baseline({"way": "uneven"})).items()
     speedups_found = {each.name: each.speedup for each in found.variants if each.speedup}
     assert {name: each.value for name, each in speedups_found.items()} == pytest.approx({"even": 0.5, "lut": 2.0})
-    assert {(each.over.name, each.basis) for each in speedups_found.values()} == {("uneven", "12 rounds")}
+    assert {(each.reference.name, each.basis) for each in speedups_found.values()} == {("uneven", "12 rounds")}
     assert [speedups_found[name].judgement for name in ("even", "lut")] == [BEHIND, AHEAD]
 
 
@@ -236,17 +236,17 @@ def test_bound_can_be_the_baseline_and_does_not_win():
         comparisons=(Comparison(("way", "size"), {"way": "plain"}, bounds={"way": "limit"}),),
     )
     table = tabulate_records([job_of(plain=4e-3, fast=2e-3, limit=1e-3)])
-    found = variants_of(table, question, Baseline({"way": "limit"}))
+    found = compare_suite(table, question, Baseline({"way": "limit"}))
     assert {each.name: each.speedup.value for each in found.variants if each.speedup} == pytest.approx(
         {"plain": 0.25, "fast": 0.5}
     )
     [standing] = found.standings.values()
-    assert (standing.first.name, standing.is_ahead_of_all) == ("fast", True)
+    assert (standing.fastest.name, standing.is_ahead_of_all) == ("fast", True)
 
 
 def test_curve_has_speedups_and_no_winner():
     question = Question(comparisons=(Comparison(("way",), {"way": "slow 1"}, is_curve=True),))
-    found = variants_of(tabulate_records([job_of(**{"slow 1": 1e-3, "slow 2": 2e-3, "slow 4": 4e-3})]), question)
+    found = compare_suite(tabulate_records([job_of(**{"slow 1": 1e-3, "slow 2": 2e-3, "slow 4": 4e-3})]), question)
     assert found.standings == {}
     assert sorted(each.speedup.value for each in found.variants if each.speedup) == pytest.approx([0.25, 0.5])
 
@@ -254,7 +254,7 @@ def test_curve_has_speedups_and_no_winner():
 def test_speedup_over_runs_is_the_quotient_of_the_times_beside_it():
     jobs = [job_of(plain=1e-3, fast=0.65e-3), job_of(plain=3e-3, fast=5e-3)]
     table = tabulate_records([job | {"run": str(run)} for run, job in enumerate(jobs)])
-    [(_, found)] = all_variants(table).items()
+    [(_, found)] = compare_suites(table).items()
     base, fast = found.variants
     assert fast.speedup.value == pytest.approx(base.row["median_s"] / fast.row["median_s"])
     assert fast.row["paired_speedup"] == pytest.approx(fast.speedup.value)
@@ -266,8 +266,8 @@ def test_variants_of_one_sweep_without_a_shared_run_have_no_speedup():
     slow, plain = make_record(run="s"), make_record(run="s#2")
     slow["config"] = slow["config"] | {"dtype": "bfloat16"}
     question = Question(comparisons=(Comparison(("dtype",), {"dtype": "float32"}),))
-    assert not any(each.speedup for each in variants_of(tabulate_records([slow, plain]), question).variants)
-    apart = variants_of(tabulate_records([slow, plain | {"run": "other"}]), question)
+    assert not any(each.speedup for each in compare_suite(tabulate_records([slow, plain]), question).variants)
+    apart = compare_suite(tabulate_records([slow, plain | {"run": "other"}]), question)
     assert [each.speedup.judgement for each in apart.variants if each.speedup] == [NOT_JUDGED]
 
 
@@ -275,9 +275,9 @@ def test_how_cases_were_timed_is_no_comparison():
     """A default sweep and one of measure=quick: two problems, of which none is faster than the other."""
     records = [make_record(run=run, seconds=s) for run, s in (("default", 1e-3), ("quick", 3e-3))]
     records[1]["config"] = records[1]["config"] | {"measure": MEASURE | {"warmup_iterations": 2, "max_iterations": 20}}
-    [(_, found)] = all_variants(tabulate_records(records)).items()
+    [(_, found)] = compare_suites(tabulate_records(records)).items()
     assert found.comparison is None
-    assert found.problem == ["warmup_iterations"]
+    assert found.problem_columns == ["warmup_iterations"]
     assert len(found.by_problem) == 2
     assert not any("×" in line for line in screen_of(tabulate_records(records)).answers)
 
@@ -290,7 +290,7 @@ def test_condition_that_differs_beside_the_factors_is_of_the_problem():
             ("fast", "gloo", 10e-3), ("fast", "mpi", 5e-3), ("slow", "gloo", 1.0), ("slow", "mpi", 0.1),
         )
     ]  # fmt: skip
-    [(_, found)] = all_variants(tabulate_records(records), Baseline({"backend": "gloo"})).items()
-    assert found.problem == ["host"]
+    [(_, found)] = compare_suites(tabulate_records(records), Baseline({"backend": "gloo"})).items()
+    assert found.problem_columns == ["host"]
     values = {each.row["host"]: each.speedup.value for each in found.variants if each.speedup}
     assert values == pytest.approx({"fast": 2.0, "slow": 10.0})

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from analysis.acceptance.verdict import judge_tables, ranks_of, with_levels
-from analysis.records.places import Place
-from analysis.suites.pair_matrix.matrix import Level, Matrix
+from analysis.records.places import RankPlace
+from analysis.suites.pair_matrix.matrix import Level, PairTimes
 from analysis.suites.rank_speed.speeds import Speeds
-from benchkit.statistics.faults import Limits
+from benchkit.statistics.faults import FaultLimits
 from perf.simulate.acceptance import judged, rounds_of
 from perf.simulate.topology import Broken, Topology
 
@@ -19,7 +19,7 @@ def one(*_):
 
 def at(hosts, devices=None):
     devices = devices or [""] * len(hosts)
-    return [Place(rank, host, device) for rank, (host, device) in enumerate(zip(hosts, devices, strict=True))]
+    return [RankPlace(rank, host, device) for rank, (host, device) in enumerate(zip(hosts, devices, strict=True))]
 
 
 def pairs(places, slow, later=None, sd=0.02):
@@ -29,7 +29,7 @@ def pairs(places, slow, later=None, sd=0.02):
     halves = [np.log([each(i, j) for i, j in zip(sender, receiver, strict=True)]) for each in (slow, later or slow)]
     noise = sd * np.random.default_rng(0).standard_normal((2, len(sender)))
     halves = np.log(np.where(inside, 1e-3, 3e-3)) + np.array(halves) + noise
-    return Matrix(4.0, sender, receiver, halves, np.zeros(len(sender), int), places)
+    return PairTimes(4.0, sender, receiver, halves, np.zeros(len(sender), int), places)
 
 
 def speeds(places, slow, later=None, test="copy"):
@@ -40,7 +40,7 @@ def speeds(places, slow, later=None, test="copy"):
 
 def lines(places, matrices=(), tests=(), levels=()):
     ranks = with_levels(ranks_of(places, {}), levels)
-    return judge_tables(list(matrices), list(tests), ranks, Limits(), levels).lines(TOLERANCE)
+    return judge_tables(list(matrices), list(tests), ranks, FaultLimits(), levels).lines(TOLERANCE)
 
 
 def findings(*args, **kwargs):

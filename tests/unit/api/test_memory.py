@@ -37,7 +37,7 @@ def test_memory_outside_torch_is_used_less_reserved(monkeypatch):
     of_gpu, fake = on_gpu(monkeypatch)
     of_gpu.reset()
     assert of_gpu.peak_bytes() == 3 * GB
-    assert of_gpu.beside_peak() == (5 * GB, 6 * GB)
+    assert of_gpu.reserved_and_outside() == (5 * GB, 6 * GB)
     assert fake.calls[0] == "reset_peak_memory_stats"
 
 

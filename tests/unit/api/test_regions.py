@@ -55,7 +55,7 @@ def test_regions_are_recorded_per_iteration():
             plan(max_iterations=4, warmup_iterations=1, min_blocks=1),
             clock=clock,
             barrier=lambda: None,
-            exchange=lambda values: [values, [2 * value for value in values]],
+            all_gather=lambda values: [values, [2 * value for value in values]],
             seed=0,
         )
     assert {name: [len(row) for row in rows] for name, rows in result.regions_s.items()} == {

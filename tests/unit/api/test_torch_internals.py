@@ -82,7 +82,7 @@ def test_lack_of_memory_in_trial_is_no_refusal():
         raise torch.OutOfMemoryError("a GPU")
 
     with pytest.raises(torch.OutOfMemoryError):
-        torch_internals.refusal("try", lack)
+        torch_internals.unsupported_reason("try", lack)
 
 
 def test_float8_product_is_exact():

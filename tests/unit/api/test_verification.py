@@ -38,7 +38,7 @@ def test_reduction_is_exact_in_any_order(world_size, length, op, dtype):
     for order in (inputs, inputs[::-1]):
         result = functools.reduce(combination(op), order)
         result = result / world_size if op == "avg" else result
-        assert torch.equal(result, verification.reduced(3, 0, world_size, dtype, op, length).to(dtype))
+        assert torch.equal(result, verification.expected_reduction(3, 0, world_size, dtype, op, length).to(dtype))
 
 
 SIZES = [*(2**exponent for exponent in range(1, 13)), 3, 41, 1023, 4095]
@@ -54,7 +54,7 @@ def test_every_rank_shows_in_a_reduction(length, op, dtype):
     for world_size in SIZES:
         shape = world_size, dtype, op, length
         least = verification.witnesses(*shape)
-        result = verification.reduced(3, 5, *shape)
+        result = verification.expected_reduction(3, 5, *shape)
         shown = 0
         for rank in sorted({0, 1, world_size // 3, world_size // 2, world_size - 1}):
             alike = {"world_size": world_size, "dtype": dtype, "op": op, "length": length}
@@ -78,7 +78,7 @@ def test_all_ranks_show_in_any_stretch_of_a_long_message(op):
     """So a chunk that lacks a rank is found, too."""
     world_size = 96
     for start in (0, 700, 2800):
-        result = verification.reduced(3, 5, world_size, torch.float16, op, 3000)
+        result = verification.expected_reduction(3, 5, world_size, torch.float16, op, 3000)
         seen = [
             bool(
                 (mine == result if op in ("min", "max") else mine != (op == "product"))[
@@ -114,7 +114,7 @@ def test_plain_values_of_ranks_and_turns_differ():
 
 @pytest.mark.parametrize("op", OPS)
 def test_short_buffer_verifies_partial_period(op):
-    period = verification.reduced(3, 0, 4, torch.float32, op, length=5)
+    period = verification.expected_reduction(3, 0, 4, torch.float32, op, length=5)
     assert period.shape == (5,)
     buffer = torch.empty(5)
     verification.tile(buffer, period.float())
@@ -188,7 +188,7 @@ def test_avg_tolerance_passes_rounding_and_detects_missing_rank(world_size, dtyp
     inputs = [values.to(dtype) for values in all_patterns(world_size, dtype, "avg", length=length)]
     scaled = [values * torch.tensor(1 / world_size, dtype=dtype) for values in inputs]
     shape = world_size, dtype, "avg", length
-    period = verification.reduced(3, 0, *shape).to(dtype)
+    period = verification.expected_reduction(3, 0, *shape).to(dtype)
     atol = verification.tolerance(*shape)
     verification.require_tiled(functools.reduce(torch.add, scaled), period, atol)
     verification.require_tiled(functools.reduce(torch.add, inputs) / world_size, period, atol)

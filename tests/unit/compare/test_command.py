@@ -9,7 +9,7 @@ from benchkit.compare import command, session
 from benchkit.compare.command import parse
 from benchkit.compare.session import RunCutOff, RunFailed
 from benchkit.errors import ConfigError, HostBusy
-from benchkit.record.naming import printable
+from benchkit.record.naming import escape_unprintable
 
 SUITE = "+suite=allreduce"
 
@@ -27,7 +27,7 @@ def test_words_may_stand_in_any_order():
 def test_what_is_of_sweeps_alone_is_refused(word):
     with pytest.raises(ConfigError) as refused:
         parse(["plain", "env:A=1", SUITE, word])
-    assert printable(word) in str(refused.value)
+    assert escape_unprintable(word) in str(refused.value)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_what_measures_elsewhere_or_nothing_is_refused(config_of, words):
 )
 def test_only_failures_are_worse(tmp_path, monkeypatch, error, code):
     """1 is what a slower point gives: what keeps a comparison from being made gives 2."""
-    monkeypatch.setattr(session, "hosts_to_ourselves", lambda agents, wait_s: contextlib.nullcontext())
+    monkeypatch.setattr(session, "lock_hosts", lambda agents, wait_s: contextlib.nullcontext())
     monkeypatch.setattr(session, "run_all", Mock(side_effect=error))
     words = ["plain", "plain", SUITE, "--dir", str(tmp_path / "compare")]
     assert session.main(words, PairJudge) == code

@@ -1,7 +1,7 @@
 """Values as people type them become those of the schema."""
 
 import pytest
-from benchkit.config.command_line import spelled_out
+from benchkit.config.command_line import normalize_override
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ from benchkit.config.command_line import spelled_out
     ],
 )
 def test_values_are_spelled_out(typed, given):
-    assert spelled_out(typed) == given
+    assert normalize_override(typed) == given

@@ -15,7 +15,7 @@ from tests.support.cli import ROOT
 
 def test_product_uses_last_value_of_key(loader):
     arguments = ["+suite=allreduce", "seed=1,2", "backend=gloo,nccl", "seed=choice(3)"]
-    points = [[each.input_line for each in point] for point in hydra_internals.product(loader, arguments)]
+    points = [[each.input_line for each in point] for point in hydra_internals.expand_sweep(loader, arguments)]
     assert points == [["+suite=allreduce", "seed=3", "backend=gloo"], ["+suite=allreduce", "seed=3", "backend=nccl"]]
     assert points == BasicSweeper.split_arguments(hydra_internals.parse(loader, arguments), None)[0]
 
@@ -38,7 +38,7 @@ def test_values_are_those_of_parsed_lines(loader, argument):
 
 def test_interval_is_refused(loader):
     with pytest.raises(HydraException):
-        list(hydra_internals.product(loader, ["seed=interval(1,2)"]))
+        list(hydra_internals.expand_sweep(loader, ["seed=interval(1,2)"]))
 
 
 def test_parse_separates_overrides(loader):

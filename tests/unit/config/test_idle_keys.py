@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from benchkit.config import hydra_internals
 from benchkit.errors import ConfigError
-from benchkit.point.point import without_effect
+from benchkit.point.point import idle_key_warnings
 from benchkit.suites.compile.suite import CompileConfig
 from benchkit.sweep.sweeper import require_effect
 
@@ -36,7 +36,7 @@ def refusal(*arguments: str) -> str:
     """Why a sweep of these arguments would be refused; "" where it would run."""
     loader, composer = runs.composer()
     try:
-        points = enumerate(hydra_internals.product(loader, list(arguments)))
+        points = enumerate(hydra_internals.expand_sweep(loader, list(arguments)))
         require_effect(arguments, [composer.point(overrides, number).config for number, overrides in points])
     except ConfigError as error:
         return str(error)
@@ -71,5 +71,5 @@ def test_cache_is_cold_for_one_call_only(arguments):
 def test_row_says_which_of_its_keys_had_no_effect():
     compiled = made(CompileConfig, compiler="eager", workload="mlp", cache="warm", **vars(config()))
     point = SimpleNamespace(config=compiled, overrides=["+suite=compile", "compiler=eager", "cache=warm"])
-    [warning] = without_effect(point)
+    [warning] = idle_key_warnings(point)
     assert warning.startswith("cache=warm has no effect here")

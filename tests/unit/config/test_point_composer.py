@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from benchkit.config import hydra_internals
-from benchkit.config.compose import PointComposer, typed, with_model_named
+from benchkit.config.compose import PointComposer, to_structured_config, with_model_named
 from benchkit.errors import ConfigError
 from hydra.errors import ConfigCompositionException, HydraException
 from hypothesis import HealthCheck, given, settings
@@ -94,7 +94,7 @@ def test_points_of_sweep_are_those_composed_one_by_one(loader, master, suite, ar
     """Configurations and messages alike."""
     lines = [f"+suite={suite}", *arguments]
     composer, others = PointComposer(loader, master), PointComposer(loader, master)
-    for number, overrides in enumerate(hydra_internals.product(loader, lines)):
+    for number, overrides in enumerate(hydra_internals.expand_sweep(loader, lines)):
         parsed = overrides_of(loader, [str(override.input_line) for override in overrides])
         expected = outcome(partial(composed_alone, others, parsed))
         found = outcome(lambda overrides=overrides, number=number: composer.point(overrides, number).config)
@@ -103,7 +103,7 @@ def test_points_of_sweep_are_those_composed_one_by_one(loader, master, suite, ar
 
 def composed_alone(composer, parsed):
     base = composer._base(parsed.shape).own
-    return with_model_named(typed(composer.composed(parsed)), parsed, base)
+    return with_model_named(to_structured_config(composer.composed(parsed)), parsed, base)
 
 
 def outcome(compose):
@@ -121,7 +121,7 @@ def test_most_points_are_variants(loader, master, monkeypatch):
         composer, "composed", lambda parsed: composed.append(1) or PointComposer.composed(composer, parsed)
     )
     arguments = ["+suite=allreduce", "data_size=1,2,4", "seed=range(5)", "measure.max_seconds=1,2", "backend=gloo,mpi"]
-    points = [composer.point(overrides, 0) for overrides in hydra_internals.product(loader, arguments)]
+    points = [composer.point(overrides, 0) for overrides in hydra_internals.expand_sweep(loader, arguments)]
     assert (len(points), len(composed)) == (60, 2)
     assert {point.config.seed for point in points} == set(range(5))
 

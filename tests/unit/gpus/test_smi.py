@@ -17,7 +17,7 @@ def pci_device(folder, monkeypatch, address, node):
 def test_listing_has_modes_and_numa_node(tmp_path, monkeypatch):
     install_nvidia_smi(tmp_path, monkeypatch)
     pci_device(tmp_path / "pci", monkeypatch, "0000:17:00.0", 1)
-    first, second = gpus.listing()
+    first, second = gpus.query_gpus()
     assert first == {
         "name": "NVIDIA H100 80GB HBM3", "memory.total": "81559 MiB", "driver_version": "550.54.15",
         "power.limit": "700.00 W", "clocks.max.sm": "1980 MHz", "uuid": "GPU-0", "pci.bus_id": "00000000:17:00.0",
@@ -29,7 +29,7 @@ def test_listing_has_modes_and_numa_node(tmp_path, monkeypatch):
 
 def test_older_driver_lists_what_it_knows(tmp_path, monkeypatch):
     install_nvidia_smi(tmp_path, monkeypatch, knows_modes=False)
-    assert [set(gpu) for gpu in gpus.listing()] == [set(gpus.BASIC)] * 2
+    assert [set(gpu) for gpu in gpus.query_gpus()] == [set(gpus.BASIC)] * 2
 
 
 def test_gpu_without_numa_has_no_node(tmp_path, monkeypatch):
@@ -60,9 +60,9 @@ def test_topology_has_matrix_and_cards(tmp_path, monkeypatch):
 
 def test_slow_nvidia_smi_is_reported_once(tmp_path, monkeypatch, caplog):
     asked = install_nvidia_smi(tmp_path, monkeypatch, body='#!/bin/sh\necho $1 >> "{folder}/asked"\nexec sleep 30\n')
-    monkeypatch.setattr(gpus.answer, "__kwdefaults__", {"limit_s": 0.2})
+    monkeypatch.setattr(gpus.run_nvidia_smi, "__kwdefaults__", {"limit_s": 0.2})
     with caplog.at_level(logging.WARNING):
-        assert gpus.listing() == []
+        assert gpus.query_gpus() == []
     assert len(asked.read_text().split()) == 1
     [line] = caplog.messages
     assert "0.2 s" in line
@@ -74,7 +74,7 @@ def test_environment_describes_gpu_host(tmp_path, monkeypatch):
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
     environment.static_environment.cache_clear()
     try:
-        found, report = environment.describe(), environment.of_agent()
+        found, report = environment.read_environment(), environment.agent_report()
     finally:
         environment.static_environment.cache_clear()
     assert found.driver == report.driver == "550.54.15"

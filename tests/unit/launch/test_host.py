@@ -27,7 +27,7 @@ def test_namespaces_have_distinct_ids(monkeypatch):
 
 def test_usable_cores_without_affinity_are_all(monkeypatch):
     monkeypatch.delattr("os.sched_getaffinity")
-    assert host.usable_cores() == list(range(os.cpu_count()))
+    assert host.affinity_cores() == list(range(os.cpu_count()))
 
 
 V2 = "41 31 0:38 / /cg rw,relatime - cgroup2 cgroup2 rw"
@@ -113,7 +113,7 @@ def test_tightest_limit_of_nested_groups_counts(tmp_path, cgroup, mountinfo, fil
 
 def test_largest_view_of_groups_is_taken(tmp_path):
     files_of_kernel(tmp_path, "0::/a/b", f"1 1 0:38 /a/b /own rw - cgroup2 c rw\n{V2}", **{"cg/a/b/f": "", "own/f": ""})
-    assert host.control_groups("cpu", tmp_path) == {2: [tmp_path / "cg/a/b", tmp_path / "cg/a", tmp_path / "cg"]}
+    assert host.cgroups_by_version("cpu", tmp_path) == {2: [tmp_path / "cg/a/b", tmp_path / "cg/a", tmp_path / "cg"]}
 
 
 def test_quota_cuts_available_cores(tmp_path, monkeypatch):
@@ -138,7 +138,7 @@ def test_cpuset_is_that_of_own_group(tmp_path, cgroup, mountinfo, path):
 
 def test_lists_of_cores_are_those_of_kernel():
     for text in ("", "3", "0-1", "0-3,8,10-11"):
-        assert host.core_list(sorted(host.cores_in(text))) == text
+        assert host.format_core_list(sorted(host.parse_core_list(text))) == text
 
 
 def test_variables_that_pin_are_hidden_for_a_while(monkeypatch):

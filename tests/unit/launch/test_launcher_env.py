@@ -40,20 +40,20 @@ ORDINARY = {  # of containers and scripts, which number and count something else
             {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "PMIX_NAMESPACE": "77"},
             LaunchContext("openmpi", 1, 2, "77"),
         ),
-        (MPICH | {"PMI_SIZE": "2"}, LaunchContext("mpich", 1, 2, f"parent-{os.getppid()}", local=True)),
+        (MPICH | {"PMI_SIZE": "2"}, LaunchContext("mpich", 1, 2, f"parent-{os.getppid()}", is_one_host=True)),
         (MPICH, LaunchContext("mpich", 1, 4, "")),  # two hosts
         (STEP | {"PMI_RANK": "1", "PMI_SIZE": "2"}, LaunchContext("srun", 1, 2, "7.0")),
         (STEP | MPICH, LaunchContext("mpich", 1, 4, "7.0")),  # its daemons are a step of their own, one task per node
         (BATCH, LaunchContext("plain", 0, 1)),
         ({"RANK": "1", "WORLD_SIZE": "2"} | MASTER, LaunchContext("env", 1, 2)),
-        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} | MASTER, LaunchContext("env", 1, 2, local=True)),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} | MASTER, LaunchContext("env", 1, 2, is_one_host=True)),
         (
             {"FLUX_JOB_ID": "f2xK", "FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2", "PMI_RANK": "1", "PMI_SIZE": "2"},
             LaunchContext("flux", 1, 2, "f2xK"),
         ),
         (
             {"PALS_APID": "7c1", "PALS_RANKID": "1", "PMI_RANK": "1", "PMI_SIZE": "2", "PMI_LOCAL_SIZE": "2"},
-            LaunchContext("pals", 1, 2, "7c1", local=True),
+            LaunchContext("pals", 1, 2, "7c1", is_one_host=True),
         ),
         (
             {"LSB_JOBID": "9", "JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "2", "PMIX_RANK": "1"},
@@ -85,7 +85,7 @@ def test_detect_launcher_reads_environment(environment, expected):
 )
 def test_launcher_says_over_how_many_hosts_it_started(environment, hosts):
     assert num_hosts(environment) == hosts
-    assert detect_launcher(environment).local is (hosts == 1)
+    assert detect_launcher(environment).is_one_host is (hosts == 1)
 
 
 def test_plain_start_is_on_one_host():
@@ -206,7 +206,7 @@ def test_launcher_in_doubt_is_refused(environment):
 )
 def test_innermost_launcher_counts(environment, by):
     assert require_launcher(environment) == detect_launcher(environment)
-    assert require_launcher(environment).by == by
+    assert require_launcher(environment).launcher == by
 
 
 def test_one_process_in_an_allocation_says_so():

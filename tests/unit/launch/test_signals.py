@@ -6,7 +6,7 @@ import time
 from multiprocessing import Pipe
 
 import pytest
-from launch.signals import StopRequested, defer_signals, wait_for
+from launch.signals import StopRequested, defer_signals, wait_readable
 
 from tests.support.cli import PATIENCE_S
 
@@ -27,7 +27,7 @@ def test_wait_for_ends_on_signal_in_other_thread(stopping):
     other.start()
     began = time.monotonic()
     with pytest.raises(StopRequested):
-        wait_for([ours], 20)
+        wait_readable([ours], 20)
     other.join()
     assert time.monotonic() - began < 10
 
@@ -42,13 +42,13 @@ def ignoring():
 def test_wait_for_continues_after_handled_signal(ignoring):
     signal.signal(signal.SIGUSR2, lambda number, frame: None)
     signal.raise_signal(signal.SIGUSR2)
-    assert wait_for([], 0.05) == []
+    assert wait_readable([], 0.05) == []
 
 
 def test_wait_for_returns_ready_connection():
     ours, theirs = Pipe()
     theirs.send("here")
-    assert wait_for([ours], 5) == [ours]
+    assert wait_readable([ours], 5) == [ours]
 
 
 def caught_by_a_thread():

@@ -15,7 +15,7 @@ import pytest
 from launch import host
 
 from tests.support.cli import wait_until
-from tests.support.entries.slowdown import CpuQuota, DutyCycle, QuotaUnavailable, Room, cgroup, mps
+from tests.support.entries.slowdown import CpuQuota, DutyCycle, QuotaUnavailable, CgroupParent, cgroup, mps
 from tests.support.entries.slowdown import cgroup as throttle
 from tests.support.entries.slowdown import mps as mps_control
 from tests.support.kernel import files_of_kernel
@@ -44,9 +44,9 @@ def test_duty_cycle_stops_until_release(busy):
     assert wait_until(lambda: state(busy.pid) == "T")
     throttle.release()
     assert {state(busy.pid) for _ in range(2000)} == {"R"}
-    throttle._beside.stdin.close()
-    assert throttle._beside.wait(10) == 0
-    throttle._beside.stdout.close()
+    throttle._helper.stdin.close()
+    assert throttle._helper.wait(10) == 0
+    throttle._helper.stdout.close()
 
 
 def test_duty_cycle_ends_with_its_process(busy):
@@ -54,11 +54,11 @@ def test_duty_cycle_ends_with_its_process(busy):
     throttle.apply(2.0)
     busy.kill()
     busy.wait()
-    assert throttle._beside.wait(10) == 0
+    assert throttle._helper.wait(10) == 0
     with pytest.raises(RuntimeError):
         throttle.apply(2.0)
-    throttle._beside.stdin.close()
-    throttle._beside.stdout.close()
+    throttle._helper.stdin.close()
+    throttle._helper.stdout.close()
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def tree(tmp_path, monkeypatch):
             f"3:memory:/elsewhere\n1:{name}:/job/task",
             f"1 1 0:1 / /proc rw - proc proc rw\n2 1 0:2 / /cgroup rw,nosuid - {kind} cgroup {options}",
         )
-        monkeypatch.setattr(cgroup, "control_groups", partial(host.control_groups, root=tmp_path))
+        monkeypatch.setattr(cgroup, "cgroups_by_version", partial(host.cgroups_by_version, root=tmp_path))
         return inside
 
     return make
@@ -83,23 +83,23 @@ def tree(tmp_path, monkeypatch):
 
 def test_cgroup_v1_uses_own_group(tree):
     inside = tree(1)
-    assert cgroup.rooms()[0] == Room(inside, 1)
+    assert cgroup.cgroup_parents()[0] == CgroupParent(inside, 1)
 
 
 def test_cgroup_v2_needs_delegated_cpu_controller(tree):
     inside = tree(2)
-    assert cgroup.rooms() == []
+    assert cgroup.cgroup_parents() == []
     (inside.parent / "cgroup.subtree_control").write_text("memory cpu\n")
-    assert cgroup.rooms() == [Room(inside.parent, 2)]
+    assert cgroup.cgroup_parents() == [CgroupParent(inside.parent, 2)]
 
 
 def mechanism_of_auto(threads: int, factor: float) -> str:
     """What `auto` comes to; ends the process beside this one where that is a duty cycle."""
     made = throttle.make_throttle("auto", threads, factor)
     if isinstance(made, DutyCycle):
-        made._beside.stdin.close()
-        made._beside.wait(10)
-        made._beside.stdout.close()
+        made._helper.stdin.close()
+        made._helper.wait(10)
+        made._helper.stdout.close()
     return made.mechanism
 
 
@@ -111,7 +111,7 @@ def refusal(make) -> str:
 
 def test_auto_falls_back_where_no_quota_can_be_set(tree, golden, tmp_path, monkeypatch):
     tree(2)
-    assert cgroup.find_room(0.5) is None
+    assert cgroup.find_cgroup_parent(0.5) is None
     reasons = [refusal(lambda: throttle.make_throttle("cgroup", 1, 2.0))]
     assert mechanism_of_auto(1, 2.0) == "duty_cycle"
 
@@ -121,7 +121,7 @@ def test_auto_falls_back_where_no_quota_can_be_set(tree, golden, tmp_path, monke
     room = tmp_path / "room"
     room.mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(throttle, "find_room", lambda cores: Room(room, 2))
+        patch.setattr(throttle, "find_cgroup_parent", lambda cores: CgroupParent(room, 2))
         patch.setattr(cgroup.Path, "write_text", denied)
         reasons.append(refusal(lambda: throttle.make_throttle("cgroup", 1, 2.0)))
         assert mechanism_of_auto(1, 2.0) == "duty_cycle"
@@ -136,7 +136,7 @@ def test_auto_falls_back_on_refused_quota(tree, golden, monkeypatch):
         if cores and cores > 1:
             raise OSError(errno.EINVAL, "Invalid argument")
 
-    monkeypatch.setattr(cgroup, "limit", of_one_core)
+    monkeypatch.setattr(cgroup, "write_cpu_quota", of_one_core)
     reasons = [refusal(lambda: throttle.make_throttle("cgroup", 4, 2.0))]
     assert mechanism_of_auto(4, 2.0) == "duty_cycle"
     refused = throttle.make_throttle("cgroup", 4, 8.0)
@@ -148,7 +148,7 @@ def test_auto_falls_back_on_refused_quota(tree, golden, monkeypatch):
     ("factor", "quota", "period"), [(2.0, 10_000, 10_000), (100.0, 1000, 50_000), (4000.0, 1000, 1_000_000)]
 )
 def test_quota_is_threads_over_factor(tmp_path, factor, quota, period):
-    two = CpuQuota(Room(tmp_path, 2), threads=2)
+    two = CpuQuota(CgroupParent(tmp_path, 2), threads=2)
     folder = tmp_path / f"benchkit-{os.getpid()}"
     assert host.SLOWED_GROUP.fullmatch(folder.name)  # no limit of somebody else
     assert (folder / "cgroup.procs").read_text() == str(os.getpid())
@@ -156,7 +156,7 @@ def test_quota_is_threads_over_factor(tmp_path, factor, quota, period):
     assert (folder / "cpu.max").read_text() == f"{quota} {period}"
     two.release()
     assert (folder / "cpu.max").read_text().startswith("max ")
-    one = CpuQuota(Room(tmp_path, 1), threads=2)
+    one = CpuQuota(CgroupParent(tmp_path, 1), threads=2)
     one.apply(factor)
     assert (folder / "cpu.cfs_quota_us").read_text() == str(quota)
     assert (folder / "cpu.cfs_period_us").read_text() == str(period)
@@ -170,7 +170,7 @@ def test_remove_abandoned_keeps_live_groups(tree):
     dead.wait()
     for name in (f"benchkit-{dead.pid}", f"benchkit-{os.getpid()}", "somebody"):
         (inside / name).mkdir()
-    cgroup.remove_abandoned()
+    cgroup.remove_stale_cgroups()
     assert {path.name for path in inside.iterdir()} == {f"benchkit-{os.getpid()}", "somebody"}
 
 
@@ -215,7 +215,7 @@ WORKS = 'touch "$CUDA_MPS_PIPE_DIRECTORY/running"; exit 0'
 
 def test_daemon_is_started_and_stopped(control):
     _, log = control(WORKS)
-    with mps.daemon(True) as shares:
+    with mps.provide_daemon(True) as shares:
         folder = Path(shares["CUDA_MPS_PIPE_DIRECTORY"])
         assert (folder / "running").exists()
         assert shares["CUDA_MPS_LOG_DIRECTORY"]
@@ -243,7 +243,7 @@ def test_interrupted_daemon_start_quits_daemon(control, monkeypatch, start):
     monkeypatch.setattr(mps_control, "ANSWER_S", 1.0)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with pytest.raises((KeyboardInterrupt, mps_control.MpsUnavailable)), mps.daemon(True):
+        with pytest.raises((KeyboardInterrupt, mps_control.MpsUnavailable)), mps.provide_daemon(True):
             pass
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -271,10 +271,10 @@ def test_daemon_ends_with_an_agent_that_is_killed(control):
 
 def test_daemon_ends_a_client_that_is_to_be_killed(control):
     _, log = control(WORKS)
-    with mps.daemon(True) as shares:
-        mps_control.end_client(77, {**os.environ, **shares})
+    with mps.provide_daemon(True) as shares:
+        mps_control.terminate_client(77, {**os.environ, **shares})
         assert "asked terminate_client 4242 77" in log.read_text().splitlines()
-    mps_control.end_client(78, {**os.environ, **shares})
+    mps_control.terminate_client(78, {**os.environ, **shares})
     assert "terminate_client 4242 78" not in log.read_text()  # no daemon answers
 
 
@@ -286,7 +286,7 @@ def test_running_daemon_is_used(control):
         ([], 2, {}),
         (["GPU-b", "MIG-c"], 1, {"CUDA_VISIBLE_DEVICES": "GPU-b,MIG-c"}),
     ):
-        with mps.daemon(True, gpus, agents_here=agents_here) as shares:
+        with mps.provide_daemon(True, gpus, agents_here=agents_here) as shares:
             assert shares == expected
     assert (default / "running").exists()
     assert "-d" not in log.read_text()
@@ -296,7 +296,7 @@ def test_lack_of_mps_has_reason(control, golden, monkeypatch):
     reasons = []
 
     def refused(**given):
-        with pytest.raises(mps_control.MpsUnavailable) as why, mps.daemon(True, **given):
+        with pytest.raises(mps_control.MpsUnavailable) as why, mps.provide_daemon(True, **given):
             pass
         reasons.append(str(why.value))
 
@@ -315,7 +315,7 @@ def test_lack_of_mps_has_reason(control, golden, monkeypatch):
     assert list(long.iterdir()) == []
     monkeypatch.setenv("PATH", "")
     refused()
-    with mps.daemon(False) as shares:
+    with mps.provide_daemon(False) as shares:
         assert shares == {}
     golden("\n".join(reasons), {"TMPDIR=/.*/x+": "TMPDIR=LONG"})
 
@@ -324,7 +324,7 @@ def test_daemon_may_keep_its_output_open(control, monkeypatch):
     """As the real one might: a pipe would be read until the daemon ends. It listens a little later."""
     control('(sleep 0.3; touch "$CUDA_MPS_PIPE_DIRECTORY/running"; sleep 8) & exit 0')
     monkeypatch.setattr(mps_control, "ANSWER_S", 5.0)
-    with mps.daemon(True) as shares:
+    with mps.provide_daemon(True) as shares:
         assert Path(shares["CUDA_MPS_PIPE_DIRECTORY"], "running").exists()
 
 
@@ -336,7 +336,7 @@ def test_daemon_and_clients_choose_gpus_by_uuid(control, monkeypatch, gpus, chos
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
     _, log = control(WORKS)
-    with mps.daemon(True, gpus) as shares:
+    with mps.provide_daemon(True, gpus) as shares:
         assert shares.get("CUDA_VISIBLE_DEVICES", "") == chosen
     asked, started, *_ = log.with_name("log.environment").read_text().split()
     assert asked == "2,3/10"  # of a daemon of the system, in the environment of the agent

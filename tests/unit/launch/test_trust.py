@@ -59,7 +59,7 @@ def test_only_what_others_cannot_have_written_is_trusted(kind, uid, gid, mode, m
     is_mine = uid != OTHER and not by_group and not by_others
     is_team = marker == "team" and gid == TEAM and not by_others
     expected = is_mine or is_team or marker == "everyone"
-    assert (trust.distrust(tmp_path / "it", status(kind | mode, uid, gid), private=False) == "") == expected
+    assert (trust.distrust_reason(tmp_path / "it", status(kind | mode, uid, gid), private=False) == "") == expected
 
 
 @pytest.mark.parametrize(("uid", "mode", "is_private"), [
@@ -69,16 +69,16 @@ def test_only_what_others_cannot_have_written_is_trusted(kind, uid, gid, mode, m
 def test_private_file_is_this_users_alone(uid, mode, is_private, tmp_path):
     (tmp_path / trust.MARKER).write_text("everyone")
     for kind in (FILE, FOLDER):
-        assert (trust.distrust(tmp_path, status(kind | mode, uid), private=True) == "") == is_private
+        assert (trust.distrust_reason(tmp_path, status(kind | mode, uid), private=True) == "") == is_private
 
 
 def test_group_of_one_is_no_group_once_it_has_another_member(monkeypatch, tmp_path):
     shared = status(FILE | 0o664)
-    assert not trust.distrust(tmp_path, shared, private=False)
+    assert not trust.distrust_reason(tmp_path, shared, private=False)
     monkeypatch.setitem(GROUPS, OWN, Group("me", OWN, ("other",)))
-    assert trust.distrust(tmp_path, shared, private=False)
+    assert trust.distrust_reason(tmp_path, shared, private=False)
     monkeypatch.setattr(trust.grp, "getgrgid", lambda gid: (_ for _ in ()).throw(KeyError(gid)))
-    assert trust.distrust(tmp_path, shared, private=False)  # as in a container without names
+    assert trust.distrust_reason(tmp_path, shared, private=False)  # as in a container without names
 
 
 @pytest.mark.parametrize(("kind", "release", "is_ownerless"), [
@@ -91,7 +91,7 @@ def test_file_system_without_owners_is_trusted_with_a_word(kind, release, is_own
     monkeypatch.setattr(trust, "MOUNTS", tmp_path / "mounts")
     monkeypatch.setattr(trust, "RELEASE", tmp_path / "release")
     found = [
-        trust.distrust(tmp_path, status(FILE | 0o777, gid=TEAM, device=os.makedev(8, 2)), private=False)
+        trust.distrust_reason(tmp_path, status(FILE | 0o777, gid=TEAM, device=os.makedev(8, 2)), private=False)
         for _ in range(2)
     ]
     assert found == ["", ""] if is_ownerless else all(found)
@@ -173,7 +173,7 @@ def test_what_is_made_is_not_for_others_to_write_unless_the_folder_is_shared(own
     monkeypatch.setattr(trust, "_umask", [])
     before = os.umask(0o002)
     try:
-        trust.keep_others_out()
+        trust.restrict_umask()
         (tmp_path / "before").mkdir()
         trust.make_folder(tmp_path / "a" / "made")
         trust.make_folder(tmp_path / "a" / "made")
@@ -196,7 +196,7 @@ def test_private_folder_is_neither_a_link_nor_a_file(own, tmp_path, kind):
 
 def test_folder_that_was_just_made_is_its_makers_whoever_owns_it(own, tmp_path, monkeypatch):
     """On NFS, what root makes is nobody's."""
-    monkeypatch.setattr(trust, "distrust", lambda *_: "it is nobody's")
+    monkeypatch.setattr(trust, "distrust_reason", lambda *_: "it is nobody's")
     trust.make_folder(tmp_path / "made")
     with pytest.raises(PermissionError):
         trust.make_folder(tmp_path / "made")
@@ -223,7 +223,7 @@ def test_access_control_list_makes_a_group_of_one_several(own, tmp_path, monkeyp
     path = tmp_path / "it"
     path.write_bytes(b"mine")
     path.chmod(0o664)
-    monkeypatch.setattr(trust, "is_of_one", lambda gid: True)
+    monkeypatch.setattr(trust, "is_user_private_group", lambda gid: True)
     assert trust.read(path, MOST) == b"mine"
     monkeypatch.setattr(os, "getxattr", lambda opened, name: b"list" if name == "system.posix_acl_access" else b"")
     with pytest.raises(PermissionError):

@@ -156,7 +156,7 @@ def host(monkeypatch):
 
 @pytest.mark.parametrize(("warm_up", "without"), [(2, 2), (0, 1)])
 def test_samples_after_warmup_have_lead(host, warm_up, without):
-    """Another rank, played by the exchange, queues ten times as long: all ranks have its delay.
+    """Another rank, played by the all_gather, queues ten times as long: all ranks have its delay.
 
     One more sample, set aside, shows whether calls wait for the device; all that are kept have the delay.
     """
@@ -173,7 +173,7 @@ def test_samples_after_warmup_have_lead(host, warm_up, without):
         config,
         clock=clock,
         barrier=lambda: None,
-        exchange=lambda values: [values, [10 * value for value in values]],
+        all_gather=lambda values: [values, [10 * value for value in values]],
         seed=0,
     )
     assert clock.delays[:without] == [0.0] * without
@@ -192,7 +192,7 @@ def test_reset_may_leave_open_events():
             cuda.kernel(7.0)
 
     case = Case(step=lambda: cuda.kernel(1.0), reset=reset, regions=("compute",))
-    [result] = measure([case], plan(max_iterations=2), clock=clock, barrier=lambda: None, exchange=alone, seed=0)
+    [result] = measure([case], plan(max_iterations=2), clock=clock, barrier=lambda: None, all_gather=alone, seed=0)
     assert result.regions_s["compute"] == [[0.0] * 2]
 
 
@@ -207,6 +207,6 @@ def test_host_times_its_own_work(host, mode, on_host):
     clock = Recorder(cuda_clock(cuda))
     config = plan(warmup_iterations=0 if mode == "cold" else 2, max_iterations=5, mode=mode, calls_per_sample=1)
     case = Case(step=step, on_host=on_host)
-    [result] = measure([case], config, clock=clock, barrier=lambda: None, exchange=alone, seed=0)
+    [result] = measure([case], config, clock=clock, barrier=lambda: None, all_gather=alone, seed=0)
     assert set(clock.delays) == {None}
     assert result.samples_s == [pytest.approx([0.003] * 5)]

@@ -42,7 +42,7 @@ def groups(tmp_path, monkeypatch):
         for name, text in texts.items():
             (tmp_path / name).mkdir()
             (tmp_path / name / "cpu.stat").write_text(text)
-        monkeypatch.setattr(disturbance, "group_folders", lambda controller: [tmp_path / name for name in texts])
+        monkeypatch.setattr(disturbance, "cgroup_folders", lambda controller: [tmp_path / name for name in texts])
 
     disturbance.cpu_stats.cache_clear()
     yield install
@@ -94,7 +94,7 @@ def test_disturbed_case_is_described(golden):
         disturbed(gpu_clock_reasons=[3.0, float(0x04 | 0x40)]),
         disturbed(**changing.disturbance),
     ]
-    said = [doubts.describe(first_case(record)) for record in records]
+    said = [doubts.describe_disturbance(first_case(record)) for record in records]
     table = tabulate_records(records[:1])
     assert table["disturbed"].tolist() == said[:1]
     report = [*describe(table).splitlines(), *sentences.noise_sentences(table)]
@@ -112,9 +112,9 @@ def test_disturbed_case_is_described(golden):
     ],
 )
 def test_what_does_not_matter_is_not_described(counted, told):
-    assert doubts.describe(first_case(disturbed(**counted)), **told) == ""
+    assert doubts.describe_disturbance(first_case(disturbed(**counted)), **told) == ""
 
 
 def test_record_without_counters_is_undisturbed():
-    assert doubts.describe(first_case(make_record())) == ""
+    assert doubts.describe_disturbance(first_case(make_record())) == ""
     assert tabulate_records([make_record()])["disturbed"].isna().all()

@@ -38,7 +38,7 @@ def found(monkeypatch, is_skipped):
     monkeypatch.setattr(places, "SHARE_OF_TIME", math.inf)
     statuses = []
     for seed in range(SEEDS):
-        monkeypatch.setattr(timer.Timer, "unforeseen", lambda self, seed=seed: seed)
+        monkeypatch.setattr(timer.Timer, "shared_random_number", lambda self, seed=seed: seed)
         copying = Copying(is_skipped)
         case = Case(step=copying.step, verify=copying.verify)
         plan = {"warmup_iterations": WARM_UP, "max_iterations": SAMPLES, "min_blocks": SAMPLES}
@@ -78,7 +78,7 @@ def test_checks_take_a_share_of_the_samples_and_none_of_their_time(max_iteration
 
 
 def test_places_are_others_in_each_run():
-    draws = {timer.Timer(None, None, lambda values: [values]).unforeseen() for _ in range(3)}
+    draws = {timer.Timer(None, None, lambda values: [values]).shared_random_number() for _ in range(3)}
     assert len(draws) == 3
 
 

@@ -3,7 +3,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from benchkit.api.case import Calls, Case
+from benchkit.api.case import CallsPerSample, Case
 from benchkit.statistics.intervals import series_interval
 
 from tests.support.entries.measure import (
@@ -19,8 +19,8 @@ from tests.support.entries.measure import (
 from tests.support.fakes import FakeClock, alone, cycle, noise, plan
 
 
-def run(cases, config, clock, seed=0, exchange=alone, barrier=lambda: None, hooks=DEFAULT_HOOKS):
-    return measure(cases, config, clock=clock, barrier=barrier, exchange=exchange, seed=seed, hooks=hooks)
+def run(cases, config, clock, seed=0, all_gather=alone, barrier=lambda: None, hooks=DEFAULT_HOOKS):
+    return measure(cases, config, clock=clock, barrier=barrier, all_gather=all_gather, seed=seed, hooks=hooks)
 
 
 def test_fixed_plan_separates_warmup_from_samples():
@@ -107,12 +107,14 @@ def test_loop_mode_divides_by_calls(asked, call_s, found):
 
 def test_calls_that_fill_seconds_set_calls_per_sample():
     """Whatever one slow call says."""
-    cases = [Case(), Case(calls=Calls(fill_s=9.0))]
+    cases = [Case(), Case(calls=CallsPerSample(fill_s=9.0))]
     single, filled = run(cases, plan(max_iterations=5), FakeClock(cycle([1.0])))
     assert (single.calls_per_sample, filled.calls_per_sample) == (1, 16)
     assert filled.samples_s == [[1.0] * 5]
     durations = iter([12.0] + [0.01] * 10**6)
-    [result] = run([Case(calls=Calls(fill_s=10.0))], plan(max_iterations=2), FakeClock(lambda: next(durations)))
+    [result] = run(
+        [Case(calls=CallsPerSample(fill_s=10.0))], plan(max_iterations=2), FakeClock(lambda: next(durations))
+    )
     assert result.calls_per_sample == 1024
 
 
@@ -150,12 +152,12 @@ def test_finished_case_leaves_others_running():
 
 
 def test_slowest_rank_decides_for_all():
-    """Another rank, played by the exchange, is ten times slower: its samples count, and its elapsed time."""
+    """Another rank, played by the all_gather, is ten times slower: its samples count, and its elapsed time."""
 
     def two_ranks(values):
         return [values, [10 * value for value in values]]
 
-    [result] = run([Case()], plan(max_seconds=45, block_seconds=1), FakeClock(cycle([1.0])), exchange=two_ranks)
+    [result] = run([Case()], plan(max_seconds=45, block_seconds=1), FakeClock(cycle([1.0])), all_gather=two_ranks)
     assert len(result.samples_s) == 2
     assert result.samples_s[1] == [10.0] * len(result.samples_s[0])
     assert result.elapsed_s == 50.0
@@ -202,7 +204,7 @@ def test_hooks_surround_series_and_blocks():
     def of(index):
         return Case(step=lambda: said.append("step"), reset=lambda: said.append("reset"), labels={"n": index})
 
-    hooks = Hooks(series=series, measured=measured, before_sample=lambda: said.append("before"))
+    hooks = Hooks(around_samples_of=series, around_blocks=measured, before_sample=lambda: said.append("before"))
     config = plan(max_iterations=2, min_blocks=2, warmup_iterations=2)
     run([of(0), of(1)], config, FakeClock(cycle([1.0])), hooks=hooks)
     sample = ["reset", "before", "step"]
@@ -236,6 +238,6 @@ def test_disturbance_sums_on_every_rank(monkeypatch):
     monkeypatch.setattr(timer, "read_counters", lambda: [float(next(ticks))] + [0.0] * 5)
     config = plan(max_iterations=20, min_blocks=5)
     clock = FakeClock(cycle([1.0]))
-    [result, _] = run([Case(), Case()], config, clock, exchange=lambda values: [values, values])
+    [result, _] = run([Case(), Case()], config, clock, all_gather=lambda values: [values, values])
     assert result.disturbance["steal_s"] == [float(len(result.blocks))] * 2
     assert set(result.disturbance) == {*COUNTERS, "lowest_ghz", "highest_ghz"}

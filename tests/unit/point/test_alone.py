@@ -7,8 +7,17 @@ from benchkit.record.record import ErrorReport, Measured
 
 from tests.support import fakes
 from tests.support.configs import agent_group, config
-from tests.support.entries.point import KeptRanks, Point, PointRun, RanksEnd, cases_alone, point, ranks, set_aside
-from tests.support.entries.rank import keep_alone
+from tests.support.entries.point import (
+    ReusableRanks,
+    Point,
+    PointRun,
+    RanksOutcome,
+    choose_isolated_cases,
+    point,
+    ranks,
+    archive_attempt,
+)
+from tests.support.entries.rank import select_isolated
 from tests.support.records import as_case
 
 
@@ -32,7 +41,7 @@ def timed(name, seconds, **changes):
     ],
 )
 def test_baseline_and_best_are_timed_alone(cases, kept):
-    assert [case.labels["way"] for case in cases_alone(cases, always=True)] == kept
+    assert [case.labels["way"] for case in choose_isolated_cases(cases, always=True)] == kept
 
 
 @pytest.fixture
@@ -46,7 +55,7 @@ def measured(tmp_path, monkeypatch):
             if only is None:
                 return together
             ran.append((only, folder.name))
-            return alone(only) if alone else RanksEnd("ok")
+            return alone(only) if alone else RanksOutcome("ok")
 
         monkeypatch.setattr(PointRun, "run_ranks", run_ranks)
         monkeypatch.setattr(ranks, "fresh_ranks", lambda group: nullcontext())
@@ -54,7 +63,7 @@ def measured(tmp_path, monkeypatch):
         group = agent_group("n1")
         group.agents.broadcast = broadcast
         asked = config(ranks="fresh", measure=fakes.plan(alone=when))
-        attempt = point.begin(Point(asked, tmp_path, []), KeptRanks(group), 1)
+        attempt = point.begin_point(Point(asked, tmp_path, []), ReusableRanks(group), 1)
         attempt.measure([])
         return attempt, ran
 
@@ -62,13 +71,13 @@ def measured(tmp_path, monkeypatch):
 
 
 def ended(*cases, **changes):
-    return RanksEnd("ok", measured=Measured(cases=list(cases), **changes))
+    return RanksOutcome("ok", measured=Measured(cases=list(cases), **changes))
 
 
 def test_cases_alone_are_in_record(measured, golden):
     def alone(labels):
         if labels == {"way": "b"}:
-            return RanksEnd("timeout", ErrorReport(message="no end within 5 s\nrank 0 in step"))
+            return RanksOutcome("timeout", ErrorReport(message="no end within 5 s\nrank 0 in step"))
         return ended(timed("a", 0.5))
 
     before = ended(timed("a", 1), timed("b", 0.8, baseline=0), warnings=["w"])
@@ -82,7 +91,7 @@ def test_cases_alone_are_in_record(measured, golden):
 
 
 def test_other_agents_run_what_agent_0_chose(measured):
-    _, ran = measured(RanksEnd("ok"), broadcast=lambda own, kind: [{"way": "a"}])
+    _, ran = measured(RanksOutcome("ok"), broadcast=lambda own, kind: [{"way": "a"}])
     assert ran == [({"way": "a"}, "alone_0")]
 
 
@@ -96,16 +105,16 @@ def test_job_without_baseline_is_timed_if_asked(measured, names, when, labels):
 def test_case_that_is_kept_refers_to_no_other():
     base = Case(labels={"way": "base"})
     case = Case(labels={"way": "a"}, baseline=base, components=Components(computation=base))
-    kept = keep_alone([base, case], {"way": "a"})
+    kept = select_isolated([base, case], {"way": "a"})
     assert (kept.labels, kept.baseline, kept.components) == ({"way": "a"}, None, Components())
     with pytest.raises(ValueError, match="'a'"):
-        keep_alone([base], {"way": "a"})
+        select_isolated([base], {"way": "a"})
 
 
 def test_logs_of_an_earlier_attempt_are_kept(tmp_path):
     (tmp_path / "alone_0").mkdir()
     for name in (FILE_NAME, "rank_0.log", "alone_0/rank_0.log"):
         (tmp_path / name).write_text(name)
-    assert set_aside(tmp_path) == 2
+    assert archive_attempt(tmp_path) == 2
     assert (tmp_path / "attempt_1_alone_0" / "rank_0.log").read_text() == "alone_0/rank_0.log"
     assert not (tmp_path / "alone_0").exists()

@@ -9,7 +9,7 @@ from benchkit.api.keys import BackendConfig
 
 from tests.support import fakes
 from tests.support.configs import agent_group, config
-from tests.support.entries.point import FRESH_EVERY, KeptRanks, is_reused, leaves_ranks_sound, place_ranks
+from tests.support.entries.point import FRESH_EVERY, ReusableRanks, is_reusable, leaves_ranks_sound, place_ranks
 from tests.support.entries.point import ranks as kept_ranks
 
 GROUP = agent_group("n1")
@@ -18,7 +18,7 @@ GROUP = agent_group("n1")
 class Ranks:
     """Ranks that only count what they are asked."""
 
-    num_points, may_stay, pids = 0, True, (1, 2)
+    num_points, are_reusable, pids = 0, True, (1, 2)
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def events(monkeypatch):
     return noted
 
 
-def run(kept, wanted, may_stay=True):
+def run(kept, wanted, are_reusable=True):
     """Runs a point; returns whether fresh ranks are to measure it, too."""
     with kept.for_point(wanted, place_ranks(wanted, GROUP)) as ranks:
         ranks.num_points += 1
-        ranks.may_stay = may_stay
-    return kept.is_check_due()
+        ranks.are_reusable = are_reusable
+    return kept.is_fresh_run_due()
 
 
 OTHER_WORLDS = (
@@ -64,23 +64,23 @@ OTHER_WORLDS = (
         ([{"ranks": "fresh"}], ["start", "end"]),
         ([{}, {"seed": 1}, {"seed": 2}], ["start"]),
         ([{}, {"ranks": "fresh"}, {}], ["start", "start", "end"]),
-        ([{"may_stay": False}, {}], ["start", "end", "start"]),
+        ([{"are_reusable": False}, {}], ["start", "end", "start"]),
         *(([{}, other], ["start", "end", "start"]) for other in OTHER_WORLDS),
     ],
 )
 def test_points_of_one_world_share_ranks_that_are_sound(events, points, expected):
-    with KeptRanks(GROUP) as kept:
+    with ReusableRanks(GROUP) as kept:
         for changes in points:
-            may_stay = changes.get("may_stay", True)
-            keys = {name: value for name, value in changes.items() if name != "may_stay"}
-            run(kept, replace(config(ranks="reuse"), **keys), may_stay)
+            are_reusable = changes.get("are_reusable", True)
+            keys = {name: value for name, value in changes.items() if name != "are_reusable"}
+            run(kept, replace(config(ranks="reuse"), **keys), are_reusable)
         assert events == expected
         assert bool(kept.idle_pids) == (expected.count("start") > expected.count("end"))
     assert events.count("start") == events.count("end")
 
 
 def test_ranks_end_with_interrupted_point(events):
-    wanted, kept = config(ranks="reuse"), KeptRanks(GROUP)
+    wanted, kept = config(ranks="reuse"), ReusableRanks(GROUP)
     with pytest.raises(KeyboardInterrupt), kept.for_point(wanted, place_ranks(wanted, GROUP)):
         raise KeyboardInterrupt
     assert events == ["start", "end"]
@@ -88,7 +88,7 @@ def test_ranks_end_with_interrupted_point(events):
 
 
 def test_first_and_then_every_tenth_reused_point_is_checked(events):
-    with KeptRanks(GROUP) as kept:
+    with ReusableRanks(GROUP) as kept:
         due = []
         for _ in range(2 * FRESH_EVERY + 2):
             due.append(run(kept, config(ranks="reuse")))
@@ -97,17 +97,17 @@ def test_first_and_then_every_tenth_reused_point_is_checked(events):
 
 
 def test_cases_are_timed_alone_of_first_point_and_then_every_tenth(events):
-    with KeptRanks(GROUP) as kept:
+    with ReusableRanks(GROUP) as kept:
         due = []
         for _ in range(2 * FRESH_EVERY + 2):
             run(kept, config(ranks="reuse"))
-            due.append(kept.is_alone_due())
+            due.append(kept.is_isolated_run_due())
         assert [index for index, is_due in enumerate(due) if is_due] == [0, FRESH_EVERY, 2 * FRESH_EVERY]
         run(kept, config(ranks="reuse", world_size=3))
-        assert kept.is_alone_due()  # the first point of other ranks
+        assert kept.is_isolated_run_due()  # the first point of other ranks
         for _ in range(3):
             run(kept, config(ranks="fresh"))
-            assert kept.is_alone_due()
+            assert kept.is_isolated_run_due()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_cases_are_timed_alone_of_first_point_and_then_every_tenth(events):
     ],
 )
 def test_auto_keeps_ranks_on_gpus(changes, reused):
-    assert is_reused(config(**changes)) is reused
+    assert is_reusable(config(**changes)) is reused
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def given(monkeypatch, tmp_path):
             started.append(settings | {"environments": environments})
             return nullcontext()
 
-        monkeypatch.setattr(ranks.start, "started", start)
+        monkeypatch.setattr(ranks.start, "start_ranks", start)
         where = agent_group("n1", gpus=[list(gpus)])
         where.network = network
         plan = place_ranks(wanted, where)
@@ -69,7 +69,7 @@ def test_mps_clients_get_gpus_by_uuid(given, tmp_path, monkeypatch):
             raise MpsUnavailable("none runs")
         return nullcontext({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if needed else {})
 
-    monkeypatch.setattr(ranks.mps, "daemon", daemon)
+    monkeypatch.setattr(ranks.mps, "provide_daemon", daemon)
     shared = config(device="cuda", world_size=4, ranks_per_device=2, slowdown=2, start_method="spawn")
     for environment in given(shared)["environments"]:
         assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"

@@ -8,21 +8,21 @@ import pytest
 from benchkit.rank.assignment import RankReport
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Measured
-from launch.signals import STOPPING, StopRequested
+from launch.signals import STOP_SIGNALS, StopRequested
 
 from tests.support.configs import agent_group, config
 from tests.support.entries.agents import AgentInfo, Agents, Channel, Lost, Offset, alone
-from tests.support.entries.launch_ranks import Failure
+from tests.support.entries.launch_ranks import ProcessFailure
 from tests.support.entries.point import (
-    AgentEnd,
-    KeptRanks,
+    AgentOutcome,
+    ReusableRanks,
     Point,
     PointRun,
     agents,
-    durations,
-    end_of,
+    phase_durations,
+    outcome_of,
     failure_status,
-    placed,
+    with_host,
     point,
 )
 from tests.support.entries.point import agents as forming
@@ -32,17 +32,17 @@ from tests.support.entries.point import ranks as local_ranks
 @pytest.mark.parametrize(
     ("failure", "status"),
     [
-        (Failure(0, "timeout", ""), "timeout"),
-        (Failure(0, "signal", "", signal=9), "crash"),
-        (Failure(0, "exit", ""), "crash"),
-        (Failure(0, "exception", "deliberate", type="RuntimeError"), "error"),
-        (Failure(0, "exception", "CUDA out of memory. Tried", type="OutOfMemoryError"), "oom"),
-        (Failure(0, "exception", "", type="MemoryError"), "oom"),
-        (Failure(0, "exception", "DefaultCPUAllocator: can't allocate memory", type="RuntimeError"), "oom"),
-        (Failure(0, "exception", "not here", type="Unavailable"), "unavailable"),
-        (Failure(0, "exception", "no MPS", type="MpsUnavailable"), "unavailable"),
-        (Failure(0, "exception", "no quota", type="QuotaUnavailable"), "unavailable"),
-        (Failure(0, "exception", "element 3", type="InvalidResult"), "invalid"),
+        (ProcessFailure(0, "timeout", ""), "timeout"),
+        (ProcessFailure(0, "signal", "", signal=9), "crash"),
+        (ProcessFailure(0, "exit", ""), "crash"),
+        (ProcessFailure(0, "exception", "deliberate", type="RuntimeError"), "error"),
+        (ProcessFailure(0, "exception", "CUDA out of memory. Tried", type="OutOfMemoryError"), "oom"),
+        (ProcessFailure(0, "exception", "", type="MemoryError"), "oom"),
+        (ProcessFailure(0, "exception", "DefaultCPUAllocator: can't allocate memory", type="RuntimeError"), "oom"),
+        (ProcessFailure(0, "exception", "not here", type="Unavailable"), "unavailable"),
+        (ProcessFailure(0, "exception", "no MPS", type="MpsUnavailable"), "unavailable"),
+        (ProcessFailure(0, "exception", "no quota", type="QuotaUnavailable"), "unavailable"),
+        (ProcessFailure(0, "exception", "element 3", type="InvalidResult"), "invalid"),
     ],
 )
 def test_failure_maps_to_status(failure, status):
@@ -50,11 +50,11 @@ def test_failure_maps_to_status(failure, status):
 
 
 def test_phases_last_until_next_phase():
-    assert durations({"spawn": 1.0, "init": 1.5, "": 4.0}) == {"spawn": 0.5, "init": 2.5}
+    assert phase_durations({"spawn": 1.0, "init": 1.5, "": 4.0}) == {"spawn": 0.5, "init": 2.5}
 
 
 def ends(*failures, out_of_memory=False):
-    return [AgentEnd(failure, out_of_memory) for failure in failures]
+    return [AgentOutcome(failure, out_of_memory) for failure in failures]
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def ends(*failures, out_of_memory=False):
     [(signal.SIGKILL, True, "oom"), (signal.SIGKILL, False, "crash"), (signal.SIGSEGV, True, "crash")],
 )
 def test_sigkill_with_kernel_oom_is_oom(number, out_of_memory, status):
-    killed = Failure(1, "signal", "", signal=number)
-    assert end_of(None, ends(killed, out_of_memory=out_of_memory)).status == status
+    killed = ProcessFailure(1, "signal", "", signal=number)
+    assert outcome_of(None, ends(killed, out_of_memory=out_of_memory)).status == status
 
 
 def test_time_out_keeps_what_was_measured():
@@ -71,34 +71,34 @@ def test_time_out_keeps_what_was_measured():
     skipped = CaseRecord(labels={}, status="skipped")
     done = replace(sound, stopped_by="max_seconds")
     report = RankReport(Measured(cases=[sound, bare, skipped, done]), {"init": 0.0})
-    outcome = end_of(report, ends(Failure(0, "timeout", "")))
+    outcome = outcome_of(report, ends(ProcessFailure(0, "timeout", "")))
     assert outcome.status == "timeout"
     found = [(case.status, case.stopped_by, bool(case.unchecked)) for case in outcome.measured.cases]
     assert found == [
         ("ok", "timeout", True), ("timeout", "", False), ("skipped", "", False), ("ok", "max_seconds", True),
     ]  # fmt: skip
-    assert end_of(report, ends(Failure(0, "signal", "", signal=9))).measured.cases == []
+    assert outcome_of(report, ends(ProcessFailure(0, "signal", "", signal=9))).measured.cases == []
 
 
 def test_oom_on_other_host_is_not_cause():
-    killed = Failure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL, host="n1")
-    raised = Failure(2, "exception", "connection closed", host="n2", raised_at=1.0)
+    killed = ProcessFailure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL, host="n1")
+    raised = ProcessFailure(2, "exception", "connection closed", host="n2", raised_at=1.0)
     both = [*ends(killed), *ends(raised, out_of_memory=True)]
-    outcome = end_of(None, both)
+    outcome = outcome_of(None, both)
     assert (outcome.status, outcome.error.rank, outcome.error.host) == ("crash", 1, "n1")
 
 
 def test_first_exception_across_hosts_is_cause():
-    later = placed(Failure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
-    first = placed(Failure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
-    error = end_of(None, ends(later, None, first)).error
+    later = with_host(ProcessFailure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
+    first = with_host(ProcessFailure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
+    error = outcome_of(None, ends(later, None, first)).error
     assert (error.rank, error.host) == (3, "n2")
 
 
 def test_timeouts_merge_across_hosts(golden):
-    waits = Failure(None, "timeout", "no end within 5 s: rank 0 in all_reduce", host="n1", traceback="a")
-    hangs = Failure(1, "timeout", "no end within 5 s: rank 1 in step", host="n2", traceback="b")
-    error = end_of(None, ends(waits, hangs)).error
+    waits = ProcessFailure(None, "timeout", "no end within 5 s: rank 0 in all_reduce", host="n1", traceback="a")
+    hangs = ProcessFailure(1, "timeout", "no end within 5 s: rank 1 in step", host="n2", traceback="b")
+    error = outcome_of(None, ends(waits, hangs)).error
     assert (error.rank, error.host) == (1, "n2")
     golden(error.message)
 
@@ -107,8 +107,8 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch, golden):
     def no_more_processes(*_, **__):
         raise BlockingIOError("Resource unavailable")
 
-    monkeypatch.setattr(local_ranks.start, "started", no_more_processes)
-    result = point.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone())))
+    monkeypatch.setattr(local_ranks.start, "start_ranks", no_more_processes)
+    result = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(alone())))
     assert result.status == "error"
     golden(result.error.message)
     assert "Traceback" in result.error.traceback
@@ -143,17 +143,17 @@ def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
     if step := {"outcome": "fail_by_loss", "record": "end"}.get(moment):
         original = getattr(PointRun, step)
         monkeypatch.setattr(PointRun, step, interrupted)
-    monkeypatch.setattr(PointRun, "announce", lose)
+    monkeypatch.setattr(PointRun, "store_as_running", lose)
     group = agent_group("n1", "n2")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         socket.create_connection(listener.getsockname()).close()
         wires = {1: Channel(listener.accept()[0])}
     group.agents = Agents(group.agents.me, group.agents.members, wires, "127.0.0.1")
-    handlers = {number: signal.getsignal(number) for number in STOPPING}
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     signal.signal(signal.SIGTERM, stop)
     try:
         with pytest.raises(StopRequested):
-            point.run_point(Point(config(), tmp_path, []), KeptRanks(group))
+            point.run_point(Point(config(), tmp_path, []), ReusableRanks(group))
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -176,8 +176,8 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
         raise BlockingIOError("Resource unavailable")
 
     monkeypatch.setattr(agents.HostLock, "acquire", taken_for_an_hour)
-    monkeypatch.setattr(local_ranks.start, "started", ranks_for_a_minute)
+    monkeypatch.setattr(local_ranks.start, "start_ranks", ranks_for_a_minute)
     monkeypatch.setattr(point, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
-    phases = point.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone()))).phases_s
+    phases = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(alone()))).phases_s
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
     assert files.read(tmp_path / files.FILE_NAME).phases_s == phases

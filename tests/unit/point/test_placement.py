@@ -13,7 +13,7 @@ from tests.support.entries.point import (
     oversubscribed_points,
     place_ranks,
     rank_environment,
-    unsuited,
+    backend_mismatch,
 )
 from tests.support.entries.rank import Rendezvous
 
@@ -79,14 +79,14 @@ def test_impossible_placement_has_problem(golden):
 
 def test_backend_that_does_not_suit_the_device_has_reason(golden):
     for sound in (config(), config("nccl", "cuda"), config("gloo", "cuda", ranks_per_device=2)):
-        assert unsuited(sound) is None
-    golden("\n".join(map(unsuited, (config("nccl", "cpu"), config("nccl", "cuda", ranks_per_device=2)))))
+        assert backend_mismatch(sound) is None
+    golden("\n".join(map(backend_mismatch, (config("nccl", "cpu"), config("nccl", "cuda", ranks_per_device=2)))))
 
 
 def test_nccl_shares_a_gpu_where_its_variable_says_so():
     sharing = config("nccl", "cuda", ranks_per_device=2)
     sharing.backend.env["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
-    assert unsuited(sharing) is None
+    assert backend_mismatch(sharing) is None
 
 
 def test_interface_that_a_private_network_lacks_is_refused(golden):

@@ -47,7 +47,7 @@ class Alone:
     def barrier(self):
         pass
 
-    def exchange(self, values):
+    def all_gather(self, values):
         """Of a time (here 10 ms and more of those that the clock gives) the other's is as long."""
         if len(values) > 1 or values[0] == pytest.approx(0.01):
             return [values, values]
@@ -141,7 +141,7 @@ class Pair:
             self.all.wait()
             return told
 
-        return type("Peer", (), {"barrier": lambda peers: self.all.wait(), "exchange": exchange})()
+        return type("Peer", (), {"barrier": lambda peers: self.all.wait(), "all_gather": exchange})()
 
 
 def test_calibrate_agrees_on_all_ranks():
@@ -199,7 +199,7 @@ class Shares(Alone):
         once, median = ([[time, 0.0] for time in times_s], [[time] for time in times_s])
         self.exchanged = [[[1.0], [1.0]], once, once, median, [[float(n)] for n in multiprocessors]]
 
-    def exchange(self, values):
+    def all_gather(self, values):
         return self.exchanged.pop(0)
 
 

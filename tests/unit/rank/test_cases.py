@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit.api.case import Calls, CapturableStep, Case, Components, Work
+from benchkit.api.case import CallsPerSample, CapturableStep, Case, Components, Work
 from benchkit.api.regions import marked_by, region
 from benchkit.errors import ConfigError, InvalidResult
 from benchkit.record.record import CaseRecord, ComponentPositions
@@ -46,7 +46,7 @@ def test_require_sound_refuses_bad_cases(golden):
         [Case(work=Work(useful_flops=math.inf))],
     ]
     config = configs.config(model=1)
-    golden(refusals(lambda cases: rank.require_sound(cases, config), wanted, ValueError))
+    golden(refusals(lambda cases: rank.require_valid_cases(cases, config), wanted, ValueError))
 
 
 def test_sound_cases_are_accepted():
@@ -55,9 +55,9 @@ def test_sound_cases_are_accepted():
         [Case(labels={"ranks": 2})],
         [Case(baseline=EVEN, components=Components(ODD, EVEN)), EVEN, ODD],
     ):
-        rank.require_sound(cases, configs.config())
+        rank.require_valid_cases(cases, configs.config())
     lists = [Case(labels={"model": size}) for size in (1, 2)]  # a key that holds a list is no column
-    rank.require_sound(lists, configs.config(model=[1, 2]))
+    rank.require_valid_cases(lists, configs.config(model=[1, 2]))
 
 
 def test_reports_refer_to_case_positions():
@@ -106,7 +106,9 @@ def test_settings_that_contradict_each_other_are_refused(golden):
 
 def test_nothing_runs_before_first_cold_sample():
     done = []
-    case = Case(step=lambda: done.append("call"), verify=lambda call: done.append("verify"), calls=Calls(fill_s=1.0))
+    case = Case(
+        step=lambda: done.append("call"), verify=lambda call: done.append("verify"), calls=CallsPerSample(fill_s=1.0)
+    )
     [report] = reports_of([case], **COLD)
     assert done == ["call"] * 3 + ["verify"] + ["call"] * 2
     assert (report.status, len(report.samples_s[0]), report.calls_per_sample) == ("ok", 3, 1)
@@ -139,7 +141,7 @@ def test_several_cold_cases_in_a_process_are_warned_of(golden):
 def timed_with_hooks(case, config, cuda):
     hooks = rank.hooks_of(config, UNSLOWED, 1, cuda=cuda)
     few = fakes.plan(max_iterations=2, min_blocks=1, warmup_iterations=1)
-    return measure([case], few, clock=HostClock(), barrier=lambda: None, exchange=fakes.alone, seed=0, hooks=hooks)
+    return measure([case], few, clock=HostClock(), barrier=lambda: None, all_gather=fakes.alone, seed=0, hooks=hooks)
 
 
 @pytest.mark.parametrize("profile", [True, "nsys"])
@@ -362,13 +364,13 @@ def test_clock_that_stands_still_makes_no_result(monkeypatch):
 
 def test_ranks_that_time_a_case_in_different_ways_are_refused():
     """A rank that takes no part, and one that cannot run a case, are no exception and an exception."""
-    own, absent, other = Case(ranks=1, launches_count=True), Case(ranks=1), Case(skip="full")
+    own, absent, other = Case(ranks=1, includes_launches=True), Case(ranks=1), Case(skip="full")
 
     def two(first, second):
         rows = [[rank.job.digest_of(first)], [rank.job.digest_of(second)]]
-        rank.job.require_alike([first], group(exchange=lambda values: rows))
+        rank.job.require_alike([first], group(all_gather=lambda values: rows))
 
     two(own, replace(own, step=lambda: None))
     two(own, other)
-    with pytest.raises(ValueError, match="launches_count"):
+    with pytest.raises(ValueError, match="includes_launches"):
         two(own, absent)

@@ -51,8 +51,8 @@ def gathered(monkeypatch):
     """The devices of all ranks where the others tell these values and process ids."""
 
     def gather(device, *others, **ours):
-        monkeypatch.setattr(rank.devices, "gather_json", lambda value, handle: [value, *others])
-        return rank.devices.gather_devices(device, group(handle=None), **ours)
+        monkeypatch.setattr(rank.devices, "all_gather_json", lambda value, handle: [value, *others])
+        return rank.devices.all_gather_devices(device, group(handle=None), **ours)
 
     return gather
 
@@ -64,7 +64,7 @@ def test_gpu_rank_tells_uuid_and_numa_nodes(install):
         device="cuda:0", numa_nodes=[0], name="NVIDIA H100", uuid="GPU-a", pci="0000:17:00.0", numa_node=1,
         multiprocessors=132, memory_bytes=85 * 10**9, nccl="2.29.7",
     )  # fmt: skip
-    assert (gpu.uuid, gpu.instance, gpu.whole) == ("GPU-a", "GPU-a", "GPU-a")
+    assert (gpu.uuid, gpu.handle, gpu.physical_handle) == ("GPU-a", "GPU-a", "GPU-a")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_rank_stays_at_its_gpus_node_where_threads_fit(monkeypatch, install, thr
     monkeypatch.setattr(os, "sched_setaffinity", lambda thread, cores: chosen.setdefault(thread, cores))
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     answers = iter([others, []])
-    monkeypatch.setattr(rank.devices, "gather_json", lambda own, handle: [own, *next(answers)])
-    found = rank.devices.gather_devices(GPU, group(handle=None), "n0")
+    monkeypatch.setattr(rank.devices, "all_gather_json", lambda own, handle: [own, *next(answers)])
+    found = rank.devices.all_gather_devices(GPU, group(handle=None), "n0")
     assert found.bound_to == (NODE_1 if bound else [])
     assert chosen.get(os.getpid()) == (set(NODE_1) if bound else None)
     assert found.of_ranks[0].numa_nodes == ([1] if bound else [0, 1])
@@ -99,7 +99,7 @@ def test_rank_stays_at_its_gpus_node_where_threads_fit(monkeypatch, install, thr
 def test_mig_instance_is_read_from_whole_gpu(install):
     install(FakeNvml(known=("MIG-a",)))
     found, gpu = rank.devices.describe_device(GPU)
-    assert (found.uuid, gpu.instance, gpu.whole) == ("MIG-a", "MIG-a", "GPU-parent")
+    assert (found.uuid, gpu.handle, gpu.physical_handle) == ("MIG-a", "MIG-a", "GPU-parent")
     assert gpu.reading() == [1980, 2619, 650, 60, 0]
 
 
@@ -146,9 +146,9 @@ def test_our_processes_on_a_gpu_are_counted(install, gathered, ours, count):
     assert [each.uuid for each in found.of_ranks] == ["GPU-a", "GPU-a", "GPU-b"]
     assert found.pids == {os.getpid(), 9, *ours.get("idle_pids", [])}
     assert found.num_processes == count
-    assert found.gpu.strangers(found.pids, found.num_processes) == 0
+    assert found.gpu.num_foreign_processes(found.pids, found.num_processes) == 0
     install(FakeNvml(processes=dict.fromkeys(range(101, 102 + count), "")))
-    assert gpus.open_gpu("a").strangers(found.pids, found.num_processes) == 1
+    assert gpus.open_gpu("a").num_foreign_processes(found.pids, found.num_processes) == 1
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_our_processes_on_a_gpu_are_counted(install, gathered, ours, count):
 )
 def test_strangers_are_neither_ranks_nor_mps(install, processes, strangers):
     install(FakeNvml(processes=processes))
-    assert gpus.open_gpu("a").strangers({1, 2}, num_ours=2) == strangers
+    assert gpus.open_gpu("a").num_foreign_processes({1, 2}, num_ours=2) == strangers
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -178,7 +178,10 @@ def test_newer_name_of_reasons_is_asked_first(install, answers):
     assert gpus.open_gpu("a").reading()[-1] == (0x40 if answers else 4)
     install(FakeNvml(refused=("nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeRunningProcesses")))
     gpu = gpus.open_gpu("a")
-    assert (gpu.reading(), gpu.strangers(set(), 1)) == ([1980, 2619, 0, 60, 0], 0)  # what it does not support is 0
+    assert (gpu.reading(), gpu.num_foreign_processes(set(), 1)) == (
+        [1980, 2619, 0, 60, 0],
+        0,
+    )  # what it does not support is 0
 
 
 def test_torch_settings_are_told(monkeypatch):
@@ -220,7 +223,7 @@ def watch(install):
 def test_case_has_state_before_and_after(watch):
     seen, _ = watch(COLD, WARM, HOT, HOT, WARM)
     for case in (A, B, A):
-        seen.turn_to(case)
+        seen.switch_case(case)
     a, b = seen.end([A, B], fakes.alone)
     held = 4 | 0x40  # all reasons of its turns
     both = [[210], [2619], [70], [35], [1400], [2619], [700], [85]]
@@ -232,17 +235,17 @@ def test_case_has_state_before_and_after(watch):
 def test_young_reading_is_used_again(watch, step_s, readings):
     seen, fake = watch(step_s=step_s)
     for _ in range(10):
-        seen.turn_to(A)
+        seen.switch_case(A)
     assert fake.calls.count("nvmlDeviceGetPowerUsage") == readings
 
 
 def test_state_while_busy_is_the_worst_one(watch):
     """The idle GPU around its turns tells nothing of it."""
     seen, _ = watch(WARM, HOT, (1100, 2619, 600_000, 80, 1), WARM, WARM)
-    seen.turn_to(A)
+    seen.switch_case(A)
     seen.while_busy()
     seen.while_busy()
-    seen.turn_to(B)
+    seen.switch_case(B)
     a, b = seen.end([A, B], fakes.alone)
     assert (a["gpu_sm_mhz_busy"], a["gpu_power_w_busy"], a["gpu_clock_reasons"]) == ([1100], [700], [4 | 0x40 | 1 | 2])
     assert (b["gpu_sm_mhz_busy"], b["gpu_power_w_busy"]) == ([0], [0])
@@ -250,7 +253,7 @@ def test_state_while_busy_is_the_worst_one(watch):
 
 def test_busy_gpu_is_seldom_read(watch):
     seen, fake = watch(step_s=rank.FRESH_S / 10)
-    seen.turn_to(A)
+    seen.switch_case(A)
     before = fake.calls.count("nvmlDeviceGetPowerUsage")
     for _ in range(30):
         seen.while_busy()
@@ -259,7 +262,7 @@ def test_busy_gpu_is_seldom_read(watch):
 
 def test_rank_without_gpu_reads_nothing():
     seen = rank.GpuWatch(rank.Devices([RankDevice(device="cpu")]), now=lambda: pytest.fail("looked at the clock"))
-    seen.turn_to(A)
+    seen.switch_case(A)
     seen.while_busy()
     assert seen.end([A, B], fakes.alone) == [{}, {}]
     assert seen.warnings == []
@@ -267,7 +270,7 @@ def test_rank_without_gpu_reads_nothing():
 
 def test_unread_gpu_leaves_zero_beside_others(watch):
     seen, _ = watch(COLD, WARM)
-    seen.turn_to(A)
+    seen.switch_case(A)
     [a] = seen.end([A], lambda own: [own, [1.0, 0.0, *[0.0] * len(GPU_FIELDS)]])
     assert a["gpu_sm_mhz_after"] == [1980, 0]
     assert len(seen.warnings) == 1
@@ -276,20 +279,20 @@ def test_unread_gpu_leaves_zero_beside_others(watch):
 def test_strangers_are_sought_at_both_ends(watch):
     seen, fake = watch(processes={1: "python"})
     for case in (A, B, A, B):
-        seen.turn_to(case)
+        seen.switch_case(case)
     fake.processes[2] = "blender"
     seen.end([A, B], fakes.alone)
     assert fake.calls.count("nvmlDeviceGetComputeRunningProcesses") == 2
     assert len(seen.warnings) == 1
     seen, fake = watch(processes={1: "python", 2: "blender"})
-    seen.turn_to(A)
+    seen.switch_case(A)
     fake.processes.clear()
     seen.end([A], fakes.alone)
     assert len(seen.warnings) == 1
 
 
 def test_each_kind_of_warning_is_one_line(golden):
-    Seen = rank.Seen
+    Seen = rank.GpuObservations
     for sound in (
         [Seen(), Seen()],
         [Seen(reasons=[2, 3], sm_mhz=[1500, 900])],

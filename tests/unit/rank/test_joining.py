@@ -48,7 +48,7 @@ def test_store_waits_as_long_as_groups(monkeypatch):
     store = SimpleNamespace(set_timeout=limits.append)
     monkeypatch.setattr(dist, "init_process_group", lambda *_, timeout, **__: limits.append(timeout))
     monkeypatch.setattr(rank.Rendezvous, "store", lambda self: store)
-    rank.backends.join(configs.config(timeout_s=600.0), rank.RankPlace(0, 0, 2, 0), 2, rank.Rendezvous())
+    rank.backends.init_process_group(configs.config(timeout_s=600.0), rank.RankPlace(0, 0, 2, 0), 2, rank.Rendezvous())
     assert limits == [660 * SECOND] * 2
 
 
@@ -98,7 +98,7 @@ def side_group(monkeypatch):
     def make(name, fault=None, first_reason=lambda reason: reason):
         ucc = FakeUcc(fault)
         monkeypatch.setattr(rank.backends, "dist", ucc)
-        return rank.backends.side_group(name, torch.device("cpu"), SECOND, first_reason), ucc.read
+        return rank.backends.new_side_group(name, torch.device("cpu"), SECOND, first_reason), ucc.read
 
     return make
 
@@ -120,7 +120,7 @@ def test_gpu_that_refuses_a_rank_is_unavailable_like_a_missing_backend(side_grou
     reasons = []
     for call in (
         lambda: rank.backends.require_built("of_nobody"),
-        lambda: rank.backends.join(*on_gpu),
+        lambda: rank.backends.init_process_group(*on_gpu),
         lambda: side_group("ucc/tl/ucp", fault="no such transport\nand a trace"),
         lambda: side_group("ucc", first_reason=lambda reason: "only rank 1 lacks it"),
         *[lambda name=name: side_group(name) for name in ("ucc/tl/cuda", "nccl")],
@@ -138,7 +138,7 @@ def test_gpu_without_memory_is_no_lack_of_a_backend(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "set_device", refuse)
     with pytest.raises(torch.OutOfMemoryError):
-        rank.backends.join(configs.config(device="cuda"), SimpleNamespace(device_index=1), 1, None)
+        rank.backends.init_process_group(configs.config(device="cuda"), SimpleNamespace(device_index=1), 1, None)
 
 
 @pytest.mark.parametrize(("backend", "connects"), [("nccl", True), ("gloo", False)])
@@ -149,7 +149,7 @@ def test_warm_up_connects_nccl(backend, connects, monkeypatch):
     group.all_to_all_single = lambda into, tensor: calls.append(("all_to_all", tensor.nbytes, into.nbytes))
     monkeypatch.setattr(rank.backends, "dist", group)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: calls.append("synchronize"))
-    rank.backends.warm_up(torch.device("cpu"))
+    rank.backends.connect_ranks(torch.device("cpu"))
     size = 3 * 2**20
     assert calls == ([("all_reduce", size), ("all_to_all", size, size), "synchronize"] if connects else [])
 
@@ -158,10 +158,10 @@ def test_warm_up_connects_nccl(backend, connects, monkeypatch):
 def calls(monkeypatch):
     """Joins a group that only notes what is asked of it; a process begins with none."""
     made = []
-    group = SimpleNamespace(exchange=lambda own: [own, own], first_reason=None)
+    group = SimpleNamespace(all_gather=lambda own: [own, own], first_reason=None)
     session, backends = rank.session, rank.backends
     monkeypatch.setattr(session, "_sessions", {})
-    monkeypatch.setattr(backends, "join", lambda *_: made.append("join") or torch.device("cpu"))
+    monkeypatch.setattr(backends, "init_process_group", lambda *_: made.append("join") or torch.device("cpu"))
     monkeypatch.setattr(backends, "control_group", lambda timeout: None)
     monkeypatch.setattr(backends, "warm_up", lambda device: made.append("warm up"))
     monkeypatch.setattr(backends, "side_group", lambda name, *_: made.append(name) or name)
@@ -193,7 +193,7 @@ def test_rank_joins_once_for_all_points(calls):
 @pytest.mark.parametrize(("device", "by_mps"), [("cuda", True), ("cpu", False)])
 def test_mps_server_counts_where_ranks_are_its_clients(calls, monkeypatch, device, by_mps):
     told = []
-    monkeypatch.setattr(rank.session, "gather_devices", lambda *given: told.append(given[-1]))
+    monkeypatch.setattr(rank.session, "all_gather_devices", lambda *given: told.append(given[-1]))
     rank.session.open_session(assignment(config=configs.config(device=device), slowdown=(1.0, 2.0)))
     assert told == [by_mps]
 
@@ -253,7 +253,7 @@ def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
     monkeypatch.setattr(job, "PeakMemory", lambda device: None)
     hosts, config = ("n0", "n1") * 4, configs.config(device="cuda", ranks_per_device=2)
     given = assignment(config=config, place=rank.RankPlace(0, 0, 4, 0), world_size=8, slowdown=(1.0,) * 8, hosts=hosts)
-    group = SimpleNamespace(exchange=lambda own: [own, [6e9, 70e9, 2.0, 4.0]])
+    group = SimpleNamespace(all_gather=lambda own: [own, [6e9, 70e9, 2.0, 4.0]])
     session = SimpleNamespace(group=group, device=torch.device("cuda"), side_group=None, subgroup=None)
     found = job.describe_rank(given, session, SimpleNamespace(seconds_of=None))
     assert (found.sharers, found.available_bytes) == (2, 6e9)
@@ -301,7 +301,7 @@ def test_asynchronous_error_ends_rank_with_words_of_nccl(monkeypatch, log, words
     monkeypatch.setattr(dist, "get_backend", lambda group: group.name)
     monkeypatch.setattr(rank.backends, "NCCL_POLL_S", 0)
     monkeypatch.setattr(rank.backends, "read_text", lambda path: log)
-    monkeypatch.setattr(rank.backends, "fail", told.append)
-    rank.backends.end_at_nccl_error(torch.device("cuda"))
+    monkeypatch.setattr(rank.backends, "report_and_exit", told.append)
+    rank.backends.watch_nccl_errors(torch.device("cuda"))
     assert list(map(str, told)) == [words]
     assert not list(answers)

@@ -33,7 +33,7 @@ def test_lost_time_exceeds_undisturbed_work():
 
 
 def test_every_core_is_measured(monkeypatch):
-    monkeypatch.setattr(runs, "usable_cores", lambda: [0, 2])
+    monkeypatch.setattr(runs, "affinity_cores", lambda: [0, 2])
     seconds, bound = itertools.count(0.0, 1e-4), []
     found = runs.measure_cores(0.02, lambda: next(seconds), bound.append)
     assert bound == [{0}, {2}, {0, 2}]
@@ -49,7 +49,7 @@ class OneRank:
     def barrier(self):
         self.barriers += 1
 
-    def exchange(self, values):
+    def all_gather(self, values):
         return [values]
 
 

@@ -5,16 +5,24 @@ import sys
 import pytest
 from benchkit.config import compose as composition
 from benchkit.record.files import FILE_NAME
-from benchkit.selftest.runs import ALL_REDUCE, MATRIX_PRODUCT, Runs, SelftestFailed, Setting, group_runs, sweep
+from benchkit.selftest.runs import (
+    ALL_REDUCE,
+    MATRIX_PRODUCT,
+    SizeRuns,
+    SelftestFailed,
+    SelftestOptions,
+    group_runs,
+    sweep,
+)
 from hydra import compose, initialize_config_dir
 
 from tests.support.cli import ROOT
-from tests.support.entries.point import is_reused
+from tests.support.entries.point import is_reusable
 from tests.support.records import as_record, make_record
 
 
 def test_runs_give_spread():
-    runs = Runs("x", [1.0, math.exp(0.1)] * 6)
+    runs = SizeRuns("x", [1.0, math.exp(0.1)] * 6)
     floor = runs.floor()
     assert floor.num_runs == 12
     assert floor.sigma_run == pytest.approx(0.05 * math.sqrt(12 / 11))
@@ -24,7 +32,7 @@ def test_runs_give_spread():
 @pytest.mark.parametrize(("num_runs", "is_known"), [(1, False), (5, False), (6, True)])
 def test_few_runs_give_no_floor(num_runs, is_known):
     """A single run would tell that runs do not differ."""
-    runs = Runs("x", [1.0, 1.1, 1.2, 1.3, 1.4, 1.5][:num_runs] + [math.nan] * (12 - num_runs))
+    runs = SizeRuns("x", [1.0, 1.1, 1.2, 1.3, 1.4, 1.5][:num_runs] + [math.nan] * (12 - num_runs))
     assert (runs.floor() is not None) is is_known
 
 
@@ -60,7 +68,7 @@ def test_two_modes_are_counted_by_run():
 
 @pytest.mark.parametrize(("seconds", "runs"), [(60, 12), (45, 8), (0.1, 6)])
 def test_runs_are_even_in_number(seconds, runs, tmp_path):
-    assert Setting("gloo", 2, seconds, tmp_path).num_runs == runs
+    assert SelftestOptions("gloo", 2, seconds, tmp_path).num_runs == runs
 
 
 @pytest.mark.parametrize("backend", ["gloo", "nccl"])
@@ -69,8 +77,8 @@ def test_every_run_has_fresh_processes(suite, backend, tmp_path):
     """On GPUs, too, where ranks stay for the next point unless they are told not to."""
     composition.register()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        composed = compose("config", [suite, *Setting(backend, 2, 60.0, tmp_path).overrides()])
-    assert not is_reused(composition.typed(composed))
+        composed = compose("config", [suite, *SelftestOptions(backend, 2, 60.0, tmp_path).overrides()])
+    assert not is_reusable(composition.to_structured_config(composed))
 
 
 @pytest.fixture
@@ -82,7 +90,7 @@ def python(tmp_path, monkeypatch):
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(path))
-        return Setting("gloo", 2, 1.0, tmp_path)
+        return SelftestOptions("gloo", 2, 1.0, tmp_path)
 
     return put
 

@@ -4,11 +4,18 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics.faults import Limits, Peers, detectable, explain, family, healthy
+from benchkit.statistics.faults import (
+    FaultLimits,
+    PeerGroups,
+    detectable_ratio,
+    find_faults,
+    make_family,
+    estimate_healthy,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-LIMITS = Limits()
+LIMITS = FaultLimits()
 
 
 def pairs(ranks):
@@ -21,12 +28,12 @@ def families(sender, receiver, node):
     ours, theirs = node[sender], node[receiver]
     crosses = np.where(ours != theirs, ours, -1), np.where(ours != theirs, theirs, -1)
     return [
-        family("one way", sender * ranks + receiver),
-        family("link", np.minimum(sender, receiver) * ranks + np.maximum(sender, receiver)),
-        family("sends", sender),
-        family("receives", receiver),
-        family("rank", sender, receiver),
-        *([family("network", *crosses), family("node", ours, crosses[1])] if 1 < nodes < ranks else []),
+        make_family("one way", sender * ranks + receiver),
+        make_family("link", np.minimum(sender, receiver) * ranks + np.maximum(sender, receiver)),
+        make_family("sends", sender),
+        make_family("receives", receiver),
+        make_family("rank", sender, receiver),
+        *([make_family("network", *crosses), make_family("node", ours, crosses[1])] if 1 < nodes < ranks else []),
     ]
 
 
@@ -36,7 +43,7 @@ def found(ranks, node, slow, noise=0.03, seed=0, limits=LIMITS):
     node = np.array(node)
     halves = noise * np.random.default_rng(seed).standard_normal((2, len(sender))) + slow(sender, receiver, node)
     kinds = (node[sender] != node[receiver]).astype(int)
-    faults = explain(halves, Peers(kinds, families(sender, receiver, node)), limits)
+    faults = find_faults(halves, PeerGroups(kinds, families(sender, receiver, node)), limits)
     return [(fault.family, fault.subject) for fault in faults]
 
 
@@ -73,12 +80,12 @@ def test_group_is_judged_by_cells_that_it_slows_for_certain():
     shows = (sender + receiver) % 3 == 0
     table = np.where((sender == 3) & shows, SLOW, 0.0) + np.where((sender == 3) & (receiver < 2), SLOW / 2, 0.0)
     halves = table + 0.02 * np.random.default_rng(0).standard_normal((2, len(sender)))
-    rows, uplinks = family("sends", sender), family("uplink", sender, shows=[shows])
+    rows, uplinks = make_family("sends", sender), make_family("uplink", sender, shows=[shows])
     kinds = np.zeros(len(sender), dtype=int)
-    single = family("one way", sender * 12 + receiver)
-    [fault] = explain(halves, Peers(kinds, [single, uplinks]), LIMITS)
+    single = make_family("one way", sender * 12 + receiver)
+    [fault] = find_faults(halves, PeerGroups(kinds, [single, uplinks]), LIMITS)
     assert (fault.family, fault.subject) == ("uplink", 3)
-    assert len(explain(halves, Peers(kinds, [single, rows]), LIMITS)) > 1
+    assert len(find_faults(halves, PeerGroups(kinds, [single, rows]), LIMITS)) > 1
 
 
 def test_cells_without_peers_do_not_hide_a_slow_group():
@@ -86,7 +93,7 @@ def test_cells_without_peers_do_not_hide_a_slow_group():
     sender, receiver = pairs(16)
     kinds = np.where((sender == 3) & (receiver < 12), 1 + receiver // 4, 0)
     halves = np.where(sender == 3, SLOW, 0.0) + 0.02 * np.random.default_rng(0).standard_normal((2, len(sender)))
-    [fault] = explain(halves, Peers(kinds, [family("sends", sender)]), LIMITS)
+    [fault] = find_faults(halves, PeerGroups(kinds, [make_family("sends", sender)]), LIMITS)
     assert (fault.family, fault.subject, fault.num_cells) == ("sends", 3, 4)
 
 
@@ -100,15 +107,15 @@ def test_half_of_all_pairs_may_be_slow():
 def test_kinds_of_pairs_that_differ_are_no_fault(seed, nodes, ranks, noise):
     """Seeds of hypothesis are few; perf/acceptance.py counts false alarms."""
     node = [rank // ranks for rank in range(nodes * ranks)]
-    slow = found(len(node), node, lambda s, r, node: 3.0 * (node[s] != node[r]), noise, seed, Limits(alpha=1e-4))
+    slow = found(len(node), node, lambda s, r, node: 3.0 * (node[s] != node[r]), noise, seed, FaultLimits(alpha=1e-4))
     assert slow == []
 
 
 def test_tolerance_and_floor_hide_faults():
     slow = FAULTS["one way"][1]
-    assert found(8, APART, slow, noise=0.001, limits=Limits(tolerance=0.7)) == []
-    assert found(8, APART, slow, noise=0.001, limits=Limits(floor=0.001)) == [("one way", 21)]
-    assert found(8, APART, slow, noise=0.001, limits=Limits(floor=0.2)) == []
+    assert found(8, APART, slow, noise=0.001, limits=FaultLimits(tolerance=0.7)) == []
+    assert found(8, APART, slow, noise=0.001, limits=FaultLimits(floor=0.001)) == [("one way", 21)]
+    assert found(8, APART, slow, noise=0.001, limits=FaultLimits(floor=0.2)) == []
 
 
 def test_spike_in_one_half_is_no_fault():
@@ -116,20 +123,20 @@ def test_spike_in_one_half_is_no_fault():
     halves = 0.02 * np.random.default_rng(1).standard_normal((2, len(sender)))
     halves[0, 10] += 2.0
     kinds = np.zeros(len(sender), dtype=int)
-    assert explain(halves, Peers(kinds, families(sender, receiver, np.arange(8))), LIMITS) == []
+    assert find_faults(halves, PeerGroups(kinds, families(sender, receiver, np.arange(8))), LIMITS) == []
     halves[1, 10] += 2.0
-    [fault] = explain(halves, Peers(kinds, families(sender, receiver, np.arange(8))), LIMITS)
+    [fault] = find_faults(halves, PeerGroups(kinds, families(sender, receiver, np.arange(8))), LIMITS)
     assert (fault.family, fault.num_cells, round(math.log(fault.ratio), 1)) == ("one way", 1, 2.0)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_few_cells_have_no_peers(count):
-    peers = Peers(np.zeros(count, dtype=int), [family("rank", np.arange(count))])
-    assert explain(np.arange(2.0 * count).reshape(2, count) ** 3, peers, LIMITS) == []
+    peers = PeerGroups(np.zeros(count, dtype=int), [make_family("rank", np.arange(count))])
+    assert find_faults(np.arange(2.0 * count).reshape(2, count) ** 3, peers, LIMITS) == []
 
 
 def test_family_lists_cells_of_candidates():
-    made = family("rank", np.array([4, -1, 4]), np.array([9, 9, -1]))
+    made = make_family("rank", np.array([4, -1, 4]), np.array([9, 9, -1]))
     assert made.subjects.tolist() == [4, 9]
     assert made.cells.tolist() == [[0, 2], [0, 1]]
 
@@ -137,7 +144,7 @@ def test_family_lists_cells_of_candidates():
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=60), st.floats(-3, 3))
 def test_healthy_values_move_with_shift(values, shift):
     values = np.round(np.array(values), 3)
-    here, there = healthy(values), healthy(values + round(shift, 3))
+    here, there = estimate_healthy(values), estimate_healthy(values + round(shift, 3))
     assert there.centre == pytest.approx(here.centre + round(shift, 3), abs=0.3 + 3 * here.sd)
     assert values.min() - 1e-9 <= here.centre <= values.max() + 1e-9
     assert here.count <= len(values)
@@ -150,7 +157,7 @@ def test_healthy_values_are_the_faster_share(share, good, slow):
     """What is slow does not widen their spread."""
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.normal(0, 0.1, good), rng.normal(3, 0.1, slow)])
-    known = healthy(values, share)
+    known = estimate_healthy(values, share)
     assert (known.centre, known.sd) == (pytest.approx(0, abs=0.05), pytest.approx(0.1, abs=0.03))
 
 
@@ -162,9 +169,9 @@ def test_most_faults_of_the_told_ratio_are_found(spikes):
         rng = np.random.default_rng(seed)
         halves = 0.1 * rng.standard_normal((2, len(sender)))
         halves += np.where(rng.random(halves.shape) < spikes, rng.random(halves.shape), 0)
-        peers = Peers(np.zeros(len(sender), dtype=int), made)
-        halves[:, 20] += math.log(detectable(halves, peers, LIMITS))
-        found += any(fault.family == "one way" for fault in explain(halves, peers, LIMITS))
+        peers = PeerGroups(np.zeros(len(sender), dtype=int), made)
+        halves[:, 20] += math.log(detectable_ratio(halves, peers, LIMITS))
+        found += any(fault.family == "one way" for fault in find_faults(halves, peers, LIMITS))
     assert found >= 15
 
 
@@ -172,6 +179,6 @@ def test_healthy_values_may_be_wider_than_slow_ones():
     """A slow cable is the bottleneck of its pairs, and steadier than what limits the others."""
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.uniform(0, 0.5, 24), rng.uniform(1.4, 1.65, 24)])
-    known = healthy(values)
+    known = estimate_healthy(values)
     assert known.centre == pytest.approx(0.25, abs=0.05)
     assert known.count == 24

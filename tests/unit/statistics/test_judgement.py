@@ -9,8 +9,8 @@ from benchkit.statistics.judgement import (
     BEHIND,
     TIED,
     UNCLEAR,
-    alpha_of,
-    judge,
+    bonferroni_alpha,
+    judge_interval,
     judge_speedup,
 )
 from hypothesis import given
@@ -37,13 +37,13 @@ def test_other_way_round_is_the_opposite(low, width):
 
 def test_noise_floor_is_no_difference():
     interval = math.log(1.08), math.log(1.2)
-    assert judge(interval) == AHEAD
-    assert judge(interval, floor=math.log(1.1)) == UNCLEAR
+    assert judge_interval(interval) == AHEAD
+    assert judge_interval(interval, floor=math.log(1.1)) == UNCLEAR
 
 
 @pytest.mark.parametrize(("variants", "rounds"), [(2, 6), (3, 7), (5, 8), (8, 9)])
 def test_more_variants_need_more_rounds(variants, rounds):
-    alpha = alpha_of(variants - 1)
+    alpha = bonferroni_alpha(variants - 1)
     assert fewest_values(alpha) == rounds
     assert median_interval(list(range(rounds)), alpha) is not None
     assert median_interval(list(range(rounds - 1)), alpha) is None

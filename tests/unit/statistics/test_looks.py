@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from analysis.compare.verdicts import SAME, SLOWER, UNCLEAR, verdicts_on
+from analysis.compare.verdicts import SAME, SLOWER, UNCLEAR, judge_points
 from benchkit.statistics.design import ALPHAS, LookPlan, auto_plan, fixed_plan
 from benchkit.statistics.rank_tests import SignedRank
 
@@ -42,7 +42,7 @@ def test_fixed_plan_has_one_look():
 def words_of(plan, logs, fail_on):
     """The word at the end of a comparison, and its pairs."""
     for look in plan.looks:
-        [verdict] = verdicts_on([SignedRank(logs[:look])], [None], fail_on=fail_on, alpha=plan.alpha)
+        [verdict] = judge_points([SignedRank(logs[:look])], [None], fail_on=fail_on, alpha=plan.alpha)
         if not plan.goes_on(look, is_answered=verdict.word != UNCLEAR):
             return verdict.word, look
     raise AssertionError("the last look ends it")

@@ -5,20 +5,20 @@ import math
 import numpy as np
 import pytest
 from benchkit.record.naming import percent
-from benchkit.statistics.power import difference_of_runs, equivalent_sd, pairs_needed, smallest_effect, spread_of_runs
+from benchkit.statistics.power import difference_of_runs, equivalent_sd, pairs_needed, smallest_effect, run_deviations
 from benchkit.statistics.rank_tests import SignedRank
 
 
 def test_spread_uses_logarithms():
     shared = np.array([1.0, 2.0, 4.0])
-    spread = spread_of_runs(shared, shared * np.array([1.0, 1.0, math.e]))
+    spread = run_deviations(shared, shared * np.array([1.0, 1.0, math.e]))
     assert spread.baseline == pytest.approx(math.log(2))
     assert spread.ratios == pytest.approx(1 / math.sqrt(3))  # what both runs of a pair share is gone
     assert spread.candidate == pytest.approx(np.std([0, math.log(2), math.log(4) + 1], ddof=1))
 
 
 def test_one_run_has_no_spread():
-    spread = spread_of_runs(np.array([1.0, np.nan]), np.array([1.0, 2.0]))
+    spread = run_deviations(np.array([1.0, np.nan]), np.array([1.0, 2.0]))
     assert (spread.baseline, spread.ratios) == (None, None)
     assert spread.candidate == pytest.approx(math.log(2) / math.sqrt(2))
 

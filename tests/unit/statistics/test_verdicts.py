@@ -14,7 +14,7 @@ from analysis.compare.verdicts import (
     SLOWER,
     UNCLEAR,
     exit_code,
-    verdicts_on,
+    judge_points,
     word_by_outcomes,
 )
 from analysis.compare.verdicts import OutcomeCounts as Counts
@@ -33,7 +33,7 @@ def pairs(ratio, sd=0.05, num_pairs=20):
 
 
 def verdict(logs, fail_on=0.05, floor=None, alpha=0.05):
-    [found] = verdicts_on([SignedRank(logs)], [floor], fail_on=fail_on, alpha=alpha)
+    [found] = judge_points([SignedRank(logs)], [floor], fail_on=fail_on, alpha=alpha)
     return found
 
 
@@ -113,16 +113,16 @@ def test_many_points_demand_more_evidence():
     marginal = next(draw for draw in generator.normal(0.1, 0.2, (1000, 20)) if 0.01 < verdict(draw).p_value < 0.05)
     unchanged = [generator.normal(0, 0.2, 20) for _ in range(19)]
     assert verdict(marginal).word == SLOWER
-    first, *_ = verdicts_on(list(map(SignedRank, [marginal, *unchanged])), [None] * 20, fail_on=0.05)
+    first, *_ = judge_points(list(map(SignedRank, [marginal, *unchanged])), [None] * 20, fail_on=0.05)
     assert first.word == UNCLEAR
     assert first.low < 1 < first.high
     assert first.confidence == pytest.approx(1 - 0.05 / 20)
-    among_changed = verdicts_on([SignedRank(marginal)] * 20, [None] * 20, fail_on=0.05)
+    among_changed = judge_points([SignedRank(marginal)] * 20, [None] * 20, fail_on=0.05)
     assert {found.word for found in among_changed} == {SLOWER}
 
 
 def test_unchanged_points_keep_single_interval():
-    assert set(verdicts_on([SignedRank(pairs(1.0))] * 20, [None] * 20, fail_on=0.05)) == {verdict(pairs(1.0))}
+    assert set(judge_points([SignedRank(pairs(1.0))] * 20, [None] * 20, fail_on=0.05)) == {verdict(pairs(1.0))}
 
 
 def test_benjamini_hochberg_matches_publication():

@@ -2,7 +2,7 @@
 
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.study import Step, read_study
+from benchkit.study import StudyStep, read_study
 
 GOOD = """
 parameters:
@@ -31,12 +31,12 @@ def test_parameters_fill_commands(tmp_path):
 def test_path_below_folder_is_quoted_for_hydra_alone(tmp_path):
     values = {"out": f"{tmp_path}/it's"}
     (tmp_path / "it's").mkdir()
-    sweep = Step("s", "benchkit", ("lut={out}/t.csv", "a=1"))
+    sweep = StudyStep("s", "benchkit", ("lut={out}/t.csv", "a=1"))
     assert sweep.arguments(values) == [f"lut='{tmp_path}/it\\'s/t.csv'", "a=1"]
     assert sweep.arguments(values, only_existing=True) == ["a=1"]
     (tmp_path / "it's" / "t.csv").touch()
     assert len(sweep.arguments(values, only_existing=True)) == 2
-    assert Step("s", "analysis", ("{out}/t",)).arguments(values) == [f"{tmp_path}/it's/t"]
+    assert StudyStep("s", "analysis", ("{out}/t",)).arguments(values) == [f"{tmp_path}/it's/t"]
 
 
 WRONG = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from benchkit.sweep.agenda import Agenda, AgendaMessage
-from benchkit.sweep.agreement import parent_of
+from benchkit.sweep.agreement import shared_parent
 from launch.agents.messages import SweepEnds, parse_message
 from msgspec import to_builtins
 
@@ -48,4 +48,4 @@ def test_agent_ends_where_agent_0_tells_something_else(changes):
     ],
 )
 def test_parent_is_what_every_agent_knows(naming, folder, parent):
-    assert parent_of(Path(folder), naming) == Path(parent)
+    assert shared_parent(Path(folder), naming) == Path(parent)

@@ -7,7 +7,7 @@ import pytest
 from benchkit.api.keys import as_dict
 from benchkit.suites.collective.suite import CollectiveConfig
 from benchkit.sweep import forecast
-from benchkit.sweep.forecast import GUESS, NEAR, SAME, Job, Machine, Total, earlier
+from benchkit.sweep.forecast import GUESS, NEAR, SAME, PointModel, Machine, Total, read_history
 
 from tests.support.configs import config
 from tests.support.records import make_record, write_plan
@@ -20,7 +20,7 @@ TAKEN_S = sum(PHASES.values())
 def job(size=1.0, **changes):
     values = {"data_size": size, "collective": "all_reduce", "dtype": "float32", "reduce_op": "sum"}
     common = vars(config(**{"timeout_s": 600.0} | changes))
-    return Job(CollectiveConfig(**common, **values, async_op=False, ragged=False), 2, 1, 1.0, (1.0, 1.0))
+    return PointModel(CollectiveConfig(**common, **values, async_op=False, ragged=False), 2, 1, 1.0, (1.0, 1.0))
 
 
 def write_sweep(folder, *jobs, status="ok", factor=1.0, cpu="a cpu"):
@@ -39,7 +39,7 @@ def write_sweep(folder, *jobs, status="ok", factor=1.0, cpu="a cpu"):
 
 def test_same_point_takes_what_it_took(tmp_path):
     write_sweep(tmp_path / "a", job(1.0), job(64.0), factor=3.0)
-    found = earlier(tmp_path, HERE).of(job(1.0))
+    found = read_history(tmp_path, HERE).of(job(1.0))
     assert found.basis == SAME
     assert found.seconds == pytest.approx(3 * TAKEN_S, rel=0.2)
     assert found.ranks_s == found.seconds
@@ -49,7 +49,7 @@ def test_same_point_takes_what_it_took(tmp_path):
 def test_like_point_tells_by_its_size(tmp_path):
     write_sweep(tmp_path / "small", job(1.0), factor=0.1)
     write_sweep(tmp_path / "large", job(256.0), factor=4.0)
-    before = earlier(tmp_path, HERE)
+    before = read_history(tmp_path, HERE)
     small, large = before.of(job(2.0)), before.of(job(128.0))
     assert (small.basis, large.basis) == (NEAR, NEAR)
     assert small.seconds < TAKEN_S < large.seconds
@@ -66,11 +66,11 @@ def test_only_sound_records_of_alike_machines_tell(tmp_path):
     (tmp_path / "linked").rename(tmp_path.parent / "linked")
     (tmp_path / "latest").symlink_to(tmp_path.parent / "linked")
     write_sweep(tmp_path / "other_keys", replace(job(), config=config(suite="collective")))
-    assert earlier(tmp_path, HERE).of(job()).basis == GUESS
-    assert earlier(tmp_path / "none", HERE).of(job()).basis == GUESS
-    assert earlier(tmp_path, None).of(job()).basis == SAME  # of a job that runs elsewhere
+    assert read_history(tmp_path, HERE).of(job()).basis == GUESS
+    assert read_history(tmp_path / "none", HERE).of(job()).basis == GUESS
+    assert read_history(tmp_path, None).of(job()).basis == SAME  # of a job that runs elsewhere
     write_sweep(tmp_path / "other_backend", job(backend="ucc"))
-    assert earlier(tmp_path, HERE).of(job()).basis == GUESS
+    assert read_history(tmp_path, HERE).of(job()).basis == GUESS
 
 
 def test_steps_of_studies_are_sweeps(tmp_path, monkeypatch):
@@ -79,9 +79,9 @@ def test_steps_of_studies_are_sweeps(tmp_path, monkeypatch):
     write_sweep(tmp_path / "no_study" / "step", job())
     assert forecast.newest_sweeps(tmp_path) == [tmp_path / "study" / "step"]
     assert forecast.newest_sweeps(tmp_path / "study") == [tmp_path / "study" / "step"]
-    assert earlier(tmp_path, HERE).of(job()).basis == SAME
+    assert read_history(tmp_path, HERE).of(job()).basis == SAME
     monkeypatch.setattr(forecast, "MOST_SWEEPS", 0)
-    assert earlier(tmp_path, HERE).of(job()).basis == GUESS
+    assert read_history(tmp_path, HERE).of(job()).basis == GUESS
 
 
 @pytest.mark.parametrize(("size", "timeout_s"), [(1.0, 600.0), (1e6, 5.0)])

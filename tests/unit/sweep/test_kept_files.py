@@ -17,9 +17,9 @@ from msgspec import inspect
 from tests.support.entries.point import recording
 
 READ = (
-    manifest.Manifest, recording.Owner, status.TimeLeft, status.Brief, study.Progress, forecast.Total, forecast.Timed,
+    manifest.Manifest, recording.Owner, status.TimeLeft, status.Brief, study.StudyProgress, forecast.Total, forecast.TimedRecord,
     session.CountedRun, session.PlanMessage, command.ComparisonPlan, command.FloorFile,
-    harvest.Manifest, floor.Content, Record,
+    harvest.ManifestPoints, floor.StoredFloors, Record,
 )  # fmt: skip
 FREE = ("labels", "torch_settings")
 """What suites and torch say in words of their own, which is shown and not computed with."""
@@ -47,7 +47,7 @@ def test_every_number_that_is_read_has_a_range(kind):
 @pytest.mark.parametrize("pid", [10**26, 2**31, 0, -1, 1.5, "1"])
 @pytest.mark.parametrize("seconds", [1e300, -1.0, 1e9, 5.0, None])
 def test_status_shows_no_absurd_number(told, tmp_path, pid, seconds):
-    entry = manifest.Entry("key", 0, "0", ["data_size=1"])
+    entry = manifest.PointEntry("key", 0, "0", ["data_size=1"])
     manifest.Manifest([], {}, [entry]).write(tmp_path)
     owner = {"host": "elsewhere", "boot_id": "", "pid": pid}
     (tmp_path / ".owner").write_text(json.dumps(owner))
@@ -89,8 +89,8 @@ def test_claim_that_is_no_file_is_refused_in_one_line(told, tmp_path, kind, line
 
 
 def test_claim_is_kept_from_others_while_it_is_held(tmp_path):
-    with recording.claimed(tmp_path):
+    with recording.claim_folder(tmp_path):
         assert json.loads((tmp_path / ".owner").read_text())["pid"] == recording.this_process().pid
-        with pytest.raises(ConfigError), recording.claimed(tmp_path):
+        with pytest.raises(ConfigError), recording.claim_folder(tmp_path):
             pass
     assert list(tmp_path.iterdir()) == []

@@ -8,11 +8,11 @@ import time
 from dataclasses import replace
 
 import pytest
-from benchkit.record.naming import readable_time
+from benchkit.record.naming import format_seconds
 from benchkit.record.record import ErrorReport
 from benchkit.statistics.intervals import Modes
 from benchkit.sweep import progress as progress_module
-from benchkit.sweep.progress import Progress, point_line, time_text
+from benchkit.sweep.progress import SweepProgress, point_line, time_text
 from benchkit.sweep.tally import Tally
 
 from tests.support.records import as_case, as_record, make_record
@@ -53,7 +53,7 @@ def test_lines_of_points(golden):
 def test_time_text_shows_interval_or_modes(golden):
     tail = SUMMARY | {"median_s": 4e-4, "ci_low_s": 3e-4, "ci_high_s": 5e-4, "p95_s": 10.79e-3}
     lines = [time_text(SUMMARY, None), time_text(SUMMARY, Modes(0.6e-3, 5e-3, 0.3)), time_text(tail, None)]
-    golden("\n".join([*lines, *(readable_time(seconds) for seconds in (2.5, 0.0455, 1.234e-4, 5e-8))]))
+    golden("\n".join([*lines, *(format_seconds(seconds) for seconds in (2.5, 0.0455, 1.234e-4, 5e-8))]))
 
 
 def test_mean_that_one_sample_moves_has_no_exponent():
@@ -61,19 +61,19 @@ def test_mean_that_one_sample_moves_has_no_exponent():
 
 
 def test_progress_counts_points():
-    progress = Progress(12)
+    progress = SweepProgress(12)
     assert progress.line(record()).startswith("[ 1/12] ")
     assert progress.line(record()).startswith("[ 2/12] ")
     progress.stop()
-    assert Progress().line(record()).startswith("allreduce")
+    assert SweepProgress().line(record()).startswith("allreduce")
 
 
 def test_time_left_is_said_now_and_then_without_terminal(caplog, monkeypatch):
     caplog.set_level("INFO", logger="benchkit")
-    progress = Progress(80)
+    progress = SweepProgress(80)
     progress.expect(70, 240.0)
     assert not caplog.messages
-    Progress(90).expect(90, 4000.0)
+    SweepProgress(90).expect(90, 4000.0)
     assert caplog.messages.pop().startswith("90 of 90 ")
     monkeypatch.setattr(progress_module, "EVERY_S", -1.0)
     progress.expect(68, 200.0)

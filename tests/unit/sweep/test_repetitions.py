@@ -17,7 +17,7 @@ def runs_of(keys=KEYS, repeats=3, seed=0, folders=None):
     names = folders or [str(number) for number in range(len(keys))]
     points = manifest.entries(keys, names, [[key] for key in keys])
     counts = repeats if isinstance(repeats, list) else [repeats] * len(keys)
-    return [entry for _, entry in manifest.repeated(points, counts, seed)]
+    return [entry for _, entry in manifest.order_runs(points, counts, seed)]
 
 
 def test_repetitions_run_in_turn_in_an_order_that_the_seed_decides():
@@ -57,8 +57,8 @@ def finish(folder):
 def open_runs(folder, runs, asked):
     """The runs that a command line has still to measure, and the folder of each."""
     with contextlib.ExitStack() as held:
-        found = agenda.prepared(folder, Manifest([], {}, runs), [None] * len(runs), asked, held)
-    return [(runs[index], found.folders[index]) for index in found.open]
+        found = agenda.prepare_agenda(folder, Manifest([], {}, runs), [None] * len(runs), asked, held)
+    return [(runs[index], found.folders[index]) for index in found.open_indexes]
 
 
 def test_repeated_sweep_resumes(tmp_path):

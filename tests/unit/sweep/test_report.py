@@ -60,7 +60,7 @@ def test_analysis_that_does_not_run_is_one_warning(tmp_path, monkeypatch, said, 
     def captured(program, limit_s):
         raise error
 
-    monkeypatch.setattr(child, "captured", captured)
+    monkeypatch.setattr(child, "capture_output", captured)
     report.write_page(tmp_path)
     assert [level for level, _ in said()] == ["WARNING"]
 
@@ -72,9 +72,9 @@ def test_modules_of_suites_are_found_where_the_user_works(tmp_path, monkeypatch,
 
     def captured(program, limit_s):
         given.append(program)
-        return child.Printed(0, "", "")
+        return child.CapturedOutput(0, "", "")
 
-    monkeypatch.setattr(child, "captured", captured)
+    monkeypatch.setattr(child, "capture_output", captured)
     report.write_page(tmp_path)
     assert given[0].environment["PYTHONPATH"] == f"/elsewhere:{tmp_path}"
     assert [level for level, _ in said()] == ["WARNING"]

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from benchkit.errors import ConfigError
 from benchkit.point import recording
-from benchkit.point.recording import Owner, claimed, this_process
+from benchkit.point.recording import Owner, claim_folder, this_process
 from benchkit.record import files
 from benchkit.record.naming import without_settings
 from benchkit.sweep import agenda, manifest, resume
-from benchkit.sweep.manifest import Entry, Manifest
+from benchkit.sweep.manifest import PointEntry, Manifest
 from benchkit.sweep.tally import Tally
 from launch import trust
 from launch.agents.messages import SweepEnds
@@ -50,12 +50,12 @@ def test_retry_selects_open_statuses(tmp_path, status, open_under):
 
 
 def test_set_aside_overwrites_no_attempt(tmp_path):
-    assert recording.set_aside(tmp_path) == 1
+    assert recording.archive_attempt(tmp_path) == 1
     for attempt in (1, 2):
         store(tmp_path, f"error {attempt}")
         (tmp_path / "rank_0.log").write_text(f"log {attempt}")
         (tmp_path / "trace_rank_0.json.gz").write_text("trace")
-        assert recording.set_aside(tmp_path) == attempt + 1
+        assert recording.archive_attempt(tmp_path) == attempt + 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"attempt_{attempt}{suffix}" for attempt in (1, 2)
         for suffix in (".json", "_rank_0.log", "_trace_rank_0.json.gz")
@@ -64,7 +64,7 @@ def test_set_aside_overwrites_no_attempt(tmp_path):
     assert (tmp_path / "attempt_1_rank_0.log").read_text() == "log 1"
     (tmp_path / "attempt_7.json").write_text("{}")
     store(tmp_path, "error")
-    assert recording.set_aside(tmp_path) == 9
+    assert recording.archive_attempt(tmp_path) == 9
     assert (tmp_path / "attempt_7.json").read_text() == "{}"
 
 
@@ -105,7 +105,7 @@ def test_repeated_configuration_is_two_points():
 def test_merged_keeps_folders_of_points():
     before = manifest.entries(["a", "b"], ["0", "1"], [["a"], ["b"]])
     now = manifest.entries(["c", "b", "a", "b"], ["0", "1", "2", "3"], [["c"], ["b"], ["a"], ["b"]])
-    assert [(each.key, each.folder) for each in manifest.merged(before, now)] == [
+    assert [(each.key, each.folder) for each in manifest.merge_entries(before, now)] == [
         ("c", "2"), ("b", "1"), ("a", "0"), ("b", "3"),
     ]  # fmt: skip
 
@@ -150,12 +150,12 @@ def test_claim_lasts_until_owner_ends(tmp_path):
         assert other.stdout.readline() == "holds\n"
         with (
             pytest.raises(ConfigError, match=f"process {other.pid} on "),
-            claimed(tmp_path, anywhere=True),
+            claim_folder(tmp_path, anywhere=True),
         ):
             pass
         other.kill()
     assert (tmp_path / recording.FILE_NAME).exists()
-    with claimed(tmp_path):
+    with claim_folder(tmp_path):
         assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
     assert not (tmp_path / recording.FILE_NAME).exists()
 
@@ -163,16 +163,16 @@ def test_claim_lasts_until_owner_ends(tmp_path):
 def test_claim_on_other_host_is_respected(tmp_path):
     there = Owner("n7", "another", os.getpid())
     (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(there)))
-    with pytest.raises(ConfigError, match=r"process \d+ on n7 "), claimed(tmp_path):
+    with pytest.raises(ConfigError, match=r"process \d+ on n7 "), claim_folder(tmp_path):
         pass
-    with claimed(tmp_path, anywhere=True):
+    with claim_folder(tmp_path, anywhere=True):
         assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
 
 
 def test_claim_of_ended_container_is_taken_over_with_a_word(tmp_path, caplog):
     container = Owner("a-name-before-the-restart", this_process().boot_id, 1)
     (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(container)))
-    with claimed(tmp_path):
+    with claim_folder(tmp_path):
         assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
     assert [each.levelname for each in caplog.records] == ["WARNING"]
 
@@ -197,12 +197,12 @@ def test_owner_of_another_name_may_be_alive(tmp_path, monkeypatch, lock, kind, i
         without_locks(monkeypatch)
     with contextlib.ExitStack() as held:
         if lock == "held":
-            held.enter_context(claimed(tmp_path))
+            held.enter_context(claim_folder(tmp_path))
         path.write_text(json.dumps(asdict(Owner("n7", boot_id, 1))))
         if is_taken_over:
-            held.enter_context(claimed(tmp_path, anywhere=anywhere))
+            held.enter_context(claim_folder(tmp_path, anywhere=anywhere))
         else:
-            with pytest.raises(ConfigError) as refused, claimed(tmp_path, anywhere=anywhere):
+            with pytest.raises(ConfigError) as refused, claim_folder(tmp_path, anywhere=anywhere):
                 pass
             assert f"remove {path}" in str(refused.value)
 
@@ -217,31 +217,31 @@ def without_locks(monkeypatch):
 def test_claim_before_reboot_is_stale(tmp_path):
     me = this_process()
     (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, "an earlier start", 1))))
-    with claimed(tmp_path):
+    with claim_folder(tmp_path):
         pass
 
 
 def test_claim_is_private_and_no_symlink(tmp_path):
-    with claimed(tmp_path):
+    with claim_folder(tmp_path):
         assert (tmp_path / recording.FILE_NAME).stat().st_mode & 0o777 == 0o600
     (tmp_path / recording.FILE_NAME).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="a link"), claimed(tmp_path):
+    with pytest.raises(ConfigError, match="a link"), claim_folder(tmp_path):
         pass
 
 
 def test_claim_works_without_locks(tmp_path, monkeypatch):
     without_locks(monkeypatch)
-    with claimed(tmp_path), pytest.raises(ConfigError), claimed(tmp_path):
+    with claim_folder(tmp_path), pytest.raises(ConfigError), claim_folder(tmp_path):
         pass
     me = this_process()
     (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, me.boot_id, 2**22 + 1))))
-    with claimed(tmp_path):
+    with claim_folder(tmp_path):
         pass
 
 
 @pytest.mark.parametrize("folder", ["../x", "/tmp/x", "a/../../x"])
 def test_folder_outside_sweep_is_refused(tmp_path, folder):
-    entry = Entry("k", 0, folder, [])
+    entry = PointEntry("k", 0, folder, [])
     with pytest.raises(ConfigError, match=r"hydra\.sweep\.dir"):
         manifest.require_folders_of_their_own([entry])
     Manifest([], {}, [entry]).write(tmp_path)
@@ -279,26 +279,26 @@ def test_differences_name_changed_software():
 )
 def test_folder_with_a_link_where_a_sweep_writes_is_refused(tmp_path, name, make, asked):
     folder = tmp_path / "sweep"
-    wanted = Manifest(["a=1"], {}, [Entry("k", 0, "0", ["a=1"])])
+    wanted = Manifest(["a=1"], {}, [PointEntry("k", 0, "0", ["a=1"])])
     (folder / name).parent.mkdir(parents=True)
     if asked:
         wanted.write(folder)
     make(folder / name)
     before = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
     with contextlib.ExitStack() as held, pytest.raises(ConfigError):
-        agenda.prepared(folder, wanted, [2], asked, held)
+        agenda.prepare_agenda(folder, wanted, [2], asked, held)
     assert {path: path.lstat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
 def test_older_manifest_with_secrets_is_resumed_and_written_without(tmp_path):
     words = ["+suite=allreduce", "+backend.env.A_TOKEN=hunter2", "hydra.sweep.dir=runs/key=3"]
-    Manifest(words, {}, [Entry(key, 0, key, words) for key in ("0", "1")]).write(tmp_path)
+    Manifest(words, {}, [PointEntry(key, 0, key, words) for key in ("0", "1")]).write(tmp_path)
     for again in ([], words[1:2]):
         assert resume.parse(["--resume", str(tmp_path), *again])[:2] == words[:2]
     assert not [word for word in resume.parse(["--resume", str(tmp_path)]) if "runs" in word]
-    wanted = Manifest([], {}, [Entry("0", 0, "0", [*words[:1], "+backend.env.A_TOKEN=…"])])
+    wanted = Manifest([], {}, [PointEntry("0", 0, "0", [*words[:1], "+backend.env.A_TOKEN=…"])])
     with contextlib.ExitStack() as held:
-        agenda.prepared(tmp_path, wanted, [2], resume.Resume(tmp_path), held)
+        agenda.prepare_agenda(tmp_path, wanted, [2], resume.Resume(tmp_path), held)
     assert "hunter2" not in (tmp_path / manifest.FILE_NAME).read_text()
     assert [entry.folder for entry in manifest.read(tmp_path).points] == ["0", "1"]
     assert resume.parse(["--resume", str(tmp_path), words[1]])[:2] == words[:2]

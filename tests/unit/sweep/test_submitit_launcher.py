@@ -15,9 +15,9 @@ from benchkit.record import files
 from benchkit.sweep import slurm as following
 from benchkit.sweep import slurm as slurm_job
 from benchkit.sweep import slurm as slurm_queue
-from benchkit.sweep.launchers import Submitting
-from benchkit.sweep.manifest import Submitted
-from benchkit.sweep.slurm import Job, State, follow, in_seconds, slurm_state, summary
+from benchkit.sweep.launchers import SubmititLauncher
+from benchkit.sweep.manifest import SubmittedJob
+from benchkit.sweep.slurm import BatchJob, JobState, wait_for_points, in_seconds, slurm_state, summary
 from launch.launcher_env import LaunchContext
 from launch.signals import StopRequested
 
@@ -70,17 +70,17 @@ def test_missing_slurm_is_refused(cli, tmp_path, golden):
 def test_launcher_refuses_values_out_of_range(wrong):
     [(name, value)] = wrong.items()
     with pytest.raises(ConfigError, match=f"hydra.launcher.{name}={value}: "):
-        Submitting(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check(config(), LaunchContext("plain", 0, 1))
+        SubmititLauncher(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check(config(), LaunchContext("plain", 0, 1))
 
 
 @pytest.mark.parametrize(
     ("told", "state"),
     [
-        (("PENDING", "Priority", ""), State("PENDING", "Priority")),
-        (("RUNNING", "None", "n[1-2]"), State("RUNNING", "n[1-2]")),
-        (("NODE_FAIL", "NodeDown", "n1"), State("NODE_FAIL", "n1", "crash")),
-        (("OUT_OF_MEMORY", "OutOfMemory", "n1"), State("OUT_OF_MEMORY", "n1", "oom")),
-        (("CANCELLED", "Resources", ""), State("CANCELLED", "", "cancelled")),
+        (("PENDING", "Priority", ""), JobState("PENDING", "Priority")),
+        (("RUNNING", "None", "n[1-2]"), JobState("RUNNING", "n[1-2]")),
+        (("NODE_FAIL", "NodeDown", "n1"), JobState("NODE_FAIL", "n1", "crash")),
+        (("OUT_OF_MEMORY", "OutOfMemory", "n1"), JobState("OUT_OF_MEMORY", "n1", "oom")),
+        (("CANCELLED", "Resources", ""), JobState("CANCELLED", "", "cancelled")),
     ],
 )
 def test_slurm_state_maps_to_status(told, state):
@@ -88,11 +88,17 @@ def test_slurm_state_maps_to_status(told, state):
 
 
 def test_summary_counts_job_states():
-    running, pending, failed = State("RUNNING", "n1"), State("PENDING", "Priority"), State("FAILED", "", "crash")
+    running, pending, failed = (
+        JobState("RUNNING", "n1"),
+        JobState("PENDING", "Priority"),
+        JobState("FAILED", "", "crash"),
+    )
     states = [running, running, pending, failed]
     assert summary(states) == "2 running, 1 pending (Priority)"
     assert summary(states[-1:]) == "ended"
-    stuck = [summary([State("PENDING", why)]) for why in ("PartitionConfig", "BadConstraints", "Priority", "Resources")]
+    stuck = [
+        summary([JobState("PENDING", why)]) for why in ("PartitionConfig", "BadConstraints", "Priority", "Resources")
+    ]
     assert ["Ctrl-C" in text for text in stuck] == [True, True, False, False]
 
 
@@ -133,7 +139,7 @@ class Stand:
 
     def ends(self, number, max_num_timeout=0):
         """The point's status, and what scontrol was asked."""
-        ran = Job([], Path(), 60, max_num_timeout)
+        ran = BatchJob([], Path(), 60, max_num_timeout)
         with pytest.raises(StopRequested) as told:
             ran.stop(number, None)
         with pytest.raises(SystemExit) as left:
@@ -291,14 +297,14 @@ def at_once(monkeypatch):
 def test_follow_trusts_final_record(points, at_once):
     write(points[0][0], "error")
     write(points[1][0], "oom")
-    script = Script([State("RUNNING"), State("COMPLETED", "", "error")])
-    assert list(follow(points, script, report=lambda record: None)) == ["error", "oom"]
+    script = Script([JobState("RUNNING"), JobState("COMPLETED", "", "error")])
+    assert list(wait_for_points(points, script, report=lambda record: None)) == ["error", "oom"]
 
 
 def test_follow_writes_missing_outcome(points, at_once):
     write(points[0][0], "running")
-    ended = [State("NODE_FAIL", "n1", "crash"), State("CANCELLED", "", "cancelled")]
-    assert list(follow(points, Script(ended), report=lambda record: None)) == ["crash", "cancelled"]
+    ended = [JobState("NODE_FAIL", "n1", "crash"), JobState("CANCELLED", "", "cancelled")]
+    assert list(wait_for_points(points, Script(ended), report=lambda record: None)) == ["crash", "cancelled"]
     killed, never = (point.record() for [point] in points)
     assert ("NODE_FAIL" in killed.error.message, killed.error.host) == (True, "n1")
     assert "CANCELLED" in never.error.message
@@ -308,16 +314,18 @@ def test_follow_writes_missing_outcome(points, at_once):
 def test_follow_waits_for_preempted_job(points, at_once):
     write(points[0][0], "preempted")
     write(points[1][0], "error")
-    looks = [[State("PENDING"), State("RUNNING")]] * 3 + [[State("PREEMPTED", "", "preempted"), State("RUNNING")]]
+    looks = [[JobState("PENDING"), JobState("RUNNING")]] * 3 + [
+        [JobState("PREEMPTED", "", "preempted"), JobState("RUNNING")]
+    ]
     script = Script(*looks)
-    assert list(follow(points, script, report=lambda record: None)) == ["error", "preempted"]
+    assert list(wait_for_points(points, script, report=lambda record: None)) == ["error", "preempted"]
     assert len(script.looks) == 1
 
 
 def test_preempted_point_of_a_job_that_was_not_queued_again_is_left_to_resume(points, at_once):
     write(points[0][0], "preempted")
-    ended = [State("FAILED", "n1", "crash")] * 2
-    assert list(follow(points, Script(ended), report=lambda record: None)) == ["preempted", "crash"]
+    ended = [JobState("FAILED", "n1", "crash")] * 2
+    assert list(wait_for_points(points, Script(ended), report=lambda record: None)) == ["preempted", "crash"]
 
 
 def test_states_survive_silent_slurm(monkeypatch):
@@ -328,8 +336,8 @@ def test_states_survive_silent_slurm(monkeypatch):
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Invalid job id specified"),
     ]
     monkeypatch.setattr(slurm_queue.subprocess, "run", lambda *_, **__: answers.pop(0))
-    slurm = slurm_queue.Slurm(None, [], [Submitted("7_0", "7_0.err", [])])
-    assert [slurm.states()[0].word for _ in range(4)] == ["RUNNING", "RUNNING", "RUNNING", "GONE"]
+    slurm = slurm_queue.SlurmQueue(None, [], [SubmittedJob("7_0", "7_0.err", [])])
+    assert [slurm.states()[0].name for _ in range(4)] == ["RUNNING", "RUNNING", "RUNNING", "GONE"]
 
 
 BY_CLUSTER = """
@@ -354,12 +362,12 @@ def test_jobs_are_followed_in_the_cluster_that_took_them(job, shell, option, clu
     sent = SimpleNamespace(job_id="7_0", paths=SimpleNamespace(stderr=""))
     options = {"additional_parameters": {"clusters": option}} if option else {}
     executor = SimpleNamespace(parameters=options, submit=lambda job: sent)
-    before = [Submitted("7_1", "", [], ""), Submitted("8", "", [], "elsewhere")]
-    slurm = slurm_queue.Slurm(executor, [Job([], Path(), 60, 0)], before)
+    before = [SubmittedJob("7_1", "", [], ""), SubmittedJob("8", "", [], "elsewhere")]
+    slurm = slurm_queue.SlurmQueue(executor, [BatchJob([], Path(), 60, 0)], before)
     assert [each.clusters for each in slurm.submitted()] == ["", "elsewhere", clusters]
-    again = slurm_queue.Slurm(None, [], slurm.submitted())
+    again = slurm_queue.SlurmQueue(None, [], slurm.submitted())
     job.variables(SLURM_CLUSTERS="nowhere")
-    assert [state.word for state in again.states()] == ["RUNNING", "PENDING", word]
+    assert [state.name for state in again.states()] == ["RUNNING", "PENDING", word]
     assert "scancel --clusters=elsewhere 8" in slurm.interrupt()
 
 
@@ -367,14 +375,14 @@ def test_jobs_of_an_older_manifest_are_followed_where_the_shell_looks(job):
     """It says of no job which clusters took it."""
     job.script("squeue", BY_CLUSTER)
     job.variables(SLURM_CLUSTERS="other")
-    found = [msgspec.convert({"job_id": "7_0", "output": "", "folders": ["0"]}, Submitted)]
-    assert slurm_queue.Slurm.still_there(found) == found
-    assert "scancel 7" in slurm_queue.Slurm(None, [], found).interrupt()
+    found = [msgspec.convert({"job_id": "7_0", "output": "", "folders": ["0"]}, SubmittedJob)]
+    assert slurm_queue.SlurmQueue.active_jobs(found) == found
+    assert "scancel 7" in slurm_queue.SlurmQueue(None, [], found).interrupt()
 
 
 @pytest.mark.parametrize("words", [("RUNNING", "COMPLETED"), ("COMPLETED", "RUNNING")])
 def test_job_goes_on_while_one_of_its_number_does_in_any_of_its_clusters(job, words):
     """sbatch chooses one of several clusters; another of them may have a job of the same number."""
     job.script("squeue", "".join(f"echo CLUSTER: {word}; echo '7|{word}|None|n1'\n" for word in words))
-    sent = Submitted("7", "", [], "a,b")
-    assert slurm_queue.Slurm.still_there([sent]) == [sent]
+    sent = SubmittedJob("7", "", [], "a,b")
+    assert slurm_queue.SlurmQueue.active_jobs([sent]) == [sent]

@@ -8,7 +8,7 @@ import pytest
 from analysis.page.render import write_page
 
 from tests.support.browser import browser, missing_browser, wait_for_count
-from tests.support.entries.report import Parts, with_ids
+from tests.support.entries.report import ReportData, with_ids
 from tests.support.records import grid, make_record, make_rich_record, write_all
 from tests.support.reports import harvest, table_in
 
@@ -35,7 +35,7 @@ def report(tmp_path_factory):
     folder = write_all(tmp_path_factory.mktemp("page"), records)
     (folder / "6" / "rank_1.log").write_text(f"{HOSTILE}\nlast words")
     found = harvest([folder])
-    write_page(Parts(with_ids(table_in(folder)), None, found.ranks), folder, found.environments, None)
+    write_page(ReportData(with_ids(table_in(folder)), None, found.ranks), folder, found.environments, None)
     return folder
 
 

@@ -23,7 +23,7 @@ def make_chart(mark=chart.LINES, names=("a", "b"), panels=("",), scale=chart.NAM
     cells = [(panel, name, x, float(x + 1)) for panel in panels for name in names for x in range(3)]
     rows = pd.DataFrame(cells, columns=["panel", "series", "x", "value"])
     x = rows["x"].astype(str) if scale == chart.NAMES else rows["x"]
-    points = chart.points_of(rows, x, ("value",), rows["series"], rows["panel"]).assign(text="word")
+    points = chart.chart_points(rows, x, ("value",), rows["series"], rows["panel"]).assign(text="word")
     axes = {"x": chart.Axis("x", scale), "y": chart.Axis("y [ms]")}
     return chart.Chart(mark=mark, title="T", note="", points=points, **axes, **changes)
 
@@ -108,7 +108,7 @@ def test_panels_far_apart_have_axes_of_their_own():
 def test_series_have_one_number_in_all_charts():
     """Those of charts that share a series are numbered together, others from 0 on."""
     names = (("10 ranks", "2 ranks"), ("2 ranks", "4 ranks"), ("lut", "even"))
-    assert chart.numbered([make_chart(names=each) for each in names]) == {
+    assert chart.number_series([make_chart(names=each) for each in names]) == {
         "2 ranks": 0, "4 ranks": 1, "10 ranks": 2, "even": 0, "lut": 1,
     }  # fmt: skip
 

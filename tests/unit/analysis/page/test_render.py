@@ -15,7 +15,7 @@ from analysis.page import render
 from analysis.page.content import content_of
 from analysis.variants import Baseline
 
-from tests.support.entries.report import Parts, sizes, with_ids
+from tests.support.entries.report import ReportData, sizes, with_ids
 from tests.support.records import grid, make_record, make_rich_record, write_all
 from tests.support.reports import harvest, harvested, leave_out_drawing_library, leave_out_plots, table_in
 
@@ -71,7 +71,7 @@ def _quick():
 
 def page_in(place, baseline=None):
     found = harvest([place])
-    parts = Parts(with_ids(table_in(place)), baseline, found.ranks)
+    parts = ReportData(with_ids(table_in(place)), baseline, found.ranks)
     return Page(render.render(parts, found.environments))
 
 
@@ -221,6 +221,6 @@ def test_page_says_the_command_as_one_types_it_again(tmp_path):
     record = make_record()
     typed = ["benchkit", "+suite=allreduce", "passes=[forward]", "hydra.sweep.dir='/a'", "hydra.sweeper.resume='/a'"]
     record["environment"] |= {"command": typed}
-    [command] = content_of(Parts(with_ids(harvested(tmp_path, record))), []).commands
+    [command] = content_of(ReportData(with_ids(harvested(tmp_path, record))), []).commands
     assert shlex.split(command) == typed[:3]
     assert command != " ".join(typed[:3])  # brackets are quoted

@@ -19,7 +19,7 @@ def numbers(text):
 
 def packed(record, most=figures.MOST_VALUES):
     record = as_record(record)
-    return figures.packed(record.cases[0], 1.0, most)
+    return figures.pack_samples(record.cases[0], 1.0, most)
 
 
 def test_few_samples_travel_whole():
@@ -32,7 +32,7 @@ def test_few_samples_travel_whole():
 def test_many_samples_keep_their_extremes():
     times = np.random.default_rng(0).lognormal(-7, 0.2, 1001)
     times[500] = 1.0
-    step, (low, middle, high) = figures.thinned(times, 300)
+    step, (low, middle, high) = figures.downsample(times, 300)
     assert step == 11
     assert len(low) == len(high) == 91
     assert (low.min(), high.max()) == (times.min(), 1.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from launch.framing import HEAD, framed
+from launch.framing import HEAD, add_length
 
 from tests.support.entries.agents import (
     Channel,
@@ -63,7 +63,7 @@ def test_receive_times_out_on_dripping_peer(ends, monkeypatch):
 
 @pytest.mark.parametrize(
     "message",
-    [*map(framed, (b"[" * 60_000, b"[1]", b"\xff", b"")), HEAD.pack(1 << 40)],
+    [*map(add_length, (b"[" * 60_000, b"[1]", b"\xff", b"")), HEAD.pack(1 << 40)],
 )
 def test_receive_rejects_malformed_message(ends, message):
     wire, there = ends
@@ -113,7 +113,7 @@ def test_receive_distinguishes_silent_from_closed(ends):
     with pytest.raises(PeerLost) as gone:
         wire.receive(0.01)
     assert gone.value.silently
-    there.sendall(framed(b'["value", 1]')[:-1])
+    there.sendall(add_length(b'["value", 1]')[:-1])
     there.close()
     with pytest.raises(PeerLost) as gone:
         wire.receive(10)

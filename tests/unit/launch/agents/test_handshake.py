@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch.framing import framed
+from launch.framing import add_length
 from launch.launcher_env import LaunchContext
-from launch.signals import wait_for
+from launch.signals import wait_readable
 from msgspec import to_builtins
 from msgspec.structs import replace
 
@@ -74,7 +74,7 @@ def test_other_secret_makes_strangers_of_both(other_secret):
     with ours, theirs, ThreadPoolExecutor(1) as pool:
         caller = Caller(ours, "mine")
         calling = pool.submit(call, theirs, other_secret)
-        assert wait_for([caller], 10)
+        assert wait_readable([caller], 10)
         with pytest.raises(Stranger):
             caller.receive_hello()
         caller.close()
@@ -90,7 +90,7 @@ def says(*messages: bytes, proves: bool = False) -> Callable[[int, str], list[so
         for message in messages:
             streams.append(proved(port, token) if proves else connected(port))
             with suppress(ConnectionError):  # dropped before it has said all
-                streams[-1].sendall(framed(message) if proves else message)
+                streams[-1].sendall(add_length(message) if proves else message)
         return streams
 
     return come
@@ -125,7 +125,7 @@ def wrong_proofs(port: int, token: str) -> list[socket.socket]:
     """By another secret, for another nonce, and in the other's role."""
     stream = connected(port)
     nonce_0, nonce = stream.recv(NONCE_BYTES), b"n" * NONCE_BYTES
-    stream.sendall(proof(token, AGENT_0, nonce_0, nonce) + nonce + framed(changed()))
+    stream.sendall(proof(token, AGENT_0, nonce_0, nonce) + nonce + add_length(changed()))
     others = [proof("other", CALLER, nonce_0, nonce), proof(token, CALLER, nonce, nonce)]
     return [stream, *(proved(port, token, wrong=other) for other in others)]
 
@@ -318,7 +318,7 @@ def test_agents_of_one_host_meet_on_loopback_without_a_private_folder(meet, monk
 def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_path):
     """Callers that never prove themselves, and more of them than agent 0 keeps, while an agent is slow."""
     monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
-    place = [choose_rendezvous(LaunchContext("srun", index, 2, "j", local=True), tmp_path) for index in range(2)]
+    place = [choose_rendezvous(LaunchContext("srun", index, 2, "j", is_one_host=True), tmp_path) for index in range(2)]
     with ExitStack() as opened, ThreadPoolExecutor(1) as pool:
         listeners, address = opened.enter_context(place[0].listening())
         hello = pool.submit(next, handshake.callers(listeners, address.token, time.monotonic() + 60))
@@ -329,7 +329,7 @@ def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_p
         nonce = b"n" * NONCE_BYTES
         slow.sendall(proof(address.token, CALLER, nonce_0, nonce) + nonce)
         assert slow.recv(PROOF_BYTES) == proof(address.token, AGENT_0, nonce_0, nonce)
-        slow.sendall(framed(json.dumps(["hello", HELLO]).encode()))
+        slow.sendall(add_length(json.dumps(["hello", HELLO]).encode()))
         found, told = hello.result()
         assert to_builtins(told) == HELLO
         found.close()
@@ -380,7 +380,8 @@ def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
     monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("")
     place = [
-        choose_rendezvous(LaunchContext("srun", index, 2, "j", local=True), tmp_path / "file") for index in range(2)
+        choose_rendezvous(LaunchContext("srun", index, 2, "j", is_one_host=True), tmp_path / "file")
+        for index in range(2)
     ]
     with place[0].listening() as (_, address):
         assert place[1].find() == [address]

@@ -14,7 +14,7 @@ def test_fork_server_has_pid():
     assert getattr(forkserver.ForkServer(), "_forkserver_pid", "missing") is None, advice
     assert isinstance(getattr(forkserver, "_forkserver", None), forkserver.ForkServer), advice
     fork_server.start_fork_server()
-    assert not fork_server.has_ended(fork_server.pid()), advice
+    assert not fork_server.has_ended(fork_server.server_pid()), advice
 
 
 def test_socket_of_fork_server_lies_in_temporary_folder():

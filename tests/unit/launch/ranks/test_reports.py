@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.entries.launch_ranks import flight_recorder, innermost_frame, logs, result_report
+from tests.support.entries.launch_ranks import flight_recorder, innermost_frame, logs, encode_result
 from tests.support.launch_bodies import run
 from tests.support.ranks import run_ranks
 
@@ -21,7 +21,7 @@ def test_unstorable_result_is_rank_exception(tmp_path):
     assert (outcome.failure.kind, outcome.failure.type) == ("exception", "TypeError")
     for each in (2**70, "\ud800", {1: 2}, object()):
         with pytest.raises(TypeError):
-            result_report(each)
+            encode_result(each)
 
 
 @dataclass
@@ -46,7 +46,7 @@ def test_result_report_refuses_lossy_values(golden):
         Result([], details={"count": -(2**63) - 1}),
     ):
         with pytest.raises(TypeError) as error:
-            result_report(result)
+            encode_result(result)
         reasons.append(str(error.value))
     golden("\n".join(reasons))
 
@@ -54,13 +54,13 @@ def test_result_report_refuses_lossy_values(golden):
 @pytest.mark.parametrize("result", [Result([], labels={"which": 3}), Result([float("nan")]), CYCLE])
 def test_result_report_refuses_what_has_not_its_type(result):
     with pytest.raises(TypeError):
-        result_report(result)
+        encode_result(result)
 
 
 def test_result_report_holds_dataclass_fields():
     details = {"text": "µ", "no": None, "yes": True, "many": [2**63 - 1, (0.5, [])], "by": {"a": {}}}
     result = Result([1.0, 2], {"a": "b"}, details)
-    assert json.loads(result_report(result)) == {"result": json.loads(json.dumps(asdict(result)))}
+    assert json.loads(encode_result(result)) == {"result": json.loads(json.dumps(asdict(result)))}
 
 
 @pytest.mark.parametrize("body", ["no_report", "no_exception"])
@@ -113,7 +113,7 @@ def with_stack(log: Path, before_bytes: int) -> Path:
 def test_rank_that_aborts_tells_its_exception(tmp_path):
     failure = run("abort_with_words", tmp_path, count=1).failure
     assert (failure.kind, failure.message) == ("signal", "killed by SIGABRT: a GPU is lost")
-    assert logs.uncaught(tmp_path / "none") == ""
+    assert logs.uncaught_what(tmp_path / "none") == ""
 
 
 def test_thread_ends_rank_whose_job_waits(tmp_path):
@@ -122,9 +122,9 @@ def test_thread_ends_rank_whose_job_waits(tmp_path):
 
 
 def test_innermost_frame_reads_end_of_log(tmp_path):
-    assert innermost_frame(with_stack(tmp_path / "log", 1 << 40)).place == "step (b.py:3)"
-    assert innermost_frame(with_stack(tmp_path / "log", 0)).place == "step (b.py:3)"
-    assert innermost_frame(tmp_path / "none").place == "an unknown place"
+    assert innermost_frame(with_stack(tmp_path / "log", 1 << 40)).location == "step (b.py:3)"
+    assert innermost_frame(with_stack(tmp_path / "log", 0)).location == "step (b.py:3)"
+    assert innermost_frame(tmp_path / "none").location == "an unknown place"
 
 
 def test_innermost_frame_cuts_long_stack(tmp_path):
@@ -144,7 +144,7 @@ def test_innermost_frame_leaves_out_lines_of_other_threads(tmp_path):
 
 def test_time_out_leaves_dumps_and_blames_rank(tmp_path, golden):
     used_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    with flight_recorder.recording(True) as recorder:
+    with flight_recorder.open_flight_recorder(True) as recorder:
         assert recorder.folder.stat().st_mode & 0o777 == 0o700
         failure = run_ranks(
             "tests.support.launch_bodies:hang_with_flight_recorder",
@@ -163,14 +163,14 @@ def test_time_out_leaves_dumps_and_blames_rank(tmp_path, golden):
 
 
 def test_only_ranks_with_nccl_are_waited_for(tmp_path, monkeypatch):
-    with flight_recorder.recording(True) as recorder:
+    with flight_recorder.open_flight_recorder(True) as recorder:
         monkeypatch.setattr(flight_recorder, "DUMP_S", 60.0)
-        recorder.wait_for(recorder.request([0, 1]))
+        recorder.wait_for(recorder.request_dumps([0, 1]))
         monkeypatch.setattr(flight_recorder, "DUMP_S", 0.2)
         began = time.monotonic()
         recorder.wait_for([tmp_path / "never"])
     assert 0.2 <= time.monotonic() - began < 30
-    with flight_recorder.recording(False) as none:
+    with flight_recorder.open_flight_recorder(False) as none:
         assert none is None
 
 
@@ -191,4 +191,4 @@ def test_torch_knows_variables_and_pipe():
 def test_waiting_places_include_cuda(tmp_path, source, waiting):
     log = tmp_path / "log"
     log.write_text(f'(most recent call first):\n  File "/site-packages/{source}", line 3 in f\n')
-    assert innermost_frame(log).waiting is waiting
+    assert innermost_frame(log).is_waiting is waiting

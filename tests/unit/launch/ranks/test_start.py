@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import launch_bodies as bodies
 from tests.support.cli import PATIENCE_S, ROOT, wait_until
-from tests.support.entries.launch_ranks import Failure, fork_server, process, root_cause, start, watch
+from tests.support.entries.launch_ranks import ProcessFailure, fork_server, process, root_cause, start, watch
 from tests.support.launch_bodies import is_zombie, own_fork_server, pids_in, run
 from tests.support.ranks import run_ranks
 
@@ -74,7 +74,7 @@ def test_interrupt_leaves_no_rank(tmp_path):
 
 def test_daemon_of_mps_ends_clients_before_they_are_killed(tmp_path, monkeypatch):
     alive = []
-    monkeypatch.setattr(process.mps, "end_client", lambda pid, environment: alive.append((pid, is_zombie(pid))))
+    monkeypatch.setattr(process.mps, "terminate_client", lambda pid, environment: alive.append((pid, is_zombie(pid))))
     shares = [{process.mps.SHARE: "50"}, {}]
     assert run("sleep", tmp_path, timeout_s=1.0, environments=shares).failure.kind == "timeout"
     assert len(alive) == 1
@@ -84,7 +84,7 @@ def test_daemon_of_mps_ends_clients_before_they_are_killed(tmp_path, monkeypatch
 def test_next_point_runs_after_stuck_rank(tmp_path, monkeypatch):
     """Its fork server is stopped, so that nobody reports its end."""
     monkeypatch.setattr(process, "DEATH_S", 0.2)
-    stop = threading.Timer(0.5, os.kill, (fork_server.pid(), signal.SIGSTOP))
+    stop = threading.Timer(0.5, os.kill, (fork_server.server_pid(), signal.SIGSTOP))
     stop.start()
     assert run("sleep", tmp_path, timeout_s=1.5).failure.kind == "timeout"
     assert run("identity", tmp_path).failure is None
@@ -126,11 +126,35 @@ def test_environment_is_set_before_argument_loads(tmp_path, start_method):
 @pytest.mark.parametrize(
     ("failures", "rank"),
     [
-        ([Failure(0, "exception", "peer closed", raised_at=2.0), Failure(1, "exception", "bug", raised_at=1.0)], 1),
-        ([Failure(0, "exception", "peer closed", raised_at=1.0), Failure(1, "signal", "killed", signal=9)], 1),
-        ([Failure(0, "exception", "peer closed", raised_at=1.0), Failure(1, "exit", "code 3")], 1),
-        ([Failure(0, "signal", "NCCL", signal=6, raised_at=2.0), Failure(1, "exception", "oom", raised_at=1.0)], 1),
-        ([Failure(0, "exception", "peer closed", raised_at=1.0), Failure(1, "signal", "", signal=6, raised_at=0.9)], 1),
+        (
+            [
+                ProcessFailure(0, "exception", "peer closed", raised_at=2.0),
+                ProcessFailure(1, "exception", "bug", raised_at=1.0),
+            ],
+            1,
+        ),
+        (
+            [
+                ProcessFailure(0, "exception", "peer closed", raised_at=1.0),
+                ProcessFailure(1, "signal", "killed", signal=9),
+            ],
+            1,
+        ),
+        ([ProcessFailure(0, "exception", "peer closed", raised_at=1.0), ProcessFailure(1, "exit", "code 3")], 1),
+        (
+            [
+                ProcessFailure(0, "signal", "NCCL", signal=6, raised_at=2.0),
+                ProcessFailure(1, "exception", "oom", raised_at=1.0),
+            ],
+            1,
+        ),
+        (
+            [
+                ProcessFailure(0, "exception", "peer closed", raised_at=1.0),
+                ProcessFailure(1, "signal", "", signal=6, raised_at=0.9),
+            ],
+            1,
+        ),
     ],
 )
 def test_root_cause_ignores_order_of_failures(failures, rank):
@@ -142,7 +166,7 @@ def test_root_cause_ignores_order_of_failures(failures, rank):
 def in_same_processes(folder, *jobs, start_method="forkserver"):
     """Runs bodies one after another in the same two ranks, each with a folder; returns their ends."""
     ends = []
-    with start.started([{"MINE": "0"}, {"MINE": "1"}], start_method=start_method) as ranks:
+    with start.start_ranks([{"MINE": "0"}, {"MINE": "1"}], start_method=start_method) as ranks:
         for number, (body, timeout_s) in enumerate(jobs):
             where = folder / str(number)
             where.mkdir()
@@ -169,7 +193,7 @@ def test_failed_ranks_are_not_idle(tmp_path):
 
 
 def test_rank_that_died_idle_is_failure_of_next_job(tmp_path):
-    with start.started([{}]) as ranks:
+    with start.start_ranks([{}]) as ranks:
         folder = tmp_path
         pid = ranks.run("tests.support.launch_bodies:identity", [0], folder=folder, timeout_s=120).results[0][2]
         os.kill(pid, signal.SIGKILL)
@@ -180,7 +204,7 @@ def test_rank_that_died_idle_is_failure_of_next_job(tmp_path):
 
 def test_stopped_idle_rank_takes_no_long_job(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "TAKE_S", 0.2)
-    with start.started([{}]) as ranks:
+    with start.start_ranks([{}]) as ranks:
         pid = ranks.run("tests.support.launch_bodies:identity", [0], folder=tmp_path, timeout_s=120).results[0][2]
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(TimeoutError):
@@ -196,7 +220,7 @@ def test_rank_stopped_mid_report_times_out(tmp_path):
 
 def test_silent_fork_server_is_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(fork_server, "ANSWER_S", 0.5)
-    os.kill(fork_server.pid(), signal.SIGSTOP)
+    os.kill(fork_server.server_pid(), signal.SIGSTOP)
     with pytest.raises(TimeoutError):
         run("identity", tmp_path)
     assert run("identity", tmp_path).failure is None
@@ -204,7 +228,7 @@ def test_silent_fork_server_is_replaced(tmp_path, monkeypatch):
 
 def test_new_fork_server_may_start_slowly(tmp_path, monkeypatch):
     """It imports torch first, which a slow file system may make a matter of minutes."""
-    server = fork_server.pid()
+    server = fork_server.server_pid()
     monkeypatch.setattr(fork_server, "ANSWER_S", 0.0)
     os.kill(server, signal.SIGKILL)
     assert wait_until(lambda: fork_server.has_ended(server))
