@@ -7,7 +7,7 @@ table; it is imported when it is first used, because pandas takes a while.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analysis.frames import load
+    from analysis.table.frames import load
 
 __all__ = ["load"]
 
@@ -15,6 +15,6 @@ __all__ = ["load"]
 def __getattr__(name: str) -> Any:
     if name != "load":
         raise AttributeError(f"module 'analysis' has no attribute {name!r}")
-    from analysis.frames import load
+    from analysis.table.frames import load
 
     return load

@@ -1,10 +1,10 @@
 """Runs `python -m analysis` and `benchkit-analysis`."""
 
-from benchkit import stopping
+from benchkit import early_signals
 
 
 def main() -> None:
-    stopping.run_command_line(analyse)
+    early_signals.run_command_line(analyse)
 
 
 def analyse() -> int:

@@ -13,23 +13,23 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import output
-from analysis.discover import or_left_out
-from analysis.frames import nothing_found, typed_table
-from analysis.options import SUBCOMMANDS, meant, parser
-from analysis.output import folder_for
+from analysis.commands.options import SUBCOMMANDS, meant, parser
 from analysis.page import render
 from analysis.records.derive import usable_processes
 from analysis.records.environments import Facts
 from analysis.records.harvest import Harvest, harvest, without_collection
 from analysis.records.paths import require_there
-from analysis.repetitions import aggregate_repetitions
 from analysis.report.parts import ReportData, with_ids
 from analysis.report.report import write_report
-from analysis.table import combine
-from analysis.terminal import NoRowError, view_of
-from analysis.text import command, complain
-from analysis.variants import require_baseline_rows, explain_no_comparison
+from analysis.screen.terminal import NoRowError, view_of
+from analysis.shared import output
+from analysis.shared.discover import or_left_out
+from analysis.shared.output import folder_for
+from analysis.shared.text import command, complain
+from analysis.table.combine import combine
+from analysis.table.frames import nothing_found, typed_table
+from analysis.table.repetitions import aggregate_repetitions
+from analysis.table.variants import explain_no_comparison, require_baseline_rows
 from benchkit.api.registry import installed_plugins
 from benchkit.errors import ConfigError
 from benchkit.record.naming import escape_unprintable

@@ -4,16 +4,16 @@ Every rank imports this file again, so it holds nothing but its guard.
 """
 
 if __name__ == "__main__":
-    from benchkit import stopping
+    from benchkit import early_signals
 
     def main() -> int:
-        from benchkit.siblings import require_ours
+        from benchkit.import_guard import require_ours
         from benchkit.streams import protect_streams
 
         protect_streams("benchkit")
         require_ours()
-        from benchkit.start import main
+        from benchkit.entry_point import main
 
         return main()
 
-    stopping.run_command_line(main)
+    early_signals.run_command_line(main)

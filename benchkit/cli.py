@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit import child, ddlb, questions, stopping, study
+from benchkit import child, ddlb, early_signals, info_commands, study
 from benchkit.api.registry import installed_plugins
-from benchkit.config import compose, help, hydra_internals
+from benchkit.config import compose, help_pages, hydra_internals
 from benchkit.config.folders import config_folders
 from benchkit.errors import ConfigError
 from benchkit.record.naming import escape_unprintable
@@ -32,22 +32,22 @@ def main() -> int:
     and 128 + N where signal N ended the run.
     """
     try:
-        install_handlers(stopping.SIGNALS, terminate)
+        install_handlers(early_signals.SIGNALS, terminate)
         return run_command()
     except KeyboardInterrupt as error:
         return 128 + to_stop_request(error).number
 
 
 def run_command() -> int:
-    arguments = questions.command_first(sys.argv[1:])
+    arguments = info_commands.command_first(sys.argv[1:])
     try:
         if not arguments:
-            raise ConfigError(help.HOW_TO_START)
+            raise ConfigError(help_pages.HOW_TO_START)
         try:
             folders = config_folders(arguments)
             compose.register()
             warn_of_plugins(arguments)
-            if text := questions.answer(arguments, folders):
+            if text := info_commands.answer(arguments, folders):
                 print(text)
                 return EXIT_OK
             if answer := ANSWERS.get(arguments[0]):
@@ -57,7 +57,7 @@ def run_command() -> int:
         if run := COMMANDS.get(arguments[0]):
             return run(arguments[1:])
         if study.is_study(arguments):
-            return study.main(arguments, help.options_in(folders).get("study", []))
+            return study.main(arguments, help_pages.options_in(folders).get("study", []))
         task = hydra_internals.SweepTask(print_table)
         check.run(arguments, task)
     except (ConfigError, JoinError, LaunchError, OSError) as error:
@@ -87,7 +87,7 @@ def compare(arguments: list[str]) -> int:
 
 ANSWERS: dict[str, Callable[[list[str]], int]] = {
     "import-config": ddlb.main,
-    "list": questions.list_options,
+    "list": info_commands.list_options,
     "status": status.main,
 }
 """By its first argument, what `python -m benchkit` answers from files."""
@@ -106,8 +106,8 @@ def print_table(folder: Path) -> None:
 
 def log_table(folder: Path) -> None:
     from analysis.records.harvest import harvest
-    from analysis.screen import screen_of
-    from analysis.table import combine
+    from analysis.screen.screen import screen_of
+    from analysis.table.combine import combine
     from benchkit.selftest import floor
 
     found = harvest([folder])
@@ -138,5 +138,5 @@ def warn_of_plugins(arguments: Sequence[str]) -> None:
 
 
 def terminate(number: int, frame: Any) -> None:
-    stopping.received_signals.append(number)
+    early_signals.received_signals.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else StopRequested(number)

@@ -64,7 +64,7 @@ def run(
     place = ["--resume", str(folder)] if resume else [override(SWEEP_DIR, folder)]
     chosen = {"+suite": suite} if suite is not None else {}
     complete(folder, [*arguments, *place, *overrides(chosen | settings)], progress)
-    from analysis.frames import load
+    from analysis.table.frames import load
 
     table = load(folder)
     table.attrs["folder"] = str(folder)

@@ -15,15 +15,15 @@ import yaml
 from benchkit import child
 from benchkit.child import ANALYSIS, BENCHKIT
 from benchkit.errors import ConfigError, UnknownKey
-from benchkit.point.recording import claim_folder
+from benchkit.point.point_folder import claim_folder
 from benchkit.record import files
-from benchkit.secrets import has_secret, restore_secrets, mask_value, mask_words
+from benchkit.secrets import has_secret, mask_value, mask_words, restore_secrets
 from benchkit.sweep import manifest, resume
 from benchkit.sweep.check import check
-from benchkit.sweep.folder import remember_latest
 from benchkit.sweep.forecast import Total
 from benchkit.sweep.resume import DRY_RUN, RETRY, Parser, Resume, resolve_config_dir
 from benchkit.sweep.status import exit_code
+from benchkit.sweep.sweep_folder import remember_latest
 from launch import trust
 from launch.launcher_env import detect_launcher, require_launcher
 

@@ -6,7 +6,7 @@ from typing import Any
 from analysis.records.columns import METRICS
 from benchkit.api.keys import Key, RunConfig, described_keys
 from benchkit.api.registry import load_suites
-from benchkit.config.help import own_keys
+from benchkit.config.help_pages import own_keys
 
 PAGE = "reference.md"
 FOLDERS = {"Results": "results", "Decisions": "decisions"}

@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 from benchkit.config.folders import config_folder
-from benchkit.config.help import options_in
+from benchkit.config.help_pages import options_in
 from benchkit.errors import ConfigError
 from benchkit.sweep.check import check
 from tests.support.cli import ROOT

@@ -13,7 +13,7 @@ from typing import Any
 from analysis.page.render import write_page
 from analysis.records.harvest import harvest
 from analysis.report.parts import ReportData, with_ids
-from analysis.table import combine
+from analysis.table.combine import combine
 from tests.support.browser import browser
 from tests.support.records import make_record, write_all
 

@@ -29,7 +29,7 @@ FORBIDDEN = {
     "benchkit.suites": ("launch", "analysis", "hydra", "omegaconf", "subprocess", "multiprocessing"),
 }
 """By folder: what nothing in it may import."""
-FACE = {"benchkit", "benchkit.__main__", "benchkit.cli", "benchkit.python_api", "benchkit.start"}
+FACE = {"benchkit", "benchkit.__main__", "benchkit.cli", "benchkit.python_api", "benchkit.entry_point"}
 """The command line, and what Python imports: it stands above all, and hands in what analysis knows."""
 OPEN_TO_ALL = {"launch.trust"}
 """It imports nothing of ours, and whoever reads what another user may have written asks it."""

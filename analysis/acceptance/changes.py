@@ -10,12 +10,12 @@ from analysis.acceptance.findings import (
     FaultFinding,
     GroupedRanks,
     JudgedTable,
-    findings_of,
     describe_finding,
+    findings_of,
 )
 from analysis.acceptance.verdict import ranks_of, tables_of
-from analysis.records.of_suite import group_by_layout
 from analysis.records.places import RankPlace, places_of
+from analysis.records.suite_rows import group_by_layout
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import PairTimes
 from analysis.suites.rank_speed import speeds

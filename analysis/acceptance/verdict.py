@@ -19,19 +19,19 @@ from analysis.acceptance.findings import (
     FaultFinding,
     GroupedRanks,
     JudgedTable,
+    compare_single_peers,
     findings_of,
     sentence,
-    compare_single_peers,
 )
-from analysis.records.of_suite import group_by_layout, records_of
 from analysis.records.places import RankPlace, number_labels, places_of
+from analysis.records.suite_rows import group_by_layout, records_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, PairTimes
 from analysis.suites.rank_speed import speeds
 from analysis.suites.rank_speed.speeds import Speeds, peaks_of
 from benchkit.record.naming import percent
 from benchkit.record.record import CaseRecord, Record
-from benchkit.statistics.faults import FaultLimits, PeerGroups, find_faults, find_fast_outliers
+from benchkit.statistics.faults import FaultLimits, PeerGroups, find_fast_outliers, find_faults
 from benchkit.suites.pair_matrix.suite import IDLE, ROUND
 from benchkit.suites.rank_speed.suite import FLOPS
 

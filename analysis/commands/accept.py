@@ -11,10 +11,10 @@ import yaml
 
 from analysis.acceptance.verdict import SUITES, check, judge
 from analysis.records.harvest import Harvest, harvest, plan_of
-from analysis.records.of_suite import group_by_layout
 from analysis.records.paths import one_line, require_there
 from analysis.records.places import places_of
-from analysis.text import command, complain
+from analysis.records.suite_rows import group_by_layout
+from analysis.shared.text import command, complain
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import escape_unprintable

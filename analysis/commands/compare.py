@@ -7,16 +7,16 @@ from pathlib import Path
 
 from analysis.acceptance.changes import changes
 from analysis.commands.accept import read_records
-from analysis.compare.places import PlacesComparison, compare_places
-from analysis.compare.places_report import as_junit, page
+from analysis.compare.folders import PlacesComparison, compare_places
+from analysis.compare.folders_report import as_junit, page
 from analysis.compare.verdicts import exit_code
-from analysis.output import folder_for
-from analysis.output import write as write_file
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest, plan_of
 from analysis.records.paths import one_line, require_there
-from analysis.text import command, complain
-from analysis.text_table import TextTable
+from analysis.shared.output import folder_for
+from analysis.shared.output import write as write_file
+from analysis.shared.text import command, complain
+from analysis.shared.text_table import TextTable
 from benchkit.errors import ConfigError
 from benchkit.record.naming import escape_unprintable
 from benchkit.statistics.faults import FaultLimits

@@ -5,14 +5,14 @@ from functools import partial
 from pathlib import Path
 
 from analysis.foreign.formats import WRITERS
-from analysis.frames import nothing_found
-from analysis.output import folder_for
-from analysis.output import write as write_file
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import harvest
 from analysis.records.paths import require_there
-from analysis.table import combine
-from analysis.text import command, complain
+from analysis.shared.output import folder_for
+from analysis.shared.output import write as write_file
+from analysis.shared.text import command, complain
+from analysis.table.combine import combine
+from analysis.table.frames import nothing_found
 from benchkit.errors import ConfigError
 from benchkit.record.naming import escape_unprintable
 

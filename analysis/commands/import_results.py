@@ -15,12 +15,12 @@ import pandas as pd
 
 from analysis.foreign import formats
 from analysis.foreign.timings import RanksMissing, Reading, Timing
-from analysis.output import folder_for
-from analysis.output import write as write_file
-from analysis.records.figures import plain_cells
 from analysis.records.paths import PATTERN, one_line, require_there
-from analysis.text import command, complain
-from analysis.text_table import MOST_ROWS, TextTable, Writer, beginning, table_of
+from analysis.records.results import plain_cells
+from analysis.shared.output import folder_for
+from analysis.shared.output import write as write_file
+from analysis.shared.text import command, complain
+from analysis.shared.text_table import MOST_ROWS, TextTable, Writer, beginning, table_of
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import escape_unprintable

@@ -14,15 +14,15 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from analysis.output import EARLIER, FOLDER
 from analysis.records.columns import METRICS
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import require_there
 from analysis.report.parts import ReportData
 from analysis.report.report import write_report
-from analysis.table import combine, identity_columns
-from analysis.text import command, complain
+from analysis.shared.output import EARLIER, FOLDER
+from analysis.shared.text import command, complain
+from analysis.table.combine import combine, identity_columns
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import escape_unprintable

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.records.paths import one_line
-from analysis.text import command
-from analysis.text_table import table_of
+from analysis.shared.text import command
+from analysis.shared.text_table import table_of
 from benchkit.api import lut
 from benchkit.errors import ConfigError
 from benchkit.record import files

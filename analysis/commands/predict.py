@@ -12,11 +12,11 @@ import pandas as pd
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import harvest
 from analysis.records.paths import require_there
+from analysis.shared.text import command, complain, with_interval
+from analysis.shared.text_table import table_of
 from analysis.suites.collective.algorithms import AlgorithmFit, Times, fit_algorithms
 from analysis.suites.collective.table import CollectiveTimes, groups_of
-from analysis.table import combine
-from analysis.text import command, complain, with_interval
-from analysis.text_table import table_of
+from analysis.table.combine import combine
 from benchkit.errors import ConfigError
 from benchkit.record.naming import format_bytes
 

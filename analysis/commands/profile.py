@@ -21,8 +21,8 @@ import pandas as pd
 from analysis.records.harvest import Harvest
 from analysis.records.paths import one_line, require_there
 from analysis.records.per_rank import WAITING
-from analysis.text import command, complain
-from analysis.text_table import table_of
+from analysis.shared.text import command, complain
+from analysis.shared.text_table import table_of
 from benchkit.record import files
 from benchkit.record.naming import escape_unprintable
 

@@ -209,7 +209,7 @@ class QuestionedCases:
 
 
 def question_of(cases: Iterable[CaseKey], runs: Sequence[MeasuredRun]) -> QuestionedCases:
-    from analysis.discover import questions  # loads pandas, which takes a second
+    from analysis.shared.discover import questions  # loads pandas, which takes a second
 
     cells = {}
     for case in cases:

@@ -19,11 +19,11 @@ from analysis.compare.report import (
 from analysis.compare.verdicts import FAILED, FASTER, SAME, SLOWER, UNCLEAR, PointVerdict
 from benchkit.compare import RESULT_FILE
 from benchkit.record import files
-from benchkit.record.naming import in_markdown, percent, plus_minus, escape_unprintable
+from benchkit.record.naming import escape_unprintable, in_markdown, percent, plus_minus
 from benchkit.statistics.power import RunDeviations
 
 if TYPE_CHECKING:
-    from analysis.text_table import TextTable
+    from analysis.shared.text_table import TextTable
 
 
 @dataclass
@@ -192,7 +192,7 @@ def sentence(result: PairedComparison) -> str:
 def table(result: PairedComparison) -> "TextTable":
     import pandas as pd  # takes a second
 
-    from analysis.text_table import table_of
+    from analysis.shared.text_table import table_of
 
     several = len(result.arms) > 2
     rows = [

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from analysis.foreign.timings import Timing, samples_of
-from analysis.records.figures import Row
+from analysis.records.results import Row
 from benchkit.statistics import LAST_ARRIVAL
 from benchkit.suites.collective import suite as names
 

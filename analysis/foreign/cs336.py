@@ -10,11 +10,11 @@ import pandas as pd
 
 from analysis.foreign.collectives import CollectiveTiming, bandwidths
 from analysis.foreign.timings import Cells, ForeignOutput, LinesByHeads, Reading, Timing, status_of
-from analysis.records.figures import Row
-from analysis.records.of_suite import rows_with_cases
-from analysis.repetitions import group_equal_except
+from analysis.records.results import Row
+from analysis.records.suite_rows import rows_with_cases
+from analysis.shared.text import as_csv
 from analysis.suites.transformer import rows as transformer
-from analysis.text import as_csv
+from analysis.table.repetitions import group_equal_except
 from benchkit.record.record import CaseRecord
 from benchkit.statistics import LATENCY
 from benchkit.statistics.samples import slowest_rank

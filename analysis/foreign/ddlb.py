@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.foreign.timings import Cells, LinesByHeads, Timing, status_of
-from analysis.records.figures import Row
+from analysis.records.results import Row
 from analysis.suites.tensor_parallel.ddlb_csv import (
     BARRIER,
     OPTION,

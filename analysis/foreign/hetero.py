@@ -12,14 +12,14 @@ from typing import Any
 import pandas as pd
 
 from analysis.foreign.timings import Cells, LinesByHeads, Timing, number, status_of
-from analysis.records.figures import Row
-from analysis.records.of_suite import rows_with_cases
+from analysis.records.results import Row
 from analysis.records.slowdowns import Slowdown
-from analysis.repetitions import group_equal_except, group_by_mechanism
+from analysis.records.suite_rows import rows_with_cases
+from analysis.shared.text import as_csv
 from analysis.suites.matmul_lut import table as matmul_lut
 from analysis.suites.ring_attention import table as ring_attention
 from analysis.suites.ring_model import table as ring_model
-from analysis.text import as_csv
+from analysis.table.repetitions import group_by_mechanism, group_equal_except
 from benchkit.api import lut
 from benchkit.record.record import CaseRecord
 from benchkit.suites.ring_attention import suite as names

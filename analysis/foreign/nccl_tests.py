@@ -9,8 +9,8 @@ from typing import Any
 
 from analysis.foreign.collectives import CollectiveTiming
 from analysis.foreign.timings import ROW, Cells, ForeignOutput, LinesByHeads, Reading, number
-from analysis.records.figures import Row
 from analysis.records.paths import one_line
+from analysis.records.results import Row
 from benchkit.suites.collective.suite import ALL_TO_ALL, RING_SHIFT
 
 SAME = (

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from analysis.records.figures import Row
 from analysis.records.paths import one_line
-from analysis.text import from_text_cell
+from analysis.records.results import Row
+from analysis.shared.text import from_text_cell
 
 Kind = TypeVar("Kind", bound="Timing")
 

@@ -9,8 +9,6 @@ from itertools import islice
 import numpy as np
 import pandas as pd
 
-from analysis.discover import or_left_out
-from analysis.grid import ScreenTable
 from analysis.page.failures import FailureKind, failures_of
 from analysis.page.figures import (
     FigureData,
@@ -28,8 +26,10 @@ from analysis.report import sentences
 from analysis.report.chart import Chart, Charts
 from analysis.report.choice import MOST_FIGURES, choose_figures
 from analysis.report.parts import ReportData
-from analysis.screen import Screen
-from analysis.text_table import MOST_ROWS, beginning
+from analysis.screen.grid import ScreenTable
+from analysis.screen.screen import Screen
+from analysis.shared.discover import or_left_out
+from analysis.shared.text_table import MOST_ROWS, beginning
 from benchkit.record.naming import without_settings
 from benchkit.record.record import HARMLESS
 

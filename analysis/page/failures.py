@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.page.figures import records_of
 from analysis.report.naming import Namer
-from analysis.table import reasons
+from analysis.table.combine import reasons
 from benchkit.record.naming import UNPRINTABLE
 from benchkit.record.record import HARMLESS, ErrorReport, Record
 from launch import trust

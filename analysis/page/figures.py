@@ -28,7 +28,7 @@ from analysis.report.chart import (
     Axis,
     Chart,
 )
-from analysis.text import format_number
+from analysis.shared.text import format_number
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.intervals import Array

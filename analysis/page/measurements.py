@@ -9,11 +9,11 @@ import pandas as pd
 
 from analysis.page.figures import Packed, sparkline
 from analysis.records.columns import FIGURES
-from analysis.repetitions import REPETITION, aggregate_repetitions
 from analysis.report.chart import PAGE_ROW
 from analysis.report.naming import Namer
-from analysis.table import heads_of, identity_columns, select_printed
-from analysis.terminal import column_of as formatted
+from analysis.screen.terminal import column_of as formatted
+from analysis.table.combine import heads_of, identity_columns, select_printed
+from analysis.table.repetitions import REPETITION, aggregate_repetitions
 from benchkit.record.naming import format_label
 
 MOST_CHOICES = 25
@@ -60,7 +60,7 @@ class MeasuredColumn:
     """A column of the table.
 
     Attributes:
-        name: in combined.csv, or of `analysis.table.printed`.
+        name: in combined.csv, or of `analysis.table.combine.printed`.
         head: in words, with the unit.
         kind: "number", "long" for sentences, or "".
     """

@@ -9,11 +9,11 @@ from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
 
-from analysis.output import write
-from analysis.records.derive import write_cache, kept
+from analysis.records.derive import kept, write_cache
 from analysis.records.environments import Facts
 from analysis.report.choice import MOST_FIGURES
 from analysis.report.parts import ReportData
+from analysis.shared.output import write
 from benchkit.errors import ConfigError
 
 FILE_NAME = "report.html"

@@ -14,12 +14,12 @@ from analysis.records.metrics import (
     backward_over_forward,
     bandwidth_formula,
     efficiency,
+    flop_rate_formula,
     from_case,
     from_details,
     host_bound,
     osu_mean,
     rate_formula,
-    flop_rate_formula,
     utilisation_formula,
 )
 from benchkit.api.case import (
@@ -360,7 +360,7 @@ SPREADS = (
     share("within_share", "the runs' median `rel_ci`", words="within a run [±%]"),
     share("between_share", "half the range of runs, over the median", words="between runs [±%]"),
 )
-"""What `analysis.repetitions.over_repetitions` adds."""
+"""What `analysis.table.repetitions.over_repetitions` adds."""
 FIGURES = {each.name: each for each in (*METRICS, *SPREADS)}
 COLUMNS = {each.name: each for each in chain(SETTINGS, CONDITIONS, METRICS, PROVENANCE)}
 

@@ -25,9 +25,9 @@ import msgspec
 import numpy as np
 
 from analysis.records.environments import environment_of
-from analysis.records.figures import RecordResult, encoded, plain_cells
 from analysis.records.paths import RunFolders, one_line
 from analysis.records.per_rank import derive_ranks
+from analysis.records.results import RecordResult, encoded, plain_cells
 from analysis.records.rows import RecordSettings, derive_cases
 from analysis.records.validate import validate
 from benchkit.record import files

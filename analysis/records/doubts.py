@@ -255,7 +255,7 @@ def interleaving_metrics(
     """Compute how much turns changed a case.
 
     Within one record there is no interval: each median is of one run of ranks, and runs differ by
-    more than the samples within them. `analysis.repetitions` takes it over runs.
+    more than the samples within them. `analysis.table.repetitions` takes it over runs.
 
     Returns:
         alone_s: median time alone; None where it was not timed alone.

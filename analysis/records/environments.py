@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records.rows import conditions, join_distinct, driver_of
+from analysis.records.rows import conditions, driver_of, join_distinct
 from benchkit.record.record import Record
 
 ENVIRONMENT = (

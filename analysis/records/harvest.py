@@ -15,9 +15,9 @@ import pandas as pd
 
 from analysis.records.derive import RecordSource, derive, read_sources
 from analysis.records.environments import Facts
-from analysis.records.figures import CaseRow, RanksOfRecord, RecordResult, decode_facts
 from analysis.records.paths import files_below, one_line, record_files, run_names, run_of
 from analysis.records.rank_table import rank_table
+from analysis.records.results import CaseRow, RanksOfRecord, RecordResult, decode_facts
 from benchkit.record import files
 from benchkit.record.naming import escape_unprintable
 

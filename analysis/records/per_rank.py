@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.records import places
 from analysis.records.doubts import SPIKE
-from analysis.records.figures import Cell, RankColumns, plain, plain_cells
+from analysis.records.results import Cell, RankColumns, plain, plain_cells
 from analysis.records.rows import RecordSettings
 from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import CaseRecord, Record, as_array

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from analysis.records.figures import Cell, plain
+from analysis.records.results import Cell, plain
 from benchkit.record.record import GPU_READINGS, CaseRecord, RankDevice, Record
 
 MOST_LISTED = 8

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from analysis.records.figures import Cell, RanksOfRecord, decode_ranks
+from analysis.records.results import Cell, RanksOfRecord, decode_ranks
 
 
 def rank_table(records: Iterable[RanksOfRecord]) -> pd.DataFrame:

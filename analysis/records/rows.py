@@ -10,8 +10,8 @@ from typing import Any
 from analysis.records import doubts, metrics
 from analysis.records.columns import METRICS
 from analysis.records.doubts import doubt_of, held_bytes
-from analysis.records.figures import DETAILS, NAMES, CaseResult, plain_cells
 from analysis.records.metrics import region_medians
+from analysis.records.results import DETAILS, NAMES, CaseResult, plain_cells
 from benchkit.record.naming import plus_minus
 from benchkit.record.record import AgentReport, CaseRecord, Record
 from benchkit.statistics.power import difference_of_runs

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from analysis.discover import Attempt, directly, modules_with, questions
-from analysis.repetitions import add_group_to_title
-from analysis.variants import Baseline
+from analysis.shared.discover import Attempt, directly, modules_with, questions
+from analysis.table.repetitions import add_group_to_title
+from analysis.table.variants import Baseline
 from benchkit.api.question import Question
 from benchkit.record.naming import format_bytes
 

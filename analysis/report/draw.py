@@ -21,7 +21,6 @@ from matplotlib.figure import Figure
 from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP, MarkerStyle
 from matplotlib.ticker import FuncFormatter
 
-from analysis.discover import Attempt, directly
 from analysis.report import style
 from analysis.report.chart import (
     BARS,
@@ -41,7 +40,8 @@ from analysis.report.chart import (
     sample_evenly,
 )
 from analysis.report.choice import choose_figures
-from analysis.text import complain
+from analysis.shared.discover import Attempt, directly
+from analysis.shared.text import complain
 from benchkit.record.naming import format_bytes, format_seconds
 
 ENDS = ("value", "low", "high")

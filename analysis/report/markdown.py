@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis.repetitions import describe_runs
+from analysis.table.repetitions import describe_runs
 
 
 def document(*parts: str) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.figures import Row
-from analysis.table import identity_columns, is_repeated
+from analysis.records.results import Row
+from analysis.table.combine import identity_columns, is_repeated
 from benchkit.record.naming import format_label
 
 

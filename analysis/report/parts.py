@@ -5,15 +5,15 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis.discover import or_left_out, write_all
-from analysis.repetitions import aggregate_runs
 from analysis.report import sentences, sizes
 from analysis.report.chart import PAGE_ROW, Charts, charts_of
 from analysis.report.tables import rank_devices_table, turns_table
-from analysis.screen import Screen, screen_of
-from analysis.table import identity_columns
-from analysis.text import complain
-from analysis.variants import Baseline
+from analysis.screen.screen import Screen, screen_of
+from analysis.shared.discover import or_left_out, write_all
+from analysis.shared.text import complain
+from analysis.table.combine import identity_columns
+from analysis.table.repetitions import aggregate_runs
+from analysis.table.variants import Baseline
 
 
 @dataclass(frozen=True, eq=False)

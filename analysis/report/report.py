@@ -4,9 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from analysis.discover import or_left_out
-from analysis.output import FileContent, file_name, write
-from analysis.repetitions import aggregate_repetitions
 from analysis.report import sentences, style
 from analysis.report.chart import PAGE_ROW, Charts
 from analysis.report.choice import MOST_FIGURES
@@ -14,7 +11,10 @@ from analysis.report.draw import draw_all
 from analysis.report.parts import ReportData
 from analysis.report.speedups import as_table
 from analysis.report.tables import full_results, rank_results, summary_by_config
-from analysis.table import ROUNDS
+from analysis.shared.discover import or_left_out
+from analysis.shared.output import FileContent, file_name, write
+from analysis.table.combine import ROUNDS
+from analysis.table.repetitions import aggregate_repetitions
 
 
 def write_report(

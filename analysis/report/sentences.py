@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.records.doubts import NEAR, SPIKE
-from analysis.records.figures import Row
-from analysis.repetitions import WITHIN, describe_floor, describe_runs
+from analysis.records.results import Row
 from analysis.report.naming import Namer
-from analysis.table import oversubscribed_rows, oversubscribed_ranks, suite_columns, reasons
-from analysis.text import milliseconds, ratio_interval, shortened, time_text
+from analysis.shared.text import milliseconds, ratio_interval, shortened, time_text
+from analysis.table.combine import oversubscribed_ranks, oversubscribed_rows, reasons, suite_columns
+from analysis.table.repetitions import WITHIN, describe_floor, describe_runs
 from benchkit.measure.clocks import HostClock
 from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.statistics.intervals import fewest_values

@@ -6,14 +6,6 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.discover import suites_with_comparisons
-from analysis.repetitions import (
-    MACHINE,
-    describe_error_bars,
-    aggregate_runs,
-    drop_implied_columns,
-    fill_with_ranges,
-)
 from analysis.report.chart import (
     BYTES,
     DOTS,
@@ -25,15 +17,23 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
+    chart_points,
+    choose_series_settings,
     map_unique,
     merge_series,
-    setting_name,
-    chart_points,
     rates_of,
-    choose_series_settings,
+    setting_name,
 )
-from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
-from analysis.variants import Baseline
+from analysis.shared.discover import suites_with_comparisons
+from analysis.table.combine import HARDWARE_AND_SOFTWARE, identity_columns
+from analysis.table.repetitions import (
+    MACHINE,
+    aggregate_runs,
+    describe_error_bars,
+    drop_implied_columns,
+    fill_with_ranges,
+)
+from analysis.table.variants import Baseline
 from benchkit.record.naming import format_bytes
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")

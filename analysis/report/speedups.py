@@ -6,10 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.answers import WORDS, join_names
-from analysis.discover import suites_with_comparisons
 from analysis.records.slowdowns import slowdowns
-from analysis.repetitions import format_count_range
 from analysis.report.chart import (
     BYTES,
     CELLS,
@@ -22,9 +19,12 @@ from analysis.report.chart import (
     Charts,
     chart_points,
 )
-from analysis.speedup import Speedup, Standing, Variant
-from analysis.table import identity_columns
-from analysis.variants import (
+from analysis.screen.answers import WORDS, join_names
+from analysis.shared.discover import suites_with_comparisons
+from analysis.table.combine import identity_columns
+from analysis.table.repetitions import format_count_range
+from analysis.table.speedup import Speedup, Standing, Variant
+from analysis.table.variants import (
     Baseline,
     SuiteResults,
     compare_suites,

@@ -34,7 +34,7 @@ from matplotlib.ticker import (
 )
 from matplotlib.transforms import Bbox
 
-from analysis.output import write
+from analysis.shared.output import write
 
 COLOURS = (
     "#0173b2", "#c27c00", "#029e73", "#d55e00", "#b8609f", "#a9743f", "#d0719d", "#7a7a7a",

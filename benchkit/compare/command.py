@@ -28,7 +28,7 @@ from benchkit.compare.arms import (
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import Amount, ComparisonRun, Seed, Version, decode
-from benchkit.secrets import has_secret, restore_secrets, mask_word, mask_words
+from benchkit.secrets import has_secret, mask_word, mask_words, restore_secrets
 from benchkit.statistics.design import Round, order_of_runs
 from benchkit.sweep.resume import Parser, is_override, require_text
 from launch import trust

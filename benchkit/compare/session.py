@@ -33,9 +33,9 @@ from benchkit.compare.command import (
     turns_of,
 )
 from benchkit.errors import ConfigError, HostBusy
-from benchkit.point.agents import AgentGroup
+from benchkit.point.agent_group import AgentGroup
 from benchkit.point.point import COMPARISON_VARIABLE
-from benchkit.point.recording import claim_folder
+from benchkit.point.point_folder import claim_folder
 from benchkit.record import files
 from benchkit.record.record import HARMLESS, Count, Seconds, Seed
 from benchkit.statistics.design import auto_plan, fixed_plan

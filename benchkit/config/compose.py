@@ -19,7 +19,7 @@ from benchkit.api.keys import RunConfig, check_ranges, nested_schema, require_ac
 from benchkit.api.registry import installed_plugins, load_suites
 from benchkit.config import hydra_internals
 from benchkit.config.command_line import format_value
-from benchkit.config.help import suite_list
+from benchkit.config.help_pages import suite_list
 from benchkit.config.hydra_internals import Override, Overrides
 from benchkit.config.messages import unknown_key
 from benchkit.environment import visible_gpus

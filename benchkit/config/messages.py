@@ -10,7 +10,7 @@ from benchkit.api.keys import Key, described_keys
 from benchkit.api.registry import installed_plugins, load_suites
 from benchkit.config import hydra_internals
 from benchkit.config.command_line import nearest
-from benchkit.config.help import keys_of_suites
+from benchkit.config.help_pages import keys_of_suites
 
 UNIONS = (typing.Union, types.UnionType)
 NO_SUCH_OPTION = re.compile(

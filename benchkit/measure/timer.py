@@ -18,9 +18,9 @@ from benchkit.api.case import Case, noop
 from benchkit.api.keys import COLD, MeasureConfig
 from benchkit.api.regions import QUEUEING
 from benchkit.errors import oom_reason
+from benchkit.measure.check_schedule import CheckSchedule
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
-from benchkit.measure.places import CheckSchedule
 from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, LaunchDelay, Sampler
 from benchkit.record.record import CaseSamples, Rows
 from benchkit.statistics.intervals import Array, series_interval

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchkit.api.keys import SET_IN_RANKS, RunConfig
-from benchkit.point.agents import AgentFacts, AgentGroup
+from benchkit.point.agent_group import AgentFacts, AgentGroup
 from benchkit.rank.assignment import (
     GLOO_INTERFACE,
     LOOPBACK_INTERFACE,

@@ -23,24 +23,24 @@ from benchkit import environment
 from benchkit.api.keys import RunConfig, as_dict
 from benchkit.config.identity import point_id
 from benchkit.errors import HostBusy
-from benchkit.point import recording
-from benchkit.point.agents import form_group
+from benchkit.point import point_folder
+from benchkit.point.agent_group import form_group
 from benchkit.point.outcome import (
     AgentOutcome,
     RanksOutcome,
-    outcome_of,
     error_report,
     leaves_ranks_sound,
+    outcome_of,
 )
 from benchkit.point.placement import (
     Placement,
-    slowdown_factors,
     network_of,
     oversubscribed_points,
     place_ranks,
+    slowdown_factors,
     threads_of,
 )
-from benchkit.point.ranks import ReusableRanks, LocalRanks, fresh_ranks
+from benchkit.point.ranks import LocalRanks, ReusableRanks, fresh_ranks
 from benchkit.rank.assignment import Assignment, RankReport, take_partial_report
 from benchkit.record import files
 from benchkit.record.naming import escape_unprintable
@@ -181,7 +181,7 @@ def run_and_report(point: Point, report: RecordCallback, rank_pool: ReusableRank
     """Run one point and return its status; agent 0 also reports its record."""
     agents = rank_pool.group.agents
     try:
-        with recording.open_point_folder(point.folder, agents.first) as attempt:
+        with point_folder.open_point_folder(point.folder, agents.first) as attempt:
             record = run_point(point, rank_pool, attempt)
     except Exception as error:
         if len(agents.members) > 1:  # the others must not wait for this agent at the next point
@@ -400,7 +400,9 @@ class PointRun:
     def save(self) -> str | None:
         """Store the record on agent 0; return why that fails."""
         return (
-            recording.save_or_explain(self.record, self.point.folder) if self.agents.first else None
+            point_folder.save_or_explain(self.record, self.point.folder)
+            if self.agents.first
+            else None
         )
 
     @contextlib.contextmanager

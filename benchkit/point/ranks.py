@@ -10,12 +10,12 @@ from benchkit.api.keys import COLD, REUSE, RunConfig
 from benchkit.api.registry import preload_for
 from benchkit.errors import Unavailable
 from benchkit.point import placement
-from benchkit.point.agents import AgentGroup
+from benchkit.point.agent_group import AgentGroup
 from benchkit.point.outcome import with_host
 from benchkit.point.placement import Placement
 from benchkit.rank.assignment import Assignment, Rendezvous
-from launch.ranks import flight_recorder, fork_server, start
-from launch.ranks.start import RankPool
+from launch.ranks import flight_recorder, fork_server, pool
+from launch.ranks.pool import RankPool
 from launch.ranks.watch import ProcessFailure, RankResults
 from launch.slowdown import cgroup, mps
 from launch.slowdown.mps import MpsUnavailable
@@ -94,7 +94,7 @@ class LocalRanks:
         common = self._held.enter_context(daemon) | self.rendezvous.environment(network is not None)
         if recorder:
             common |= recorder.environment()
-        ranks = start.start_ranks(
+        ranks = pool.start_ranks(
             [common | placement.rank_environment(each) for each in assignments],
             start_method=config.start_method,
             preload=preload_for([config.suite]),

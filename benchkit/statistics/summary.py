@@ -13,9 +13,9 @@ from benchkit.statistics.intervals import (
     median,
     ordered_interval,
     quantile,
+    quartiles_or_range,
     rounds_interval,
     series_interval,
-    quartiles_or_range,
 )
 from benchkit.statistics.samples import Arrivals, Samples
 

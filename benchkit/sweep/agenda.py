@@ -12,14 +12,14 @@ from msgspec import Meta
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
-from benchkit.point.recording import claim_folder
+from benchkit.point.point_folder import claim_folder
 from benchkit.record import files
 from benchkit.record.naming import escape_unprintable
 from benchkit.secrets import mask_words
 from benchkit.sweep import manifest, resume
-from benchkit.sweep.folder import LOG_FILE, require_unused
-from benchkit.sweep.manifest import PointEntry, Manifest
+from benchkit.sweep.manifest import Manifest, PointEntry
 from benchkit.sweep.resume import Resume
+from benchkit.sweep.sweep_folder import LOG_FILE, require_unused
 from launch import trust
 from launch.agents.messages import SweepEnds
 

@@ -18,14 +18,14 @@ from benchkit.api.keys import RunConfig, as_dict
 from benchkit.config.identity import digest
 from benchkit.environment import checkout
 from benchkit.errors import ConfigError
-from benchkit.point.agents import AgentGroup, all_gather_facts
+from benchkit.point.agent_group import AgentGroup, all_gather_facts
 from benchkit.point.placement import resolve_world_size
 from benchkit.record import files
 from benchkit.record.naming import without_settings
 from benchkit.secrets import mask_config, mask_words
 from benchkit.sweep.agenda import Agenda, AgendaMessage, prepare_agenda
 from benchkit.sweep.launchers import Launcher
-from benchkit.sweep.manifest import PointEntry, Manifest
+from benchkit.sweep.manifest import Manifest, PointEntry
 from benchkit.sweep.resume import Resume
 from benchkit.version import __version__
 from launch.agents.connect import connect_agents

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchkit.config import command_line, compose, help, hydra_internals, messages
+from benchkit.config import command_line, compose, help_pages, hydra_internals, messages
 from benchkit.config.folders import config_folders
 from benchkit.config.hydra_internals import SweepTask
 from benchkit.errors import ConfigError, UnknownKey
@@ -50,7 +50,7 @@ def expand(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
         raise ConfigError("torch is not installed; pip install 'benchkit[torch]', or a build of it")
     resume.require_text([os.getcwd()])  # manifests name it
     command_line.require_values(arguments)
-    return command_line.normalize_arguments(resume.parse(arguments), help.options_in(folders))
+    return command_line.normalize_arguments(resume.parse(arguments), help_pages.options_in(folders))
 
 
 def has_torch() -> bool:

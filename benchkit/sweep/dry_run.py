@@ -8,28 +8,28 @@ from pathlib import Path
 from benchkit.api.keys import RunConfig
 from benchkit.api.memory import host_available_bytes
 from benchkit.errors import Unavailable
-from benchkit.point.agents import AgentGroup, all_gather_facts
-from benchkit.point.placement import Placement, place_ranks, backend_mismatch
+from benchkit.point.agent_group import AgentGroup, all_gather_facts
+from benchkit.point.placement import Placement, backend_mismatch, place_ranks
 from benchkit.point.point import Point, new_record
-from benchkit.record.naming import format_duration, format_bytes
+from benchkit.record.naming import format_bytes, format_duration
 from benchkit.record.record import STATUSES, TIMEOUT
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda, agenda_of
-from benchkit.sweep.folder import require_unused
 from benchkit.sweep.forecast import (
     SWEEP_S,
     Expectation,
     Expected,
     Total,
-    read_history,
     model_point,
     needed_bytes_of,
+    read_history,
     shortages,
     this_machine,
 )
 from benchkit.sweep.manifest import PointEntry, merge_entries
 from benchkit.sweep.progress import point_head
 from benchkit.sweep.resume import Resume
+from benchkit.sweep.sweep_folder import require_unused
 from launch.agents.group import alone
 
 

@@ -29,7 +29,7 @@ from benchkit.point.ranks import FRESH_EVERY, is_reusable
 from benchkit.rank.prober import LONGEST_TURN, SLOWED_TURN, TRIES, TURNS
 from benchkit.record import files
 from benchkit.record.naming import format_duration
-from benchkit.record.record import Amount, Count, SignedNumber, NumRanks, PlainConfig, Seconds
+from benchkit.record.record import Amount, Count, NumRanks, PlainConfig, Seconds, SignedNumber
 from benchkit.statistics import FEWEST_TURNS
 from benchkit.sweep import manifest
 from launch.host import available_cores

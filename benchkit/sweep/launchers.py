@@ -21,10 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point, RecordCallback, run_points
-from benchkit.point.recording import make_folder
+from benchkit.point.point_folder import make_folder
 from benchkit.record.record import FINAL
 from benchkit.sweep import manifest
-from benchkit.sweep.slurm import BatchJob
+from benchkit.sweep.job_queues import BatchJob
 from launch.agents.group import Agents
 from launch.launcher_env import LaunchContext
 from launch.module_path import path_options
@@ -115,7 +115,12 @@ class SubmititLauncher(Launcher):
         self, points: Sequence[Point], folder: Path, agents: Agents, report: RecordCallback
     ) -> Iterator[str]:
         """Submit the points that no earlier job of this sweep will run, and follow all jobs."""
-        from benchkit.sweep.slurm import LocalQueue, SlurmQueue, wait_for_points, record_signature
+        from benchkit.sweep.job_queues import (
+            LocalQueue,
+            SlurmQueue,
+            record_signature,
+            wait_for_points,
+        )
 
         executor = self.executor()  # refuses wrong parameters before anything is touched
         make_folder(folder)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from benchkit.record.naming import (
+    escape_unprintable,
     format_duration,
     format_label,
-    escape_unprintable,
     format_seconds,
     time_unit,
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from benchkit.errors import ConfigError
-from benchkit.point.recording import FILE_NAME as CLAIM_FILE
-from benchkit.point.recording import Owner, is_alive, owner_of
+from benchkit.point.point_folder import FILE_NAME as CLAIM_FILE
+from benchkit.point.point_folder import Owner, is_alive, owner_of
 from benchkit.record import files
 from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import HARMLESS, UNFINISHED, Seconds
@@ -82,7 +82,7 @@ def report(folder: Path) -> int:
 
 def in_queue(jobs: list[manifest.SubmittedJob]) -> str:
     """Return how the Slurm jobs of a sweep stand; "" if none waits or runs."""
-    from benchkit.sweep.slurm import SlurmQueue  # all that a job runs is imported with it
+    from benchkit.sweep.job_queues import SlurmQueue  # all that a job runs is imported with it
 
     return SlurmQueue(None, [], jobs).in_words() if jobs else ""
 

@@ -21,16 +21,16 @@ from benchkit.errors import ConfigError
 from benchkit.point.point import Point
 from benchkit.point.ranks import preload_fork_server
 from benchkit.secrets import mask_words
-from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import manifest
+from benchkit.sweep import sweep_folder as sweep_folder
 from benchkit.sweep.agenda import Agenda
 from benchkit.sweep.agreement import Proposal
-from benchkit.sweep.folder import report_on
 from benchkit.sweep.forecast import forecast_points
+from benchkit.sweep.job_queues import record_signature
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import PointEntry
 from benchkit.sweep.resume import Resume, settled_status
-from benchkit.sweep.slurm import record_signature
+from benchkit.sweep.sweep_folder import report_on
 from benchkit.sweep.tally import Tally
 from launch.agents.group import Agents
 from launch.agents.messages import SweepEnds

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from launch.host import namespace, node_name, affinity_cores
+from launch.host import affinity_cores, namespace, node_name
 from launch.signals import STOP_SIGNALS
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from analysis.text import complain
-from analysis.text_table import as_markdown
+from analysis.shared.text import complain
+from analysis.shared.text_table import as_markdown
 from msgspec.structs import replace
 
 from perf.simulate.acceptance import is_named, judged, rounds_of, with_fault

@@ -10,7 +10,7 @@ from analysis.acceptance.findings import GroupedRanks
 from analysis.acceptance.verdict import AcceptanceVerdict, judge_tables
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import PairTimes
-from benchkit.statistics.faults import Ints, FaultLimits
+from benchkit.statistics.faults import FaultLimits, Ints
 from benchkit.statistics.intervals import Array
 from benchkit.suites.pair_matrix.schedule import Schedule, sends_to
 from benchkit.suites.pair_matrix.suite import IDLE

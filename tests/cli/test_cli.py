@@ -8,7 +8,7 @@ import sys
 from unittest.mock import Mock
 
 import pytest
-from benchkit import environment, start
+from benchkit import entry_point, environment
 from benchkit.config.hydra_internals import flags_first
 from benchkit.errors import ConfigError
 from benchkit.sweep import check as command
@@ -296,15 +296,17 @@ def test_exit_code_follows_statuses(statuses, code):
 )  # fmt: skip
 def test_torch_loads_while_points_are_composed(monkeypatch, line, starts):
     started = []
-    monkeypatch.setattr(start, "start_fork_server", started.append)
-    start.load_torch(line.split())
+    monkeypatch.setattr(entry_point, "start_fork_server", started.append)
+    entry_point.load_torch(line.split())
     assert bool(started) == starts
     assert all(main.__name__ in preload for preload in started)
 
 
 def test_torch_loads_before_hydra():
     """Hydra takes a third of a second to import, and torch longer than all else before the first point."""
-    program = "import sys\nimport benchkit.start\nprint({'hydra', 'omegaconf', 'numpy', 'torch'} & sys.modules.keys())"
+    program = (
+        "import sys\nimport benchkit.entry_point\nprint({'hydra', 'omegaconf', 'numpy', 'torch'} & sys.modules.keys())"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "set()"
 

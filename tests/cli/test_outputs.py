@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from analysis.cli import main as analyse
-from analysis.options import SUBCOMMANDS
+from analysis.commands.options import SUBCOMMANDS
 from analysis.records import harvest
 from benchkit import cli as app
 from benchkit.point.point import new_record
 from benchkit.record import files
-from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import launchers, sweeper
+from benchkit.sweep import sweep_folder as sweep_folder
 from launch.signals import StopRequested
 
 from tests.support.cli import PATIENCE_S, ROOT
@@ -117,7 +117,7 @@ def test_log_that_cannot_be_written_is_said_once(tmp_path, caplog, place):
 
 def test_log_has_letters_that_locale_lacks(tmp_path):
     body = (
-        "from pathlib import Path\nfrom benchkit.sweep.folder import log, logged\n"
+        "from pathlib import Path\nfrom benchkit.sweep.sweep_folder import log, logged\n"
         "with logged(Path('.')): log.warning('5 \\u00b5s')"
     )
     variables = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}

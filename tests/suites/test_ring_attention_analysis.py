@@ -4,8 +4,8 @@ from statistics import geometric_mean
 
 import numpy as np
 import pytest
-from analysis.screen import screen_of
-from analysis.table import identity_columns
+from analysis.screen.screen import screen_of
+from analysis.table.combine import identity_columns
 
 from tests.support.entries.report import tables
 from tests.support.records import make_record, tabulate_ranks, tabulate_records, without

@@ -7,10 +7,10 @@ from statistics import median
 import pytest
 from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.derive import derive_result
-from analysis.screen import screen_of
+from analysis.screen.screen import screen_of
 from analysis.suites.tensor_parallel.summary import name_of
 from analysis.suites.tp_columnwise.table import show
-from analysis.variants import compare_suites
+from analysis.table.variants import compare_suites
 
 from tests.support.records import (
     as_record,

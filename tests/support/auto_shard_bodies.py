@@ -1,4 +1,4 @@
-"""What ranks run in tests of auto_shard: started by launch.ranks.start, so importable by name."""
+"""What ranks run in tests of auto_shard: started by launch.ranks.pool, so importable by name."""
 
 import itertools
 import math

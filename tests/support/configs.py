@@ -2,7 +2,7 @@
 
 from benchkit.api.keys import BackendConfig, HardwareConfig, RunConfig
 from benchkit.api.registry import load_suites
-from benchkit.point.agents import AgentFacts, AgentGroup
+from benchkit.point.agent_group import AgentFacts, AgentGroup
 from benchkit.rank.assignment import Assignment, Rendezvous
 from benchkit.record.record import AgentReport
 from launch.agents.clock import Offset

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from analysis.records.derive import derive_result
 from analysis.records.harvest import Harvest
-from analysis.table import combine
+from analysis.table.combine import combine
 from benchkit.record.files import FILE_NAME
 from benchkit.record.record import SCHEMA_VERSION, CaseRecord, Record, from_json
 from benchkit.statistics.intervals import FEWEST_SAMPLES

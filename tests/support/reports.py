@@ -9,8 +9,8 @@ import pytest
 from analysis.cli import main
 from analysis.page import render
 from analysis.records.harvest import harvest as harvest
-from analysis.table import combine
-from analysis.variants import Baseline
+from analysis.table.combine import combine
+from analysis.table.variants import Baseline
 from matplotlib.figure import Figure
 
 from tests.support.entries.report import ReportData, charts_of, draw, report, sentences

@@ -1,4 +1,4 @@
-"""What ranks run in tests of models: started by launch.ranks.start, so importable by name."""
+"""What ranks run in tests of models: started by launch.ranks.pool, so importable by name."""
 
 from functools import partial
 from typing import Any

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from analysis.screen import screen_of
+from analysis.screen.screen import screen_of
 from analysis.suites.collective import table as link_table
 from analysis.suites.compile import table as compile_table
 

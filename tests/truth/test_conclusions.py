@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 from analysis.report import speedups
-from analysis.screen import screen_of
-from analysis.variants import compare_suites
+from analysis.screen.screen import screen_of
+from analysis.table.variants import compare_suites
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from benchkit.errors import ConfigError
 from benchkit.measure import clocks, timer
 from benchkit.point import point as point_module
-from benchkit.point.agents import AgentGroup
+from benchkit.point.agent_group import AgentGroup
 from benchkit.point.ranks import LocalRanks
 from benchkit.rank import main, run_cases
 from benchkit.rank.prober import Prober

@@ -17,7 +17,7 @@ from launch.host import affinity_cores
 
 from tests.support.configs import agent_group, config
 from tests.support.entries.agents import Channel, Holder, HostLock, HostTaken
-from tests.support.entries.point import ranks, recording
+from tests.support.entries.point import point_folder, ranks
 from tests.support.entries.rank import assignment, devices, session
 
 LACKS = [errno.ENOSYS, errno.EPERM]
@@ -66,13 +66,17 @@ def test_file_without_locks_is_no_place_to_meet(deny, number):
         assert not file.can_be_opened()
 
 
-@pytest.mark.parametrize("number", recording.NO_LOCKS)
+@pytest.mark.parametrize("number", point_folder.NO_LOCKS)
 def test_folder_has_one_owner_without_locks(tmp_path, deny, number):
     deny(fcntl, "flock", number)
-    with recording.claim_folder(tmp_path), pytest.raises(recording.ConfigError), recording.claim_folder(tmp_path):
+    with (
+        point_folder.claim_folder(tmp_path),
+        pytest.raises(point_folder.ConfigError),
+        point_folder.claim_folder(tmp_path),
+    ):
         raise AssertionError("two owners")
-    with recording.claim_folder(tmp_path):
-        assert (tmp_path / recording.FILE_NAME).exists()
+    with point_folder.claim_folder(tmp_path):
+        assert (tmp_path / point_folder.FILE_NAME).exists()
 
 
 @pytest.mark.parametrize(("number", "lives"), [(None, True), (errno.EPERM, True), (errno.ESRCH, False)])
@@ -80,7 +84,7 @@ def test_owner_without_locks_lives_while_its_process_does(monkeypatch, deny, num
     """EPERM: it is another user's."""
     if number:
         deny(os, "kill", number)
-    assert recording.is_alive(recording.this_process()) is lives
+    assert point_folder.is_alive(point_folder.this_process()) is lives
 
 
 def test_folders_of_kernel_that_nobody_may_look_into(monkeypatch):

@@ -3,7 +3,7 @@ import tempfile
 import threading
 
 import pytest
-from benchkit.point.recording import keep_elsewhere
+from benchkit.point.point_folder import keep_elsewhere
 from benchkit.record import files
 
 from tests.support.records import as_record, make_record, make_rich_record

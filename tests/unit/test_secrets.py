@@ -11,12 +11,12 @@ from benchkit.secrets import (
     HIDDEN,
     WORDS,
     has_secret,
+    mask_config,
+    mask_secrets,
+    mask_value,
+    mask_word,
     names_secret,
     restore_secrets,
-    mask_value,
-    mask_config,
-    mask_word,
-    mask_secrets,
 )
 
 from tests.support.cli import ROOT

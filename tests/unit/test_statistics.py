@@ -5,8 +5,8 @@ from benchkit.statistics.intervals import (
     FEWEST_ROUNDS,
     correlation_length,
     median_interval,
-    series_interval,
     quartiles_or_range,
+    series_interval,
 )
 from benchkit.statistics.samples import Samples, slowest_rank
 from benchkit.statistics.summary import (

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 
-from analysis.repetitions import describe_error_bars, fill_with_ranges
 from analysis.report.chart import (
     DOTS,
     LINEAR,
@@ -13,9 +12,9 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
+    chart_points,
     group_charts,
     phases_of_step,
-    chart_points,
 )
 from analysis.suites.auto_shard.rows import (
     SHARDINGS,
@@ -28,7 +27,8 @@ from analysis.suites.auto_shard.rows import (
     serial_share,
 )
 from analysis.suites.auto_shard.table import SCOPES, settings_of
-from analysis.variants import Baseline
+from analysis.table.repetitions import describe_error_bars, fill_with_ranges
+from analysis.table.variants import Baseline
 from benchkit.suites.auto_shard.suite import (
     END_TO_END,
     RANKS,

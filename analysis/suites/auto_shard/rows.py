@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.figures import Row
-from analysis.records.of_suite import convert_to_numeric
-from analysis.repetitions import group_equal_except, aggregate_runs
+from analysis.records.results import Row
+from analysis.records.suite_rows import convert_to_numeric
 from analysis.report.chart import PAIRED_SPEEDUPS
+from analysis.table.repetitions import aggregate_runs, group_equal_except
 from benchkit.errors import ConfigError
 from benchkit.suites.auto_shard.suite import (
     AUTO,

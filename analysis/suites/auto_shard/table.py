@@ -5,9 +5,10 @@ from statistics import geometric_mean
 
 import pandas as pd
 
-from analysis.records.figures import Row
-from analysis.repetitions import add_group_to_title
+from analysis.records.results import Row
 from analysis.report.markdown import document, format_run_spread
+from analysis.shared.text import format_number, format_settings, with_interval
+from analysis.shared.text_table import as_markdown
 from analysis.suites.auto_shard.rows import (
     SHARDINGS,
     SPEEDUP,
@@ -23,8 +24,7 @@ from analysis.suites.auto_shard.rows import (
     reason,
     serial_share,
 )
-from analysis.text import format_number, format_settings, with_interval
-from analysis.text_table import as_markdown
+from analysis.table.repetitions import add_group_to_title
 from benchkit.suites.auto_shard.suite import (
     END_TO_END,
     INDEPENDENT,

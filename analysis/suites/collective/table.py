@@ -8,14 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from analysis.records.of_suite import measured_rows
-from analysis.repetitions import (
-    group_equal_except,
-    describe_error_bars,
-    aggregate_runs,
-    add_group_to_title,
-    fill_with_ranges,
-)
+from analysis.records.suite_rows import measured_rows
 from analysis.report.chart import (
     BYTES,
     LOG,
@@ -28,6 +21,8 @@ from analysis.report.chart import (
     chart_points,
 )
 from analysis.report.markdown import bullets, document, format_run_spread
+from analysis.shared.text import format_measurement, with_interval
+from analysis.shared.text_table import as_markdown
 from analysis.suites.collective.fit import (
     FAR_OFF,
     FEWEST,
@@ -37,10 +32,15 @@ from analysis.suites.collective.fit import (
     fit,
     leave_one_out_errors,
 )
-from analysis.table import identity_columns, cache_latest
-from analysis.text import format_measurement, with_interval
-from analysis.text_table import as_markdown
-from analysis.variants import Baseline
+from analysis.table.combine import cache_latest, identity_columns
+from analysis.table.repetitions import (
+    add_group_to_title,
+    aggregate_runs,
+    describe_error_bars,
+    fill_with_ranges,
+    group_equal_except,
+)
+from analysis.table.variants import Baseline
 from benchkit.record.naming import format_bytes
 from benchkit.statistics import LATENCY
 from benchkit.suites.collective.suite import SEND_RECV, TIMING

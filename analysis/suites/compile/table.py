@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.records.figures import Row
-from analysis.records.of_suite import rows_with_cases
-from analysis.repetitions import group_equal_except
+from analysis.records.results import Row
+from analysis.records.suite_rows import rows_with_cases
 from analysis.report.chart import LINES, LOG, SECONDS, Axis, Chart, Charts, chart_points
 from analysis.report.markdown import document
-from analysis.table import identity_columns
-from analysis.text import as_csv, shortened
-from analysis.text_table import as_markdown
-from analysis.variants import Baseline
+from analysis.shared.text import as_csv, shortened
+from analysis.shared.text_table import as_markdown
+from analysis.table.combine import identity_columns
+from analysis.table.repetitions import group_equal_except
+from analysis.table.variants import Baseline
 from benchkit.record.record import FIRST_CALLS
 from benchkit.statistics.intervals import Array, median, medians, quantile
 from benchkit.suites.compile.suite import (

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.records.of_suite import measured_rows
-from analysis.records.slowdowns import Slowdown, slowdowns, format_factor_range
-from analysis.repetitions import (
-    describe_error_bars,
-    group_by_mechanism,
-    format_count_range,
+from analysis.records.slowdowns import Slowdown, format_factor_range, slowdowns
+from analysis.records.suite_rows import measured_rows
+from analysis.report.chart import LINES, LOG, TIMES, Axis, Chart, Charts, chart_points, group_charts
+from analysis.shared.text import as_csv, comment
+from analysis.table.repetitions import (
     aggregate_runs,
+    describe_error_bars,
     fill_with_ranges,
+    format_count_range,
+    group_by_mechanism,
 )
-from analysis.report.chart import LINES, LOG, TIMES, Axis, Chart, Charts, group_charts, chart_points
-from analysis.text import as_csv, comment
-from analysis.variants import Baseline
+from analysis.table.variants import Baseline
 from benchkit.api import lut
 from benchkit.api.lut import SIZE
 

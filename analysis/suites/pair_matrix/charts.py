@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.records.of_suite import group_by_layout, measured_rows, records_of
 from analysis.records.places import RankPlace
+from analysis.records.suite_rows import group_by_layout, measured_rows, records_of
 from analysis.report.chart import CELLS, NAMES, PAGE_ROW, Axis, Chart, Charts, chart_points
 from analysis.suites.pair_matrix.matrix import SUITE, Level, PairTimes, levels, matrices
-from analysis.variants import Baseline
+from analysis.table.variants import Baseline
 from benchkit.record.naming import format_bytes
 
 COMPARED = (SUITE,)

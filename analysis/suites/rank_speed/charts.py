@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from analysis.records.of_suite import group_by_layout, measured_rows, records_of
+from analysis.records.suite_rows import group_by_layout, measured_rows, records_of
 from analysis.report.chart import BARS, NAMES, Axis, Chart, Charts, chart_points
+from analysis.shared.text import format_measurement
 from analysis.suites.rank_speed.speeds import SUITE, Speeds, speeds
-from analysis.text import format_measurement
-from analysis.variants import Baseline
+from analysis.table.variants import Baseline
 
 NOTE = (
     "100 %: the median of the ranks, all at the same time; bars: the first and the second half of "

@@ -2,7 +2,6 @@
 
 import pandas as pd
 
-from analysis.repetitions import describe_error_bars, fill_with_ranges
 from analysis.report.chart import (
     LINES,
     LOG,
@@ -12,8 +11,8 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    group_charts,
     chart_points,
+    group_charts,
 )
 from analysis.suites.ring_attention.table import (
     EFFICIENCY,
@@ -23,7 +22,8 @@ from analysis.suites.ring_attention.table import (
     label_of,
     with_efficiencies,
 )
-from analysis.variants import Baseline
+from analysis.table.repetitions import describe_error_bars, fill_with_ranges
+from analysis.table.variants import Baseline
 from benchkit.suites.ring_attention.suite import REFERENCE, STRATEGY, TOKENS, TORCH
 
 OTHERS = (REFERENCE, TORCH)

@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 
 from analysis.records.columns import COMPARISONS, names_of
-from analysis.records.of_suite import measured_rows, convert_to_numeric
 from analysis.records.slowdowns import Slowdown, slowdowns
-from analysis.repetitions import group_by_mechanism, aggregate_runs, add_group_to_title
+from analysis.records.suite_rows import convert_to_numeric, measured_rows
 from analysis.report.markdown import bullets, document, format_run_spread
-from analysis.table import cache_latest
-from analysis.text_table import as_markdown
+from analysis.shared.text_table import as_markdown
+from analysis.table.combine import cache_latest
+from analysis.table.repetitions import add_group_to_title, aggregate_runs, group_by_mechanism
 from benchkit.suites.ring_attention import suite as names
 from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKENS
 

@@ -2,7 +2,6 @@
 
 import pandas as pd
 
-from analysis.repetitions import describe_error_bars, fill_with_ranges
 from analysis.report.chart import (
     BARS,
     CELLS,
@@ -11,8 +10,8 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    group_charts,
     chart_points,
+    group_charts,
 )
 from analysis.suites.tensor_parallel.summary import (
     SHAPE,
@@ -20,6 +19,7 @@ from analysis.suites.tensor_parallel.summary import (
     shape_of,
     title_of,
 )
+from analysis.table.repetitions import describe_error_bars, fill_with_ranges
 from benchkit.suites.tensor_parallel.config import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6  # more shapes than this are shown in the maps alone

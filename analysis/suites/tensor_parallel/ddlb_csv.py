@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.records.figures import Row
-from analysis.records.of_suite import rows_with_cases
+from analysis.records.results import Row
+from analysis.records.suite_rows import rows_with_cases
+from analysis.shared.text import as_csv
 from analysis.suites.tensor_parallel.summary import OPTIONS, SHAPE, SUITES
-from analysis.text import as_csv
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.samples import slowest_rank
 from benchkit.suites.tensor_parallel.config import COMM_BACKEND, DEFAULT, IMPLEMENTATION

@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.figures import Row
-from analysis.records.of_suite import measured_rows, convert_to_numeric
-from analysis.repetitions import group_equal_except, aggregate_runs, add_group_to_title
+from analysis.records.results import Row
+from analysis.records.suite_rows import convert_to_numeric, measured_rows
 from analysis.report.chart import PAIRED_SPEEDUPS, TIMES
 from analysis.report.markdown import bullets, document, format_run_spread
-from analysis.text import with_interval
-from analysis.text_table import as_markdown
+from analysis.shared.text import with_interval
+from analysis.shared.text_table import as_markdown
+from analysis.table.repetitions import add_group_to_title, aggregate_runs, group_equal_except
 from benchkit.suites.tensor_parallel import config as names
 from benchkit.suites.tensor_parallel.config import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
 

@@ -6,7 +6,7 @@ from analysis.report.chart import Charts
 from analysis.suites.tensor_parallel.charts import charts_of_suite
 from analysis.suites.tensor_parallel.ddlb_csv import ddlb_csv
 from analysis.suites.tensor_parallel.summary import summaries
-from analysis.variants import Baseline
+from analysis.table.variants import Baseline
 
 SUITE = "tp_rowwise"
 

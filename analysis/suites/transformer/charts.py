@@ -6,12 +6,6 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.repetitions import (
-    group_equal_except,
-    describe_error_bars,
-    drop_implied_columns,
-    fill_with_ranges,
-)
 from analysis.report.chart import (
     BARS,
     LINES,
@@ -23,17 +17,23 @@ from analysis.report.chart import (
     Axis,
     Chart,
     Charts,
-    map_unique,
-    setting_name,
-    group_charts,
-    phases_of_step,
     chart_points,
-    rates_of,
     choose_series_settings,
+    group_charts,
+    map_unique,
+    phases_of_step,
+    rates_of,
+    setting_name,
 )
+from analysis.shared.text import format_settings
 from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
-from analysis.text import format_settings
-from analysis.variants import Baseline
+from analysis.table.repetitions import (
+    describe_error_bars,
+    drop_implied_columns,
+    fill_with_ranges,
+    group_equal_except,
+)
+from analysis.table.variants import Baseline
 from benchkit.api.case import PEAK_FROM
 from benchkit.suites.transformer.suite import FORWARD, PASS, PASSES, PEAK_BYTES, PHASES, RANKS
 

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from analysis.repetitions import aggregate_runs
-from analysis.table import identity_columns
-from analysis.text import as_csv
+from analysis.shared.text import as_csv
+from analysis.table.combine import identity_columns
+from analysis.table.repetitions import aggregate_runs
 from benchkit.api.case import PEAK_FROM
 from benchkit.suites.transformer.suite import (
     OUTSIDE_BYTES,

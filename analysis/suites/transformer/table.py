@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from analysis.repetitions import group_equal_except
 from analysis.report.markdown import document, format_run_spread
+from analysis.shared.text import format_number, format_settings, interval_head, intervals, shortened
+from analysis.shared.text_table import as_markdown
 from analysis.suites.transformer.rows import ANY_PASS, CASE, plain_numbers, rows_of, varying
-from analysis.table import identity_columns, suite_columns
-from analysis.text import format_number, format_settings, interval_head, intervals, shortened
-from analysis.text_table import as_markdown
+from analysis.table.combine import identity_columns, suite_columns
+from analysis.table.repetitions import group_equal_except
 from benchkit.api.case import PEAK_FROM
 from benchkit.record.record import HARMLESS
 from benchkit.suites.transformer.suite import (

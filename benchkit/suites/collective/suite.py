@@ -10,8 +10,8 @@ from benchkit.api.keys import (
     Planned,
     RunConfig,
     as_list,
-    key,
     count_parameters,
+    key,
 )
 from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Comparison, Question
 from benchkit.api.registry import cases_in, suite

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from benchkit.api.case import Call, Case, Details, Rank
 from benchkit.api.fresh_process import run_in_fresh_process
 from benchkit.api.memory import wait_for_device
-from benchkit.api.p2p import first_reason, all_gather_json
+from benchkit.api.p2p import all_gather_json, first_reason
 from benchkit.api.torch_internals import (
     Compilations,
     compilations,

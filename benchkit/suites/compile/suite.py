@@ -10,8 +10,8 @@ from benchkit.api.keys import (
     Planned,
     RunConfig,
     check_model_heads,
-    require_consistent_value,
     key,
+    require_consistent_value,
 )
 from benchkit.api.question import Comparison, Metric, Question
 from benchkit.api.registry import cases_in, suite

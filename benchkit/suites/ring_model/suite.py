@@ -10,9 +10,9 @@ from benchkit.api.keys import (
     Planned,
     RunConfig,
     check_model_heads,
+    count_parameters,
     key,
     layer_parameters,
-    count_parameters,
 )
 from benchkit.api.question import TIME, Comparison, Metric, Question
 from benchkit.api.registry import cases_in, suite

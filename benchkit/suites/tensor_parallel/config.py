@@ -15,9 +15,9 @@ from benchkit.api.keys import (
     Planned,
     RunConfig,
     as_list,
-    require_consistent_value,
     key,
     layer_shape,
+    require_consistent_value,
 )
 from benchkit.api.question import TFLOP_PER_S, TIME, Cells, Comparison, Metric, Question
 from benchkit.api.sizes import FLOAT8S, ITEM_BYTES, check_float8

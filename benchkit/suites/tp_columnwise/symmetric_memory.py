@@ -18,7 +18,7 @@ from torch import Tensor
 from benchkit.api import torch_internals
 from benchkit.api.case import Work
 from benchkit.api.fresh_process import run_in_fresh_process
-from benchkit.api.p2p import first_reason, all_gather_json
+from benchkit.api.p2p import all_gather_json, first_reason
 from benchkit.errors import Reason, Unavailable, is_out_of_memory
 from benchkit.suites.tensor_parallel.config import Options
 from benchkit.suites.tensor_parallel.primitive import Implementation, ProductBuffers

@@ -14,9 +14,9 @@ from benchkit.api.keys import (
     Planned,
     RunConfig,
     check_model_heads,
+    count_parameters,
     key,
     layer_parameters,
-    count_parameters,
 )
 from benchkit.api.question import FIRST, LEAST, TIME, Comparison, Metric, Question
 from benchkit.api.regions import BACKWARD as BACKWARD

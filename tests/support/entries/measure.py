@@ -1,8 +1,8 @@
 """What tests take from benchkit.measure."""
 
+from benchkit.measure import check_schedule as check_schedule
 from benchkit.measure import clocks as clocks
 from benchkit.measure import disturbance as disturbance
-from benchkit.measure import places as places
 from benchkit.measure import timer as timer
 from benchkit.measure.clocks import HostClock as HostClock
 from benchkit.measure.disturbance import COUNTERS as COUNTERS

@@ -17,13 +17,13 @@ from benchkit.rank.backends import first_rank_reason as first_rank_reason
 from benchkit.rank.cuda_graphs import capture as capture
 from benchkit.rank.devices import FRESH_S as FRESH_S
 from benchkit.rank.devices import Devices as Devices
-from benchkit.rank.devices import GpuWatch as GpuWatch
 from benchkit.rank.devices import GpuObservations as GpuObservations
+from benchkit.rank.devices import GpuWatch as GpuWatch
 from benchkit.rank.devices import gpu_warnings as gpu_warnings
 from benchkit.rank.devices import set_up_torch as set_up_torch
-from benchkit.rank.job import select_isolated as select_isolated
 from benchkit.rank.job import require_references as require_references
 from benchkit.rank.job import require_valid_cases as require_valid_cases
+from benchkit.rank.job import select_isolated as select_isolated
 from benchkit.rank.prober import TURNS as TURNS
 from benchkit.rank.prober import Prober as Prober
 from benchkit.rank.reporter import odd_details as odd_details

@@ -1,9 +1,5 @@
 """What tests take from analysis.report."""
 
-from analysis import discover as discover
-from analysis.discover import directly as directly
-from analysis.discover import modules_with as modules_with
-from analysis.discover import write_all as write_all
 from analysis.report import chart as chart
 from analysis.report import choice as choice
 from analysis.report import draw as draw
@@ -19,3 +15,7 @@ from analysis.report.parts import ReportData as ReportData
 from analysis.report.parts import with_ids as with_ids
 from analysis.report.sentences import MOST_LINES as MOST_LINES
 from analysis.report.tables import ranks_for_print as ranks_for_print
+from analysis.shared import discover as discover
+from analysis.shared.discover import directly as directly
+from analysis.shared.discover import modules_with as modules_with
+from analysis.shared.discover import write_all as write_all

@@ -2,7 +2,7 @@
 
 import pandas as pd
 from analysis.report.chart import LINES, LOG, Axis, Chart, Charts, chart_points
-from analysis.variants import Baseline
+from analysis.table.variants import Baseline
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:

@@ -1,7 +1,7 @@
 """The table of vector_sum."""
 
 import pandas as pd
-from analysis.text_table import as_markdown
+from analysis.shared.text_table import as_markdown
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
-from analysis.speedup import Standing, Variant
-from analysis.variants import compare_suites
+from analysis.table.speedup import Standing, Variant
+from analysis.table.variants import compare_suites
 from benchkit.statistics.judgement import AHEAD, BEHIND, TIED
 
 from tests.support.planted.conclusions import Planted, problem_of, table_of

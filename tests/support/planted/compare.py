@@ -8,10 +8,9 @@ from statistics import median
 from typing import Any
 
 import pandas as pd
-from analysis import screen
-from analysis.screen import Screen
-from analysis.speedup import Variant
-from analysis.variants import SuiteResults, compare_suites
+from analysis.screen.screen import Screen, screen
+from analysis.table.speedup import Variant
+from analysis.table.variants import SuiteResults, compare_suites
 
 from tests.support.planted.oracle import Figures, labels_key, over_runs
 from tests.support.planted.runs import PlantedPoint, Sweep

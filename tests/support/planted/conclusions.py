@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.records.derive import derive_result
 from analysis.records.harvest import Harvest
 from analysis.records.paths import run_of
-from analysis.table import ROUNDS, combine
+from analysis.table.combine import ROUNDS, combine
 
 from tests.support.records import as_record, having, make_record
 

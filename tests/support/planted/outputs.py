@@ -19,11 +19,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pandas as pd
-from analysis.output import write
 from analysis.page import render
 from analysis.report.parts import ReportData, with_ids
-from analysis.speedup import Standing
-from analysis.variants import compare_suites
+from analysis.shared.output import write
+from analysis.table.speedup import Standing
+from analysis.table.variants import compare_suites
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED, TIED, UNCLEAR
 
 from tests.support.entries.report import report
@@ -326,7 +326,7 @@ class Shown:
 
 def grid_of(outputs: Outputs) -> list[list[str]]:
     """Heads, in one line each, and rows of the table as the page has it, or else as Markdown."""
-    from analysis.screen import grid_of as made
+    from analysis.screen.screen import grid_of as made
 
     lines = made(outputs.variants).table().markdown().splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]

@@ -9,11 +9,11 @@ from pathlib import Path
 import analysis
 import pandas as pd
 from analysis.records.harvest import harvest
-from analysis.table import combine
+from analysis.table.combine import combine
 from benchkit.api.keys import RunConfig
 from benchkit.config import compose, hydra_internals
 from benchkit.config.compose import PointComposer
-from benchkit.point.agents import AgentGroup
+from benchkit.point.agent_group import AgentGroup
 from benchkit.point.point import Point, run_and_report
 from benchkit.point.ranks import ReusableRanks
 from benchkit.record.record import HARMLESS, Record

@@ -24,7 +24,7 @@ from benchkit.api.case import CapturableStep, Case, noop
 from benchkit.measure import clocks, timer
 from benchkit.measure.disturbance import COUNTERS
 from benchkit.point import point as point_module
-from benchkit.point.agents import AgentGroup
+from benchkit.point.agent_group import AgentGroup
 from benchkit.point.ranks import LocalRanks
 from benchkit.rank import main, run_cases, sampling_hooks, session
 from benchkit.rank.assignment import Assignment

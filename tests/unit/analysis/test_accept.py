@@ -5,7 +5,7 @@ import re
 import analysis
 import pytest
 from analysis.cli import main
-from analysis.screen import screen_of
+from analysis.screen.screen import screen_of
 from analysis.suites.rank_speed.speeds import devices, promise
 
 from tests.support.acceptance import HOSTS, pairs, speeds

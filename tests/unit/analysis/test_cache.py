@@ -14,7 +14,7 @@ from analysis.records import derive as sources
 from analysis.records import derive as workers
 from analysis.records.derive import SOURCES, derive
 from analysis.records.harvest import harvest
-from analysis.table import combine
+from analysis.table.combine import combine
 
 from tests.support.cli import ROOT
 from tests.support.records import make_record, make_rich_record, write_all

@@ -2,9 +2,9 @@
 
 import pandas as pd
 import pytest
-from analysis import text_table
 from analysis.cli import main
-from analysis.variants import Baseline
+from analysis.shared import text_table
+from analysis.table.variants import Baseline
 from matplotlib.figure import Figure
 
 from tests.support.entries.report import chart, draw, style

@@ -7,7 +7,7 @@ from itertools import chain, combinations
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from analysis.discover import questions
+from analysis.shared.discover import questions
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 from analysis.records.columns import COLUMNS
-from analysis.repetitions import interval_columns, aggregate_runs
-from analysis.table import identity_columns
+from analysis.table.combine import identity_columns
+from analysis.table.repetitions import aggregate_runs, interval_columns
 
 from tests.support.records import make_record, tabulate_records
 from tests.support.reports import describe

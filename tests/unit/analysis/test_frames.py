@@ -7,10 +7,10 @@ import analysis
 import numpy as np
 import pandas as pd
 import pytest
-from analysis import output
 from analysis.cli import main
 from analysis.records.columns import COLUMNS
-from analysis.table import ROUNDS
+from analysis.shared import output
+from analysis.table.combine import ROUNDS
 
 from tests.support.cli import ROOT
 from tests.support.records import LABELS, grid, make_record, make_rich_record, tabulate_records, write_all

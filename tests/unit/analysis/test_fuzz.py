@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 from analysis.cli import main
 from analysis.records.harvest import harvest
-from analysis.table import combine
-from analysis.terminal import as_text
+from analysis.screen.terminal import as_text
+from analysis.table.combine import combine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

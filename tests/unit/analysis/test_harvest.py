@@ -2,8 +2,8 @@ import copy
 
 import pytest
 from analysis.records.harvest import harvest
-from analysis.table import combine
-from analysis.terminal import as_text
+from analysis.screen.terminal import as_text
+from analysis.table.combine import combine
 
 from tests.support.records import grid, make_record, write_all
 from tests.support.reports import describe

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from analysis import text_table as texts
 from analysis.cli import main
 from analysis.foreign import formats, nccl_tests, undecorated
 from analysis.foreign.timings import ForeignOutput
 from analysis.foreign.undecorated import MOST_LETTERS
+from analysis.shared import text_table as texts
 from perf.foreign_fuzz import COLLECTORS, START, TAGS, TIMES, fuzz
 
 from tests.support.imports import SAMPLES, imported, one, ours

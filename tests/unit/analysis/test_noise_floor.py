@@ -1,5 +1,5 @@
 import pytest
-from analysis.repetitions import describe_floor
+from analysis.table.repetitions import describe_floor
 from benchkit import cli as app
 from benchkit.record import files
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from analysis.table import identity_columns
+from analysis.table.combine import identity_columns
 
 from tests.support.entries.report import tables
 from tests.support.markdown import section

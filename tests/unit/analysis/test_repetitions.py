@@ -3,15 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.repetitions import (
-    group_equal_except,
-    describe_error_bars,
+from analysis.screen.terminal import as_text
+from analysis.table.combine import identity_columns
+from analysis.table.repetitions import (
     aggregate_repetitions,
     aggregate_runs,
+    describe_error_bars,
     fill_with_ranges,
+    group_equal_except,
 )
-from analysis.table import identity_columns
-from analysis.terminal import as_text
 
 from tests.support.entries.report import sizes
 from tests.support.records import having, make_record, tabulate_records, write_all

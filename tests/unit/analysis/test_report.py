@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis.cli import main
-from analysis.text_table import table_of
-from analysis.variants import Baseline
+from analysis.shared.text_table import table_of
+from analysis.table.variants import Baseline
 
 from tests.support.cli import ROOT
 from tests.support.entries.report import MOST_LINES

@@ -5,13 +5,13 @@ from html import unescape
 
 import pandas as pd
 import pytest
-from analysis.discover import questions
-from analysis.grid import WIDTH
 from analysis.page.content import content_of
 from analysis.report.speedups import as_table
-from analysis.screen import LINES, is_mostly_disturbed, screen_of
-from analysis.table import oversubscribed_ranks
-from analysis.variants import Baseline, compare_suites
+from analysis.screen.grid import WIDTH
+from analysis.screen.screen import LINES, is_mostly_disturbed, screen_of
+from analysis.shared.discover import questions
+from analysis.table.combine import oversubscribed_ranks
+from analysis.table.variants import Baseline, compare_suites
 
 from tests.support.entries.report import ReportData, with_ids
 from tests.support.records import grid, having, job_in_turns, make_record, make_rich_record, tabulate_records

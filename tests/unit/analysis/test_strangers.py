@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from analysis import output
 from analysis.cli import main
 from analysis.commands.log import log as log_to
-from analysis.text import FORMULA, NUMBER, as_csv, as_text_cell, comment, from_text_cell
-from analysis.text_table import table_of
+from analysis.shared import output
+from analysis.shared.text import FORMULA, NUMBER, as_csv, as_text_cell, comment, from_text_cell
+from analysis.shared.text_table import table_of
 from benchkit.record import files
 from benchkit.record.naming import UNPRINTABLE
 

@@ -5,10 +5,10 @@ import pytest
 from analysis.records import rows as columns
 from analysis.records.doubts import UTILISATIONS
 from analysis.records.rows import DIMENSIONS, MODEL
-from analysis.repetitions import group_equal_except, aggregate_repetitions, aggregate_runs
-from analysis.table import format_printed, identity_columns, suite_columns
-from analysis.terminal import as_text
-from analysis.variants import compare_suites
+from analysis.screen.terminal import as_text
+from analysis.table.combine import format_printed, identity_columns, suite_columns
+from analysis.table.repetitions import aggregate_repetitions, aggregate_runs, group_equal_except
+from analysis.table.variants import compare_suites
 from benchkit.api.case import MEASURED_PEAK
 from benchkit.api.keys import ModelConfig, RunConfig
 from benchkit.api.regions import QUEUEING

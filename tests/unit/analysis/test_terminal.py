@@ -5,10 +5,10 @@ import re
 
 import pytest
 from analysis.cli import main
-from analysis.repetitions import aggregate_repetitions
-from analysis.table import format_printed
-from analysis.terminal import View, ViewError, as_text
-from analysis.text import format_bounds, format_number, half_width, format_measurement, time_text, with_interval
+from analysis.screen.terminal import View, ViewError, as_text
+from analysis.shared.text import format_bounds, format_measurement, format_number, half_width, time_text, with_interval
+from analysis.table.combine import format_printed
+from analysis.table.repetitions import aggregate_repetitions
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from analysis.text_table import NUMBERS, SENTENCES, TextColumn, TextTable, table_of
+from analysis.shared.text_table import NUMBERS, SENTENCES, TextColumn, TextTable, table_of
 from rich.cells import cell_len
 
 LONG = "a reason of many words, one of which is 1234567890123456789012345678901234567890 long"

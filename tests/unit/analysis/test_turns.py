@@ -1,5 +1,5 @@
 import pytest
-from analysis.repetitions import aggregate_repetitions
+from analysis.table.repetitions import aggregate_repetitions
 
 from tests.support.entries.report import tables
 from tests.support.records import make_record, tabulate_records, write_all

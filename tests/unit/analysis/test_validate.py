@@ -2,8 +2,8 @@
 
 import pytest
 from analysis.records.validate import validate
-from analysis.table import combine
-from analysis.terminal import as_text
+from analysis.screen.terminal import as_text
+from analysis.table.combine import combine
 
 from tests.support.mutations import ABSENT, FEW, as_bytes, mutated, paths_of
 from tests.support.records import as_record, make_record, make_rich_record, write_all

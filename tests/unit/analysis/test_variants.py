@@ -4,17 +4,17 @@ import argparse
 
 import numpy as np
 import pytest
-from analysis.discover import questions
 from analysis.report import speedups
-from analysis.screen import screen_of
-from analysis.speedup import CaseTimes, Variant, judge_fastest, add_speedups
-from analysis.variants import (
+from analysis.screen.screen import screen_of
+from analysis.shared.discover import questions
+from analysis.table.speedup import CaseTimes, Variant, add_speedups, judge_fastest
+from analysis.table.variants import (
     Baseline,
     BaselineError,
-    compare_suites,
-    require_baseline_rows,
-    explain_no_comparison,
     compare_suite,
+    compare_suites,
+    explain_no_comparison,
+    require_baseline_rows,
 )
 from benchkit.api.question import FIRST, LEAST, Comparison, Question
 from benchkit.statistics.judgement import AHEAD, BEHIND, NOT_JUDGED, TIED, UNCLEAR

@@ -15,7 +15,7 @@ import pytest
 from launch import host
 
 from tests.support.cli import wait_until
-from tests.support.entries.slowdown import CpuQuota, DutyCycle, QuotaUnavailable, CgroupParent, cgroup, mps
+from tests.support.entries.slowdown import CgroupParent, CpuQuota, DutyCycle, QuotaUnavailable, cgroup, mps
 from tests.support.entries.slowdown import cgroup as throttle
 from tests.support.entries.slowdown import mps as mps_control
 from tests.support.kernel import files_of_kernel

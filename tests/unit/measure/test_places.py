@@ -7,7 +7,7 @@ import pytest
 from benchkit.api.case import Case
 from benchkit.errors import InvalidResult
 
-from tests.support.entries.measure import places, timer
+from tests.support.entries.measure import check_schedule, timer
 from tests.support.one_rank import reports_of
 
 WARM_UP, SAMPLES, SEEDS = 5, 100, 25
@@ -35,7 +35,7 @@ class Copying:
 
 def found(monkeypatch, is_skipped):
     """In how many of SEEDS draws of the places a fault is found, by all the checks that have places."""
-    monkeypatch.setattr(places, "SHARE_OF_TIME", math.inf)
+    monkeypatch.setattr(check_schedule, "SHARE_OF_TIME", math.inf)
     statuses = []
     for seed in range(SEEDS):
         monkeypatch.setattr(timer.Timer, "shared_random_number", lambda self, seed=seed: seed)

@@ -8,14 +8,14 @@ from benchkit.record.record import ErrorReport, Measured
 from tests.support import fakes
 from tests.support.configs import agent_group, config
 from tests.support.entries.point import (
-    ReusableRanks,
     Point,
     PointRun,
     RanksOutcome,
+    ReusableRanks,
+    archive_attempt,
     choose_isolated_cases,
     point,
     ranks,
-    archive_attempt,
 )
 from tests.support.entries.rank import select_isolated
 from tests.support.records import as_case

@@ -15,17 +15,17 @@ from tests.support.entries.agents import AgentInfo, Agents, Channel, Lost, Offse
 from tests.support.entries.launch_ranks import ProcessFailure
 from tests.support.entries.point import (
     AgentOutcome,
-    ReusableRanks,
     Point,
     PointRun,
-    agents,
-    phase_durations,
-    outcome_of,
+    ReusableRanks,
+    agent_group,
     failure_status,
-    with_host,
+    outcome_of,
+    phase_durations,
     point,
+    with_host,
 )
-from tests.support.entries.point import agents as forming
+from tests.support.entries.point import agent_group as forming
 from tests.support.entries.point import ranks as local_ranks
 
 
@@ -175,7 +175,7 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
         now_s[0] += 60
         raise BlockingIOError("Resource unavailable")
 
-    monkeypatch.setattr(agents.HostLock, "acquire", taken_for_an_hour)
+    monkeypatch.setattr(agent_group.HostLock, "acquire", taken_for_an_hour)
     monkeypatch.setattr(local_ranks.start, "start_ranks", ranks_for_a_minute)
     monkeypatch.setattr(point, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
     phases = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(alone()))).phases_s

@@ -9,11 +9,11 @@ from tests.support.configs import agent_group, assignments, config
 from tests.support.entries.launch_ranks import PrivateNetwork
 from tests.support.entries.point import (
     AgentFacts,
+    backend_mismatch,
     lack_of_gpus,
     oversubscribed_points,
     place_ranks,
     rank_environment,
-    backend_mismatch,
 )
 from tests.support.entries.rank import Rendezvous
 

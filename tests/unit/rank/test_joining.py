@@ -16,7 +16,7 @@ from tests.support import configs
 from tests.support.entries import rank
 from tests.support.entries.agents import alone
 from tests.support.entries.point import AgentGroup
-from tests.support.entries.point import agents as forming
+from tests.support.entries.point import agent_group as forming
 
 LEFT = "exception_dump"
 """What NCCL's watchdog writes without the prefix of its group (ProcessGroupNCCL.hpp, kStoreDumpKey)."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from benchkit.selftest import runs
 from benchkit.selftest.floor import FILE_NAME, Fingerprint, read
-from benchkit.selftest.runs import CoreNoise, Findings, Noise, SizeRuns, SelftestFailed, render
+from benchkit.selftest.runs import CoreNoise, Findings, Noise, SelftestFailed, SizeRuns, render
 
 QUIET = Findings(
     Fingerprint(

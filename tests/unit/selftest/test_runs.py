@@ -8,9 +8,9 @@ from benchkit.record.files import FILE_NAME
 from benchkit.selftest.runs import (
     ALL_REDUCE,
     MATRIX_PRODUCT,
-    SizeRuns,
     SelftestFailed,
     SelftestOptions,
+    SizeRuns,
     group_runs,
     sweep,
 )

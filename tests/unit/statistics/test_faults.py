@@ -8,9 +8,9 @@ from benchkit.statistics.faults import (
     FaultLimits,
     PeerGroups,
     detectable_ratio,
+    estimate_healthy,
     find_faults,
     make_family,
-    estimate_healthy,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st

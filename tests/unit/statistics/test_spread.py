@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from benchkit.record.naming import percent
-from benchkit.statistics.power import difference_of_runs, equivalent_sd, pairs_needed, smallest_effect, run_deviations
+from benchkit.statistics.power import difference_of_runs, equivalent_sd, pairs_needed, run_deviations, smallest_effect
 from benchkit.statistics.rank_tests import SignedRank
 
 

@@ -7,7 +7,7 @@ import pytest
 from benchkit.api.keys import as_dict
 from benchkit.suites.collective.suite import CollectiveConfig
 from benchkit.sweep import forecast
-from benchkit.sweep.forecast import GUESS, NEAR, SAME, PointModel, Machine, Total, read_history
+from benchkit.sweep.forecast import GUESS, NEAR, SAME, Machine, PointModel, Total, read_history
 
 from tests.support.configs import config
 from tests.support.records import make_record, write_plan

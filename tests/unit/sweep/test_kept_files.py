@@ -14,10 +14,10 @@ from benchkit.selftest import floor
 from benchkit.sweep import forecast, manifest, status
 from msgspec import inspect
 
-from tests.support.entries.point import recording
+from tests.support.entries.point import point_folder
 
 READ = (
-    manifest.Manifest, recording.Owner, status.TimeLeft, status.Brief, study.StudyProgress, forecast.Total, forecast.TimedRecord,
+    manifest.Manifest, point_folder.Owner, status.TimeLeft, status.Brief, study.StudyProgress, forecast.Total, forecast.TimedRecord,
     session.CountedRun, session.PlanMessage, command.ComparisonPlan, command.FloorFile,
     harvest.ManifestPoints, floor.StoredFloors, Record,
 )  # fmt: skip
@@ -89,8 +89,8 @@ def test_claim_that_is_no_file_is_refused_in_one_line(told, tmp_path, kind, line
 
 
 def test_claim_is_kept_from_others_while_it_is_held(tmp_path):
-    with recording.claim_folder(tmp_path):
-        assert json.loads((tmp_path / ".owner").read_text())["pid"] == recording.this_process().pid
-        with pytest.raises(ConfigError), recording.claim_folder(tmp_path):
+    with point_folder.claim_folder(tmp_path):
+        assert json.loads((tmp_path / ".owner").read_text())["pid"] == point_folder.this_process().pid
+        with pytest.raises(ConfigError), point_folder.claim_folder(tmp_path):
             pass
     assert list(tmp_path.iterdir()) == []

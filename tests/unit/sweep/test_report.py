@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from analysis.page.render import FILE_NAME
 from benchkit import child
-from benchkit.sweep import folder as report
+from benchkit.sweep import sweep_folder as report
 from benchkit.sweep.status import exit_code
 
 from tests.support.acceptance import pairs, speeds

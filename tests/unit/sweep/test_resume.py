@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.point import recording
-from benchkit.point.recording import Owner, claim_folder, this_process
+from benchkit.point import point_folder
+from benchkit.point.point_folder import Owner, claim_folder, this_process
 from benchkit.record import files
 from benchkit.record.naming import without_settings
 from benchkit.sweep import agenda, manifest, resume
-from benchkit.sweep.manifest import PointEntry, Manifest
+from benchkit.sweep.manifest import Manifest, PointEntry
 from benchkit.sweep.tally import Tally
 from launch import trust
 from launch.agents.messages import SweepEnds
@@ -50,12 +50,12 @@ def test_retry_selects_open_statuses(tmp_path, status, open_under):
 
 
 def test_set_aside_overwrites_no_attempt(tmp_path):
-    assert recording.archive_attempt(tmp_path) == 1
+    assert point_folder.archive_attempt(tmp_path) == 1
     for attempt in (1, 2):
         store(tmp_path, f"error {attempt}")
         (tmp_path / "rank_0.log").write_text(f"log {attempt}")
         (tmp_path / "trace_rank_0.json.gz").write_text("trace")
-        assert recording.archive_attempt(tmp_path) == attempt + 1
+        assert point_folder.archive_attempt(tmp_path) == attempt + 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"attempt_{attempt}{suffix}" for attempt in (1, 2)
         for suffix in (".json", "_rank_0.log", "_trace_rank_0.json.gz")
@@ -64,7 +64,7 @@ def test_set_aside_overwrites_no_attempt(tmp_path):
     assert (tmp_path / "attempt_1_rank_0.log").read_text() == "log 1"
     (tmp_path / "attempt_7.json").write_text("{}")
     store(tmp_path, "error")
-    assert recording.archive_attempt(tmp_path) == 9
+    assert point_folder.archive_attempt(tmp_path) == 9
     assert (tmp_path / "attempt_7.json").read_text() == "{}"
 
 
@@ -137,7 +137,7 @@ def test_invalid_manifest_is_refused(tmp_path, text):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from benchkit.point.recording import claimed
+from benchkit.point.point_folder import claimed
 with claimed(Path(sys.argv[1])):
     print("holds", flush=True)
     time.sleep(60)
@@ -154,26 +154,26 @@ def test_claim_lasts_until_owner_ends(tmp_path):
         ):
             pass
         other.kill()
-    assert (tmp_path / recording.FILE_NAME).exists()
+    assert (tmp_path / point_folder.FILE_NAME).exists()
     with claim_folder(tmp_path):
-        assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
-    assert not (tmp_path / recording.FILE_NAME).exists()
+        assert point_folder.owner_of(tmp_path / point_folder.FILE_NAME) == this_process()
+    assert not (tmp_path / point_folder.FILE_NAME).exists()
 
 
 def test_claim_on_other_host_is_respected(tmp_path):
     there = Owner("n7", "another", os.getpid())
-    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(there)))
+    (tmp_path / point_folder.FILE_NAME).write_text(json.dumps(asdict(there)))
     with pytest.raises(ConfigError, match=r"process \d+ on n7 "), claim_folder(tmp_path):
         pass
     with claim_folder(tmp_path, anywhere=True):
-        assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
+        assert point_folder.owner_of(tmp_path / point_folder.FILE_NAME) == this_process()
 
 
 def test_claim_of_ended_container_is_taken_over_with_a_word(tmp_path, caplog):
     container = Owner("a-name-before-the-restart", this_process().boot_id, 1)
-    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(container)))
+    (tmp_path / point_folder.FILE_NAME).write_text(json.dumps(asdict(container)))
     with claim_folder(tmp_path):
-        assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
+        assert point_folder.owner_of(tmp_path / point_folder.FILE_NAME) == this_process()
     assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
@@ -188,7 +188,7 @@ def test_owner_of_another_name_may_be_alive(tmp_path, monkeypatch, lock, kind, i
     mounts.write_text(f"3 2 {os.major(device)}:{os.minor(device)} / / rw,noatime - {kind} x rw\n")
     monkeypatch.setattr(trust, "MOUNTS", mounts)
     boot_id = this_process().boot_id if is_same_kernel else "another"
-    path = tmp_path / recording.FILE_NAME
+    path = tmp_path / point_folder.FILE_NAME
     is_taken_over = {
         "free": anywhere or (is_same_kernel and kind == "ext4"), "held": False,
         "none": anywhere and not is_same_kernel,
@@ -211,20 +211,20 @@ def without_locks(monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(recording.fcntl, "flock", no_locks)
+    monkeypatch.setattr(point_folder.fcntl, "flock", no_locks)
 
 
 def test_claim_before_reboot_is_stale(tmp_path):
     me = this_process()
-    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, "an earlier start", 1))))
+    (tmp_path / point_folder.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, "an earlier start", 1))))
     with claim_folder(tmp_path):
         pass
 
 
 def test_claim_is_private_and_no_symlink(tmp_path):
     with claim_folder(tmp_path):
-        assert (tmp_path / recording.FILE_NAME).stat().st_mode & 0o777 == 0o600
-    (tmp_path / recording.FILE_NAME).symlink_to(tmp_path / "elsewhere")
+        assert (tmp_path / point_folder.FILE_NAME).stat().st_mode & 0o777 == 0o600
+    (tmp_path / point_folder.FILE_NAME).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="a link"), claim_folder(tmp_path):
         pass
 
@@ -234,7 +234,7 @@ def test_claim_works_without_locks(tmp_path, monkeypatch):
     with claim_folder(tmp_path), pytest.raises(ConfigError), claim_folder(tmp_path):
         pass
     me = this_process()
-    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, me.boot_id, 2**22 + 1))))
+    (tmp_path / point_folder.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, me.boot_id, 2**22 + 1))))
     with claim_folder(tmp_path):
         pass
 

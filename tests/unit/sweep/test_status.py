@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from benchkit.point.recording import FILE_NAME, this_process
+from benchkit.point.point_folder import FILE_NAME, this_process
 from benchkit.record.naming import UNPRINTABLE
 
 from tests.support.records import make_record, write_plan

@@ -12,12 +12,12 @@ import pytest
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
 from benchkit.record import files
-from benchkit.sweep import slurm as following
-from benchkit.sweep import slurm as slurm_job
-from benchkit.sweep import slurm as slurm_queue
+from benchkit.sweep import job_queues as following
+from benchkit.sweep import job_queues as slurm_job
+from benchkit.sweep import job_queues as slurm_queue
+from benchkit.sweep.job_queues import BatchJob, JobState, in_seconds, slurm_state, summary, wait_for_points
 from benchkit.sweep.launchers import SubmititLauncher
 from benchkit.sweep.manifest import SubmittedJob
-from benchkit.sweep.slurm import BatchJob, JobState, wait_for_points, in_seconds, slurm_state, summary
 from launch.launcher_env import LaunchContext
 from launch.signals import StopRequested
 

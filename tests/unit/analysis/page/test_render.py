@@ -13,7 +13,7 @@ import pytest
 from analysis.cli import main
 from analysis.page import render
 from analysis.page.content import content_of
-from analysis.variants import Baseline
+from analysis.table.variants import Baseline
 
 from tests.support.entries.report import ReportData, sizes, with_ids
 from tests.support.records import grid, make_record, make_rich_record, write_all

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.entries.launch_ranks import flight_recorder, innermost_frame, logs, encode_result
+from tests.support.entries.launch_ranks import encode_result, flight_recorder, innermost_frame, logs
 from tests.support.launch_bodies import run
 from tests.support.ranks import run_ranks
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import launch_bodies as bodies
 from tests.support.cli import PATIENCE_S, ROOT, wait_until
-from tests.support.entries.launch_ranks import ProcessFailure, fork_server, process, root_cause, start, watch
+from tests.support.entries.launch_ranks import ProcessFailure, fork_server, pool, process, root_cause, watch
 from tests.support.launch_bodies import is_zombie, own_fork_server, pids_in, run
 from tests.support.ranks import run_ranks
 
@@ -166,7 +166,7 @@ def test_root_cause_ignores_order_of_failures(failures, rank):
 def in_same_processes(folder, *jobs, start_method="forkserver"):
     """Runs bodies one after another in the same two ranks, each with a folder; returns their ends."""
     ends = []
-    with start.start_ranks([{"MINE": "0"}, {"MINE": "1"}], start_method=start_method) as ranks:
+    with pool.start_ranks([{"MINE": "0"}, {"MINE": "1"}], start_method=start_method) as ranks:
         for number, (body, timeout_s) in enumerate(jobs):
             where = folder / str(number)
             where.mkdir()
@@ -193,7 +193,7 @@ def test_failed_ranks_are_not_idle(tmp_path):
 
 
 def test_rank_that_died_idle_is_failure_of_next_job(tmp_path):
-    with start.start_ranks([{}]) as ranks:
+    with pool.start_ranks([{}]) as ranks:
         folder = tmp_path
         pid = ranks.run("tests.support.launch_bodies:identity", [0], folder=folder, timeout_s=120).results[0][2]
         os.kill(pid, signal.SIGKILL)
@@ -204,7 +204,7 @@ def test_rank_that_died_idle_is_failure_of_next_job(tmp_path):
 
 def test_stopped_idle_rank_takes_no_long_job(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "TAKE_S", 0.2)
-    with start.start_ranks([{}]) as ranks:
+    with pool.start_ranks([{}]) as ranks:
         pid = ranks.run("tests.support.launch_bodies:identity", [0], folder=tmp_path, timeout_s=120).results[0][2]
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(TimeoutError):

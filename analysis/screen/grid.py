@@ -13,12 +13,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.figures import Row
-from analysis.repetitions import INTERVALS
-from analysis.speedup import Speedup, Variant
-from analysis.text import format_bounds, format_number, half_width, three_digits
-from analysis.text_table import GAP, NUMBERS, WORDS, TextColumn, TextTable
-from analysis.variants import SuiteResults
+from analysis.records.results import Row
+from analysis.shared.text import format_bounds, format_number, half_width, three_digits
+from analysis.shared.text_table import GAP, NUMBERS, WORDS, TextColumn, TextTable
+from analysis.table.repetitions import INTERVALS
+from analysis.table.speedup import Speedup, Variant
+from analysis.table.variants import SuiteResults
 from benchkit.api.question import Metric
 
 WIDTH = 80

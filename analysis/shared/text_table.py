@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from analysis.records.figures import Row
-from analysis.text import NUMBER, format_number
+from analysis.records.results import Row
+from analysis.shared.text import NUMBER, format_number
 from benchkit.record.naming import in_markdown
 
 WORDS, NUMBERS, SENTENCES = "words", "numbers", "sentences"

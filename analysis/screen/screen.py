@@ -16,32 +16,32 @@ from textwrap import TextWrapper, shorten
 
 import pandas as pd
 
-from analysis.answers import MOST_ANSWERS, answers_of, confounded_words, join_names, title_of
-from analysis.discover import conclusions, or_left_out, summaries
-from analysis.grid import (
+from analysis.records.doubts import SPIKE, is_by_others
+from analysis.records.results import Row
+from analysis.screen.answers import MOST_ANSWERS, answers_of, confounded_words, join_names, title_of
+from analysis.screen.grid import (
     WIDTH,
     ScreenTable,
     grid_of,
     interval_of,
 )
-from analysis.records.doubts import SPIKE, is_by_others
-from analysis.records.figures import Row
-from analysis.repetitions import (
+from analysis.shared.discover import conclusions, or_left_out, summaries
+from analysis.shared.text import first_line, format_number, shortened
+from analysis.table.combine import oversubscribed_ranks, reasons, suite_columns
+from analysis.table.repetitions import (
     describe_error_bars,
+    fill_with_ranges,
     format_count_range,
     interval_columns,
-    fill_with_ranges,
 )
-from analysis.speedup import Variant
-from analysis.table import oversubscribed_ranks, suite_columns, reasons
-from analysis.text import format_number, first_line, shortened
-from analysis.variants import (
+from analysis.table.speedup import Variant
+from analysis.table.variants import (
     RANKS,
     Baseline,
     SuiteResults,
     compare_suites,
-    num_job_cores,
     count_distinct,
+    num_job_cores,
 )
 from benchkit.api.question import Question
 from benchkit.record.naming import percent, plus_minus

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.figures import Row, plain_cells
 from analysis.records.places import places_of
+from analysis.records.results import Row, plain_cells
 from analysis.records.rows import RecordSettings
 from benchkit.record import files
 from benchkit.record.record import CaseRecord, Record

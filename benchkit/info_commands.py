@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchkit.api.keys import described_keys
 from benchkit.api.registry import load_suites
-from benchkit.config import compose, help
+from benchkit.config import compose, help_pages
 from benchkit.config.command_line import COMMANDS, HELP, TAKING_VALUES, VERSION, did_you_mean
 from benchkit.config.folders import config_folders
 from benchkit.errors import ConfigError
@@ -46,9 +46,9 @@ def answer(arguments: Sequence[str], folders: Sequence[Path]) -> str:
         return f"benchkit {__version__}, {torch}, Hydra {version('hydra-core')}"
     if not asks_for_help(arguments):
         return ""
-    options = help.options_in(folders)
+    options = help_pages.options_in(folders)
     texts = [texts_on(word, options, folders) for word in topics(arguments, options)]
-    return "\n\n".join(texts) or help.help_text(folders)
+    return "\n\n".join(texts) or help_pages.help_text(folders)
 
 
 def command_first(arguments: Sequence[str]) -> list[str]:
@@ -62,12 +62,12 @@ def asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def list_options(arguments: Sequence[str]) -> int:
-    options = help.options_in(config_folders(arguments))
+    options = help_pages.options_in(config_folders(arguments))
     groups = topics(arguments, options)
     for group in groups:
         if group not in options:
             raise ConfigError(f"list {group}: no such group; allowed are {', '.join(options)}")
-    print(help.listed({group: options[group] for group in groups or options}))
+    print(help_pages.listed({group: options[group] for group in groups or options}))
     return 0
 
 
@@ -90,7 +90,7 @@ def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
     """Return the help on an option, a group or a key; raise ConfigError without such a thing."""
     group, is_set, names = word.partition("=")
     if not is_set and word in options:
-        return help.listed({word: options[word]})
+        return help_pages.listed({word: options[word]})
     if not is_set and (row := row_of(word)):
         return row
     found, suites = [], {path.stem for path in options["suite"]}
@@ -106,8 +106,8 @@ def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
 
 def text_on(group: str, path: Path, folders: Sequence[Path]) -> str:
     if group == "suite":
-        return help.suite_help(path, compose.values_of(path.stem, folders))
-    return describe(path) if group == "study" else help.option_help(group, path)
+        return help_pages.suite_help(path, compose.values_of(path.stem, folders))
+    return describe(path) if group == "study" else help_pages.option_help(group, path)
 
 
 def row_of(name: str) -> str:
@@ -115,7 +115,7 @@ def row_of(name: str) -> str:
     suites_of_row: dict[str, list[str]] = {}
     for suite in load_suites().values():
         if found := described_keys(suite.config).get(name):
-            row = help.key_rows({name: found[0]})
+            row = help_pages.key_rows({name: found[0]})
             suites_of_row.setdefault(row, []).append(suite.name)
     return "\n\n".join(
         f"A key of {'every suite' if len(names) == len(load_suites()) else ', '.join(names)}\n{row}"

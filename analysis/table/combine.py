@@ -14,9 +14,9 @@ from pandas.api.types import is_numeric_dtype
 from analysis.records import columns
 from analysis.records.columns import FIGURES, INTEGER, METRICS, NUMBER, SPREADS, names_of
 from analysis.records.doubts import UTILISATIONS, shares_above_one
-from analysis.records.figures import DETAILS, CaseRow, Row
+from analysis.records.results import DETAILS, CaseRow, Row
 from analysis.records.rows import DIMENSIONS, MODEL
-from analysis.text import (
+from analysis.shared.text import (
     INTERVAL,
     has_ends,
     interval_head,

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.groups import Groups, Numbers
 from analysis.records.columns import METRICS
-from analysis.table import HARDWARE_AND_SOFTWARE, PROVENANCE, identity_columns
+from analysis.table.combine import HARDWARE_AND_SOFTWARE, PROVENANCE, identity_columns
+from analysis.table.groups import Groups, Numbers
 from benchkit.statistics.intervals import FEWEST_QUARTILES, Array
 from benchkit.statistics.judgement import AHEAD, BEHIND, judge_speedup
 

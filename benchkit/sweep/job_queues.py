@@ -26,8 +26,13 @@ from typing import Any, Protocol
 from benchkit.errors import ConfigError
 from benchkit.point.outcome import error_report
 from benchkit.point.point import Point, RecordCallback, new_record, now, run_points
+from benchkit.point.point_folder import (
+    POINT_FILE,
+    archive_attempt,
+    claim_folder,
+    write_with_retries,
+)
 from benchkit.point.ranks import preload_fork_server
-from benchkit.point.recording import POINT_FILE, claim_folder, archive_attempt, write_with_retries
 from benchkit.record import files
 from benchkit.record.record import FINAL, Record
 from benchkit.streams import protect_streams
@@ -41,8 +46,8 @@ from launch.launcher_env import ALONE_VARIABLE, detect_launcher
 from launch.signals import (
     STOP_SIGNALS,
     StopRequested,
-    install_handlers,
     ignore_signals,
+    install_handlers,
     to_stop_request,
 )
 

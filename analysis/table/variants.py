@@ -7,7 +7,7 @@ tell its variants apart. Everything else that differs between rows is a conditio
 - seeds, kernels and hosts of one kind are replicates, whose rows are pooled;
 - any other condition belongs to the problem, so that variants share it.
 
-A problem has one baseline, and each other variant a speedup over it (analysis/speedup.py).
+A problem has one baseline, and each other variant a speedup over it (analysis/table/speedup.py).
 """
 
 import argparse
@@ -19,11 +19,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.discover import questions
-from analysis.records.figures import Row
-from analysis.repetitions import aggregate_runs
-from analysis.speedup import CaseTimes, Standing, Variant, judge_fastest, add_speedups
-from analysis.table import ALIKE, CONDITIONS, ROUNDS, identity_columns, cache_latest, suite_columns
+from analysis.records.results import Row
+from analysis.shared.discover import questions
+from analysis.table.combine import (
+    ALIKE,
+    CONDITIONS,
+    ROUNDS,
+    cache_latest,
+    identity_columns,
+    suite_columns,
+)
+from analysis.table.repetitions import aggregate_runs
+from analysis.table.speedup import CaseTimes, Standing, Variant, add_speedups, judge_fastest
 from benchkit.api.keys import MeasureConfig
 from benchkit.api.question import FIRST, LEAST, Cells, Comparison, Question
 from benchkit.errors import ConfigError
@@ -243,7 +250,7 @@ def compare_suite(
     shared = [n for n in (*problem, *factors, *conditions) if count_distinct(rows, n) == 1]
     problem = [name for name in problem if name not in shared]
     values = {name: sorted({*map(str, rows[name])}) for name in pooled}
-    if rows["host"].str.endswith(ALIKE).any():  # see `analysis.table.with_machines`
+    if rows["host"].str.endswith(ALIKE).any():  # see `analysis.table.combine.with_machines`
         values["host"] = sorted({*map(str, rows["node"])})
     of_suite = SuiteResults(question, [], comparison, problem, shared, confounded, values)
     return build_variants(

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from analysis.records.figures import Row
+from analysis.records.results import Row
 from benchkit.statistics.intervals import (
     ALPHA,
     Array,
     fewest_values,
     median,
     median_interval,
-    rounds_interval,
     quartiles_or_range,
+    rounds_interval,
 )
 from benchkit.statistics.judgement import (
     AHEAD,

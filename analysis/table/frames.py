@@ -10,10 +10,10 @@ import pandas as pd
 
 from analysis.records.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, TIME
 from analysis.records.derive import usable_processes
-from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import files_below, require_there
-from analysis.table import ROUNDS, combine
+from analysis.records.results import CaseRow
+from analysis.table.combine import ROUNDS, combine
 from benchkit.record.naming import escape_unprintable
 
 Rows = Sequence[CaseRow]

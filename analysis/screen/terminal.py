@@ -21,29 +21,29 @@ import numpy as np
 import pandas as pd
 from pandas.errors import UndefinedVariableError
 
-from analysis import text_table
 from analysis.records.columns import FIGURES, SPREADS, names_of
-from analysis.repetitions import INTERVALS, RATES
-from analysis.table import (
-    CONDITIONS,
-    SETTINGS,
-    oversubscribed_rows,
-    is_repeated,
-    partial_columns,
-    oversubscribed_ranks,
-    suite_columns,
-    reasons,
-)
-from analysis.text import (
+from analysis.shared import text_table
+from analysis.shared.text import (
+    format_measurement,
+    format_medians,
     format_number,
     half_width,
     interval_head,
-    format_measurement,
     setting_words,
     shortened,
-    format_medians,
 )
-from analysis.text_table import NUMBERS, SENTENCES, WIDE_GAP, WORDS, TextColumn, TextTable
+from analysis.shared.text_table import NUMBERS, SENTENCES, WIDE_GAP, WORDS, TextColumn, TextTable
+from analysis.table.combine import (
+    CONDITIONS,
+    SETTINGS,
+    is_repeated,
+    oversubscribed_ranks,
+    oversubscribed_rows,
+    partial_columns,
+    reasons,
+    suite_columns,
+)
+from analysis.table.repetitions import INTERVALS, RATES
 from benchkit.errors import ConfigError
 from benchkit.record.naming import format_label
 

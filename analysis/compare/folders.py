@@ -26,12 +26,12 @@ from analysis.compare.points import (
 from analysis.compare.report import SecondaryChange
 from analysis.compare.verdicts import FAILED, PointVerdict, judge_points, word_by_outcomes
 from analysis.records.environments import ENVIRONMENT
-from analysis.records.figures import CaseRow
 from analysis.records.harvest import PlannedRuns
+from analysis.records.results import CaseRow
 from analysis.records.rows import DIMENSIONS
 from analysis.report.naming import settings
-from analysis.table import combine, identity_columns
-from analysis.text import shortened
+from analysis.shared.text import shortened
+from analysis.table.combine import combine, identity_columns
 from benchkit.statistics.intervals import ALPHA, Array
 from benchkit.statistics.multiplicity import changes
 from benchkit.statistics.power import standard_deviation

@@ -22,7 +22,7 @@ from typing import Protocol, TypeVar
 
 import pandas as pd
 
-from analysis.text import complain
+from analysis.shared.text import complain
 from benchkit.api.question import Question
 from benchkit.api.registry import (
     Suite,

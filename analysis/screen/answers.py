@@ -7,20 +7,20 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.grid import (
-    known_half_width,
+from analysis.records.results import Row
+from analysis.screen.grid import (
+    format_metric,
+    format_speedup,
     has_metric,
     is_beyond_ideal,
+    known_half_width,
     metrics_of,
-    format_metric,
     time_metric,
-    format_speedup,
 )
-from analysis.records.figures import Row
-from analysis.speedup import Speedup, Standing, Variant
-from analysis.table import on_cores
-from analysis.text import format_bounds, format_number, three_digits
-from analysis.variants import SuiteResults, num_case_ranks
+from analysis.shared.text import format_bounds, format_number, three_digits
+from analysis.table.combine import on_cores
+from analysis.table.speedup import Speedup, Standing, Variant
+from analysis.table.variants import SuiteResults, num_case_ranks
 from benchkit.api.question import LEAST
 from benchkit.record.naming import oversubscription, percent, plus_minus
 from benchkit.statistics.judgement import (

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pandas as pd
 
-from analysis.text import as_csv, without_html
+from analysis.shared.text import as_csv, without_html
 from benchkit.errors import ConfigError
 from benchkit.record import files
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from analysis.commands import accept, compare, export, import_results, log, plan, predict, profile
-from analysis.output import FILE_NAME as PARQUET
 from analysis.page.render import FILE_NAME
 from analysis.report import style
 from analysis.report.choice import ALL, MOST_FIGURES
-from analysis.terminal import add_options, names_in, positive
-from analysis.variants import Baseline
+from analysis.screen.terminal import add_options, names_in, positive
+from analysis.shared.output import FILE_NAME as PARQUET
+from analysis.table.variants import Baseline
 from benchkit.version import __version__
 
 SUBCOMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {

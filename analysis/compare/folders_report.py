@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.compare.places import INDICATIVE, SIDES, PlacesComparison, fewest_runs
+from analysis.compare.folders import INDICATIVE, SIDES, PlacesComparison, fewest_runs
 from analysis.compare.report import further_changes, interval_text, junit, ratio_text
 from analysis.compare.verdicts import FAILED, FIXED, NEW, NOT_COMPARED
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest
-from analysis.text_table import Writer, table_of
-from benchkit.record.naming import format_label, escape_unprintable
+from analysis.shared.text_table import Writer, table_of
+from benchkit.record.naming import escape_unprintable, format_label
 from benchkit.statistics.intervals import ALPHA
 from benchkit.statistics.rank_tests import RankSum
 
