@@ -39,8 +39,8 @@ MPS_SERVER = "nvidia-cuda-mps-server"
 class Gpu:
     """One GPU as NVML sees it.
 
-    `handle` is the handle of what `uuid` names, which may be a MIG instance; `physical_handle` that of the
-    physical GPU, which has clocks, power and temperature.
+    `handle` is that of what `uuid` names, which may be a MIG instance; `physical_handle` is that of
+    the physical GPU, which has clocks, power and temperature.
     """
 
     nvml: Any

@@ -60,9 +60,9 @@ class RankVariables:
 class LauncherEnv(RankVariables):
     """The environment variables of a launcher whose processes join.
 
-    Its variables in `marker` are all there. `job_variables` together name the start; without one the processes
-    meet at MASTER_ADDR. `local_size` holds the number of processes on this host; Slurm's is "2" on one
-    node, but "1(x2)" on two.
+    Its variables in `marker` are all there. `job_variables` together name the start; without one
+    the processes meet at MASTER_ADDR. `local_size` holds the number of processes on this host;
+    Slurm's is "2" on one node, but "1(x2)" on two.
     """
 
     marker: str

@@ -22,7 +22,8 @@ from tests.support.cli import ROOT
 MODULES = (
     "benchkit/measure/timer.py", "benchkit/measure/sampler.py", "benchkit/measure/clocks.py",
     "benchkit/statistics/samples.py", "benchkit/statistics/summary.py", "analysis/records/rows.py",
-    "analysis/records/metrics.py", "analysis/records/doubts.py", "analysis/table/repetitions.py", "analysis/table/variants.py",
+    "analysis/records/metrics.py", "analysis/records/doubts.py", "analysis/table/repetitions.py",
+    "analysis/table/variants.py",
 )  # fmt: skip
 PLANTED = ("tests/truth",)
 OTHERS = (

@@ -50,7 +50,8 @@ class Changes:
 
     def lines(self, tolerance: float) -> list[str]:
         lines = [
-            f"- {describe_finding(finding, self.ranks)}: {word}, beside the change of its peers: {text}."
+            f"- {describe_finding(finding, self.ranks)}: {word}, "
+            f"beside the change of its peers: {text}."
             for word, findings in (("slower", self.slower), ("faster", self.faster))
             for finding in findings
             for text in [", ".join(f"{name} {ratio:.2f}" for name, ratio in finding.ratios.items())]

@@ -116,7 +116,8 @@ def curve_answers(variants: SuiteResults, compared: Sequence[Variant]) -> Iterat
         last = at_largest_scale(variants, own)
         base = next((each for each in last if each.is_baseline), None)
         parts = [
-            f"{format_number(each.speedup.value, known_half_width(each.speedup))} × as fast at {each.name}"
+            f"{format_number(each.speedup.value, known_half_width(each.speedup))} × as fast "
+            f"at {each.name}"
             for each in last
             if each.speedup
         ]
@@ -141,7 +142,8 @@ def focus_answer(variants: SuiteResults, own: Sequence[Variant], words: Sequence
         time, *more = filter(None, metrics)
         at = ", ".join(setting_of(variants, variant.row, words))
         place = f" at {at}" if at else ""
-        text = f"{name}: {time}, {format_speedup(speedup)}{format_interval(variants, speedup)}{where}{place}"
+        times_as_fast = f"{format_speedup(speedup)}{format_interval(variants, speedup)}"
+        text = f"{name}: {time}, {times_as_fast}{where}{place}"
         text += "".join(f", {each}" for each in more)
         return f"{text}{format_judgement(variants, variant, speedup)}"
     values = [speedup.value for _, speedup in speedups]
@@ -153,7 +155,8 @@ def focus_answer(variants: SuiteResults, own: Sequence[Variant], words: Sequence
     value, of = ([median(values)], "the median of") if is_judged and agree else (values, "in")
     text = f"{name}: {format_range(value)} × as fast as {over}{where}; {of} {len(values)} settings"
     if not is_judged:
-        return f"{text}, not judged{explain_not_judged(variants, [speedup for _, speedup in speedups])}"
+        why = explain_not_judged(variants, [speedup for _, speedup in speedups])
+        return f"{text}, not judged{why}"
     counts = [
         f"{WORDS.get(word, word)} in {len(judged[word])} ({format_range(judged[word])})"
         for word in IN_ORDER
@@ -233,7 +236,8 @@ def fastest_answer(variants: SuiteResults, own: Sequence[Variant], words: Sequen
     at = setting_of(variants, first.row, words)
     place = f" at {', '.join(at)}" if at else ""
     over = (
-        f"{format_speedup(speedup)}{format_interval(variants, speedup) if speedup.interval_or_range else ''}"
+        format_speedup(speedup)
+        + (format_interval(variants, speedup) if speedup.interval_or_range else "")
         if speedup
         else "the baseline"
     )
@@ -355,4 +359,5 @@ def panel_parts(variants: SuiteResults, own: Sequence[Variant], across: str) -> 
         known = [f"{format_number(more, 0.05 * more)} × as long"] if each is not last[0] else []
         known += [format_metric(metric, each.row) for metric in others] if each is last[-1] else []
         beside_it = f" ({', '.join(filter(None, known))})" if any(known) else ""
-        yield f"{variants.format_value(across, each.row[across])} {format_metric(time, each.row)}{beside_it}"
+        panel = variants.format_value(across, each.row[across])
+        yield f"{panel} {format_metric(time, each.row)}{beside_it}"

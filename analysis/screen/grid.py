@@ -368,7 +368,8 @@ def known_half_width(speedup: Speedup) -> float:
 
 def format_speedup(speedup: Speedup) -> str:
     """Format "1.43 × as fast as gloo", with the digits that its ends leave."""
-    return f"{format_number(speedup.value, known_half_width(speedup))} × as fast as {speedup.reference.name}".rstrip()
+    ratio = format_number(speedup.value, known_half_width(speedup))
+    return f"{ratio} × as fast as {speedup.reference.name}".rstrip()
 
 
 def time_metric(variants: SuiteResults) -> Metric:

@@ -271,7 +271,8 @@ def describe_time_intervals(time: str, rows: Sequence[Row]) -> Iterator[str]:
         frame = fill_with_ranges(
             pd.DataFrame([{name: row.get(name) for name in names} for row in rows])
         )
-        yield f"times to {middle}{at_most} ({describe_error_bars(frame, interval_columns(time)[0])})"
+        bars = describe_error_bars(frame, interval_columns(time)[0])
+        yield f"times to {middle}{at_most} ({bars})"
 
 
 def describe_speedup_intervals(variants: SuiteResults, said: str) -> Iterator[str]:
@@ -399,7 +400,8 @@ def mean_contradictions(variants: SuiteResults) -> Iterator[str]:
             if word == AHEAD and by_mean < 1:
                 yield (
                     f"{first.name} is ahead of {other.name} by medians, and takes "
-                    f"{format_number(1 / by_mean, 0.01 / by_mean)} times as long by means: some calls of "
+                    f"{format_number(1 / by_mean, 0.01 / by_mean)} times as long by means: "
+                    "some calls of "
                     "it take very long"
                 )
 

@@ -339,7 +339,8 @@ def describe_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) 
     below = BELOW if runs.min() < FEWEST_RUNS else ""
     worst = f" ({name(again.loc[widths.idxmax()])})" if name else ""
     yield (
-        f"{len(again)} of {len(rows)} points were measured {format_count_range(again['num_points'])} times, "
+        f"{len(again)} of {len(rows)} points were measured "
+        f"{format_count_range(again['num_points'])} times, "
         f"in {several}; their figures are medians over the runs. Between its fastest and its "
         f"slowest time a point differs by {widths.median():.0%} of its median (median over the "
         f"points), at worst by {widths.max():.0%}{worst}.{below}"

@@ -363,7 +363,8 @@ def build_variants(
         Variant(
             row, of, name=" ".join(variant_words(suite_results.question, row, factors)),
             is_baseline=index in chosen, is_focus=focus, is_bound=bound,
-            is_oversubscribed=is_oversubscribed(row), times_by_run=jobs[key_of(row[n] for n in columns)],
+            is_oversubscribed=is_oversubscribed(row),
+            times_by_run=jobs[key_of(row[n] for n in columns)],
         )
         for index, row, of, focus, bound in zip(
             cells.index, cells.to_dict("records"), problem_codes, is_focus, is_bound, strict=True

@@ -137,8 +137,8 @@ class Case:
             the overlap of this case are computed from them.
         on_host: whether `step` is work of the host, such as reading a file, which the host's clock
             times on a GPU, too.
-        includes_launches: whether the time in which the host launches kernels on a GPU counts, as in a
-            loop of training steps. Otherwise it is hidden where it can be.
+        includes_launches: whether the time in which the host launches kernels on a GPU counts, as
+            in a loop of training steps. Otherwise it is hidden where it can be.
         warnings: what readers of this case's figures must know, one line each, for the record.
         unchecked: what of the timed calls `verify` cannot check, for the record; "" if nothing.
     """

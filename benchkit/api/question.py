@@ -83,8 +83,10 @@ class Question:
         comparisons: the first with two variants of an equal problem is made. Factors of the others
             then belong to the problem.
         metrics: variants are compared by the first; the others stand beside it where there is room.
-        scaling_columns: columns of the problem along which times grow; answers are for their largest values.
-        panel_column: the column of the problem whose values stand side by side where nothing is compared.
+        scaling_columns: columns of the problem along which times grow; answers are for their
+            largest values.
+        panel_column: the column of the problem whose values stand side by side where nothing is
+            compared.
         replicates: settings in which the replicates of a variant may differ.
         words: what a column's values are called, or one of them: {"ranks": "{} devices",
             "async_op=False": "blocking"}.

@@ -261,8 +261,8 @@ class Composed:
     """One point of a sweep; `folder` is relative to the sweep's.
 
     `config` is checked and lacks Hydra's own node; points share what is equal in it. `overrides`
-    lack those for Hydra itself. `interpolations` has the texts, by their keys, that take a value from the
-    environment, such as `${oc.env:NAME}`; a record has them in place of the values.
+    lack those for Hydra itself. `interpolations` has the texts, by their keys, that take a value
+    from the environment, such as `${oc.env:NAME}`; a record has them in place of the values.
     """
 
     config: RunConfig
@@ -275,8 +275,9 @@ class Composed:
 class Base:
     """The configuration of one choice of groups, before any values are set.
 
-    `with_hydra` has Hydra's own node, `without_hydra` lacks it; `texts` are those of `without_hydra` with interpolations, by
-    their keys, and `subdir_template` is hydra.sweep.subdir, not interpolated.
+    `with_hydra` has Hydra's own node, `without_hydra` lacks it. `texts` are those of
+    `without_hydra` with interpolations, by their keys. `subdir_template` is hydra.sweep.subdir, not
+    interpolated.
     """
 
     with_hydra: DictConfig

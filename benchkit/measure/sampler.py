@@ -20,7 +20,8 @@ class Hooks:
     """What a rank does around samples; nothing by default.
 
     Attributes:
-        around_samples_of: entered for each series of samples of a case, in the warm-up and in blocks.
+        around_samples_of: entered for each series of samples of a case, in the warm-up and in
+            blocks.
         around_blocks: entered once, around the blocks of all cases, after the warm-up.
         before_sample: called after the reset and outside the clock.
         spoil: overwrites what a call returned, which a checked call must not return again.

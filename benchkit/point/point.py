@@ -86,7 +86,8 @@ class Point:
         resumed_with: software and hosts that differ from those at the start of the sweep, as [then,
             now] by name.
         repetition: 0 for the first run of its configuration in the sweep.
-        interpolations: texts that the record has, by their keys, in place of values from the environment.
+        interpolations: texts that the record has, by their keys, in place of values from the
+            environment.
     """
 
     config: RunConfig

@@ -434,7 +434,8 @@ def require_startable(ranks: int, seconds: float, folder: Path) -> None:
     started = require_launcher()
     if started.num_processes > 1:
         raise ConfigError(
-            f"{started.launcher} started {started.num_processes} processes; allowed is one, it starts the ranks"
+            f"{started.launcher} started {started.num_processes} processes; allowed is one, "
+            "it starts the ranks"
         )
     if ranks < 1:
         raise ConfigError(f"--ranks {ranks}: allowed is >= 1")

@@ -73,8 +73,8 @@ class Family:
     Attributes:
         subjects: number of each candidate among its like, such as a rank: [candidate].
         cells: cells of each candidate, padded by -1: [candidate][place].
-        showing_cells: of these the cells that the candidate certainly slows; -1 at the other places. They
-            judge it; all its cells are set aside with it.
+        showing_cells: cells that a faulty candidate always slows; -1 elsewhere. Only they enter the
+            test. All cells of a candidate that is found are excluded with it.
     """
 
     name: str

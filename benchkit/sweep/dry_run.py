@@ -106,7 +106,8 @@ def forecast(
         remarks += [f"{labels} SKIPPED: {why}" for labels, why in lack.items()]
     if status == "ok" and found.ranks_s > config.timeout_s:
         status = TIMEOUT
-        problem = f"about {format_duration(found.ranks_s)} ({found.basis}), timeout_s={config.timeout_s:g}"
+        needs = f"about {format_duration(found.ranks_s)} ({found.basis})"
+        problem = f"{needs}, timeout_s={config.timeout_s:g}"
     elif found.ranks_most_s > config.timeout_s:
         remarks.append(f"may exceed timeout_s={config.timeout_s:g}")
     return PointForecast(

@@ -51,7 +51,8 @@ class Launcher(launcher.Launcher):
         """Raise ConfigError if the ranks of a point do not divide evenly over its agents."""
         if config.world_size != "auto" and int(config.world_size) % started.num_processes:
             raise ConfigError(
-                f"world_size={config.world_size}: does not divide over the {started.num_processes} agents "
+                f"world_size={config.world_size}: does not divide over the "
+                f"{started.num_processes} agents "
                 f"of {started.launcher}; allowed are multiples of {started.num_processes}, and auto"
             )
 

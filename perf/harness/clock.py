@@ -50,14 +50,14 @@ def note_exchanges(
         now: returns seconds on this rank's clock.
 
     Returns:
-        The readings before and after each all_gather, [rank][exchange].
+        The readings before and after each exchange, [rank][exchange].
     """
     before, after = [], []
     for _ in range(EXCHANGES):
         before.append(now())
-        exchange([0.0])
+        all_gather([0.0])
         after.append(now())
-    return exchange(before), exchange(after)
+    return all_gather(before), all_gather(after)
 
 
 def offset_bounds(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> tuple[float, float]:
@@ -69,7 +69,7 @@ def offset_bounds(before: Sequence[Sequence[float]], after: Sequence[Sequence[fl
 
     Args:
         before: readings before each all_gather, [rank][exchange].
-        after: readings after each all_gather, [rank][exchange].
+        after: readings after each exchange, [rank][exchange].
 
     Returns:
         The highest lower bound and the lowest upper bound of any rank.

@@ -91,7 +91,8 @@ def bars(rows: pd.DataFrame, phase: str) -> Chart:
     return Chart(
         mark=BARS,
         title=f"Decoder on a split sequence: {phase}",
-        note=f"median, {describe_error_bars(rows)}; single: the first rank alone, which is not slowed",
+        note=f"median, {describe_error_bars(rows)}; "
+        "single: the first rank alone, which is not slowed",
         x=Axis("implementation and strategy", NAMES),
         y=Axis(LABELS[phase]),
         points=chart_points(

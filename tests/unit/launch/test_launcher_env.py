@@ -46,7 +46,10 @@ ORDINARY = {  # of containers and scripts, which number and count something else
         (STEP | MPICH, LaunchContext("mpich", 1, 4, "7.0")),  # its daemons are a step of their own, one task per node
         (BATCH, LaunchContext("plain", 0, 1)),
         ({"RANK": "1", "WORLD_SIZE": "2"} | MASTER, LaunchContext("env", 1, 2)),
-        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} | MASTER, LaunchContext("env", 1, 2, is_one_host=True)),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} | MASTER,
+            LaunchContext("env", 1, 2, is_one_host=True),
+        ),
         (
             {"FLUX_JOB_ID": "f2xK", "FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2", "PMI_RANK": "1", "PMI_SIZE": "2"},
             LaunchContext("flux", 1, 2, "f2xK"),

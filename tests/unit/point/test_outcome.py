@@ -18,7 +18,6 @@ from tests.support.entries.point import (
     Point,
     PointRun,
     ReusableRanks,
-    agent_group,
     failure_status,
     outcome_of,
     phase_durations,
@@ -175,7 +174,7 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
         now_s[0] += 60
         raise BlockingIOError("Resource unavailable")
 
-    monkeypatch.setattr(agent_group.HostLock, "acquire", taken_for_an_hour)
+    monkeypatch.setattr(forming.HostLock, "acquire", taken_for_an_hour)
     monkeypatch.setattr(local_ranks.start, "start_ranks", ranks_for_a_minute)
     monkeypatch.setattr(point, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
     phases = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(alone()))).phases_s

@@ -17,7 +17,8 @@ from msgspec import inspect
 from tests.support.entries.point import point_folder
 
 READ = (
-    manifest.Manifest, point_folder.Owner, status.TimeLeft, status.Brief, study.StudyProgress, forecast.Total, forecast.TimedRecord,
+    manifest.Manifest, point_folder.Owner, status.TimeLeft, status.Brief, study.StudyProgress, forecast.Total,
+    forecast.TimedRecord,
     session.CountedRun, session.PlanMessage, command.ComparisonPlan, command.FloorFile,
     harvest.ManifestPoints, floor.StoredFloors, Record,
 )  # fmt: skip
