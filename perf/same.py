@@ -102,6 +102,10 @@ WRITES_NOWHERE = ("view", "plan", "predict", "log", "profile", "nothing", "help"
 MEASURED = [name for name in RUNS if name != "agents"]
 
 
+CASES_AGAIN = ("alone", "fresh")
+"""Keys of a record for cases that were measured once more, in which the same is measured as in its cases."""
+
+
 class Difference(NamedTuple):
     """Where two JSON values differ.
 
@@ -124,7 +128,7 @@ def differences(old: Any, new: Any, name: str = "") -> Iterator[Difference]:
             gone, added = ([key for key in one if key not in other] for one, other in ((old, new), (new, old)))
             yield Difference(name, "keys", gone, added if gone or added else "another order")
         for key in old.keys() & new.keys():
-            yield from differences(old[key], new[key], f"{name}.{key}")
+            yield from differences(old[key], new[key], f"{name}.{'cases' if key in CASES_AGAIN else key}")
     elif isinstance(old, list):
         if len(old) != len(new):
             yield Difference(name, "length", len(old), len(new))
