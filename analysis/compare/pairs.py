@@ -97,7 +97,7 @@ class MeasuredRun:
         for case in record.cases:
             labels = tuple((name, str(value)) for name, value in case.labels.items())
             key = CaseKey(number, labels)
-            self.cells[key] = cells.settings | cells.renamed(case.labels)
+            self.cells[key] = cells.settings | cells.prefix_taken(case.labels)
             self.busbw_of_1_s[key] = bus_bandwidth(case.payload_bytes, case.bus_factor, 1.0)
             if record.status_of(case) != case.status:
                 continue  # the whole point failed

@@ -9,7 +9,7 @@ from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
 
-from analysis.records.derive import kept, write_cache
+from analysis.records.derive import read_cache_file, write_cache
 from analysis.records.environments import Facts
 from analysis.report.choice import MOST_FIGURES
 from analysis.report.parts import ReportData
@@ -121,7 +121,7 @@ def drawing_library() -> str:
     version = altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
     bundler = distribution_version("vl-convert-python")
     maker = hashlib.sha256(f"{version} {bundler} {EXPOSED}".encode()).digest()
-    if known := bytes(kept(LIBRARY, lambda: maker)):
+    if known := bytes(read_cache_file(LIBRARY, lambda: maker)):
         return known.decode()
     library = vl_convert.javascript_bundle(EXPOSED, version)
     write_cache(LIBRARY, maker, library.encode())

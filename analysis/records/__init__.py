@@ -1,1 +1,1 @@
-"""Turns record files into rows: finds them, checks them, and derives their figures."""
+"""Turn record files into rows: find and check them, and derive their metrics."""

@@ -1,6 +1,6 @@
-"""The columns of the combined table that every table has: one row for each, in the table's order.
+"""Columns of the combined table that all suites have, one entry each, in the table's order.
 
-The suites' own keys, labels and details come beside these.
+Suites' own keys, labels and details stand between them.
 """
 
 from dataclasses import dataclass
@@ -48,8 +48,8 @@ class Column:
     """A column of the combined table.
 
     Attributes:
-        is_software: whether it tells hardware or software.
-        is_rate: whether it follows from the median: of merged runs it is that of their median.
+        is_software: whether it describes hardware or software.
+        is_rate: whether it is computed from the median; over several runs, from their median.
     """
 
     name: str
@@ -136,7 +136,7 @@ CONDITIONS = (
     text("profile", "the key `profile`, where it is not false"),
     text("arm", "of a comparison, as it was typed"),
 )
-"""Part of a row's identity, since medians differ by it, but shown only where rows differ in it."""
+"""Part of a row's identity, because medians depend on it; shown only where rows differ in it."""
 TIMES = (
     seconds("median_s", "median time of a call, of the slowest rank", is_printed=True),
     seconds("ci_low_s", "lower end of the median's 95 % interval within the run"),
@@ -360,9 +360,9 @@ SPREADS = (
     share("within_share", "the runs' median `rel_ci`", words="within a run [±%]"),
     share("between_share", "half the range of runs, over the median", words="between runs [±%]"),
 )
-"""What `analysis.table.repetitions.over_repetitions` adds."""
-FIGURES = {each.name: each for each in (*METRICS, *SPREADS)}
-COLUMNS = {each.name: each for each in chain(SETTINGS, CONDITIONS, METRICS, PROVENANCE)}
+"""Added by `analysis.table.repetitions.aggregate_repetitions`."""
+FIGURES = {column.name: column for column in (*METRICS, *SPREADS)}
+COLUMNS = {column.name: column for column in chain(SETTINGS, CONDITIONS, METRICS, PROVENANCE)}
 
 
 def names_of(*groups: tuple[Column, ...]) -> tuple[str, ...]:

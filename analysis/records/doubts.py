@@ -1,6 +1,6 @@
-"""What makes a figure doubtful: impossible values, noise, disturbances, turns and reused ranks.
+"""Doubts about metrics: impossible values, noise, disturbances, interleaving, reused ranks.
 
-No other module judges whether a figure is possible.
+No other module judges whether a metric is possible.
 """
 
 import contextlib
@@ -25,22 +25,25 @@ ROUNDING = 1e-9
 """Tolerance of shares, which are quotients: exactly 100 % is possible."""
 
 
-def doubt_of(figures: CaseMetrics, case: CaseRecord, record: Record) -> str | None:
-    """Describe the impossible figures of a case and their likely causes.
+def doubt_of(case_metrics: CaseMetrics, case: CaseRecord, record: Record) -> str | None:
+    """Describe the impossible metrics of a case and their likely causes.
 
     Args:
-        figures: metrics by name; shares are fractions of 1, and None where they do not apply.
+        case_metrics: by name; shares are fractions of 1; None where one does not apply.
     """
-    found = [*clock_doubts(case), *wall_clock(record), *impossible_metrics(figures, case.details)]
-    return "; ".join(found) or None
+    doubts = [
+        *clock_doubts(case),
+        *wall_clock(record),
+        *impossible_metrics(case_metrics, case.details),
+    ]
+    return "; ".join(doubts) or None
 
 
 COARSE_FROM = 5
-"""So many samples of a clock that tells nanoseconds are never all alike. GPUs' events tick in
-microseconds."""
+"""So many samples by a clock of nanoseconds are never all equal; events of GPUs are coarser."""
 DISAGREE = 1.1
 """Calls that take longer than this multiple of the time in which they were made are impossible.
-That they take less of it is no sign: resets and barriers may take most of it."""
+A shorter sum is not suspicious: resets and barriers may fill the rest."""
 
 
 def clock_doubts(case: CaseRecord) -> Iterator[str]:
@@ -65,49 +68,49 @@ def wall_clock(record: Record) -> Iterator[str]:
             yield "finished before it started: the host's clock was set back"
 
 
-def impossible_metrics(figures: CaseMetrics, details: Mapping[str, object]) -> Iterator[str]:
-    if above := shares_above_one(figures, UTILISATIONS):
+def impossible_metrics(case_metrics: CaseMetrics, details: Mapping[str, object]) -> Iterator[str]:
+    if above := shares_above_one(case_metrics, UTILISATIONS):
         why = "the peak is too low"
         if details.get(PEAK_FROM) == MEASURED_PEAK:
             why = "the peak was measured beside it, on a busy machine"
         yield f"{above}: {why}"
-    if above := shares_above_one(figures, ("efficiency",)):
+    if above := shares_above_one(case_metrics, ("efficiency",)):
         why = "the ideal is of a busy machine, or the cost model is wrong"
         yield f"{above}: {why}"
-    scaling, low = figures.get("scaling_efficiency"), figures.get("paired_speedup_low")
+    scaling, low = case_metrics.get("scaling_efficiency"), case_metrics.get("paired_speedup_low")
     if (
         scaling
         and low
-        and low * scaling > metric_or(figures, "paired_speedup", inf) * (1 + ROUNDING)
+        and low * scaling > metric_or(case_metrics, "paired_speedup", inf) * (1 + ROUNDING)
     ):
         why = "the base was disturbed, or caches hold the parts"
         yield f"scaling_efficiency {percent(scaling)}: {why}"
-    if above := shares_above_one(figures, ("limit_share", "comm_share")):
+    if above := shares_above_one(case_metrics, ("limit_share", "comm_share")):
         why = "a part alone took longer: disturbed, or faster within"
         yield f"{above}: {why}"
-    overlap = figures.get("overlap")
+    overlap = case_metrics.get("overlap")
     if overlap is not None:
-        low, high = (metric_or(figures, f"overlap_{end}", overlap) for end in ("low", "high"))
+        low, high = (metric_or(case_metrics, f"overlap_{end}", overlap) for end in ("low", "high"))
         if low > 1 + ROUNDING:
             why = "more than the shorter part hidden: the parts were disturbed"
             yield f"overlap {percent(overlap)}: {why}"
         if high < -1 - ROUNDING:
             why = "slower than both parts in turn: disturbed, or they collide"
             yield f"overlap {percent(overlap)}: {why}"
-    if metric_or(figures, "rel_ci", 0.0) > WIDEST:
+    if metric_or(case_metrics, "rel_ci", 0.0) > WIDEST:
         why = "the median is hardly known; take more samples, or a quieter machine"
-        yield f"rel_ci ±{percent(metric_or(figures, 'rel_ci', 0.0))}: {why}"
+        yield f"rel_ci ±{percent(metric_or(case_metrics, 'rel_ci', 0.0))}: {why}"
 
 
-def shares_above_one(figures: CaseMetrics, names: tuple[str, ...]) -> str:
+def shares_above_one(case_metrics: CaseMetrics, names: tuple[str, ...]) -> str:
     """List the shares above 1: "mfu_full 100.1 %"; "" where there is none."""
-    above = [name for name in names if metric_or(figures, name, 0.0) > 1 + ROUNDING]
-    return ", ".join(f"{name} {percent(metric_or(figures, name, 0.0))}" for name in above)
+    above = [name for name in names if metric_or(case_metrics, name, 0.0) > 1 + ROUNDING]
+    return ", ".join(f"{name} {percent(metric_or(case_metrics, name, 0.0))}" for name in above)
 
 
-def metric_or(figures: CaseMetrics, name: str, otherwise: float) -> float:
-    found = figures.get(name)
-    return otherwise if found is None else float(found)
+def metric_or(case_metrics: CaseMetrics, name: str, otherwise: float) -> float:
+    value = case_metrics.get(name)
+    return otherwise if value is None else float(value)
 
 
 def percent(share: float) -> str:
@@ -119,7 +122,7 @@ SPIKE = 5.0
 
 
 def noise_metrics(samples: Samples) -> dict[str, float | None]:
-    """Compute what a case's samples say of noise.
+    """Compute the noise metrics of a case's samples.
 
     Returns:
         spikes_all_share: share of iterations in which every rank had a spike: the machine was busy.
@@ -147,7 +150,7 @@ LIMITS = {
 The time that tasks wait for a core is recorded (`pressure_s`) but not reported, because the ranks'
 own threads wait too."""
 BY_OTHERS = tuple(LIMITS[name][1].partition("{")[0] for name in ("steal_s", "others_s"))
-"""Begin the words for what something else took than the ranks or their quota."""
+"""Begin the words for what other processes or machines took."""
 MOST_FALLEN = 0.9
 """A lowest frequency below this share of the highest is reported."""
 LEAST_S = 0.05
@@ -170,7 +173,7 @@ def describe_disturbance(case: CaseRecord, slowed_by: str = "", num_hosts: int =
         del taken["throttled_s"]
     if num_hosts == 1 and "host_busy_s" in counted:
         taken["others_s"] = max(counted["host_busy_s"]) - sum(counted.get("own_busy_s", ()))
-    found = [
+    texts = [
         words.format(taken[name] / elapsed_s)
         for name, (limit, words) in LIMITS.items()
         if taken.get(name, 0.0) > max(LEAST_S, limit * elapsed_s)
@@ -183,24 +186,24 @@ def describe_disturbance(case: CaseRecord, slowed_by: str = "", num_hosts: int =
         default=(0.0, 0.0),
     )
     if lowest < MOST_FALLEN * highest:
-        found.append(f"a core's frequency was between {lowest:.2f} and {highest:.2f} GHz")
-    return "; ".join([*found, *describe_throttling(case)])
+        texts.append(f"a core's frequency was between {lowest:.2f} and {highest:.2f} GHz")
+    return "; ".join([*texts, *describe_throttling(case)])
 
 
 def is_by_others(disturbed: str | None) -> bool:
-    """Return whether what `describe` returned tells of other processes or machines."""
+    """Return whether a text of `describe_disturbance` reports other processes or machines."""
     return bool(disturbed) and any(words in str(disturbed) for words in BY_OTHERS)
 
 
 def describe_throttling(case: CaseRecord) -> list[str]:
-    """Return what held the clocks of any rank's GPU back."""
-    reasons = [int(bits) for bits in case.disturbance.get(CLOCK_REASONS, ())]
-    found = [name for bit, name in THROTTLE_REASONS.items() if any(bits & bit for bits in reasons)]
-    return [f"a GPU's clocks were held back: {', '.join(found)}"] if found else []
+    """Return a line on why the GPU clocks of any rank were throttled, if they were."""
+    masks = [int(mask) for mask in case.disturbance.get(CLOCK_REASONS, ())]
+    reasons = [name for bit, name in THROTTLE_REASONS.items() if any(mask & bit for mask in masks)]
+    return [f"a GPU's clocks were held back: {', '.join(reasons)}"] if reasons else []
 
 
 FEWEST = 4
-"""Samples from which on the later half tells what a warm call takes."""
+"""Samples from which on the later half shows the time of a warm call."""
 NEAR = 1.1
 """A call within this multiple of the warm calls counts as warm."""
 
@@ -213,9 +216,9 @@ def first_call_metrics(case: CaseRecord, mode: str) -> dict[str, float | int]:
     Returns:
         first_call_s: the time of the first call, in seconds.
         warm_s: the median of the later half of all calls, in seconds.
-        warm_range_low_s, warm_range_high_s: how much these differ, see `spread`.
-        first_call_ratio: the time of the first call over that.
-        warm_from_call: the first call, from 1, that takes at most NEAR times that median.
+        warm_range_low_s, warm_range_high_s: their spread, see `quartiles_or_range`.
+        first_call_ratio: `first_call_s` over `warm_s`.
+        warm_from_call: the first call, from 1, that takes at most NEAR times `warm_s`.
     """
     iterations = case.samples.times
     if mode != FIRST_CALLS or case.warmup_s or len(iterations) < FEWEST:
@@ -252,33 +255,33 @@ def log_halves(runs: Sequence[Sequence[float]]) -> tuple[float, float]:
 def interleaving_metrics(
     case: CaseRecord, record: Record, median_s: float | None
 ) -> dict[str, float | None]:
-    """Compute how much turns changed a case.
+    """Compute how much interleaving changed a case.
 
     Within one record there is no interval: each median is of one run of ranks, and runs differ by
-    more than the samples within them. `analysis.table.repetitions` takes it over runs.
+    more than the samples within them. `analysis.table.repetitions` computes it over runs.
 
     Returns:
-        alone_s: median time alone; None where it was not timed alone.
-        turns_ratio: median in turns over `alone_s`; above 1 where turns cost time.
-        alone_speedup: rate of useful work over the baseline's, each alone; None where one was not
-            timed alone.
+        alone_s: isolated median time; None where the case was not timed isolated.
+        turns_ratio: interleaved median over `alone_s`; above 1 where interleaving costs time.
+        alone_speedup: rate of useful work over the baseline's, both isolated; None where one was
+            not timed isolated.
     """
     alone_s = median_of_same_case(record.alone, case)
-    found = {"alone_s": alone_s}
+    metrics = {"alone_s": alone_s}
     if median_s and alone_s:
-        found["turns_ratio"] = median_s / alone_s
+        metrics["turns_ratio"] = median_s / alone_s
     if case.baseline is not None and alone_s:
         baseline = record.cases[case.baseline]
-        more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
+        work_ratio = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
         baseline_s = median_of_same_case(record.alone, baseline)
-        found["alone_speedup"] = baseline_s and more_work * baseline_s / alone_s
-    return found
+        metrics["alone_speedup"] = baseline_s and work_ratio * baseline_s / alone_s
+    return metrics
 
 
 def median_of_same_case(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None:
     """Return the median time in seconds of the case of equal labels among cases of other ranks.
 
-    None where it is judged by another estimator, for a clock that was known better or worse.
+    None where its times have another estimator, because clocks were synchronized better or worse.
     """
     for other in cases:
         if other.labels == case.labels and other.samples_s:
@@ -294,7 +297,7 @@ def reuse_metrics(
     """Compute how much the earlier points of its ranks changed a case.
 
     Returns:
-        fresh_s: median time in fresh ranks; None where it was not measured in fresh ones, too.
+        fresh_s: median time in fresh ranks; None without such a measurement.
         reuse_ratio: the median over `fresh_s`.
     """
     fresh_s = median_of_same_case(record.fresh, case)
@@ -302,6 +305,6 @@ def reuse_metrics(
 
 
 def held_bytes(record: Record) -> int | None:
-    """Return the memory that all ranks held when the point began, on hosts and GPUs together."""
+    """Return the bytes that all ranks held when the point began, on hosts and GPUs together."""
     use = record.rank_use
     return sum(use.host_bytes) + sum(use.device_bytes) if use else None

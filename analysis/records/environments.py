@@ -1,4 +1,4 @@
-"""The hosts and the software of records, and what differs between those of two places."""
+"""Environments of records, hosts and software, and their differences between two places."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -35,28 +35,29 @@ Facts = Mapping[str, str | float | None]
 
 
 def environment_of(record: Record) -> Facts:
-    """Return the environment of a record; None for what is not known."""
-    held, here, agents = conditions(record), record.environment, record.agents
+    """Return the environment of a record; None for facts that are not known."""
+    condition_cells, environment, agents = conditions(record), record.environment, record.agents
     frequencies = [max(case.disturbance.get("highest_ghz") or [0.0]) for case in record.cases]
     return {
-        **{name: held[name] or None for name in ENVIRONMENT if name != "variables"},
-        "nccl": join_distinct(device.nccl for device in record.rank_devices) or held["nccl"],
+        **{name: condition_cells[name] or None for name in ENVIRONMENT if name != "variables"},
+        "nccl": join_distinct(device.nccl for device in record.rank_devices)
+        or condition_cells["nccl"],
         "driver": join_distinct(map(driver_of, agents)),
         "hip": join_distinct(agent.hip for agent in agents),
-        "benchkit": here.benchkit,
+        "benchkit": environment.benchkit,
         "python": join_distinct(agent.python for agent in agents),
-        **of_gpus(record),
+        **gpu_facts(record),
         **torch_settings(record),
         **variables(record),
         "clock": record.clock,
-        "governor": here.governor,
+        "governor": environment.governor,
         "CPU clock [GHz]": max(frequencies, default=0.0) or None,
         "cores per rank": float(record.cores_per_rank),
         "threads per rank": float(record.threads_per_rank),
     }
 
 
-def of_gpus(record: Record) -> Facts:
+def gpu_facts(record: Record) -> Facts:
     gpus = [gpu for agent in record.agents for gpu in agent.gpus]
     clocks = [mhz for case in record.cases for mhz in case.disturbance.get(SM_CLOCK, ()) if mhz]
     return {
@@ -66,11 +67,11 @@ def of_gpus(record: Record) -> Facts:
 
 
 def variables(record: Record) -> Facts:
-    found = {}
+    facts = {}
     for name in sorted({name for agent in record.agents for name in agent.variables}):
         values = [agent.variables.get(name, UNSET) or '""' for agent in record.agents]
-        found[VARIABLE + name] = join_distinct(values)
-    return found
+        facts[VARIABLE + name] = join_distinct(values)
+    return facts
 
 
 def torch_settings(record: Record) -> Facts:
@@ -79,26 +80,28 @@ def torch_settings(record: Record) -> Facts:
 
 
 def differences(first: Sequence[Facts], second: Sequence[Facts]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name and both values of what differs between the environments of two places."""
+    """Yield the name and both values of each fact that differs between two places."""
     for name in dict.fromkeys(name for facts in (*first, *second) for name in facts):
-        sides = [[facts.get(name) for facts in place] for place in (first, second)]
-        one, other = ([value for value in side if value is not None] for side in sides)
-        if has_changed(one, other):
+        values_of_places = [[facts.get(name) for facts in place] for place in (first, second)]
+        before, after = (
+            [value for value in values if value is not None] for values in values_of_places
+        )
+        if has_changed(before, after):
             none = "none recorded" if name.startswith(VARIABLE) else "not known"
-            yield name, summary(one, none), summary(other, none)
+            yield name, summary(before, none), summary(after, none)
 
 
-def has_changed(one: Sequence[Any], other: Sequence[Any]) -> bool:
+def has_changed(before: Sequence[Any], after: Sequence[Any]) -> bool:
     """Return whether the values of two places differ, for numbers beyond TOLERANCE."""
-    numbers = [value for value in (*one, *other) if isinstance(value, float)]
-    if not numbers or not one or not other:
-        return set(one) != set(other)
-    before, after = np.median(one), np.median(other)
-    return bool(abs(after - before) > TOLERANCE * before)
+    numbers = [value for value in (*before, *after) if isinstance(value, float)]
+    if not numbers or not before or not after:
+        return set(before) != set(after)
+    old, new = np.median(before), np.median(after)
+    return bool(abs(new - old) > TOLERANCE * old)
 
 
 def summary(values: Sequence[Any], none: str) -> str:
-    """Return different values side by side, of many numbers their range; `none` without any."""
+    """Join distinct values; many numbers become their range. Without values return `none`."""
     if values and isinstance(values[0], float):
         numbers = [f"{value:.3g}" for value in sorted(set(values))]
         shown = list(dict.fromkeys(numbers))

@@ -1,6 +1,6 @@
-"""Read every record below any number of folders, and what the sweeps there were to measure.
+"""Load all records below some folders, and the points planned in their sweeps' manifests.
 
-Broken and foreign files are named and skipped; they are not fatal.
+Broken and foreign files are reported and skipped.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ decode = msgspec.msgpack.Decoder(RecordResult).decode
 
 @dataclass
 class Harvest:
-    """The content of all records found.
+    """The content of all records below some folders.
 
     Attributes:
         skipped: one line for each file that was skipped.
         num_files: how many files looked like records.
-        num_copies: how many of these have the same content as another one.
+        num_copies: how many of these are copies of others.
     """
 
     rows: list[CaseRow] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Harvest:
 
     @property
     def ranks(self) -> pd.DataFrame:
-        """One row per rank and case, see `analysis.records.per_rank.ranks_of`."""
+        """One row per rank and case, see `analysis.records.per_rank.derive_ranks`."""
         return rank_table(self._ranks)
 
     @property
@@ -59,11 +59,11 @@ class Harvest:
         self._facts.append(figures.facts)
 
     def remarks(self) -> Iterator[str]:
-        """Yield lines on files that are not in the rows, and why; of many only the first ones."""
+        """Yield a line per skipped file, with the reason, for the first ones; and count copies."""
         for line in self.skipped[:MOST_LINES]:
             yield f"passed over {line}"
-        if (more := len(self.skipped) - MOST_LINES) > 0:
-            yield f"passed over {more} more"
+        if (num_more := len(self.skipped) - MOST_LINES) > 0:
+            yield f"passed over {num_more} more"
         if self.skipped and self.num_files > 1:
             yield f"{len(self.skipped)} of {self.num_files} files passed over"
         if self.num_copies == 1:
@@ -91,23 +91,23 @@ def without_collection() -> Iterator[None]:
 
 
 def merge_sources(sources: Iterable[RecordSource]) -> Harvest:
-    """Put the content of files together, that of copies once."""
-    found = Harvest()
+    """Merge the contents of files; copies count once."""
+    merged = Harvest()
     records: dict[bytes, tuple[bytes, str, str]] = {}
     for source in sources:
-        found.num_files += 1
+        merged.num_files += 1
         if source.derived.fault:
-            found.skipped.append(source.derived.fault)
+            merged.skipped.append(source.derived.fault)
         elif source.derived.digest in records:
-            found.num_copies += 1
+            merged.num_copies += 1
         else:
             record = source.derived.figures, source.path, source.folder
             records[source.derived.digest] = record
     names = run_names({folder for _, _, folder in records.values()})
     for content, path, folder in records.values():
         figures = decode(content)
-        found.add(figures, path, run_of(names[folder], figures.repetition))
-    return found
+        merged.add(figures, path, run_of(names[folder], figures.repetition))
+    return merged
 
 
 MANIFEST = "sweep.json"
@@ -120,19 +120,19 @@ class PlannedPoint(msgspec.Struct, frozen=True):
 
 
 class ManifestPoints(msgspec.Struct):
-    """What is read of a manifest."""
+    """The part of a sweep's manifest that is read."""
 
     points: list[PlannedPoint]
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of a point that a sweep was to make.
+    """A planned run of a point of a sweep.
 
     Attributes:
-        key: digest of the configuration: that of all runs of the point.
+        key: digest of the configuration, equal for all runs of a point.
         name: its overrides.
-        path: of its record, as rows have it.
+        path: of its record, as in the rows.
         is_missing: whether there is no record, or no readable one.
     """
 
@@ -145,17 +145,17 @@ class PlannedRun:
 
 @dataclass
 class PlannedRuns:
-    """What the sweeps below some places were to measure."""
+    """The runs planned by the sweeps below some places."""
 
     runs: list[PlannedRun] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
 
-def plan_of(places: Iterable[Path], found: Container[str]) -> PlannedRuns:
+def plan_of(places: Iterable[Path], read_paths: Container[str]) -> PlannedRuns:
     """Read the manifests at or below some folders.
 
     Args:
-        found: the paths of the records that were read, as rows have them.
+        read_paths: of the records that were read, as in the rows.
     """
     plan = PlannedRuns()
     for path in dict.fromkeys(manifests(places)):
@@ -170,7 +170,7 @@ def plan_of(places: Iterable[Path], found: Container[str]) -> PlannedRuns:
         for point in content.points:
             record = os.path.join(sweep, point.folder, files.FILE_NAME)
             path_of_row = escape_unprintable(record)
-            is_missing = path_of_row not in found and not is_record(record)
+            is_missing = path_of_row not in read_paths and not is_record(record)
             name = escape_unprintable(" ".join(point.overrides)) or point.folder
             plan.runs.append(PlannedRun(sweep, point.key, name, path_of_row, is_missing))
     return plan
@@ -186,7 +186,7 @@ def manifests(places: Iterable[Path]) -> Iterator[str]:
 
 
 def is_record(path: str) -> bool:
-    """Return whether a file is a record after all: the copy of one that was read."""
+    """Return whether a file is a record after all, such as a copy of one that was read."""
     try:
         files.require_regular(path)
     except (OSError, ValueError):

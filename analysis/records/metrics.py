@@ -21,45 +21,45 @@ from benchkit.statistics.summary import (
     paired_speedup,
 )
 
-Contest = tuple[str, int]
-"""The work that cases do, and the number of ranks that do it."""
+ComparisonGroup = tuple[str, int]
+"""The labels that are the problem of its cases, as text, and their number of ranks."""
 BACKEND = "comm_backend"
-"""Label of cases that do the same work over backends of their own."""
+"""Label of cases of one problem with different backends."""
 
 
 def comparison_metrics(
-    case: CaseRecord, cases: Sequence[CaseRecord], rivals_s: Sequence[float]
+    case: CaseRecord, cases: Sequence[CaseRecord], group_medians_s: Sequence[float]
 ) -> dict[str, float | None]:
     """Compute the metrics of a measured case that need other cases of its job.
 
     Args:
         cases: all cases of its job.
-        rivals_s: medians in seconds of the measured cases of its contest, itself included.
+        group_medians_s: of the measured cases of its comparison group, itself included.
     """
-    found: dict[str, float | None] = {}
+    cells: dict[str, float | None] = {}
     baseline = measured_case_at(case.baseline, cases)
     if baseline is not None:
-        more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
+        work_ratio = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
         quotient = median_of(baseline) / median_of(case)  # that of the times beside it
         speedup = (
-            paired_speedup(baseline.samples, case.samples).with_value(quotient).scaled(more_work)
+            paired_speedup(baseline.samples, case.samples).with_value(quotient).scaled(work_ratio)
         )
-        found |= estimate_cells("paired_speedup", speedup)
+        cells |= estimate_cells("paired_speedup", speedup)
         if case.ranks != baseline.ranks:
-            found["scaling_efficiency"] = speedup.value * baseline.num_ranks / case.num_ranks
+            cells["scaling_efficiency"] = speedup.value * baseline.num_ranks / case.num_ranks
     computation = measured_case_at(case.components.computation, cases)
     communication = measured_case_at(case.components.communication, cases)
     if communication is not None:
-        found["comm_share"] = median_of(communication) / median_of(case)
+        cells["comm_share"] = median_of(communication) / median_of(case)
     if communication is not None and computation is not None:
         parts = computation.samples, communication.samples
-        found |= estimate_cells("overlap", paired_overlap(*parts, case.samples))
-        found["limit_share"] = max(median_of(computation), median_of(communication)) / median_of(
+        cells |= estimate_cells("overlap", paired_overlap(*parts, case.samples))
+        cells["limit_share"] = max(median_of(computation), median_of(communication)) / median_of(
             case
         )
-    if len(rivals_s) > 1:
-        found["regret"] = median_of(case) / min(rivals_s) - 1
-    return found
+    if len(group_medians_s) > 1:
+        cells["regret"] = median_of(case) / min(group_medians_s) - 1
+    return cells
 
 
 def measured_case_at(position: int | None, cases: Sequence[CaseRecord]) -> CaseRecord | None:
@@ -67,32 +67,34 @@ def measured_case_at(position: int | None, cases: Sequence[CaseRecord]) -> CaseR
     return case if case is not None and case.status == "ok" else None
 
 
-def comparison_groups(cases: Sequence[CaseRecord]) -> list[Contest | None]:
-    """Return per case the work and the number of ranks that it competes in; None without rivals.
+def comparison_groups(cases: Sequence[CaseRecord]) -> list[ComparisonGroup | None]:
+    """Return the comparison group of each case; None where it competes with no other.
 
-    Rivals are compared with the same case, or with that case on their own backend.
+    Cases of one group share a baseline, or their baselines differ only in the backend.
     """
     baselines = {case.baseline for case in cases}
-    found: list[Contest | None] = []
+    groups: list[ComparisonGroup | None] = []
     for position, case in enumerate(cases):
         baseline_position = position if case.baseline is None else case.baseline
-        no_rival = case.is_component or case.unslowed or not case.samples_s
-        if baseline_position not in baselines or no_rival:
-            found.append(None)
+        is_excluded = case.is_component or case.unslowed or not case.samples_s
+        if baseline_position not in baselines or is_excluded:
+            groups.append(None)
             continue
-        work = {
+        problem = {
             name: value
             for name, value in cases[baseline_position].labels.items()
             if name != BACKEND
         }
-        found.append((str(work), case.num_ranks))
-    return found
+        groups.append((str(problem), case.num_ranks))
+    return groups
 
 
-def estimate_cells(name: str, found: Estimate) -> dict[str, float | None]:
-    ends = ("", "_low", "_high", "_range_low", "_range_high")
-    cells: dict[str, float | None] = {name + end: x for end, x in zip(ends, found, strict=False)}
-    return cells | {"num_turns": found.num_rounds}
+def estimate_cells(name: str, estimate: Estimate) -> dict[str, float | None]:
+    suffixes = ("", "_low", "_high", "_range_low", "_range_high")
+    cells: dict[str, float | None] = {
+        name + suffix: x for suffix, x in zip(suffixes, estimate, strict=False)
+    }
+    return cells | {"num_turns": estimate.num_rounds}
 
 
 def median_of(case: CaseRecord) -> float:
@@ -100,9 +102,9 @@ def median_of(case: CaseRecord) -> float:
 
 
 CaseMetrics = Mapping[str, float | int | None]
-"""The summary of a case, and what is computed of it so far, by name."""
+"""The metrics of a case that are computed so far, by name."""
 Formula = Callable[[CaseRecord, CaseMetrics], float | int | None]
-"""Computes a figure from a case and its summary; None where it does not apply."""
+"""Computes a metric from a case and its summary; None where it does not apply."""
 
 
 def from_case(name: str) -> Formula:
@@ -126,7 +128,7 @@ def efficiency(case: CaseRecord, summary: CaseMetrics) -> float | None:
 
 
 def rate_formula(name: str) -> Formula:
-    """Make the formula of a rate: what `details` counts per call, over the median."""
+    """Make the formula of a rate: a count per call in `details`, over the median."""
 
     def formula(case: CaseRecord, summary: CaseMetrics) -> float | None:
         count = from_details(name)(case, summary)
@@ -164,16 +166,15 @@ def backward_over_forward(case: CaseRecord, summary: CaseMetrics) -> float | Non
 
 
 HOST_SETS = 0.9
-"""Share of a call's time from which on the host that queues it sets the pace of a loop.
+"""Share of a call's time from which on queueing on the host limits a loop.
 
-The host queues many calls no faster than the GPU makes them, since the queue fills up. Of n calls
-whose launches set the pace, it queues for n / (n + 1) of their time at least: the last kernel alone
-comes after.
+A full queue makes the host queue many calls no faster than the GPU runs them. Where launches limit
+n calls, queueing takes at least n / (n + 1) of their time: only the last kernel follows.
 """
 
 
 def host_bound(case: CaseRecord, summary: CaseMetrics) -> float | None:
-    """Return the time of queueing on the host, over that of the call, where the host sets it."""
+    """Return the time of queueing over that of the call, where queueing limits it; else None."""
     queueing_s = region_medians(case).get(f"{QUEUEING}_s")
     median_s = summary["median_s"]
     least = max(HOST_SETS, case.calls_per_sample / (case.calls_per_sample + 1))

@@ -23,10 +23,10 @@ def require_there(places: Iterable[Path]) -> None:
     """
     for place in places:
         try:
-            found = place.exists()
+            exists = place.exists()
         except OSError as error:
             raise FileNotFoundError(f"{place}: {error.strerror}") from None
-        if not found:
+        if not exists:
             raise FileNotFoundError(f"{place}: no such folder or file")
         if place.name.lower().endswith(ARCHIVES) and place.is_file():
             raise ConfigError(f"{place}: an archive; unpack it, and name the folder")
@@ -37,18 +37,18 @@ def record_files(places: Iterable[Path]) -> list[str]:
 
     Those below one place are in the order of their folders' numbers.
     """
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for place in places:
         top = os.path.realpath(place)
-        found |= dict.fromkeys(files_below(top) if os.path.isdir(top) else [top])
-    return list(found)
+        paths |= dict.fromkeys(files_below(top) if os.path.isdir(top) else [top])
+    return list(paths)
 
 
 def files_below(top: str, ending: str = PATTERN[1:]) -> Iterator[str]:
-    """Yield the files below a folder whose names end so, in the order of `record_files`.
+    """Yield the files below a folder with a name's ending, in the order of `record_files`.
 
-    A folder that cannot be read has no files. A link is followed only to what is below the folder:
-    whoever made the link must not show other files. `os.scandir` takes a tenth of the time of
+    A folder that cannot be read has no files. A link is followed only to files below the folder, so
+    that a foreign link cannot show any others. `os.scandir` takes a tenth of the time of
     `pathlib`, which takes a second for ten thousand records.
     """
     waiting, below = entries_of(top), os.path.join(top, "")
@@ -71,7 +71,7 @@ def entries_of(folder: str) -> list["os.DirEntry[str]"]:
 
 
 class RunFolders:
-    """Find the folder of the sweep that a record belongs to; ask for each folder once."""
+    """Find the folder of a record's sweep; look into each folder once."""
 
     def __init__(self) -> None:
         self._above: dict[str, str | None] = {}
@@ -95,7 +95,7 @@ class RunFolders:
 
 
 def run_names(folders: Iterable[str]) -> dict[str, str]:
-    """Name each folder, with the parent folders that are needed to tell it from all others."""
+    """Name each folder, with as many parent folders as make its name unique."""
     unnamed = {folder: Path(folder).parts for folder in folders}
     every = list(unnamed.values())
     names: dict[str, str] = {}

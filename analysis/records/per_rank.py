@@ -1,4 +1,4 @@
-"""Rows per rank: busy and waiting time, and what a suite reports of each rank."""
+"""Rows per rank: busy and waiting time, and the details that a suite reports of each rank."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.records import places
 from analysis.records.doubts import SPIKE
-from analysis.records.results import Cell, RankColumns, plain, plain_cells
+from analysis.records.results import Cell, RankColumns, plain_cell, plain_cells
 from analysis.records.rows import RecordSettings
 from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import CaseRecord, Record, as_array
@@ -17,7 +17,7 @@ WAITING = "_wait"
 such a region neither time is known."""
 
 
-def derive_ranks(record: Record, own: RecordSettings) -> list[RankColumns]:
+def derive_ranks(record: Record, settings: RecordSettings) -> list[RankColumns]:
     """Derive a row per rank of each measured case; times are medians in seconds.
 
     Cases of a single rank have a row only where they mark regions or report details of the rank.
@@ -31,22 +31,24 @@ def derive_ranks(record: Record, own: RecordSettings) -> list[RankColumns]:
     """
     measured = [case for case in record.cases if case.status == "ok"]
     most = max((case.num_ranks for case in measured), default=0)
-    where = places.places(record, most)
-    found = []
+    rank_places = places.place_columns(record, most)
+    ranks_of_cases = []
     for case in measured:
-        if columns := columns_of(case, record, where):
+        if columns := columns_of(case, record, rank_places):
             named = {escape_unprintable(name, keep=""): cells for name, cells in columns.items()}
-            found.append(RankColumns(plain_cells(own.renamed(case.labels)), named))
-    return found
+            ranks_of_cases.append(
+                RankColumns(plain_cells(settings.prefix_taken(case.labels)), named)
+            )
+    return ranks_of_cases
 
 
 def columns_of(
-    case: CaseRecord, record: Record, where: Mapping[str, list[Cell]]
+    case: CaseRecord, record: Record, rank_places: Mapping[str, list[Cell]]
 ) -> dict[str, list[Cell] | None]:
     """Return the columns of a case, a cell per rank that took part; {} without rows."""
     regions, count = marked_regions(case), case.num_ranks
     details = {
-        name: [plain(value) for value in values[:count]]
+        name: [plain_cell(value) for value in values[:count]]
         for name, values in case.details.items()
         if isinstance(values, list) and len(values) == record.world_size >= count
     }
@@ -55,7 +57,7 @@ def columns_of(
     samples = case.samples.calls_s
     waits = [spent for name, spent in regions.items() if name.endswith(WAITING)]
     waited = np.sum(waits, axis=0) if waits else None
-    figures = {
+    metrics = {
         **arrivals(case),
         "spike_share": (samples > SPIKE * medians(samples)[:, None]).mean(axis=1),
         "busy_s": None if waited is None else medians(samples - waited),
@@ -64,9 +66,9 @@ def columns_of(
     }
     return {
         "rank": list(range(count)),
-        **{name: cells[:count] for name, cells in where.items()},
+        **{name: cells[:count] for name, cells in rank_places.items()},
         **places.gpu_state_columns(case, count),
-        **{name: None if each is None else each.tolist() for name, each in figures.items()},
+        **{name: None if values is None else values.tolist() for name, values in metrics.items()},
         **details,
     }
 
@@ -78,7 +80,7 @@ def marked_regions(case: CaseRecord) -> dict[str, Array]:
 
 
 def arrivals(case: CaseRecord) -> dict[str, Array]:
-    """Return who began and ended when, where the ranks' clocks are known well enough."""
+    """Return the order of starts and ends; {} where starts on the ranks cannot be compared."""
     samples = case.samples
     if samples.starts_s is None:
         return {}

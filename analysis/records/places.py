@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from analysis.records.results import Cell, plain
+from analysis.records.results import Cell, plain_cell
 from benchkit.record.record import GPU_READINGS, CaseRecord, RankDevice, Record
 
 MOST_LISTED = 8
@@ -27,7 +27,7 @@ class RankPlace:
 
 
 def places_of(record: Record) -> list[RankPlace]:
-    found = []
+    rank_places = []
     devices = dict(enumerate(record.rank_devices))
     agents = {rank: agent for agent in record.agents for rank in agent.ranks}
     for rank in range(record.world_size):
@@ -40,25 +40,25 @@ def places_of(record: Record) -> list[RankPlace]:
                 rank, place.host, device.name or processor, device.uuid or "", device.pci or "",
                 "+".join(map(str, numa)),
             )  # fmt: skip
-        found.append(place)
-    return found
+        rank_places.append(place)
+    return rank_places
 
 
 def number_labels(labels: Sequence[object]) -> list[int]:
-    """Return a number for each label, equal ones for equal labels, in order of appearance."""
+    """Number the labels in order of appearance; equal labels have equal numbers."""
     order = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     return [order[label] for label in labels]
 
 
 def format_numbers(numbers: Sequence[int]) -> str:
-    """Name ascending numbers; of many, the first and last of each unbroken run, of some runs."""
+    """Format ascending numbers; of many, the bounds of the first unbroken runs."""
     if len(numbers) <= MOST_LISTED:
         return ", ".join(map(str, numbers))
-    offsets = groupby(enumerate(numbers), lambda each: each[1] - each[0])
+    offsets = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
     runs = [[number for _, number in run] for _, run in offsets]
-    told = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    more = sum(map(len, runs[MOST_LISTED:]))
-    return ", ".join(told[:MOST_LISTED]) + (f" and {more} more" if more else "")
+    texts = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    num_more = sum(map(len, runs[MOST_LISTED:]))
+    return ", ".join(texts[:MOST_LISTED]) + (f" and {num_more} more" if num_more else "")
 
 
 PLACE = (
@@ -70,33 +70,35 @@ STATE = tuple(f"gpu_{name}" for name in GPU_READINGS)
 """Columns with the state of its GPU after a case; among a case's disturbances with `_after`."""
 
 
-def places(record: Record, count: int) -> dict[str, list[Cell]]:
-    """Return those columns of PLACE that are known of any of the first ranks, a cell per rank."""
+def place_columns(record: Record, count: int) -> dict[str, list[Cell]]:
+    """Return the columns of PLACE with any value, a cell for each of the first ranks."""
     hosts = {rank: agent.host for agent in reversed(record.agents) for rank in agent.ranks}
-    found: dict[str, list[Cell]] = {name: [None] * count for name in PLACE}
-    found["rank_host"] = [plain(hosts.get(rank)) for rank in range(count)]
+    columns: dict[str, list[Cell]] = {name: [None] * count for name in PLACE}
+    columns["rank_host"] = [plain_cell(hosts.get(rank)) for rank in range(count)]
     for rank, device in enumerate(record.rank_devices[:count]):
-        for name, cell in of_device(device).items():
-            found[name][rank] = plain(cell)
-    return drop_empty_columns(found)
+        for name, cell in device_cells(device).items():
+            columns[name][rank] = plain_cell(cell)
+    return drop_empty_columns(columns)
 
 
 def gpu_state_columns(case: CaseRecord, count: int) -> dict[str, list[Cell]]:
-    """Return those columns of STATE that are known of any of the first ranks, a cell per rank."""
-    found: dict[str, list[Cell]] = {}
+    """Return the columns of STATE with any value, a cell for each of the first ranks."""
+    columns: dict[str, list[Cell]] = {}
     for name in STATE:
-        found[name] = [value or None for value in case.disturbance.get(f"{name}_after", [])[:count]]
-        found[name] += [None] * (count - len(found[name]))
-    return drop_empty_columns(found)
+        columns[name] = [
+            value or None for value in case.disturbance.get(f"{name}_after", [])[:count]
+        ]
+        columns[name] += [None] * (count - len(columns[name]))
+    return drop_empty_columns(columns)
 
 
 def drop_empty_columns(columns: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
-    """Leave out columns without any value; in the others, None stands for what is not known."""
+    """Drop columns without any value; in the others, unknown cells become None."""
     cells = {name: [None if cell == "" else cell for cell in columns[name]] for name in columns}
     return {name: cells[name] for name in cells if any(cell is not None for cell in cells[name])}
 
 
-def of_device(device: RankDevice) -> dict[str, str | int | None]:
+def device_cells(device: RankDevice) -> dict[str, str | int | None]:
     return {
         "gpu": device.uuid,
         "gpu_name": device.name,

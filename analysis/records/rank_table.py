@@ -11,7 +11,7 @@ from analysis.records.results import Cell, RanksOfRecord, decode_ranks
 
 
 def rank_table(records: Iterable[RanksOfRecord]) -> pd.DataFrame:
-    """Make one row per rank and case, see `analysis.records.per_rank.ranks_of`."""
+    """Make one row per rank and case, see `analysis.records.per_rank.derive_ranks`."""
     columns: dict[str, list[Cell]] = {}
     height = 0
     for record in records:
@@ -29,7 +29,7 @@ def append(
     count: int,
     cells: Mapping[str, Cell | list[Cell]],
 ) -> None:
-    """Add rows to columns, with one cell per row or one for all; what is missing is None."""
+    """Add rows to columns, with one cell per row or one for all; missing cells are None."""
     for name, cell in cells.items():
         if name not in columns:
             columns[name] = [None] * height

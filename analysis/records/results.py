@@ -1,7 +1,7 @@
-"""What analysis derives from one record: the figures of its cases and ranks, without raw samples.
+"""Results of one record: the metrics of its cases and ranks, without raw samples.
 
-They are encoded as soon as they are derived, so that they are the same whether they come from
-samples, from another process or from the cache (analysis/records/derive.py).
+They are encoded as soon as they are derived, so that they are the same from samples, from another
+process and from the cache (analysis/records/derive.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,15 +16,15 @@ Cell = bool | int | float | str | None
 Row = Mapping[str, Any]
 """A row of a table, its cells by column, as pandas gives them."""
 DETAILS = "details"
-"""Key of a row for what the suite reports of the case, by name. Each detail becomes a column of its
-own, which does not say what was measured."""
+"""Key of a row for the details that the suite reports of the case, by name. Each detail becomes a
+column, which is no part of the row's identity."""
 REASON = "reason"
 NAMES = tuple(metric.name for metric in METRICS)
 PLACES = {name: place for place, name in enumerate(NAMES)}
 
 
 class CaseResult(msgspec.Struct, frozen=True, array_like=True):
-    """What a case adds to the cells that all rows of its record share.
+    """The cells of a case, without those that all rows of its record share.
 
     Attributes:
         metrics: as METRICS.
@@ -45,20 +45,20 @@ class RankColumns(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RanksOfRecord(NamedTuple):
-    """The ranks of a record: list[RankFigures], encoded, and the cells that all rows share."""
+    """The ranks of a record: list[RankColumns], encoded, and the cells that all rows share."""
 
     shared: dict[str, Cell]
     ranks: bytes
 
 
 class RecordResult(msgspec.Struct, frozen=True, array_like=True):
-    """Everything that analysis keeps of a record.
+    """Everything that analysis derives from a record.
 
     Attributes:
         repetition: of its sweep, from 0 on.
         cases: one per case; a record without cases has one that says how it ended.
-        ranks: list[RankFigures], which only reports read, encoded.
-        facts: `environments.Facts`, which only comparisons read, encoded.
+        ranks: list[RankColumns], encoded; only reports read it.
+        facts: `environments.Facts`, encoded; only comparisons read it.
     """
 
     repetition: int
@@ -74,7 +74,7 @@ class RecordResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CaseRow(Mapping[str, object]):
-    """The cells of a case by name, those that all cases of its record share among them.
+    """The cells of a case by name, with those that all cases of its record share.
 
     A dictionary per case would take ten times the memory: most cells are shared, and the names of
     the metrics are those of all cases.
@@ -101,7 +101,7 @@ class CaseRow(Mapping[str, object]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all cells but the details; of equal ones the last one counts."""
+        """The names of all cells except details; of equal names the last one counts."""
         metrics = () if self.case.metrics is None else NAMES
         return (*self.shared, *self.case.cells, *metrics)
 
@@ -111,20 +111,20 @@ class CaseRow(Mapping[str, object]):
         return (*self.shared.values(), *case.cells.values(), *(case.metrics or ()))
 
 
-encoded = msgspec.msgpack.Encoder().encode
-"""For parts of a record's figures that are decoded only where they are needed."""
+encode = msgspec.msgpack.Encoder().encode
+"""For parts of a result that are decoded only where they are needed."""
 decode_ranks = msgspec.msgpack.Decoder(list[RankColumns]).decode
 decode_facts = msgspec.msgpack.Decoder(dict[str, str | float | None]).decode
 
 
-def plain(value: Any, keep: str = "") -> Cell:
+def plain_cell(value: Any, keep: str = "") -> Cell:
     """Return a cell that can be compared and grouped: lists and dictionaries become text.
 
     So do integers of more than 64 bits, which no column of numbers holds. Text becomes one line, so
     that it cannot leave its place in a table.
 
     Args:
-        keep: characters that a text may have all the same, see `printable`.
+        keep: characters that stay as they are, see `escape_unprintable`.
     """
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
@@ -134,6 +134,6 @@ def plain(value: Any, keep: str = "") -> Cell:
 def plain_cells(cells: Mapping[str, object]) -> dict[str, Cell]:
     """Make all cells comparable; a reason keeps its lines."""
     return {
-        escape_unprintable(name, keep=""): plain(value, keep="\n\t" if name == REASON else "")
+        escape_unprintable(name, keep=""): plain_cell(value, keep="\n\t" if name == REASON else "")
         for name, value in cells.items()
     }

@@ -107,22 +107,22 @@ def noise_text(record: Record) -> str | None:
 
 
 def join_distinct(values: Iterable[Any]) -> str | None:
-    """Join the values of all agents, equal ones once: "2.13.0 / 2.12.0"; None without any."""
+    """Join the values of all agents, without duplicates: "2.13.0 / 2.12.0"; None without any."""
     return " / ".join(dict.fromkeys(str(value) for value in values if value)) or None
 
 
 def variables_of(agents: Sequence[AgentReport]) -> str | None:
     """Join the variables of all agents that may change times: "NCCL_ALGO=Ring OMP_NUM_THREADS=2".
 
-    Those that agents share stand once.
+    Those that agents share appear once.
     """
     of_agents = chain.from_iterable(agent.variables.items() for agent in agents)
-    known = sorted({pair for pair in of_agents if not OF_PLACE.fullmatch(pair[0])})
-    return " ".join(map("=".join, known))
+    variables = sorted({pair for pair in of_agents if not OF_PLACE.fullmatch(pair[0])})
+    return " ".join(map("=".join, variables))
 
 
 def gpu_names(record: Record) -> str | None:
-    """Return the names of the first GPUs of the hosts; of the ranks' where hosts list none."""
+    """Return the names of the hosts' first GPUs; where hosts list none, of the ranks' GPUs."""
     listed = join_distinct(agent.gpus[0].get("name") for agent in record.agents if agent.gpus)
     return listed or join_distinct(device.name for device in record.rank_devices)
 
@@ -145,8 +145,8 @@ SHARED_KEYS = frozenset((
     "private_network",
     "ranks", "backend", "hardware", "measure", "model", "profile", "explain", "report",
 ))  # fmt: skip
-"""Keys that every suite has. A suite's own lists and dictionaries are no columns either: they
-choose cases, which are told apart by their labels."""
+"""Keys common to all suites. Lists and dictionaries in a suite's own keys become no columns either,
+because they select cases, and labels identify these."""
 OUTCOMES = ("status", "reason", "failed_rank", "stopped_by", "converged", DETAILS)
 OF_FILE = ("path", "run")
 
@@ -156,29 +156,29 @@ class RecordSettings:
 
     Attributes:
         settings: what was measured, where and how, as far as that affects the result.
-        provenance: where it comes from, but for its file and its run.
+        provenance: where it comes from, except its file and its run.
     """
 
     def __init__(self, record: Record) -> None:
-        shared, held = shared_settings(record), conditions(record)
+        shared, condition_cells = shared_settings(record), conditions(record)
         self.provenance = provenance(record)
         self._suite = record.suite
-        self._taken = {*shared, *held, *self.provenance, *OF_FILE, *OUTCOMES, *NAMES}
-        own = {
+        self._taken = {*shared, *condition_cells, *self.provenance, *OF_FILE, *OUTCOMES, *NAMES}
+        suite_keys = {
             name: value
             for name, value in record.config.items()
             if name not in SHARED_KEYS and not isinstance(value, list | dict)
         }
-        self.settings: dict[str, object] = shared | self.renamed(own) | held
+        self.settings: dict[str, object] = shared | self.prefix_taken(suite_keys) | condition_cells
 
-    def renamed(self, own: Mapping[str, object]) -> dict[str, object]:
-        """Return a suite's keys, or a case's labels, as columns.
+    def prefix_taken(self, cells: Mapping[str, object]) -> dict[str, object]:
+        """Prefix those of a suite's keys, or of a case's labels, that are names of other columns.
 
-        One with the name of a column that every table has gets the suite's name as prefix.
+        The prefix is the suite's name.
         """
         return {
             f"{self._suite}.{name}" if name in self._taken else name: value
-            for name, value in own.items()
+            for name, value in cells.items()
         }
 
 
@@ -196,27 +196,27 @@ def shared_settings(record: Record) -> dict[str, object]:
 NOT_ENDED = "measured at this moment, or killed before it could say so"
 
 
-def derive_cases(record: Record, own: RecordSettings) -> list[CaseResult]:
-    """Derive the figures of each case; without cases, how the record ended."""
+def derive_cases(record: Record, settings: RecordSettings) -> list[CaseResult]:
+    """Derive the result of each case; of a record without cases, one that says how it ended."""
     if not record.cases:
         return [CaseResult(plain_cells(failure(record)), {}, None)]
     slowed_by = record.slowdown.mechanism or ""
     num_hosts = len({agent.host for agent in record.agents})
-    contests = metrics.comparison_groups(record.cases)
-    rivals_s: dict[metrics.Contest | None, list[float]] = {None: []}
-    for case, contest in zip(record.cases, contests, strict=True):
-        if contest and record.status_of(case) == "ok":
-            rivals_s.setdefault(contest, []).append(metrics.median_of(case))
-    found = []
-    for case, contest in zip(record.cases, contests, strict=True):
-        cells = own.renamed(case.labels) | outcome(case, record)
-        cells["contest"] = contest and f"{contest[0]}, {contest[1]} ranks"
+    groups = metrics.comparison_groups(record.cases)
+    medians_s: dict[metrics.ComparisonGroup | None, list[float]] = {None: []}
+    for case, group in zip(record.cases, groups, strict=True):
+        if group and record.status_of(case) == "ok":
+            medians_s.setdefault(group, []).append(metrics.median_of(case))
+    results = []
+    for case, group in zip(record.cases, groups, strict=True):
+        cells = settings.prefix_taken(case.labels) | outcome(case, record)
+        cells["contest"] = group and f"{group[0]}, {group[1]} ranks"
         cells["disturbed"] = doubts.describe_disturbance(case, slowed_by, num_hosts) or None
         if cells["status"] == "ok":
-            found.append(measured_case(case, record, rivals_s[contest], cells))
+            results.append(measured_case(case, record, medians_s[group], cells))
         else:
-            found.append(CaseResult(plain_cells(cells), {}, None))
-    return found
+            results.append(CaseResult(plain_cells(cells), {}, None))
+    return results
 
 
 def failure(record: Record) -> dict[str, object]:
@@ -230,12 +230,12 @@ def failure(record: Record) -> dict[str, object]:
 
 def outcome(case: CaseRecord, record: Record) -> dict[str, object]:
     status = record.status_of(case)
-    ended = case.reason if status == case.status else failure(record)["reason"]
+    reason = case.reason if status == case.status else failure(record)["reason"]
     row: dict[str, object] = {
         "is_component": case.is_component,
         "unslowed": case.unslowed,
         "status": status,
-        "reason": ended or None,
+        "reason": reason or None,
         "failed_rank": case.rank,
     }
     if case.samples_s:
@@ -252,7 +252,11 @@ def outcome(case: CaseRecord, record: Record) -> dict[str, object]:
 def measured_case(
     case: CaseRecord, record: Record, group_medians_s: Sequence[float], cells: dict[str, object]
 ) -> CaseResult:
-    """Derive a measured case's figures; `rivals_s` are all medians of its contest in seconds."""
+    """Derive the result of a measured case.
+
+    Args:
+        group_medians_s: of all measured cases of its comparison group.
+    """
     samples = case.samples
     summary: dict[str, Any] = {**summarize(samples)}
     summary |= metrics.comparison_metrics(case, record.cases, group_medians_s)
@@ -260,12 +264,12 @@ def measured_case(
     summary |= doubts.interleaving_metrics(case, record, summary["median_s"])
     summary |= doubts.first_call_metrics(case, record.settings.measure.mode)
     summary |= doubts.reuse_metrics(case, record, summary["median_s"])
-    figures = {metric.name: metric.value(case, summary) for metric in METRICS}
+    values = {metric.name: metric.value(case, summary) for metric in METRICS}
     judged = {
         "estimator": samples.estimator,
-        "doubt": doubt_of(figures, case, record),
+        "doubt": doubt_of(values, case, record),
     }
     details = plain_cells(case.details | region_medians(case))
-    has_baseline = any(each.baseline is not None for each in record.cases)
+    has_baseline = any(other.baseline is not None for other in record.cases)
     rounds = samples.block_medians.tobytes() if has_baseline else b""
-    return CaseResult(plain_cells(cells | judged), details, list(figures.values()), rounds)
+    return CaseResult(plain_cells(cells | judged), details, list(values.values()), rounds)

@@ -1,6 +1,6 @@
 """The column `slowdown`: one factor for the last rank, or a list with one factor per rank.
 
-It has what was asked. On a busy machine ranks are slowed otherwise, and then names tell both.
+It has the requested factors. Where those measured deviate, as on a busy machine, names have both.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 FAR = 0.1
-"""A measured factor that differs from the asked one by a larger share is told beside it."""
+"""A measured factor that deviates from the requested one by a larger share is printed, too."""
 
 
 @dataclass(frozen=True, order=True)
@@ -21,7 +21,7 @@ class Slowdown:
     Attributes:
         lost_speed: of all ranks together, in ranks at full speed.
         factors: one per rank, 1 at full speed.
-        measured: least and largest measured factor of each named rank; empty where all are near.
+        measured: least and largest measured factor of each named rank; empty where none deviates.
     """
 
     lost_speed: float
@@ -50,33 +50,39 @@ class Slowdown:
     def __str__(self) -> str:
         """Return "4" where only the last rank is slowed, else the factor of each: "1, 2, 4".
 
-        Where it was another in truth: "4 (measured 2.1 to 2.3)".
+        Where measured factors deviate: "4 (measured 2.1 to 2.3)".
         """
-        asked = ", ".join(f"{factor:g}" for factor in self.factors[self.named])
-        measured = ", ".join(format_factor_range(*ends) for ends in self.measured)
-        return f"{asked} (measured {measured})" if measured else asked
+        requested = ", ".join(f"{factor:g}" for factor in self.factors[self.named])
+        measured = ", ".join(format_factor_range(*bounds) for bounds in self.measured)
+        return f"{requested} (measured {measured})" if measured else requested
 
     def with_measured(self, points: Sequence[Sequence[float]]) -> "Slowdown":
-        """Add what was measured in some points: [point][rank]."""
+        """Add the measured factors of some points: [point][rank]."""
         by_rank = list(zip(self.factors, *points, strict=True))[self.named]
-        far = [each for asked, *each in by_rank if any(abs(m / asked - 1) > FAR for m in each)]
-        ends = tuple((min(each), max(each)) for _, *each in by_rank) if far else ()
-        return replace(self, measured=ends)
+        deviates = any(
+            abs(factor / requested - 1) > FAR
+            for requested, *measured in by_rank
+            for factor in measured
+        )
+        bounds = (
+            tuple((min(measured), max(measured)) for _, *measured in by_rank) if deviates else ()
+        )
+        return replace(self, measured=bounds)
 
 
 def slowdowns(rows: pd.DataFrame) -> list[Slowdown]:
-    """Read the slowdowns of rows that stand together, so that equal ones have one name."""
+    """Read the slowdowns of the rows of one table, so that equal ones have one name."""
     cells = zip(rows["slowdown"], rows["world_size"], strict=True)
-    asked = [Slowdown.parse(cell, int(size)) for cell, size in cells]
-    measured: dict[Slowdown, list[list[float]]] = {each: [] for each in asked}
-    for each, text in zip(asked, rows["measured_slowdown"], strict=True):
+    requested = [Slowdown.parse(cell, int(size)) for cell, size in cells]
+    measured: dict[Slowdown, list[list[float]]] = {slowdown: [] for slowdown in requested}
+    for slowdown, text in zip(requested, rows["measured_slowdown"], strict=True):
         factors = [float(factor) for factor in text.split()] if isinstance(text, str) else []
-        if len(factors) == len(each.factors):
-            measured[each].append(factors)
-    told = {each: each.with_measured(of_points) for each, of_points in measured.items()}
-    return [told[each] for each in asked]
+        if len(factors) == len(slowdown.factors):
+            measured[slowdown].append(factors)
+    named = {slowdown: slowdown.with_measured(points) for slowdown, points in measured.items()}
+    return [named[slowdown] for slowdown in requested]
 
 
 def format_factor_range(low: float, high: float) -> str:
-    """Format the ends of a range to two digits: "1.1", "1.1 to 1.2"."""
-    return " to ".join(dict.fromkeys(f"{float(f'{end:.2g}'):g}" for end in (low, high)))
+    """Format the bounds of a range to two digits: "1.1", "1.1 to 1.2"."""
+    return " to ".join(dict.fromkeys(f"{float(f'{bound:.2g}'):g}" for bound in (low, high)))

@@ -19,31 +19,31 @@ def measured_rows(table: pd.DataFrame, suite: str) -> pd.DataFrame:
 
 
 def convert_to_numeric(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-    """Make numbers of those columns that there are; NaN stands for what is none."""
-    known = [name for name in names if name in rows]
-    return rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in known})
+    """Convert the columns that exist to numbers; NaN where a cell is none."""
+    present = [name for name in names if name in rows]
+    return rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in present})
 
 
 def records_of(table: pd.DataFrame, suite: str) -> list[Record]:
     """Return the measured records of a suite in a table, in order of time."""
     rows = measured_rows(table, suite)
     paths = rows["path"].dropna().unique() if "path" in rows else []
-    found = []
+    records = []
     for path in paths:
         with contextlib.suppress(ValueError):  # the file is gone since
-            found.append(files.read(Path(path)))
-    return sorted(found, key=lambda record: record.started_at)
+            records.append(files.read(Path(path)))
+    return sorted(records, key=lambda record: record.started_at)
 
 
 def group_by_layout(records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
-    """Yield the records whose ranks ran alike, with a suffix for names of files."""
+    """Group records by places of ranks, backend and device, each with a suffix for file names."""
     layouts: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
         settings = record.settings
         layout = (*places_of(record), settings.backend.name, settings.hardware.device)
         layouts.setdefault(layout, []).append(record)
-    for number, own in enumerate(layouts.values()):
-        yield f"_{number}" if len(layouts) > 1 else "", own
+    for number, group in enumerate(layouts.values()):
+        yield f"_{number}" if len(layouts) > 1 else "", group
 
 
 def rows_with_cases(rows: pd.DataFrame) -> Iterator[tuple[Row, CaseRecord]]:
@@ -52,15 +52,17 @@ def rows_with_cases(rows: pd.DataFrame) -> Iterator[tuple[Row, CaseRecord]]:
     Raises:
         ValueError: a record is gone since, or has other cases.
     """
-    for path, mine in rows.sort_values("started_at", kind="stable").groupby("path", sort=False):
+    for path, group in rows.sort_values("started_at", kind="stable").groupby("path", sort=False):
         record = files.read(Path(str(path)))
-        own = RecordSettings(record)
-        labelled = [(plain_cells(own.renamed(case.labels)), case) for case in record.cases]
-        for row in mine.to_dict("records"):
-            found = [case for labels, case in labelled if is_labelled(row, labels)]
-            if not found:
+        settings = RecordSettings(record)
+        labelled = [
+            (plain_cells(settings.prefix_taken(case.labels)), case) for case in record.cases
+        ]
+        for row in group.to_dict("records"):
+            cases = [case for labels, case in labelled if is_labelled(row, labels)]
+            if not cases:
                 raise ValueError(f"{path}: has other cases than before")
-            yield {str(name): value for name, value in row.items()}, found[0]
+            yield {str(name): value for name, value in row.items()}, cases[0]
 
 
 def is_labelled(row: Mapping[Any, Any], labels: Mapping[str, object]) -> bool:

@@ -49,7 +49,7 @@ def faults_of(record: Record) -> Iterator[str]:
 
 
 def wrong_numbers(where: str, values: Details, ranges: Mapping[str, Range]) -> Iterator[str]:
-    """Yield which of the values with a range is neither null nor a number within it."""
+    """Yield a fault for each value that is neither null nor a number within its range."""
     for name, (low, high) in ranges.items():
         value = values.get(name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

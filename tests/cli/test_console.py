@@ -99,7 +99,7 @@ def test_bash_completes_suites_and_keys_without_a_complaint(scripts):
 def test_readers_of_many_records_ignore_folders_of_user(scripts):
     """They are processes of their own; where these fail, the caller reads the records itself, after a complaint."""
     program = scripts.folder.parent / "read.py"
-    program.write_text("from analysis.records import derive\nprint(derive.derive_elsewhere(['absent']))")
+    program.write_text("from analysis.records import derive\nprint(derive.derive_in_subprocess(['absent']))")
     done = subprocess.run(
         [sys.executable, program],
         cwd=scripts.folder,

@@ -255,9 +255,9 @@ def test_fingerprint_covers_all_code_that_derives():
 def test_what_is_kept_is_of_its_maker_and_whole(sweep, tmp_path):
     name, maker = "something", bytes(32)
     cache.write_cache(name, maker, b"content")
-    assert bytes(cache.kept(name, lambda: maker)) == b"content"
-    assert not cache.kept(name, lambda: bytes([1]) * 32)
+    assert bytes(cache.read_cache_file(name, lambda: maker)) == b"content"
+    assert not cache.read_cache_file(name, lambda: bytes([1]) * 32)
     [path] = kept()
     path.write_bytes(path.read_bytes()[:-1])
-    assert not cache.kept(name, lambda: maker)
-    assert not cache.kept("another", lambda: maker)
+    assert not cache.read_cache_file(name, lambda: maker)
+    assert not cache.read_cache_file("another", lambda: maker)
