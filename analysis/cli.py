@@ -23,7 +23,7 @@ from analysis.report.parts import ReportData, with_ids
 from analysis.report.report import write_report
 from analysis.screen.terminal import NoRowError, view_of
 from analysis.shared import output
-from analysis.shared.discover import or_left_out
+from analysis.shared.discover import make_or_leave_out
 from analysis.shared.output import folder_for
 from analysis.shared.text import command, complain
 from analysis.table.combine import combine
@@ -133,7 +133,7 @@ def text_of(
     written = list(dict.fromkeys(written))
     text = "" if fault else texts_of(written, options.show)
     if not text:
-        text = or_left_out("screen", lambda: parts.screen.text()) or ""
+        text = make_or_leave_out("screen", lambda: parts.screen.text()) or ""
     return "\n".join([text, *told(written)]), fault
 
 
@@ -176,7 +176,7 @@ def files_of(
     yield from write_report(parts, folder, options.format, options.figures)
     if options.html:
         make = partial(render.write_page, parts, folder, environments, options.figures)
-        page = or_left_out("page", make)
+        page = make_or_leave_out("page", make)
         if page is not None:
             yield page
     if typed is not None:

@@ -20,7 +20,7 @@ from analysis.records.results import plain_cells
 from analysis.shared.output import folder_for
 from analysis.shared.output import write as write_file
 from analysis.shared.text import command, complain
-from analysis.shared.text_table import MOST_ROWS, TextTable, Writer, beginning, table_of
+from analysis.shared.text_table import MOST_ROWS, TextTable, Writer, table_of, truncation_lines
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import escape_unprintable
@@ -173,7 +173,7 @@ def text_of(rows: pd.DataFrame, write_table: Writer) -> str:
     ]
     how = "How (1 GB = 10^9 bytes, S: payload):"
     return "\n\n".join(
-        [write_table(table_of(shown)), *beginning(len(rows), CSV), how, "\n".join(ways)]
+        [write_table(table_of(shown)), *truncation_lines(len(rows), CSV), how, "\n".join(ways)]
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import harvest
 from analysis.records.paths import require_there
-from analysis.shared.text import command, complain, with_interval
+from analysis.shared.text import command, complain, format_with_interval
 from analysis.shared.text_table import table_of
 from analysis.suites.collective.algorithms import AlgorithmFit, Times, fit_algorithms
 from analysis.suites.collective.table import CollectiveTimes, groups_of
@@ -87,7 +87,7 @@ def in_ms(model: Model, message: AlgorithmFit, world_size: int, size: float) -> 
     """Format the prediction and its interval: "4.5 [4.1, 4.9]"."""
     value = message.seconds(model.collective, world_size, size)
     ends = message.interval(model.collective, world_size, size) or (0.0, math.inf)
-    return with_interval(*(1e3 * seconds for seconds in (value, *ends)))
+    return format_with_interval(*(1e3 * seconds for seconds in (value, *ends)))
 
 
 def span(model: Model, world_size: int, size: float) -> str:

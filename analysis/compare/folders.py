@@ -30,7 +30,7 @@ from analysis.records.harvest import PlannedRuns
 from analysis.records.results import CaseRow
 from analysis.records.rows import DIMENSIONS
 from analysis.report.naming import settings
-from analysis.shared.text import shortened
+from analysis.shared.text import shorten_reason
 from analysis.table.combine import combine, identity_columns
 from benchkit.statistics.intervals import ALPHA, Array
 from benchkit.statistics.multiplicity import changes
@@ -68,7 +68,7 @@ class RecordedRun(CaseOutcomes):
 
     def add(self, labels: Labels, position: int, row: CaseRow) -> None:
         if labels not in self.outcomes or self.outcomes[labels].status == OK:
-            self.outcomes[labels] = CaseOutcome(row["status"], shortened(row["reason"] or ""))
+            self.outcomes[labels] = CaseOutcome(row["status"], shorten_reason(row["reason"] or ""))
         self.rows.setdefault(labels, []).append(position)
 
 

@@ -28,8 +28,8 @@ from analysis.report.choice import MOST_FIGURES, choose_figures
 from analysis.report.parts import ReportData
 from analysis.screen.grid import ScreenTable
 from analysis.screen.screen import Screen
-from analysis.shared.discover import or_left_out
-from analysis.shared.text_table import MOST_ROWS, beginning
+from analysis.shared.discover import make_or_leave_out
+from analysis.shared.text_table import MOST_ROWS, truncation_lines
 from benchkit.record.naming import without_settings
 from benchkit.record.record import HARMLESS
 
@@ -121,7 +121,7 @@ def title_of(table: pd.DataFrame) -> str:
 
 def make_figure(place: str, chart: Chart) -> PageFigure | None:
     """Make a figure; None, with a line on stderr, where that fails."""
-    data = or_left_out(f"figure {chart.title}", partial(figure_of, chart))
+    data = make_or_leave_out(f"figure {chart.title}", partial(figure_of, chart))
     if data is None:
         return None
     return PageFigure(
@@ -207,7 +207,7 @@ def content_of(
     """
     table, screen = parts.table, parts.screen
     sampled = table[table["path"].isin(paths_sampled(parts))]
-    samples = or_left_out("samples", partial(samples_of, sampled)) or {}
+    samples = make_or_leave_out("samples", partial(samples_of, sampled)) or {}
     names = list(dict.fromkeys(table["suite"]))
     charts, not_drawn = figures_of_suites(parts.charts, names, most_figures)
     return PageContent(
@@ -266,7 +266,7 @@ def figures_of_suites(
 def answer_table(grid: ScreenTable) -> str:
     """Return the first rows of the table of the answer, as HTML."""
     table = grid.table(grid.rows[:MOST_ROWS]).markdown()
-    return as_html("\n\n".join([table, *beginning(len(grid.rows))]), TEXT_LEVEL)
+    return as_html("\n\n".join([table, *truncation_lines(len(grid.rows))]), TEXT_LEVEL)
 
 
 MOST_SAMPLED = 1000

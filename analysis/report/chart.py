@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from analysis.shared.discover import Attempt, directly, modules_with, questions
+from analysis.shared.discover import Attempt, make_directly, modules_with, questions
 from analysis.table.repetitions import add_group_to_title
 from analysis.table.variants import Baseline
 from benchkit.api.question import Question
@@ -331,7 +331,7 @@ MOST_BARS_RANGE = 20.0
 def charts_of(
     table: pd.DataFrame,
     baseline: Baseline | None,
-    attempt: Attempt = directly,
+    attempt: Attempt = make_directly,
     more: Mapping[str, Chart] | None = None,
 ) -> dict[str, Charts]:
     """Return the charts of a report by the modules that show them; files and page draw the same.

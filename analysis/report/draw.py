@@ -40,7 +40,7 @@ from analysis.report.chart import (
     sample_evenly,
 )
 from analysis.report.choice import choose_figures
-from analysis.shared.discover import Attempt, directly
+from analysis.shared.discover import Attempt, make_directly
 from analysis.shared.text import complain
 from benchkit.record.naming import format_bytes, format_seconds
 
@@ -468,7 +468,7 @@ MARKS: Mapping[str, Callable[[Axes, pd.DataFrame, Chart], None]] = {
 
 
 def draw_all(
-    charts: Mapping[str, Charts], attempt: Attempt = directly, most: int | None = None
+    charts: Mapping[str, Charts], attempt: Attempt = make_directly, most: int | None = None
 ) -> Iterator[tuple[str, Figure]]:
     """Yield the file names and figures of at most so many charts; each is one attempt.
 

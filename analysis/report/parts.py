@@ -9,7 +9,7 @@ from analysis.report import sentences, sizes
 from analysis.report.chart import PAGE_ROW, Charts, charts_of
 from analysis.report.tables import rank_devices_table, turns_table
 from analysis.screen.screen import Screen, screen_of
-from analysis.shared.discover import or_left_out, write_all
+from analysis.shared.discover import make_or_leave_out, write_all
 from analysis.shared.text import complain
 from analysis.table.combine import identity_columns
 from analysis.table.repetitions import aggregate_runs
@@ -68,12 +68,14 @@ class ReportData:
     @cached_property
     def texts(self) -> dict[str, str]:
         """The suites' own tables, by file name."""
-        return dict(write_all(self.table, or_left_out))
+        return dict(write_all(self.table, make_or_leave_out))
 
     def texts_of(self, suite: str) -> dict[str, str]:
         """The tables of one suite."""
         is_own = self.table["suite"] == suite
-        return self.texts if is_own.all() else dict(write_all(self.table[is_own], or_left_out))
+        return (
+            self.texts if is_own.all() else dict(write_all(self.table[is_own], make_or_leave_out))
+        )
 
     @cached_property
     def charts(self) -> dict[str, Charts]:
@@ -84,7 +86,7 @@ class ReportData:
             if not more:
                 size = f"--compare-at {self.compare_at:g}"
                 complain("analysis", f"{size}: no such data_size was measured")
-        return charts_of(self.table, self.baseline, or_left_out, more)
+        return charts_of(self.table, self.baseline, make_or_leave_out, more)
 
 
 def with_ids(table: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from analysis.report.draw import draw_all
 from analysis.report.parts import ReportData
 from analysis.report.speedups import as_table
 from analysis.report.tables import full_results, rank_results, summary_by_config
-from analysis.shared.discover import or_left_out
+from analysis.shared.discover import make_or_leave_out
 from analysis.shared.output import FileContent, file_name, write
 from analysis.table.combine import ROUNDS
 from analysis.table.repetitions import aggregate_repetitions
@@ -34,7 +34,7 @@ def write_report(
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, make in texts_of(parts):
-        content = or_left_out(name, make)
+        content = make_or_leave_out(name, make)
         if content is not None:
             yield write(folder, name, content)
     for name, text in parts.texts.items():
@@ -70,6 +70,6 @@ def write_figures(
 ) -> Iterator[Path]:
     """Draw and write one figure after the other, and yield the files of each."""
     style.apply()
-    for name, figure in draw_all(charts, or_left_out, most):
+    for name, figure in draw_all(charts, make_or_leave_out, most):
         save = partial(style.save, figure, folder / file_name(name), formats)
-        yield from or_left_out(f"plot {name}", save) or ()
+        yield from make_or_leave_out(f"plot {name}", save) or ()

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.records.doubts import NEAR, SPIKE
 from analysis.records.results import Row
 from analysis.report.naming import Namer
-from analysis.shared.text import milliseconds, ratio_interval, shortened, time_text
+from analysis.shared.text import milliseconds, ratio_interval, shorten_reason, time_text
 from analysis.table.combine import oversubscribed_ranks, oversubscribed_rows, reasons, suite_columns
 from analysis.table.repetitions import WITHIN, describe_floor, describe_runs
 from benchkit.measure.clocks import HostClock
@@ -250,7 +250,7 @@ OF_OUTCOME = ("status", "failed_rank", "reason")
 def outcome(name: str, row: Row) -> Iterator[str]:
     """Yield how a row ended, and why."""
     rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
-    yield f"{name}: {row['status']}{rank}: {shortened(row['reason'])}"
+    yield f"{name}: {row['status']}{rank}: {shorten_reason(row['reason'])}"
 
 
 def as_paragraph(title: str, lines: Iterable[str]) -> str:

@@ -25,8 +25,8 @@ from analysis.screen.grid import (
     grid_of,
     interval_of,
 )
-from analysis.shared.discover import conclusions, or_left_out, summaries
-from analysis.shared.text import first_line, format_number, shortened
+from analysis.shared.discover import conclusions, make_or_leave_out, summaries
+from analysis.shared.text import first_line, format_number, shorten_reason
 from analysis.table.combine import oversubscribed_ranks, reasons, suite_columns
 from analysis.table.repetitions import (
     describe_error_bars,
@@ -132,7 +132,7 @@ def screen_of(
     for module in conclusions():
         if table["suite"].isin(module.CONCLUDED).any():
             conclude = partial(list[str], module.conclude(table))
-            lines = or_left_out(f"conclusion of {module.__name__}", conclude)
+            lines = make_or_leave_out(f"conclusion of {module.__name__}", conclude)
             found.answers += lines or []
             concluded |= set(module.CONCLUDED)
     compared = compare_suites(table, baseline).items()
@@ -364,7 +364,7 @@ def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[SuiteResults]
     ):
         having = measured[measured[name].notna()]
         if len(having):
-            counts = Counter(map(shortened, having[name]))
+            counts = Counter(map(shorten_reason, having[name]))
             line = max(counts, key=lambda text: (worst_share(text), counts[text]))
             where = f" ({alike})" if (alike := common_settings(having, measured, asked)) else ""
             found.append(f"{len(having)} of {len(measured)} cases{where} {what}: {line}")
@@ -377,7 +377,7 @@ def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[SuiteResults]
             f"{SPIKE:g} times the median"
         )
     warned = Counter(
-        map(shortened, measured.drop_duplicates(["point_id", "run"])["warning"].dropna())
+        map(shorten_reason, measured.drop_duplicates(["point_id", "run"])["warning"].dropna())
     )
     found += [f"Warning: {line}" for line, _ in warned.most_common(2)]
     yield from found[:MOST_CAVEATS]

@@ -30,7 +30,7 @@ from analysis.shared.text import (
     half_width,
     interval_head,
     setting_words,
-    shortened,
+    shorten_reason,
 )
 from analysis.shared.text_table import NUMBERS, SENTENCES, WIDE_GAP, WORDS, TextColumn, TextTable
 from analysis.table.combine import (
@@ -101,7 +101,7 @@ def case_names(table: pd.DataFrame, names: list[str]) -> list[str]:
 
 def outcomes(table: pd.DataFrame) -> Iterator[Outcome]:
     """Yield the status of each row, and the reason where it is not ok."""
-    yield from zip(table["status"], reasons(table).map(shortened), strict=True)
+    yield from zip(table["status"], reasons(table).map(shorten_reason), strict=True)
 
 
 def number_outcomes(table: pd.DataFrame) -> dict[Outcome, int]:
@@ -153,7 +153,9 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
         if left_out:
             more = f"Other columns: --columns {','.join(left_out)}"
             lines.append(shorten(more, width, placeholder=" …"))
-    return "\n".join([*lines, *text_table.beginning(len(table)), *(() if columns else notes(rows))])
+    return "\n".join(
+        [*lines, *text_table.truncation_lines(len(table)), *(() if columns else notes(rows))]
+    )
 
 
 def choose_columns(table: pd.DataFrame, width: int) -> tuple[str, list[TextColumn], list[str]]:
@@ -230,7 +232,7 @@ def notes(table: pd.DataFrame) -> list[str]:
     if ranks := oversubscribed_ranks(table):
         found.append(f"{OVERSUBSCRIBED}: {ranks}")
     for name in ("warning", "doubt", "unchecked"):
-        counts = Counter(map(shortened, table[name].dropna() if name in table else ()))
+        counts = Counter(map(shorten_reason, table[name].dropna() if name in table else ()))
         for line, count in counts.most_common(MOST_NOTES):
             found.append(f"{name}: {line} ({count} row{'s' * (count > 1)})")
         if len(counts) > MOST_NOTES:

@@ -1,12 +1,12 @@
-"""Find what suites add to a report: their questions, and modules that define these functions.
+"""Find the parts of reports that suites add: their questions, and modules with these functions.
 
 `write(table) -> dict[file name, text]` and `show(table, baseline) -> dict[name, Chart]` return an
-empty dictionary where the table has no data for them. A chart is drawn for the files of the report
-and for the page. They are in modules `table` and `charts`, of benchkit's suites in
-`analysis/suites/NAME`, of others beside the module that defines the suite.
+empty dictionary without data for them. A chart is drawn for the files of the report and for the
+page. They are in modules `table` and `charts`: of benchkit's suites in `analysis/suites/NAME`, of
+others beside the module that defines the suite.
 
 A module `verdict` has CONCLUDED, names of suites, and `conclude(table) -> lines`, which answers for
-all of their records together.
+all records of these suites together.
 
 Each part of a report may fail without affecting the others.
 """
@@ -43,16 +43,16 @@ class Attempt(Protocol):
     def __call__(self, what: str, make: Callable[[], Made]) -> Made | None: ...
 
 
-def directly(what: str, make: Callable[[], Made]) -> Made | None:
+def make_directly(what: str, make: Callable[[], Made]) -> Made | None:
     """Return what `make` returns, and let its exceptions pass."""
     return make()
 
 
-def or_left_out(what: str, make: Callable[[], Made]) -> Made | None:
-    """Return what `make` returns; where it fails, print a line on stderr and return None.
+def make_or_leave_out(what: str, make: Callable[[], Made]) -> Made | None:
+    """Return what `make` returns; if it fails, print a line on stderr and return None.
 
     Raises:
-        OSError: a file cannot be written, which is no fault of one part.
+        OSError: a file cannot be written, which concerns all parts.
     """
     try:
         return make()
@@ -65,13 +65,13 @@ def or_left_out(what: str, make: Callable[[], Made]) -> Made | None:
 
 
 FIRST, LAST = "analysis.report.sizes", "analysis.report.speedups"
-"""What every suite has comes before and after what suites have of their own."""
+"""Modules for all suites, before and after those of single suites."""
 PARTS = ("table", "charts")
 ACCEPTANCE = "analysis.acceptance.verdict"
-"""Answers for the records of several of our suites together."""
+"""Answers for the records of several of benchkit's suites together."""
 
 
-def write_all(table: pd.DataFrame, attempt: Attempt = directly) -> Iterator[tuple[str, str]]:
+def write_all(table: pd.DataFrame, attempt: Attempt = make_directly) -> Iterator[tuple[str, str]]:
     """Yield the file names and texts of all suites' own tables; each module is one attempt."""
     for name, module in modules_with("write"):
         make = partial(module.write, table)
@@ -88,50 +88,50 @@ def modules_with(function: str) -> Iterator[tuple[str, ModuleType]]:
 
 
 def suites_with_comparisons() -> set[str]:
-    """Return the suites whose own figures compare what they compare: COMPARED of these modules."""
+    """Return the suites whose own charts show their comparison: COMPARED of these modules."""
     return {name for _, module in modules_with("show") for name in getattr(module, "COMPARED", ())}
 
 
 @functools.cache
 def module_or_none(name: str) -> ModuleType | None:
-    """Import a module; where that fails, say so once and return None."""
-    return or_left_out(name, partial(importlib.import_module, name))
+    """Import a module; if that fails, print a line once and return None."""
+    return make_or_leave_out(name, partial(importlib.import_module, name))
 
 
 def modules_of_suites(parts: Sequence[str]) -> list[str]:
-    """Return which of these modules each suite has."""
-    own = [f"analysis.suites.{name.split('.')[2]}" for name in own_modules()]
-    packages = [*own, *(name.removesuffix(".suite") for name in plugin_modules())]
-    found = []
+    """Return the names of those of these modules that suites have."""
+    builtin = [f"analysis.suites.{name.split('.')[2]}" for name in own_modules()]
+    packages = [*builtin, *(name.removesuffix(".suite") for name in plugin_modules())]
+    modules = []
     for name in (f"{package}.{part}" for package in packages for part in parts):
         try:
-            found += [name] if importlib.util.find_spec(name) else []
+            modules += [name] if importlib.util.find_spec(name) else []
         except ModuleNotFoundError:  # The suite is no package, or none that is installed here.
             continue
-    return found
+    return modules
 
 
 def known_suites() -> dict[str, Suite]:
     """Return the suites that can be imported here, by their names."""
-    found = {**suites_in(own_modules()), **installed_plugins().suites}
+    suites = {**suites_in(own_modules()), **installed_plugins().suites}
     for name in extra_modules():
         with contextlib.suppress(ImportError, ConfigError):
-            found |= suites_in([name])
-    return found
+            suites |= suites_in([name])
+    return suites
 
 
 def questions() -> dict[str, Question]:
-    """Return what each suite asks, by its name; a suite may ask nothing."""
-    found = known_suites().items()
-    return {name: suite.question for name, suite in found if suite.question}
+    """Return the question of each suite that has one, by its name."""
+    suites = known_suites().items()
+    return {name: suite.question for name, suite in suites if suite.question}
 
 
 def summaries() -> dict[str, str]:
-    """Return in one sentence what each suite measures, by its name."""
+    """Return a sentence on what each suite measures, by its name."""
     return {name: suite.summary for name, suite in known_suites().items()}
 
 
 def conclusions() -> list[ModuleType]:
-    """Return the modules that answer for all records of some suites together."""
-    found = map(module_or_none, [ACCEPTANCE, *modules_of_suites(("verdict",))])
-    return [module for module in found if module]
+    """Return the modules that answer for all records of several suites together."""
+    modules = map(module_or_none, [ACCEPTANCE, *modules_of_suites(("verdict",))])
+    return [module for module in modules if module]

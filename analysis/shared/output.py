@@ -1,6 +1,6 @@
 """Write the files of analysis: in one folder, under plain names, and never through a link.
 
-A folder of records may come from anyone, with links where files of a report will be.
+A folder of records may come from anyone, and have links where files of a report will be.
 """
 
 import hashlib
@@ -17,27 +17,27 @@ from benchkit.record import files
 
 FileContent: TypeAlias = str | bytes | pd.DataFrame
 FOLDER, EARLIER = "report", "analysis"
-"""Of a report in a folder of records. The earlier name is that of a package, which Python would
-import from a working folder."""
+"""Folder of a report in a folder of records. The earlier name is that of a package, which Python
+would import from a working folder."""
 MOST_LETTERS = 200
 """The longest name of a file; file systems allow 255 bytes."""
 
 
-def folder_for(place: Path, asked: Path | None, *below: str) -> Path:
+def folder_for(place: Path, chosen: Path | None, *below: str) -> Path:
     """Make the folder to write to, and return it.
 
     Args:
         place: the first folder of records, or record.
-        asked: the folder that the user asks for, which may be a link; None for one in `place`,
+        chosen: the folder that the user chose, which may be a link; None for one in `place`,
             which may not.
-        below: names of folders in the one in `place`.
+        below: names of nested folders in the one in `place`.
 
     Raises:
-        OSError: it is a link, or cannot be made.
+        OSError: the folder is a link, or cannot be made.
     """
-    if asked is not None:
-        asked.mkdir(parents=True, exist_ok=True)
-        return asked
+    if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)
+        return chosen
     folder = place if place.is_dir() else place.parent
     for name in (FOLDER, *below):
         folder = files.make_own(folder / name)
@@ -45,10 +45,10 @@ def folder_for(place: Path, asked: Path | None, *below: str) -> Path:
 
 
 def write(folder: Path, name: str, content: FileContent) -> Path:
-    """Write a text, a table as CSV, or bytes, in place of what has the name; return the path.
+    """Write a text, a table as CSV, or bytes, in place of any file of the name; return the path.
 
     Args:
-        name: of the file; what records say may be in it.
+        name: of the file; it may have text from records.
 
     Raises:
         OSError: the file cannot be written.
@@ -66,15 +66,15 @@ def write(folder: Path, name: str, content: FileContent) -> Path:
 def file_name(name: str) -> str:
     """Return a valid file name: the names in a record may be long and have any characters.
 
-    It is neither hidden nor an option of `rm *`.
+    The file is neither hidden nor an option of `rm *`.
     """
-    kept = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)
-    kept = f"_{kept}" if kept[:1] in ("", ".", "-") else kept
-    if len(kept) > MOST_LETTERS:
-        stem, _, kind = kept.rpartition(".")
+    valid_name = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)
+    valid_name = f"_{valid_name}" if valid_name[:1] in ("", ".", "-") else valid_name
+    if len(valid_name) > MOST_LETTERS:
+        stem, _, kind = valid_name.rpartition(".")
         digest = hashlib.sha256(name.encode()).hexdigest()[:12]
-        kept = f"{stem[: MOST_LETTERS - 20]}_{digest}.{kind[:4]}"
-    return kept
+        valid_name = f"{stem[: MOST_LETTERS - 20]}_{digest}.{kind[:4]}"
+    return valid_name
 
 
 FILE_NAME = "combined.parquet"
@@ -86,5 +86,5 @@ def require_pyarrow() -> None:
 
 
 def write_parquet(table: pd.DataFrame, folder: Path) -> Path:
-    """Write a table with types, such as that of analysis.load, and return the file."""
+    """Write a table with types, such as that of analysis.load; return the path."""
     return write(folder, FILE_NAME, table.to_parquet(engine="pyarrow", index=False))

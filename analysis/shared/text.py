@@ -16,7 +16,7 @@ LARGE, TOO_LARGE = 9999.5, 1e9
 """Numbers between these are printed whole; larger ones have an exponent."""
 
 FORMULA = re.compile("[=+\\-@\\t\\n\\r＝＋－＠]")
-"""Begins a cell of CSV that a spreadsheet would evaluate, also behind blanks and quotes."""
+"""Begins a cell of CSV that a spreadsheet would evaluate, also after blanks and quotes."""
 BEFORE = r"(?:\A|(?<=[;\t\n\r]))"
 """Where a cell may begin: spreadsheets of some countries split lines at `;`, others at tabs."""
 BEHIND = rf"""(?=[ "']*{FORMULA.pattern})"""
@@ -27,41 +27,41 @@ def first_line(reason: str) -> str:
     return str(reason).split("\n")[0]
 
 
-def shortened(reason: str) -> str:
+def shorten_reason(reason: str) -> str:
     """Cut a reason or a warning to its first line, and that to the width of a table's column."""
     line = first_line(reason)
     return line if len(line) <= 80 else line[:77] + "..."
 
 
 OF_LINKS = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(:]|:(?=//)|(?<=www)\.", re.IGNORECASE)
-"""Signs of HTML, links and pictures, and of addresses, of which GitHub makes links by itself."""
+"""Marks of HTML, links and pictures, and of addresses that GitHub turns into links."""
 
 
 def without_html(markdown: str) -> str:
-    """Return Markdown in which names from records are no HTML, link or picture."""
+    """Escape HTML, links and pictures in Markdown, which names from records may have."""
     return OF_LINKS.sub(lambda sign: f"&#{ord(sign[0])};", markdown)
 
 
 def as_csv(table: pd.DataFrame, float_format: str | None = None) -> str:
     """Write a table as CSV; a text that a spreadsheet would evaluate has an apostrophe before it.
 
-    The index is left out; `float_format`, such as "%.6g", is that of all numbers.
+    The index is left out; `float_format`, such as "%.6g", applies to all numbers.
     """
     shown = table.rename(columns=as_text_cell)
-    for place, (_, column) in enumerate(table.items()):
+    for position, (_, column) in enumerate(table.items()):
         if not pd.api.types.is_numeric_dtype(column):
             is_text = isinstance(column.dtype, pd.StringDtype)
             cells = column.unique() if is_text else column
             if any(as_text_cell(cell) is not cell for cell in cells):
-                shown.isetitem(place, [as_text_cell(cell) for cell in column])
+                shown.isetitem(position, [as_text_cell(cell) for cell in column])
     return str(shown.to_csv(index=False, float_format=float_format))
 
 
 def as_text_cell(cell: Any) -> Any:
-    """Return a cell that spreadsheets take for text, if it is text; `from_text_cell` undoes it."""
+    """Return a cell so that spreadsheets take text for text; `from_text_cell` undoes it."""
     if not isinstance(cell, str) or NUMBER.fullmatch(cell):
         return cell
-    return re.sub(BEFORE + BEHIND, "'", cell)  # the same object where nothing is put in
+    return re.sub(BEFORE + BEHIND, "'", cell)  # the same object where nothing is inserted
 
 
 def from_text_cell(cell: str) -> str:
@@ -69,7 +69,7 @@ def from_text_cell(cell: str) -> str:
 
 
 def comment(text: str) -> str:
-    """Return a line of comment for CSV, no part of which a spreadsheet would evaluate."""
+    """Return a comment line for CSV, no part of which a spreadsheet would evaluate."""
     line = escape_unprintable(text, keep="\t")
     return "# " + re.sub(f"(?<=[,;\t]){BEHIND}", "'", line) + "\n"
 
@@ -89,7 +89,7 @@ Command = Callable[[list[str]], int]
 
 
 def command(program: str) -> Callable[[Command], Command]:
-    """Make a command print what it refuses, or cannot read or write, as one line and return 2."""
+    """Make a command print a ConfigError or OSError as one line, and return 2."""
 
     def decorate(main: Command) -> Command:
         @wraps(main)
@@ -106,9 +106,9 @@ def command(program: str) -> Callable[[Command], Command]:
 
 
 INTERVAL, RANGE = "95 % interval", "range"
-"""What stands beside a median: in square brackets, and in round ones."""
+"""Bounds beside a median: an interval in square brackets, a range in round ones."""
 FEWEST_DIGITS, MOST_DIGITS = 2, 4
-"""Of a number that has an interval. Fewer could turn the order of two numbers round."""
+"""Of a number that has an interval. Fewer could reverse the order of two numbers."""
 OF_INTERVAL = (
     "median_s", "ci_low_s", "ci_high_s", "range_low_s", "range_high_s",
 )  # fmt: skip
@@ -116,19 +116,19 @@ OF_INTERVAL = (
 
 
 def intervals(table: pd.DataFrame) -> pd.Series:
-    """Format what stands beside each median, in ms: "[1.9, 2.8]" or, of a range, "(1.9 to 2.8)"."""
-    texts = [ends_text(*cells) or None for cells in cells_of_interval(table)]
+    """Format the interval of each median, in ms: "[1.9, 2.8]"; or its range: "(1.9 to 2.8)"."""
+    texts = [format_interval(*cells) or None for cells in cells_of_interval(table)]
     return pd.Series(texts, index=table.index, dtype=object)
 
 
-def has_ends(table: pd.DataFrame) -> Iterator[bool]:
-    """Yield of each median whether anything stands beside it."""
+def has_interval_or_range(table: pd.DataFrame) -> Iterator[bool]:
+    """Yield for each median whether it has an interval or a range."""
     for median_s, low_s, _, least_s, _ in cells_of_interval(table):
         yield not math.isnan(median_s) and not (math.isnan(low_s) and math.isnan(least_s))
 
 
 def interval_head(table: pd.DataFrame) -> str:
-    """Return what stands beside the medians of rows: intervals, ranges, or both."""
+    """Return the head of the column of intervals and ranges of medians."""
     is_known = table["ci_low_s"].notna()
     is_range = ~is_known & table["median_s"].notna()
     kinds = [INTERVAL] * bool(is_known.any()) + [RANGE] * bool(is_range.any())
@@ -136,16 +136,18 @@ def interval_head(table: pd.DataFrame) -> str:
 
 
 def cells_of_interval(table: pd.DataFrame) -> Iterator[tuple[float, ...]]:
-    """Yield the cells of OF_INTERVAL of each row, NaN where they are not known."""
+    """Yield the cells of OF_INTERVAL of each row, NaN for unknown ones."""
     unknown = [math.nan] * len(table)
     columns = [table[name].tolist() if name in table else unknown for name in OF_INTERVAL]
     yield from zip(*columns, strict=True)
 
 
-def ends_text(median_s: float, low_s: float, high_s: float, least_s: float, most_s: float) -> str:
-    """Format the interval or the range of one median; "" where neither is known."""
+def format_interval(
+    median_s: float, low_s: float, high_s: float, least_s: float, most_s: float
+) -> str:
+    """Format the interval or range of one median; "" where it has neither."""
     if math.isnan(median_s) or (math.isnan(low_s) and math.isnan(least_s)):
-        return ""  # see `has_ends`
+        return ""  # see `has_interval_or_range`
     words = "({} to {})" if math.isnan(low_s) else "[{}, {}]"
     low, high = (least_s, most_s) if math.isnan(low_s) else (low_s, high_s)
     half = half_width(low, high)
@@ -155,33 +157,33 @@ def ends_text(median_s: float, low_s: float, high_s: float, least_s: float, most
 def setting_words(
     table: pd.DataFrame, columns: Sequence[str], word: Callable[[str, Any], str]
 ) -> list[list[str]]:
-    """Return of each row, in words, those of the columns that tell the rows of its suite apart."""
+    """Return for each row, in words, the columns that vary among the rows of its suite."""
     varies = table[columns].groupby(table["suite"]).transform("nunique") > 1
     is_shown = varies & table[columns].notna()
     words: list[list[str]] = [[] for _ in range(len(table))]
     for name in columns:
-        for of_row, value, shown in zip(words, table[name], is_shown[name], strict=True):
+        for words_of_row, value, shown in zip(words, table[name], is_shown[name], strict=True):
             if shown:
-                of_row.append(word(name, value))
+                words_of_row.append(word(name, value))
     return words
 
 
 def format_medians(table: pd.DataFrame) -> list[str]:
-    """Format medians in ms with what stands beside them, with the digits that this leaves."""
+    """Format medians in ms and their intervals or ranges, with as many digits as these allow."""
     return [time_text(*cells) for cells in cells_of_interval(table)]
 
 
-def time_text(median_s: float, *ends_s: float) -> str:
-    """Format one median: "2.2 [1.9, 2.8]"; seconds, NaN where they are not known."""
+def time_text(median_s: float, *bounds_s: float) -> str:
+    """Format one median in ms: "2.2 [1.9, 2.8]". Arguments are seconds, NaN for unknown ones."""
     if math.isnan(median_s):
         return ""
-    low, high = ends_s[2:] if math.isnan(ends_s[0]) else ends_s[:2]
+    low, high = bounds_s[2:] if math.isnan(bounds_s[0]) else bounds_s[:2]
     text = format_number(1e3 * median_s, 1e3 * half_width(low, high))
-    return f"{text} {ends_text(median_s, *ends_s)}".rstrip()
+    return f"{text} {format_interval(median_s, *bounds_s)}".rstrip()
 
 
-def with_interval(value: float, low: float, high: float) -> str:
-    """Format "1.11 [1.06, 1.19]"; the value alone where an end is NaN, "" where the value is."""
+def format_with_interval(value: float, low: float, high: float) -> str:
+    """Format "1.11 [1.06, 1.19]"; the value only where a bound is NaN, "" where the value is."""
     if pd.isna([value, low, high]).any():
         return format_measurement(value)
     half = half_width(low, high)
@@ -189,21 +191,18 @@ def with_interval(value: float, low: float, high: float) -> str:
 
 
 def format_bounds(low: float, high: float, half_width: float, value: float) -> tuple[str, str]:
-    """Format the ends of a value's interval, with the digits that a half width leaves.
+    """Format the bounds of a value's interval, with as many digits as a half width allows.
 
-    One has more where the value would lie beyond it.
+    A bound has more digits where the value would lie outside after rounding.
     """
     return (
-        text_that(low, half_width, lambda least: least <= value),
-        text_that(high, half_width, lambda most: most >= value),
+        format_until(low, half_width, lambda least: least <= value),
+        format_until(high, half_width, lambda most: most >= value),
     )
 
 
-def text_that(value: float, half_width: float, holds: Callable[[float], bool]) -> str:
-    """Format a number with the digits that a half width leaves, with more until what it says holds.
-
-    At last it has all digits.
-    """
+def format_until(value: float, half_width: float, holds: Callable[[float], bool]) -> str:
+    """Format a number with as many digits as a half width allows; add digits until `holds`."""
     half = min(half_width, abs(value) / 10)  # which leaves two digits
     for finer in (half, half / 10, half / 100, math.nan):
         text = format_number(value, finer)
@@ -217,9 +216,10 @@ def half_width(low: float, high: float) -> float:
 
 
 def format_number(value: Any, half_width: float = math.nan) -> str:
-    """Format a number with the digits that its interval leaves, two to four; "" for none.
+    """Format a number with as many digits as its half width allows, two to four; "" for NaN.
 
-    They are counted after rounding. Without an interval there are four; large numbers are whole.
+    Count digits after rounding. Use four digits without an interval, and no decimals for large
+    numbers.
     """
     if pd.isna(value):
         return ""
@@ -233,12 +233,12 @@ def format_number(value: Any, half_width: float = math.nan) -> str:
 
 
 def exponent(size: float, digits: int) -> int:
-    """Return the power of ten of a number that is rounded to some digits."""
+    """Return the power of ten of a number after rounding to some digits."""
     return int(f"{size:.{digits - 1}e}".partition("e")[2])
 
 
 def format_measurement(value: Any, half_width: float = math.nan) -> str:
-    """Format a measured number with the digits that its interval leaves, or with three.
+    """Format a measured number with as many digits as its interval allows, or with three.
 
     Whole numbers, which may be counts, stay whole.
     """

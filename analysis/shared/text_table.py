@@ -1,4 +1,4 @@
-"""A table of text, as terminals and Markdown show it; the page makes HTML of the Markdown."""
+"""A table of text for terminals and Markdown; the page converts the Markdown to HTML."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -15,15 +15,15 @@ from analysis.shared.text import NUMBER, format_number
 from benchkit.record.naming import in_markdown
 
 WORDS, NUMBERS, SENTENCES = "words", "numbers", "sentences"
-"""Kinds of columns: numbers stand at the right, and sentences may be wrapped."""
+"""Kinds of columns: numbers are aligned right, and sentences may be wrapped."""
 SHORTEST = 24
-"""Letters of a wrapped sentence's line at least."""
+"""Least width of a wrapped sentence, in letters."""
 GAP, WIDE_GAP = 2, 3
 """Letters between columns: those of `text` and `plain_lines`, and those of `in_width`."""
 BEYOND_HEAD = 2
-"""Letters by which a column of `text` and `markdown` is wider than its head at least."""
+"""Least letters by which a column of `text` and `markdown` is wider than its head."""
 MOST_ROWS = 300
-"""The longest table on screen and in Markdown. Nobody reads more of it."""
+"""Rows of the longest table on screen and in Markdown."""
 ALL_ROWS = "combined.csv"
 FRACTION = re.compile("[.eE].*")
 CONSOLE = Console(color_system=None, force_terminal=False)
@@ -35,7 +35,7 @@ class TextColumn:
     """A column of a table.
 
     Attributes:
-        head: its name, with its unit or more words on further lines.
+        head: name, with the unit or more words on further lines.
         cells: one per row.
         kind: WORDS, NUMBERS or SENTENCES.
     """
@@ -75,13 +75,13 @@ class TextTable:
     columns: Sequence[TextColumn]
 
     def text(self) -> str:
-        """Write it for a terminal of any width, each head above a rule."""
+        """Format the table for a terminal of any width, each head above a rule."""
         widths = [column.ruled_width for column in self.columns]
         gap = " " * GAP
         return "\n".join(map(str.rstrip, self.lines(widths, gap, "-", gap)))
 
     def in_width(self, room: int) -> str:
-        """Write it for a terminal: sentences are wrapped to fit, and numbers never cut."""
+        """Format the table for a terminal: wrap sentences to fit, and never cut numbers."""
         widths = [column.width for column in self.columns]
         least = sum(column.least_width + WIDE_GAP for column in self.columns)
         room = max(room, least) - WIDE_GAP * (len(widths) - 1)
@@ -92,19 +92,19 @@ class TextTable:
         return "\n".join(map(str.rstrip, lines))
 
     def plain_lines(self) -> list[str]:
-        """Return the lines without any rule."""
+        """Return the lines, without any rule."""
         widths = [column.width for column in self.columns]
         return [line.rstrip() for line in self.lines(widths, " " * GAP)]
 
     def markdown(self) -> str:
-        """Write it in Markdown, with heads of one line and whatever letters the cells have."""
+        """Format the table in Markdown, with heads of one line and escaped cells."""
         columns = [
             TextColumn(
-                in_markdown(" ".join(filter(None, each.head.split("\n")))),
-                list(map(in_markdown, each.cells)),
-                each.kind,
+                in_markdown(" ".join(filter(None, column.head.split("\n")))),
+                list(map(in_markdown, column.cells)),
+                column.kind,
             )
-            for each in self.columns
+            for column in self.columns
         ]
         widths = [column.ruled_width for column in columns]
         lines = TextTable(columns).lines(widths, "|", "-", "|", margin=" ")
@@ -117,9 +117,9 @@ class TextTable:
 
         Args:
             widths: letters of each column.
-            gap: stands between columns, and `crossing` between their rules.
+            gap: text between columns; `crossing` is that between their rules.
             rule: a letter; "" for no rule.
-            margin: stands at both sides of a cell.
+            margin: text at both sides of a cell.
         """
         rows = zip(*([column.head, *column.cells] for column in self.columns), strict=True)
         for number, texts in enumerate(rows):
@@ -139,10 +139,10 @@ Writer = Callable[[TextTable], str]
 
 
 def table_of(rows: pd.DataFrame) -> TextTable:
-    """Format rows: numbers with four digits and points in line, missing values empty."""
+    """Format rows: numbers with four digits and aligned points, missing values empty."""
     shown = rows.astype(object).where(rows.notna(), "")
     columns = []
-    for head, values in shown.items():  # by place: several columns may have the same head
+    for head, values in shown.items():  # by position: several columns may have the same head
         cells = [
             format_number(cell) if isinstance(cell, float) else str(cell).strip() for cell in values
         ]
@@ -166,19 +166,19 @@ def with_points_in_line(numbers: Sequence[str]) -> list[str]:
 def as_markdown(
     rows: pd.DataFrame | Sequence[Row], source: str = ALL_ROWS, total: int | None = None
 ) -> str:
-    """Render the first MOST_ROWS rows in Markdown; where there are more, say so below them.
+    """Render the first MOST_ROWS rows in Markdown, with a line below them where there are more.
 
     Args:
         source: the file that has all rows.
-        total: how many rows there are; by default those given.
+        total: number of rows; by default of those given.
     """
     shown = pd.DataFrame(rows)
     table = table_of(shown.iloc[:MOST_ROWS]).markdown()
-    return "\n\n".join([table, *beginning(len(shown) if total is None else total, source)])
+    return "\n\n".join([table, *truncation_lines(len(shown) if total is None else total, source)])
 
 
-def beginning(total: int, source: str = ALL_ROWS) -> list[str]:
-    """Say, where there are more than MOST_ROWS rows, that only these are shown."""
+def truncation_lines(total: int, source: str = ALL_ROWS) -> list[str]:
+    """Return a line on the rows that are not shown, where there are more than MOST_ROWS."""
     if total <= MOST_ROWS:
         return []
     return [f"The first {MOST_ROWS:,} of {total:,} rows; {source} has all."]

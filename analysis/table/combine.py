@@ -18,11 +18,11 @@ from analysis.records.results import DETAILS, CaseRow, Row
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.shared.text import (
     INTERVAL,
-    has_ends,
+    has_interval_or_range,
     interval_head,
     intervals,
     setting_words,
-    shortened,
+    shorten_reason,
 )
 from benchkit.api.case import MEASURED_PEAK, PEAK_FROM, PEAK_TFLOP_PER_S
 from benchkit.record.naming import format_label, oversubscription
@@ -239,7 +239,7 @@ def select_printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame
     rows, shown = table.iloc[:most], {}
     for name in [*SETTINGS, *own, *differing, *printed_columns()]:
         if name == INTERVAL:
-            if any(has_ends(table)):
+            if any(has_interval_or_range(table)):
                 shown[name] = intervals(rows)
         elif name in table and table[name].notna().any():
             shown[name] = rows[name]
@@ -253,10 +253,10 @@ def select_printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame
         shown["cores_per_rank"] = rows["cores_per_rank"]
     for name in ("warning", "doubt", "unchecked"):
         if table[name].notna().any():
-            shown[name] = rows[name].map(shortened, na_action="ignore")
+            shown[name] = rows[name].map(shorten_reason, na_action="ignore")
     if (table["status"] != "ok").any():
         of_failed = rows["reason"].where(rows["status"] != "ok")
-        shown["reason"] = of_failed.map(shortened, na_action="ignore")
+        shown["reason"] = of_failed.map(shorten_reason, na_action="ignore")
     return pd.DataFrame(shown)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.records.results import Row
 from analysis.report.markdown import document, format_run_spread
-from analysis.shared.text import format_number, format_settings, with_interval
+from analysis.shared.text import format_number, format_settings, format_with_interval
 from analysis.shared.text_table import as_markdown
 from analysis.suites.auto_shard.rows import (
     SHARDINGS,
@@ -93,7 +93,7 @@ def speedup_of(row: Row) -> str:
     if pd.isna(row.get("speedup")):
         return "-"
     value, low, high = (row[name] for name in SPEEDUP)
-    return with_interval(value, low, high)
+    return format_with_interval(value, low, high)
 
 
 def summary(rows: pd.DataFrame) -> Lines:

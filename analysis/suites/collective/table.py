@@ -21,7 +21,7 @@ from analysis.report.chart import (
     chart_points,
 )
 from analysis.report.markdown import bullets, document, format_run_spread
-from analysis.shared.text import format_measurement, with_interval
+from analysis.shared.text import format_measurement, format_with_interval
 from analysis.shared.text_table import as_markdown
 from analysis.suites.collective.fit import (
     FAR_OFF,
@@ -162,7 +162,7 @@ def latency_us(line: FittedLine) -> str:
     low, high = line.interval(1, 0) or UNKNOWN
     if not low:
         return f"< {format_measurement(1e6 * high)}"
-    return with_interval(1e6 * line.latency_s, 1e6 * low, 1e6 * high)
+    return format_with_interval(1e6 * line.latency_s, 1e6 * low, 1e6 * high)
 
 
 def bandwidth(line: FittedLine) -> str:
@@ -170,7 +170,7 @@ def bandwidth(line: FittedLine) -> str:
     low, high = line.interval(0, 1) or UNKNOWN
     if not low:
         return f"> {format_measurement(1e-9 / high)}" if high else ""
-    return with_interval(1e-9 / line.byte_s, 1e-9 / high, 1e-9 / low)
+    return format_with_interval(1e-9 / line.byte_s, 1e-9 / high, 1e-9 / low)
 
 
 def half_bandwidth(line: FittedLine) -> str:

@@ -11,7 +11,7 @@ from analysis.records.results import Row
 from analysis.records.suite_rows import rows_with_cases
 from analysis.report.chart import LINES, LOG, SECONDS, Axis, Chart, Charts, chart_points
 from analysis.report.markdown import document
-from analysis.shared.text import as_csv, shortened
+from analysis.shared.text import as_csv, shorten_reason
 from analysis.shared.text_table import as_markdown
 from analysis.table.combine import identity_columns
 from analysis.table.repetitions import group_equal_except
@@ -293,7 +293,7 @@ def rows_of(group: CompilerGroup) -> list[Row]:
 def ending(row: Row) -> str:
     """Format why there are no figures: "unavailable: …", or "running" where no reason is known."""
     status, reason = str(row["status"]), row["reason"]
-    return status if pd.isna(reason) else f"{status}: {shortened(reason)}"
+    return status if pd.isna(reason) else f"{status}: {shorten_reason(reason)}"
 
 
 def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> Row:

@@ -11,7 +11,7 @@ from analysis.records.results import Row
 from analysis.records.suite_rows import convert_to_numeric, measured_rows
 from analysis.report.chart import PAIRED_SPEEDUPS, TIMES
 from analysis.report.markdown import bullets, document, format_run_spread
-from analysis.shared.text import with_interval
+from analysis.shared.text import format_with_interval
 from analysis.shared.text_table import as_markdown
 from analysis.table.repetitions import add_group_to_title, aggregate_runs, group_equal_except
 from benchkit.suites.tensor_parallel import config as names
@@ -96,7 +96,7 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
         best = fastest(fixed)
         line["fastest"] = best["name"]
         line["fastest [ms]"] = best["median_s"] * 1e3
-        line["over the baseline"] = with_interval(*(best[name] for name in PAIRED_SPEEDUPS))
+        line["over the baseline"] = format_with_interval(*(best[name] for name in PAIRED_SPEEDUPS))
         line["of the limit [%]"] = 100 * best["limit_share"]
         if pd.notna(best["doubt"]):
             line["doubt"] = best["doubt"]

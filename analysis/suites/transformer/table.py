@@ -5,7 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 import pandas as pd
 
 from analysis.report.markdown import document, format_run_spread
-from analysis.shared.text import format_number, format_settings, interval_head, intervals, shortened
+from analysis.shared.text import (
+    format_number,
+    format_settings,
+    interval_head,
+    intervals,
+    shorten_reason,
+)
 from analysis.shared.text_table import as_markdown
 from analysis.suites.transformer.rows import ANY_PASS, CASE, plain_numbers, rows_of, varying
 from analysis.table.combine import identity_columns, suite_columns
@@ -102,7 +108,7 @@ def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
         shown[head] = values.round().astype("Int64") if name == "tokens_per_second" else values
         if name == "median_s":
             shown[f"{interval_head(rows)} [ms]"] = intervals(rows)
-    reasons = rows["reason"].where(rows["status"] != "ok").map(shortened, na_action="ignore")
+    reasons = rows["reason"].where(rows["status"] != "ok").map(shorten_reason, na_action="ignore")
     shown = shown.assign(doubt=rows["doubt"], status=rows["status"], reason=reasons)
     return shown.dropna(axis="columns", how="all")
 

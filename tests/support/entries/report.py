@@ -16,6 +16,6 @@ from analysis.report.parts import with_ids as with_ids
 from analysis.report.sentences import MOST_LINES as MOST_LINES
 from analysis.report.tables import ranks_for_print as ranks_for_print
 from analysis.shared import discover as discover
-from analysis.shared.discover import directly as directly
+from analysis.shared.discover import make_directly as make_directly
 from analysis.shared.discover import modules_with as modules_with
 from analysis.shared.discover import write_all as write_all

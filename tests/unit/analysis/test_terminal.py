@@ -6,7 +6,14 @@ import re
 import pytest
 from analysis.cli import main
 from analysis.screen.terminal import View, ViewError, as_text
-from analysis.shared.text import format_bounds, format_measurement, format_number, half_width, time_text, with_interval
+from analysis.shared.text import (
+    format_bounds,
+    format_measurement,
+    format_number,
+    format_with_interval,
+    half_width,
+    time_text,
+)
 from analysis.table.combine import format_printed
 from analysis.table.repetitions import aggregate_repetitions
 from hypothesis import given
@@ -73,7 +80,7 @@ def test_time_has_its_interval(cells, text):
     ],
 )  # fmt: skip
 def test_value_has_its_interval(cells, text):
-    assert with_interval(*cells) == text
+    assert format_with_interval(*cells) == text
 
 
 SIZES = st.floats(1e-6, 1e9)
