@@ -18,7 +18,7 @@ from analysis.screen.grid import (
     time_metric,
 )
 from analysis.shared.text import format_bounds, format_number, three_digits
-from analysis.table.combine import on_cores
+from analysis.table.combine import describe_job
 from analysis.table.speedup import Speedup, Standing, Variant
 from analysis.table.variants import SuiteResults, num_case_ranks
 from benchkit.api.question import LEAST
@@ -59,7 +59,7 @@ def answers_of(variants: SuiteResults) -> Iterator[str]:
     else:
         yield from comparison_answers(variants, compared)
     if beyond := [each.row for each in variants.variants if variants.is_beyond_cores(each)]:
-        yield f"Left out, {oversubscription(on_cores(num_case_ranks(row), row) for row in beyond)}"
+        yield f"Left out, {oversubscription(describe_job(num_case_ranks(row), row) for row in beyond)}"
 
 
 def group_variants(

@@ -29,9 +29,9 @@ from benchkit.record.naming import format_label, oversubscription
 
 SETTINGS, CONDITIONS = names_of(columns.SETTINGS), names_of(columns.CONDITIONS)
 PROVENANCE = names_of(columns.PROVENANCE)
-HARDWARE_AND_SOFTWARE = tuple(each.name for each in columns.CONDITIONS if each.is_software)
+HARDWARE_AND_SOFTWARE = tuple(column.name for column in columns.CONDITIONS if column.is_software)
 ROUNDS = "rounds"
-"""The last column: `CaseFigures.rounds`, by which any two cases of a job compare; no output."""
+"""The last column, `CaseResult.rounds`: any two cases of a job compare by it. It is not written."""
 Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """The names of a row's cells and of its details, in order."""
 
@@ -40,32 +40,32 @@ def combine(rows: Sequence[CaseRow], split_hosts: bool = False) -> pd.DataFrame:
     """Make one table of all rows.
 
     Args:
-        split_hosts: whether hosts of one kind in a sweep are told apart, see `with_machines`.
+        split_hosts: whether to distinguish hosts of one kind in a sweep, see `merge_equal_hosts`.
 
     Returns:
         A table whose columns are, in this order: settings, the suites' own keys and labels,
         conditions, metrics, the details that suites report, provenance, ROUNDS.
     """
-    shapes: dict[Shape, int] = {}  # few, and where a cell is has to be found only once for each
+    shapes: dict[Shape, int] = {}  # few, so that cells are located only once per shape
     shape_numbers = [
         shapes.setdefault((row.names, tuple(row.case.details)), len(shapes)) for row in rows
     ]
     metrics = names_of(METRICS)
     taken = {*SETTINGS, *CONDITIONS, *metrics, *PROVENANCE, DETAILS}
     reported = [name for name in names_in(details for _, details in shapes) if name not in taken]
-    known = {*taken, *reported}
-    own = [name for name in names_in(names for names, _ in shapes) if name not in known]
-    in_order = [*SETTINGS, *own, *CONDITIONS, *metrics, *reported, *PROVENANCE]
-    pickers = [make_cell_getter(shape, in_order) for shape in shapes]
-    cells = [pickers[number](row) for number, row in zip(shape_numbers, rows, strict=True)]
+    common = {*taken, *reported}
+    suite_names = [name for name in names_in(names for names, _ in shapes) if name not in common]
+    in_order = [*SETTINGS, *suite_names, *CONDITIONS, *metrics, *reported, *PROVENANCE]
+    getters = [make_cell_getter(shape, in_order) for shape in shapes]
+    cells = [getters[number](row) for number, row in zip(shape_numbers, rows, strict=True)]
     table = pd.DataFrame(cells, columns=in_order)
-    # A column without any figure is one of objects.
-    others = [
+    # A column without any number has the type object.
+    empty = [
         column.name
         for column in (*METRICS, *columns.PROVENANCE)
         if column.dtype in (NUMBER, INTEGER) and not is_numeric_dtype(table[column.name])
     ]
-    table[others] = table[others].apply(pd.to_numeric)
+    table[empty] = table[empty].apply(pd.to_numeric)
     rounds = [row.case.rounds for row in rows]
     table = table.assign(model=full_names(table), node=table["host"], **{ROUNDS: rounds})
     return with_best_peaks(table if split_hosts else merge_equal_hosts(table))
@@ -79,7 +79,7 @@ def merge_equal_hosts(table: pd.DataFrame) -> pd.DataFrame:
     """Name hosts of one kind in a sweep as one machine: "n1 and 3 alike"; `node` keeps their names.
 
     A job array measures each point on the node that is free. Nodes with the same processor or GPU,
-    as many cores and the same software are no setting.
+    as many cores and the same software are replicates.
     """
     if table["host"].nunique() < 2:
         return table
@@ -92,43 +92,43 @@ def merge_equal_hosts(table: pd.DataFrame) -> pd.DataFrame:
         *map(table.get, OF_MACHINE),
     ]
     hosts = table["host"].groupby(kind, dropna=False, sort=False)
-    others = hosts.transform("nunique") - 1
-    name = hosts.transform("first") + " and " + others.astype(str) + ALIKE
-    is_one = (others > 0) & table["run"].notna()
-    return table.assign(host=table["host"].mask(is_one, name))
+    num_others = hosts.transform("nunique") - 1
+    name = hosts.transform("first") + " and " + num_others.astype(str) + ALIKE
+    is_merged = (num_others > 0) & table["run"].notna()
+    return table.assign(host=table["host"].mask(is_merged, name))
 
 
 SPREAD_OF_PEAKS = 1.2
-"""Ratio of two measured peaks of one host from which on rows say so."""
+"""Ratio of two measured peaks of one host from which on rows have a doubt."""
 
 
 def with_best_peaks(table: pd.DataFrame) -> pd.DataFrame:
-    """Relate all rates of a host to the best product that any of its jobs measured.
+    """Relate all rates of a host to the highest peak that any of its jobs measured.
 
-    A job's own product may have met a busy machine; then equal rates would be unlike shares.
+    A job may have measured its peak on a busy machine; then equal rates would be unequal shares.
     """
-    if PEAK_FROM not in table or not (is_own := table[PEAK_FROM].eq(MEASURED_PEAK)).any():
+    if PEAK_FROM not in table or not (is_measured := table[PEAK_FROM].eq(MEASURED_PEAK)).any():
         return table
-    alike = [
+    keys = [
         name for name in ("host", "device_name", "dtype", "world_size", "ranks") if name in table
     ]
-    peaks = pd.to_numeric(table[PEAK_TFLOP_PER_S]).where(is_own)
-    best = peaks.groupby([table[name] for name in alike], dropna=False).transform("max")
+    peaks = pd.to_numeric(table[PEAK_TFLOP_PER_S]).where(is_measured)
+    best = peaks.groupby([table[name] for name in keys], dropna=False).transform("max")
     share = (peaks / best).fillna(1.0)
     rates = {name: table[name] * share for name in UTILISATIONS}
     doubts = table["doubt"].astype(object).where(table["doubt"].notna(), None)
     for index in table.index[(share < 1) & doubts.notna()]:
         above = shares_above_one({name: rates[name][index] for name in rates}, UTILISATIONS)
         lines = [f"{above}: the best peak is of a busy machine, too"] if above else []
-        others = str(doubts[index]).split("; ")
-        lines += [line for line in others if not line.startswith(UTILISATIONS)]
+        old_lines = str(doubts[index]).split("; ")
+        lines += [line for line in old_lines if not line.startswith(UTILISATIONS)]
         doubts[index] = "; ".join(lines) or None
     for index in table.index[share < 1 / SPREAD_OF_PEAKS]:
         line = (
             f"best product {peaks[index]:.3g} TFLOP/s beside it, {best[index]:.3g} in another job"
         )
         doubts[index] = "; ".join(filter(None, (line, doubts[index])))
-    peak = table[PEAK_TFLOP_PER_S].mask(is_own, best)
+    peak = table[PEAK_TFLOP_PER_S].mask(is_measured, best)
     return table.assign(**rates, **{PEAK_TFLOP_PER_S: peak, "doubt": doubts})
 
 
@@ -163,21 +163,21 @@ def full_names(table: pd.DataFrame) -> pd.Series:
 
 
 def oversubscribed_rows(table: pd.DataFrame) -> pd.Series:
-    """Return of each row whether it was measured by ranks that had more threads than cores."""
+    """Return a mask of the rows that were measured with more threads than cores."""
     has_fewer_cores = table["cores_per_rank"] < table["threads_per_rank"]
     return has_fewer_cores & table["median_s"].notna()
 
 
 def oversubscribed_ranks(table: pd.DataFrame) -> str:
-    """Say which rows `crowded` marks: "oversubscribed: 4 ranks on 2 cores"; "" where none is."""
+    """Describe `oversubscribed_rows`: "oversubscribed: 4 ranks on 2 cores"; "" without any."""
     names = ["world_size", "cores_per_rank", "threads_per_rank"]
     rows = table.loc[oversubscribed_rows(table), names].to_dict("records")
-    jobs = (on_cores(int(row["world_size"]), row) for row in rows)
+    jobs = (describe_job(int(row["world_size"]), row) for row in rows)
     return oversubscription(jobs) if rows else ""
 
 
-def on_cores(ranks: int, row: Row) -> tuple[int, str, int]:
-    """Return the ranks, with the cores of their job in words, and the threads of each."""
+def describe_job(ranks: int, row: Row) -> tuple[int, str, int]:
+    """Return the ranks, the cores of their job in words, and the threads of each rank."""
     cores = f"{row['cores_per_rank'] * row['world_size']:.3g}"
     return ranks, f"{cores} core{'s' * (cores != '1')}", int(row["threads_per_rank"])
 
@@ -194,12 +194,12 @@ def suite_columns(table: pd.DataFrame) -> list[str]:
 
 
 def identity_columns(table: pd.DataFrame) -> list[str]:
-    """Return the columns that say what was measured, apart from how it went."""
+    """Return the columns that identify what was measured, without its outcome."""
     return [name for name in [*SETTINGS, *suite_columns(table), *CONDITIONS] if name != "status"]
 
 
 def is_repeated(table: pd.DataFrame) -> bool:
-    """Return whether several runs measured the same, so that only the run tells rows apart."""
+    """Return whether several runs measured the same, so that only the run distinguishes rows."""
     return table["run"].nunique() > 1 and bool(table.duplicated(identity_columns(table)).any())
 
 
@@ -213,7 +213,7 @@ def format_printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame
 
 
 def heads_of(table: pd.DataFrame) -> dict[str, str]:
-    """Return the heads of the columns of `printed` that are not their names."""
+    """Return the heads of columns of `select_printed` that differ from their names."""
     heads = {name: column.head for name, column in FIGURES.items()}
     return heads | {INTERVAL: f"{interval_head(table)} [ms]"}
 
@@ -221,23 +221,23 @@ def heads_of(table: pd.DataFrame) -> dict[str, str]:
 def select_printed(table: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     """Select the columns that matter to a reader, scaled to the units in their heads.
 
-    Columns without any value are left out. Settings that a suite lacks share one column, and what
-    stands beside the median is in INTERVAL.
+    Columns without any value are left out. Settings that a suite lacks share one column. INTERVAL
+    has the interval or range of the median.
 
     Args:
         most: the first rows that are returned; by default all.
     """
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
     lacking = partial_columns(table)
-    own = [name for name in suite_columns(table) if name not in lacking]
+    suite_settings = [name for name in suite_columns(table) if name not in lacking]
     if lacking:
         words = setting_words(
             table, lacking, lambda name, value: f"{name} {format_label(name, value)}"
         )
-        table = table.assign(settings=[", ".join(each) or None for each in words])
-        own.append("settings")
+        table = table.assign(settings=[", ".join(words_of_row) or None for words_of_row in words])
+        suite_settings.append("settings")
     rows, shown = table.iloc[:most], {}
-    for name in [*SETTINGS, *own, *differing, *printed_columns()]:
+    for name in [*SETTINGS, *suite_settings, *differing, *printed_columns()]:
         if name == INTERVAL:
             if any(has_interval_or_range(table)):
                 shown[name] = intervals(rows)
@@ -270,8 +270,8 @@ def printed_columns() -> Iterator[str]:
 
 def partial_columns(table: pd.DataFrame) -> list[str]:
     """Return the suites' own columns that at least one suite of the table does not have."""
-    known = table[suite_columns(table)].notna().groupby(table["suite"]).any()
-    return [str(name) for name in known.columns[~known.all()]]
+    has_values = table[suite_columns(table)].notna().groupby(table["suite"]).any()
+    return [str(name) for name in has_values.columns[~has_values.all()]]
 
 
 Of = ParamSpec("Of")
@@ -281,17 +281,17 @@ Made = TypeVar("Made")
 def cache_latest(
     make: Callable[Concatenate[pd.DataFrame, Of], Made],
 ) -> Callable[Concatenate[pd.DataFrame, Of], Made]:
-    """Keep what a function made of a table last, as long as that table is there.
+    """Cache the results of a function for the latest table, as long as that table exists.
 
-    The texts of a suite and its figures rest on the same; none of them changes it.
+    The texts and the charts of a suite share these results, and none changes them.
     """
-    kept: dict[Any, tuple[weakref.ref[pd.DataFrame], Made]] = {}
+    cached: dict[Any, tuple[weakref.ref[pd.DataFrame], Made]] = {}
 
     @wraps(make)
-    def kept_or_made(table: pd.DataFrame, /, *more: Of.args, **named: Of.kwargs) -> Made:
-        key = repr((more, named))
-        if key not in kept or kept[key][0]() is not table:
-            kept[key] = weakref.ref(table), make(table, *more, **named)
-        return kept[key][1]
+    def get_or_make(table: pd.DataFrame, /, *arguments: Of.args, **named: Of.kwargs) -> Made:
+        key = repr((arguments, named))
+        if key not in cached or cached[key][0]() is not table:
+            cached[key] = weakref.ref(table), make(table, *arguments, **named)
+        return cached[key][1]
 
-    return kept_or_made
+    return get_or_make

@@ -1,4 +1,4 @@
-"""Loads records as a table whose columns have types."""
+"""Load records as a table whose columns have types."""
 
 import os
 import warnings
@@ -40,21 +40,21 @@ def load(*places: str | Path) -> pd.DataFrame:
     """
     paths = [Path(place) for place in places]
     require_there(paths)
-    found = harvest(paths, usable_processes())
-    if remarks := "\n".join(found.remarks()):
+    records = harvest(paths, usable_processes())
+    if remarks := "\n".join(records.remarks()):
         warnings.warn(remarks, stacklevel=2)
-    if not found.rows:
-        raise FileNotFoundError(nothing_found(found, paths))
-    return typed_table(found.rows)
+    if not records.rows:
+        raise FileNotFoundError(nothing_found(records, paths))
+    return typed_table(records.rows)
 
 
-def nothing_found(found: Harvest, places: Sequence[Path]) -> str:
-    """Say that there is no record at some places."""
-    what = "readable record.json" if found.num_files else "record.json"
+def nothing_found(records: Harvest, places: Sequence[Path]) -> str:
+    """Return the message that there is no record at some places."""
+    what = "readable record.json" if records.num_files else "record.json"
     where = escape_unprintable(", ".join(map(str, places)))
     below = (path for place in places for path in files_below(os.path.realpath(place), ".json"))
     copies = (path for path in below if os.path.basename(path).startswith("record"))
-    if not found.num_files and (copy := next(copies, "")):
+    if not records.num_files and (copy := next(copies, "")):
         return (
             f"no {what} at or below {where}; {escape_unprintable(copy)}: names that are read end so"
         )
@@ -64,11 +64,11 @@ def nothing_found(found: Harvest, places: Sequence[Path]) -> str:
 def typed_table(rows: Rows) -> pd.DataFrame:
     """Make the combined table of rows, with types."""
     table = combine(rows).drop(columns=ROUNDS)
-    return pd.DataFrame({name: typed(table[name], type_of(name, rows)) for name in table})
+    return pd.DataFrame({name: convert_column(table[name], type_of(name, rows)) for name in table})
 
 
 def type_of(name: Any, rows: Rows) -> str:
-    """Return the type of a column; that of a suite's own one follows from its values."""
+    """Return the type of a column; infer that of a suite's own column from its values."""
     if name in COLUMNS:
         return COLUMNS[name].dtype
     cells = (row.get(name, row.case.details.get(name)) for row in rows)
@@ -80,7 +80,7 @@ def type_of(name: Any, rows: Rows) -> str:
     return NUMBER if kinds and kinds <= {int, float} else TEXT
 
 
-def typed(column: pd.Series, dtype: str) -> pd.Series:
+def convert_column(column: pd.Series, dtype: str) -> pd.Series:
     """Convert a column; integers beyond 64 bits become floating-point numbers."""
     if dtype == TIME:
         return parse_times(column)
@@ -94,7 +94,7 @@ def typed(column: pd.Series, dtype: str) -> pd.Series:
 
 
 def parse_times(column: pd.Series) -> pd.Series:
-    """Convert texts such as "2026-01-01T00:00:00.000+00:00"; what is no such time is missing."""
-    found = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
-    earliest, latest = (end.tz_localize("UTC") for end in (pd.Timestamp.min, pd.Timestamp.max))
-    return found.where(found.between(earliest, latest)).astype(TIME)
+    """Convert texts such as "2026-01-01T00:00:00.000+00:00"; other texts become NaT."""
+    times = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
+    earliest, latest = (limit.tz_localize("UTC") for limit in (pd.Timestamp.min, pd.Timestamp.max))
+    return times.where(times.between(earliest, latest)).astype(TIME)

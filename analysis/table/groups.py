@@ -1,4 +1,4 @@
-"""Figures of groups of rows, where tables have a thousand groups of a few rows, or few of many."""
+"""Statistics of groups of rows, fast for many groups of a few rows and for few of many."""
 
 from functools import cached_property
 
@@ -12,22 +12,22 @@ Numbers = npt.NDArray[np.intp]
 
 
 class Groups:
-    """Rows in groups that are numbered from 0 on; of each number there is a row.
+    """Rows in groups that are numbered from 0 on, without gaps.
 
     Attributes:
-        codes: of each row's group.
+        codes: group number of each row.
     """
 
-    def __init__(self, number: Numbers) -> None:
-        self.codes = number
-        self.sizes: Numbers = np.bincount(number)
+    def __init__(self, codes: Numbers) -> None:
+        self.codes = codes
+        self.sizes: Numbers = np.bincount(codes)
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     @cached_property
     def order(self) -> Numbers:
-        """The places of the rows, those of a group beside each other, each in its order."""
+        """Stable argsort of the rows by group."""
         return np.argsort(self.codes, kind="stable")
 
     @property
@@ -37,12 +37,12 @@ class Groups:
 
     @property
     def last_positions(self) -> Numbers:
-        """The place of the last row of each group."""
-        found: Numbers = self.order[self.starts + self.sizes - 1]
-        return found
+        """The position of the last row of each group."""
+        positions: Numbers = self.order[self.starts + self.sizes - 1]
+        return positions
 
     def extremes(self, values: Array) -> tuple[Array, Array]:
-        """Return the least and the highest value of each group by column, NaN of no value."""
+        """Return the minimum and maximum of each group by column; NaN without values."""
         if not len(self):
             return values, values
         ordered, starts = values[self.order], self.starts
@@ -52,22 +52,22 @@ class Groups:
         return np.bincount(self.codes, values, len(self)).astype(int)
 
     def medians(self, values: Array) -> Array:
-        """Return the median of each group by column, NaN of no value."""
-        found: Array = pd.DataFrame(values).groupby(self.codes).median().to_numpy(copy=True)
-        return found
+        """Return the median of each group by column; NaN without values."""
+        medians: Array = pd.DataFrame(values).groupby(self.codes).median().to_numpy(copy=True)
+        return medians
 
     def intervals(self, values: Array) -> tuple[Array, Array]:
-        """Return the ends of the interval of each group's median; NaN where values are too few."""
+        """Return the bounds of the interval of each group's median; NaN for too few values."""
         low, high = np.full(len(self), np.nan), np.full(len(self), np.nan)
-        known = ~np.isnan(values)
-        counts = np.bincount(self.codes[known], minlength=len(self))
+        is_known = ~np.isnan(values)
+        counts = np.bincount(self.codes[is_known], minlength=len(self))
         below = np.array(
             [order_statistic_rank(count) for count in range(counts.max(initial=0) + 1)]
         )[counts]
-        enough = below > 0
-        if enough.any():
-            ordered = values[known][np.lexsort((values[known], self.codes[known]))]
+        has_interval = below > 0
+        if has_interval.any():
+            ordered = values[is_known][np.lexsort((values[is_known], self.codes[is_known]))]
             start = np.cumsum(counts) - counts
-            low[enough] = ordered[(start + below - 1)[enough]]
-            high[enough] = ordered[(start + counts - below)[enough]]
+            low[has_interval] = ordered[(start + below - 1)[has_interval]]
+            high[has_interval] = ordered[(start + counts - below)[has_interval]]
         return low, high

@@ -26,14 +26,14 @@ FEWEST_RUNS = 6
 """Fewer medians have no interval of 95 % (benchkit.statistics.intervals.median_interval)."""
 
 
-def interval_columns(figure: str) -> tuple[str, str, str, str]:
-    """Return the columns with the low and the high end of a figure's interval, and of its range.
+def interval_columns(metric: str) -> tuple[str, str, str, str]:
+    """Return the columns of a metric's interval, low and high, and of its range.
 
     A table need not have them: "overlap_low", "overlap_high", "overlap_range_low", … of "overlap".
     """
-    if figure == "median_s":
+    if metric == "median_s":
         return "ci_low_s", "ci_high_s", "range_low_s", "range_high_s"
-    name, unit = (figure[:-2], "_s") if figure.endswith("_s") else (figure, "")
+    name, unit = (metric[:-2], "_s") if metric.endswith("_s") else (metric, "")
     low, high, range_low, range_high = (
         f"{name}_{end}{unit}" for end in ("low", "high", "range_low", "range_high")
     )
@@ -44,9 +44,9 @@ INTERVALS = {
     name: interval_columns(name)
     for name in ("median_s", "warm_s", "paired_speedup", "overlap", "speedup", "turns_ratio")
 }
-"""Figures that have an interval, or a range, of their own."""
+"""Metrics that have an interval or a range of their own."""
 SPEEDUP = "paired_speedup"
-"""Over several runs: the quotient of the medians of baseline and case, which stand beside it."""
+"""Over several runs: the ratio of the medians of baseline and case, which are shown beside it."""
 RATES = tuple(metric.name for metric in METRICS if metric.is_rate)
 """Over several runs these are the rates at the median time."""
 SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))
@@ -61,15 +61,14 @@ NO_FIGURES = ("status", "straggler_rank", "num_runs", "num_points")
 def aggregate_runs(rows: pd.DataFrame, *by: str) -> pd.DataFrame:
     """Merge all rows that are equal in some columns into one row each, in order of time.
 
-    Repetitions within one run are first reduced to their median. Figures are then medians over the
-    runs. Their intervals are those of the medians of the runs, and there is none below FEWEST_RUNS.
-    A row that was measured once keeps its own interval, which is within the run. Where a point
-    failed in some runs only, the other runs count, and `warning` says so. Text, such as how a split
-    came out, is that of the latest run.
+    Repetitions within one run are first reduced to their median. Metrics are then medians over the
+    runs, with an interval of these from FEWEST_RUNS on. A row that was measured once keeps its own
+    interval, which is within the run. Where a point failed in some runs only, the other runs count,
+    and `warning` says so. Texts are those of the latest run.
 
     Args:
         rows: of the combined table, equal in all identity columns except those named.
-        columns: the columns that tell the points apart.
+        by: columns that identify points.
 
     Returns:
         The rows with the further columns `num_runs` and `num_points` (both count measured points
@@ -94,9 +93,9 @@ def aggregate_runs(rows: pd.DataFrame, *by: str) -> pd.DataFrame:
     repeated_points = np.flatnonzero(of_used.sizes > 1)
     if len(repeated_points):
         fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_FIGURES, *by}
-        figures = [name for name in rows if name not in fixed]
+        metrics = [name for name in rows if name not in fixed]
         is_again = of_used.sizes[of_used.codes] > 1
-        repeated_rows = rows[[*figures, "run", "num_points"]].iloc[used[is_again]]
+        repeated_rows = rows[[*metrics, "run", "num_points"]].iloc[used[is_again]]
         merged = aggregate_points(
             repeated_rows, Groups(np.searchsorted(repeated_points, of_used.codes[is_again]))
         )
@@ -115,20 +114,20 @@ def aggregate_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     if (sweeps := runs.str.replace(REPETITION, "", regex=True)).equals(runs):
         return table
     named = table.assign(sweep=sweeps, within_share=table["rel_ci"])
-    alike = [*identity_columns(table), "slowed_by", "sweep"]
-    point = named.groupby(alike, dropna=False, sort=False).ngroup()
+    keys = [*identity_columns(table), "slowed_by", "sweep"]
+    point = named.groupby(keys, dropna=False, sort=False).ngroup()
     rows = aggregate_runs(named.assign(point=point), "sweep", "point")
     between = (rows["range_high_s"] - rows["range_low_s"]) / 2 / rows["median_s"]
-    place = named.groupby("run", dropna=False).cumcount().groupby(point).transform("max")
+    position = named.groupby("run", dropna=False).cumcount().groupby(point).transform("max")
     sweep = pd.Series(pd.factorize(sweeps)[0], named.index)
-    found = rows.assign(run=rows["sweep"], between_share=between, sweep=sweep, place=place)
-    found = found.sort_values(["sweep", "place"]).drop(columns=["sweep", "place", "point"])
-    low, high = (pd.to_numeric(found[f"turns_ratio_{end}"]) for end in ("low", "high"))
+    merged = rows.assign(run=rows["sweep"], between_share=between, sweep=sweep, place=position)
+    merged = merged.sort_values(["sweep", "place"]).drop(columns=["sweep", "place", "point"])
+    low, high = (pd.to_numeric(merged[f"turns_ratio_{bound}"]) for bound in ("low", "high"))
     doubts = [
-        TURNS_CHANGE if ends[0] > 0 and judge_speedup(*ends) in (AHEAD, BEHIND) else doubt
-        for doubt, *ends in zip(found["doubt"], low, high, strict=True)
+        TURNS_CHANGE if interval[0] > 0 and judge_speedup(*interval) in (AHEAD, BEHIND) else doubt
+        for doubt, *interval in zip(merged["doubt"], low, high, strict=True)
     ]
-    return found.assign(doubt=doubts)
+    return merged.assign(doubt=doubts)
 
 
 def range_columns(rows: pd.DataFrame) -> list[str]:
@@ -136,7 +135,7 @@ def range_columns(rows: pd.DataFrame) -> list[str]:
 
 
 def with_run_columns(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns of ranges, num_runs and num_points, as far as they are not there yet."""
+    """Add the columns of ranges, num_runs and num_points, those that are missing."""
     measured = (rows["status"] == "ok").astype(int)
     defaults = dict.fromkeys(range_columns(rows), math.nan)
     defaults |= dict.fromkeys(("num_runs", "num_points"), measured)
@@ -145,52 +144,52 @@ def with_run_columns(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def replace_metrics(
-    rows: pd.DataFrame, places: Numbers, figures: Mapping[str, npt.NDArray[Any]]
+    rows: pd.DataFrame, positions: Numbers, metrics: Mapping[str, npt.NDArray[Any]]
 ) -> pd.DataFrame:
-    """Replace figures of points that were measured several times.
+    """Replace metrics of points that were measured several times.
 
     Args:
         rows: one per point.
-        places: of these points.
-        figures: that `over_points` returned. NaN keeps the row's own, except in SPREADS.
+        positions: of these points.
+        metrics: from `aggregate_points`. NaN keeps the row's own, except in SPREADS.
     """
     changed: dict[str, Any] = {}
-    for name, values in figures.items():
+    for name, values in metrics.items():
         is_new = np.ones(len(values), bool) if name in SPREADS else pd.notna(values)
         if not is_new.any():
             continue
-        own, there = rows[name], places[is_new]
-        if own.dtype == values.dtype == float:
-            changed[name] = own.to_numpy(copy=True)
-            changed[name][there] = values[is_new]
+        old, changed_positions = rows[name], positions[is_new]
+        if old.dtype == values.dtype == float:
+            changed[name] = old.to_numpy(copy=True)
+            changed[name][changed_positions] = values[is_new]
         else:
-            found = pd.Series(np.nan, rows.index, values.dtype)
-            found.iloc[there] = values[is_new]
-            changed[name] = own.where(~np.isin(np.arange(len(rows)), there), found)
+            new = pd.Series(np.nan, rows.index, values.dtype)
+            new.iloc[changed_positions] = values[is_new]
+            changed[name] = old.where(~np.isin(np.arange(len(rows)), changed_positions), new)
     return rows.assign(**changed)
 
 
 def merge_warnings(rows: pd.DataFrame, points: Groups) -> list[str | None]:
     """Join the warnings of each point, and count failures where it also succeeded."""
-    is_told = (rows["warning"].notna() | (rows["status"] != "ok")).to_numpy(bool)
-    is_told = (points.sums(is_told) > 0)[points.codes]
-    told, of_point = rows[is_told], dict[int, list[tuple[str, Any]]]()
-    cells = zip(told["status"], told["warning"], strict=True)
-    for point, each in zip(points.codes[is_told].tolist(), cells, strict=True):
-        of_point.setdefault(point, []).append(each)
+    has_remark = (rows["warning"].notna() | (rows["status"] != "ok")).to_numpy(bool)
+    has_remark = (points.sums(has_remark) > 0)[points.codes]
+    remarked, cells_of_point = rows[has_remark], dict[int, list[tuple[str, Any]]]()
+    cells = zip(remarked["status"], remarked["warning"], strict=True)
+    for point, status_and_warning in zip(points.codes[has_remark].tolist(), cells, strict=True):
+        cells_of_point.setdefault(point, []).append(status_and_warning)
     return [
-        join_warnings(of_point[point]) if point in of_point else None
+        join_warnings(cells_of_point[point]) if point in cells_of_point else None
         for point in range(len(points))
     ]
 
 
-def join_warnings(found: Sequence[tuple[str, Any]]) -> str | None:
+def join_warnings(cells: Sequence[tuple[str, Any]]) -> str | None:
     """Join the warnings of a point's rows, given with their statuses; None where it has none."""
-    lines = [warning for _, warning in found if pd.notna(warning)]
-    failed = [status for status, _ in found if status != "ok"]
-    if 0 < len(failed) < len(found):
-        statuses = ", ".join(dict.fromkeys(failed))
-        lines.append(f"{len(failed)} of {len(found)} times it failed: {statuses}")
+    lines = [warning for _, warning in cells if pd.notna(warning)]
+    failures = [status for status, _ in cells if status != "ok"]
+    if 0 < len(failures) < len(cells):
+        statuses = ", ".join(dict.fromkeys(failures))
+        lines.append(f"{len(failures)} of {len(cells)} times it failed: {statuses}")
     return "; ".join(dict.fromkeys(lines)) or None
 
 
@@ -198,15 +197,15 @@ def aggregate_points(rows: pd.DataFrame, points: Groups) -> dict[str, npt.NDArra
     """Compute the columns that change where points were measured several times.
 
     Args:
-        rows: their figures, `run` and `num_points`, in order of time.
+        rows: their metrics, `run` and `num_points`, in order of time.
 
     Returns:
-        A value per point. NaN means that it is as it was.
+        By column a value per point; NaN where it does not change.
     """
     names, values = numeric_columns(rows.drop(columns=["run", "num_points"]))
-    column_index = {name: place for place, name in enumerate(names)}
+    column_index = {name: index for index, name in enumerate(names)}
     time_s, is_rate = values[:, [column_index["median_s"]]], np.isin(names, RATES)
-    values[:, is_rate] *= time_s  # what was moved, in each of the times
+    values[:, is_rate] *= time_s  # rate x time = amount, in each row
     low, high = points.extremes(values)
     is_changed = (high > low) | is_rate
     names_of_runs = rows["run"].fillna("")
@@ -220,25 +219,25 @@ def aggregate_points(rows: pd.DataFrame, points: Groups) -> dict[str, npt.NDArra
     if SPEEDUP in column_index:
         baselines_s = values[:, [column_index[SPEEDUP]]] * time_s
         medians[:, [column_index[SPEEDUP]]] = of_runs.medians(runs.medians(baselines_s)) / centre_s
-    found = {
-        name: np.where(is_changed[:, place], medians[:, place], np.nan)
-        for name, place in column_index.items()
+    columns = {
+        name: np.where(is_changed[:, index], medians[:, index], np.nan)
+        for name, index in column_index.items()
     }
-    for value, ends in INTERVALS.items():
+    for value, bound_columns in INTERVALS.items():
         if value in column_index:
-            place = column_index[value]
-            is_again = points.sums(~np.isnan(values[:, place])) > 1
-            range_of = (np.where(is_again, end[:, place], np.nan) for end in (low, high))
-            bounds = [*of_runs.intervals(per_run[:, place]), *range_of]
-            if value == SPEEDUP:  # the quotient of medians may be none of the quotients
+            index = column_index[value]
+            is_again = points.sums(~np.isnan(values[:, index])) > 1
+            range_of = (np.where(is_again, extreme[:, index], np.nan) for extreme in (low, high))
+            bounds = [*of_runs.intervals(per_run[:, index]), *range_of]
+            if value == SPEEDUP:  # the ratio of medians may lie outside the range of ratios
                 edges = (np.minimum, np.maximum, np.minimum, np.maximum)
-                middle = medians[:, place]
+                middle = medians[:, index]
                 bounds = [edge(limit, middle) for edge, limit in zip(edges, bounds, strict=True)]
-            found |= dict(zip(ends, bounds, strict=True))
+            columns |= dict(zip(bound_columns, bounds, strict=True))
         elif value in rows:
-            found |= dict.fromkeys(ends, np.full(len(points), np.nan))
-    return found | {
-        "rel_ci": (found["ci_high_s"] - found["ci_low_s"]) / 2 / centre_s[:, 0],
+            columns |= dict.fromkeys(bound_columns, np.full(len(points), np.nan))
+    return columns | {
+        "rel_ci": (columns["ci_high_s"] - columns["ci_low_s"]) / 2 / centre_s[:, 0],
         "num_runs": of_runs.sizes,
         "num_points": points.sums(rows["num_points"].to_numpy()),
         "run": join_run_names(names_of_runs, points),
@@ -246,7 +245,7 @@ def aggregate_points(rows: pd.DataFrame, points: Groups) -> dict[str, npt.NDArra
 
 
 def numeric_columns(cells: pd.DataFrame) -> tuple[list[str], Array]:
-    """Return the numbers of those columns that hold any, and of the median, and their names."""
+    """Return the columns with numbers, and the median: their names, and [row, column]."""
     columns: dict[str, Array] = {}
     for name, values in cells.items():
         if values.dtype != float:
@@ -262,7 +261,7 @@ def join_run_names(runs: pd.Series, points: Groups) -> npt.NDArray[Any]:
     names: list[dict[str, None]] = [{} for _ in range(len(points))]
     for number, run in zip(points.codes.tolist(), runs, strict=True):
         names[number][run] = None
-    return np.array([", ".join(each) for each in names], object)
+    return np.array([", ".join(names_of_point) for names_of_point in names], object)
 
 
 WITHIN = "within the run"
@@ -278,7 +277,7 @@ BELOW = f" Below {FEWEST_RUNS} runs there is no interval between runs, only thei
 
 
 def fill_with_ranges(rows: pd.DataFrame) -> pd.DataFrame:
-    """Fill empty intervals with the range over runs, for plots; `bars_of` says which one it is."""
+    """Fill empty intervals with the range over runs, for plots; see `describe_error_bars`."""
     filled = {}
     for names in INTERVALS.values():
         if names[0] in rows:
@@ -288,31 +287,33 @@ def fill_with_ranges(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_error_bars(rows: pd.DataFrame, low: str = "ci_low_s") -> str:
-    """Say what the error bars are: "95 % interval within the run", "middle half of calls", …
+    """Describe the error bars: "95 % interval within the run", "middle half of calls", …
 
     Args:
         low: the column with the lower ends of the bars.
     """
     runs, points = rows["num_runs"], rows["num_points"]
     [of_range] = [names[2] for names in INTERVALS.values() if names[0] == low]
-    is_range = rows[low].eq(rows.get(of_range)) | rows[low].isna()  # see `with_ranges`
-    known = rows[low].notna() | rows.get(of_range, rows[low]).notna()
+    is_range = rows[low].eq(rows.get(of_range)) | rows[low].isna()  # see `fill_with_ranges`
+    is_known = rows[low].notna() | rows.get(of_range, rows[low]).notna()
     parts, count = ("calls", "num_samples") if low == "ci_low_s" else ("rounds", "num_turns")
     once = points == 1
-    ranges = once & is_range & known
-    halves = ranges & (rows.get(count, runs) >= FEWEST_QUARTILES)  # see `spread`
-    again = (runs == 1) & (points > 1)
+    ranges = once & is_range & is_known
+    halves = ranges & (rows.get(count, runs) >= FEWEST_QUARTILES)  # see `quartiles_or_range`
+    repeated = (runs == 1) & (points > 1)
     few = (runs > 1) & (runs < FEWEST_RUNS)
     many = runs >= FEWEST_RUNS
-    found = [
+    kinds = [
         f"95 % interval {WITHIN}" if (once & ~is_range).any() else "",
         f"middle half of {parts}" if halves.any() else "",
         f"range of all {parts}" if (ranges & ~halves).any() else "",
-        f"range of {format_count_range(points[again])} points of one run" if again.any() else "",
+        f"range of {format_count_range(points[repeated])} points of one run"
+        if repeated.any()
+        else "",
         f"range of {format_count_range(runs[few])} runs" if few.any() else "",
         f"95 % interval between {format_count_range(runs[many])} runs" if many.any() else "",
     ]
-    return " or ".join(filter(None, found)) or "not known"
+    return " or ".join(filter(None, kinds)) or "not known"
 
 
 def format_count_range(numbers: pd.Series) -> str:
@@ -325,34 +326,34 @@ def describe_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) 
     """Yield sentences on the spread between runs, or one that says it is not known.
 
     Args:
-        rows: measured rows that `over_runs` merged.
+        rows: measured rows from `aggregate_runs`.
         name: names the row with the widest range; without it that row is not named.
     """
-    again = rows[rows["num_points"] > 1]
-    if again.empty:
+    repeated = rows[rows["num_points"] > 1]
+    if repeated.empty:
         if len(rows) > 0:
             yield ONE_RUN
         return
-    runs = again["num_runs"]
+    runs = repeated["num_runs"]
     several = f"{format_count_range(runs)} runs" if runs.max() > 1 else "one run"
-    widths = (again["range_high_s"] - again["range_low_s"]) / again["median_s"]
+    widths = (repeated["range_high_s"] - repeated["range_low_s"]) / repeated["median_s"]
     below = BELOW if runs.min() < FEWEST_RUNS else ""
-    worst = f" ({name(again.loc[widths.idxmax()])})" if name else ""
+    worst = f" ({name(repeated.loc[widths.idxmax()])})" if name else ""
     yield (
-        f"{len(again)} of {len(rows)} points were measured "
-        f"{format_count_range(again['num_points'])} times, "
+        f"{len(repeated)} of {len(rows)} points were measured "
+        f"{format_count_range(repeated['num_points'])} times, "
         f"in {several}; their figures are medians over the runs. Between its fastest and its "
         f"slowest time a point differs by {widths.median():.0%} of its median (median over the "
         f"points), at worst by {widths.max():.0%}{worst}.{below}"
     )
-    if len(again) < len(rows):
+    if len(repeated) < len(rows):
         yield (
             "The other points are of one run each; how much they vary from run to run is not known."
         )
 
 
 def describe_floor(table: pd.DataFrame) -> str:
-    """Say how much identical runs differ on the machine of some rows; "" where none is measured."""
+    """Describe how much identical runs differ on the machine of some rows; "" without rows."""
     measured = table[table["status"] == "ok"]
     known = measured["noise_floor"].dropna()
     lines = []
@@ -368,48 +369,48 @@ def describe_floor(table: pd.DataFrame) -> str:
 
 def group_equal_except(rows: pd.DataFrame, *varying: str) -> list[tuple[str, pd.DataFrame]]:
     """Group rows that are equal in all identity columns except the columns named."""
-    apart = [
+    differing = [
         name
         for name in identity_columns(rows)
         if name not in varying and rows[name].nunique(dropna=False) > 1
     ]
-    if not apart:
+    if not differing:
         return [("", rows)]
-    named = drop_implied_columns(rows, apart)
-    found = []
-    for _, group in rows.groupby(apart, dropna=False):
+    named = drop_implied_columns(rows, differing)
+    groups = []
+    for _, group in rows.groupby(differing, dropna=False):
         values = group[named].iloc[0]
         texts = ["unknown" if pd.isna(value) else str(value) for value in values]
         words = [re.sub("[^0-9A-Za-z.]+", "-", text) for text in texts]
         pairs = "_".join(f"{name}-{word}" for name, word in zip(named, words, strict=True))
-        found.append((f"_{pairs}", group))
-    return found
+        groups.append((f"_{pairs}", group))
+    return groups
 
 
 def drop_implied_columns(
     rows: pd.DataFrame, columns: Sequence[str], beside: Sequence[str] = ()
 ) -> list[str]:
-    """Drop what follows from the backend, the device and the machine that columns before it tell.
+    """Drop machine columns that are determined by the columns kept before them.
 
-    A laptop and a GPU machine differ in a dozen columns, of which the first says it all.
+    A laptop and a GPU machine differ in a dozen columns, of which the first is enough.
 
     Args:
-        beside: further columns that are told.
+        beside: columns that are shown in any case.
     """
     kept: list[str] = []
     for name in columns:
-        known = [*beside, *(each for each in kept if each in (*PLACE, *MACHINE))]
-        follows = known and rows.groupby(known, dropna=False)[name].nunique(dropna=False).max() < 2
+        given = [*beside, *(column for column in kept if column in (*PLACE, *MACHINE))]
+        follows = given and rows.groupby(given, dropna=False)[name].nunique(dropna=False).max() < 2
         if not (follows and name in MACHINE):
             kept.append(name)
     return kept
 
 
 def group_by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Group as `alike` does, and by mechanism where several mechanisms slowed ranks down.
+    """Group as `group_equal_except` does, and by mechanism where several mechanisms slowed ranks.
 
     Rows without a slowdown have no mechanism. They belong to each group, because the other rows are
-    compared with them. For the same reason `slowed_by` cannot be one of the columns of `alike`.
+    compared with them. For the same reason `slowed_by` is no identity column.
     """
     for suffix, group in group_equal_except(rows, *without):
         slowed_by = group["slowed_by"]
@@ -422,6 +423,6 @@ def group_by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str,
 
 
 def add_group_to_title(text: str, suffix: str) -> str:
-    """Add to the first line of a text, or to a title, what sets its group apart from others."""
+    """Add the suffix of a group to a title, or to the first line of a text."""
     first, end, rest = text.partition("\n")
     return f"{first} ({suffix.strip('_')}){end}{rest}" if suffix else text

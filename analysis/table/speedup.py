@@ -1,8 +1,8 @@
-"""How many times as fast one variant of a problem is as another, and what is judged of that.
+"""Speedup of one variant of a problem over another, and its judgement.
 
-The speedup is the quotient of the two medians, so that it can be checked by the times beside it.
-What is claimed of it follows from how both were measured: interleaved in the rounds of one job, in
-several runs, or apart, where nothing is.
+The speedup is the ratio of the two medians, so that it can be checked by the times beside it. Its
+interval comes from the rounds of one job, or from several runs. Without either there is no
+judgement.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,12 +48,12 @@ class Speedup:
     """How many times as fast a variant is as another one.
 
     Attributes:
-        reference: the other one.
-        value: the quotient of their medians, times that of their useful work.
-        times_s: these medians: of the variant and of the other one, in the runs that have both.
-        low, high: the ends of its interval, or of its range; None where neither is known.
-        basis: what it is of: "11 rounds", "6 runs", or "".
-        why_not_judged: why nothing is judged by it; "" where low and high are those of an interval.
+        reference: the variant compared with.
+        value: the ratio of their medians, times that of their useful work.
+        times_s: medians of the variant and of the reference, in the runs that have both.
+        low, high: bounds of its interval, or of its range; None without either.
+        basis: sample of the interval, such as "11 rounds" or "6 runs"; "" without one.
+        why_not_judged: why it has no judgement; "" where low and high are an interval.
     """
 
     reference: "Variant"
@@ -92,10 +92,10 @@ class Variant:
     Attributes:
         row: its cells in the combined table, pooled over its runs.
         problem_number: number of its problem; equal problems have equal numbers.
-        name: what tells it apart from the other variants, in words.
+        name: its factors, in words.
         is_baseline: whether the others of its problem are compared with it.
         is_focus: whether the answer is about it, where the question says so.
-        is_bound: whether it shows what can be reached, and does not compete, also as a baseline.
+        is_bound: whether it cannot be beaten, and does not compete, also as a baseline.
         is_oversubscribed: whether its ranks have more threads than cores.
         times_by_run: its times.
         speedup: over the baseline; None for the baseline, and where there is none.
@@ -117,7 +117,7 @@ class Variant:
 
     @property
     def relative_time(self) -> float:
-        """What variants of a problem are ranked by: the time per useful work."""
+        """Time per useful work, over that of the baseline; variants are ranked by it."""
         return 1 / self.speedup.value if self.speedup else 1.0
 
 
@@ -131,49 +131,49 @@ def speedup_over(variant: Variant, other: Variant, alpha: float = ALPHA) -> Spee
         alpha: error rate of the interval.
 
     Returns:
-        None where a time is missing, and where the runs of one sweep have one or the other.
+        None where a time is missing, or where no run of their common sweep has both.
     """
-    work = [each.row["useful_tflop_per_s"] * each.row["median_s"] for each in (variant, other)]
-    work_ratio = work[0] / work[1] if all(each > 0 for each in work) else 1.0
+    work = [one.row["useful_tflop_per_s"] * one.row["median_s"] for one in (variant, other)]
+    work_ratio = work[0] / work[1] if all(amount > 0 for amount in work) else 1.0
     runs = [run for run in variant.times_by_run if run in other.times_by_run]
     if not runs and has_common_sweep(variant, other):
-        return None  # what kept the other one from being measured may have changed this one
+        return None  # the cause of the missing run may have affected this variant, too
     pairs = [run_medians(variant.times_by_run[run], other.times_by_run[run]) for run in runs] or [
         (median_over_runs(variant.times_by_run), median_over_runs(other.times_by_run))
     ]
-    own_s, other_s = np.array(pairs).T
-    times_s = median(own_s), median(other_s)
+    variant_s, other_s = np.array(pairs).T
+    times_s = median(variant_s), median(other_s)
     if not min(times_s) > 0:
         return None
     value = work_ratio * times_s[1] / times_s[0]
-    found = Speedup(other, value, times_s)
+    speedup = Speedup(other, value, times_s)
     if not runs:
-        return replace(found, why_not_judged=NO_SHARED_RUN)
+        return replace(speedup, why_not_judged=NO_SHARED_RUN)
     if len(runs) > 1:
-        return add_interval(found, work_ratio * other_s / own_s, "runs", alpha)
+        return add_interval(speedup, work_ratio * other_s / variant_s, "runs", alpha)
     variant_jobs, other_jobs = variant.times_by_run[runs[0]], other.times_by_run[runs[0]]
     jobs = [job for job in variant_jobs if job in other_jobs]
     if len(jobs) > 1:
         ratios = np.array([other_jobs[job].seconds / variant_jobs[job].seconds for job in jobs])
-        return add_interval(found, work_ratio * ratios, "jobs of one run", alpha)
+        return add_interval(speedup, work_ratio * ratios, "jobs of one run", alpha)
     num_rounds = (
         min(len(variant_jobs[jobs[0]].rounds), len(other_jobs[jobs[0]].rounds)) if jobs else 0
     )
     if not num_rounds:
-        return replace(found, why_not_judged=NO_ROUNDS)
+        return replace(speedup, why_not_judged=NO_ROUNDS)
     ratios = other_jobs[jobs[0]].rounds[:num_rounds] / variant_jobs[jobs[0]].rounds[:num_rounds]
-    return add_interval(found, work_ratio * ratios, "rounds", alpha)
+    return add_interval(speedup, work_ratio * ratios, "rounds", alpha)
 
 
-def add_interval(found: Speedup, ratios: Array, unit: str, alpha: float) -> Speedup:
-    """Return a speedup with the interval of some ratios or, where nothing is judged, their range.
+def add_interval(speedup: Speedup, ratios: Array, unit: str, alpha: float) -> Speedup:
+    """Add the interval of some ratios to a speedup or, without a judgement, their range.
 
-    The ends are extended to the value, if need be.
+    The bounds are extended to include the value.
     """
     n, fewest = len(ratios), fewest_values(alpha)
     in_runs = unit == "runs"
     if not (np.isfinite(ratios).all() and (ratios > 0).all()):
-        return replace(found, why_not_judged="a time is zero")
+        return replace(speedup, why_not_judged="a time is zero")
     basis = f"{n} {unit.removesuffix('s') if n == 1 else unit}"
     interval, reason = None, ""
     if unit in ("runs", "rounds"):
@@ -184,24 +184,24 @@ def add_interval(found: Speedup, ratios: Array, unit: str, alpha: float) -> Spee
         reason = f"{basis}: no rounds"
     ordered = np.sort(ratios)
     low, high = interval or ((ordered[0], ordered[-1]) if in_runs else quartiles_or_range(ordered))
-    low, high = min(float(low), found.value), max(float(high), found.value)
-    return replace(found, low=low, high=high, basis=basis, why_not_judged=reason)
+    low, high = min(float(low), speedup.value), max(float(high), speedup.value)
+    return replace(speedup, low=low, high=high, basis=basis, why_not_judged=reason)
 
 
 def run_medians(
-    own: Mapping[str, CaseTimes], other: Mapping[str, CaseTimes]
+    first_jobs: Mapping[str, CaseTimes], second_jobs: Mapping[str, CaseTimes]
 ) -> tuple[float, float]:
-    """Return the times of two variants in one run: of the jobs that have both, if any.
+    """Return the median times of two variants in one run.
 
-    What several jobs do to a baseline, such as other ranks beside it, is no part of a speedup.
+    If any job of the run has both variants, the others are ignored, so that differences between
+    jobs do not enter the speedup.
     """
-    jobs = [job for job in own if job in other]
-    found = (
-        median([timed.seconds for job, timed in each.items() if not jobs or job in jobs])
-        for each in (own, other)
+    jobs = [job for job in first_jobs if job in second_jobs]
+    first_s, second_s = (
+        median([case.seconds for job, case in jobs_of_variant.items() if not jobs or job in jobs])
+        for jobs_of_variant in (first_jobs, second_jobs)
     )
-    first, second = found
-    return first, second
+    return first_s, second_s
 
 
 def median_over_runs(jobs: Jobs) -> float:
@@ -209,21 +209,24 @@ def median_over_runs(jobs: Jobs) -> float:
 
 
 def has_common_sweep(variant: Variant, other: Variant) -> bool:
-    own, base = ({run.partition("#")[0] for run in each.times_by_run} for each in (variant, other))
-    return not own.isdisjoint(base)
+    sweeps, other_sweeps = (
+        {run.partition("#")[0] for run in times_by_run}
+        for times_by_run in (variant.times_by_run, other.times_by_run)
+    )
+    return not sweeps.isdisjoint(other_sweeps)
 
 
 def add_speedups(variants: Sequence[Variant]) -> Iterator[Variant]:
     """Yield the variants of a problem with their speedups over its baseline, if it has one.
 
-    A component has none: it does a part of the work, so that its time says more.
+    Components get no speedup: they do only part of the work.
     """
-    base = next((variant for variant in variants if variant.is_baseline), None)
+    baseline = next((variant for variant in variants if variant.is_baseline), None)
     alpha = bonferroni_alpha(sum(not variant.is_bound for variant in variants) - 1)
     for variant in variants:
-        is_compared = variant is not base and variant.row.get("is_component") is not True
-        found = speedup_over(variant, base, alpha) if base and is_compared else None
-        yield replace(variant, speedup=found) if found else variant
+        is_compared = variant is not baseline and variant.row.get("is_component") is not True
+        speedup = speedup_over(variant, baseline, alpha) if baseline and is_compared else None
+        yield replace(variant, speedup=speedup) if speedup else variant
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,7 @@ class Standing:
     """The fastest variant of a problem, and what is judged of it against the others.
 
     Attributes:
-        judgements: of the first variant over each of the others, in the order of these.
+        judgements: of the fastest variant over each of the others.
         reason: why none of them is judged; "" where some are.
     """
 
@@ -241,14 +244,14 @@ class Standing:
 
     @property
     def is_ahead_of_all(self) -> bool:
-        return bool(self.judgements) and all(word == AHEAD for _, word in self.judgements)
+        return bool(self.judgements) and all(judgement == AHEAD for _, judgement in self.judgements)
 
     def names_judged(self, judgement: str) -> list[str]:
         return [variant.name for variant, word in self.judgements if word == judgement]
 
     @property
     def leaders(self) -> set[str]:
-        """The first variant, and those that it is tied or unclear with, if it is ahead of some."""
+        """The fastest variant and those tied or unclear with it, if it is ahead of some."""
         if len(self.judgements) < 2 or not self.names_judged(AHEAD):
             return set()
         return {self.fastest.name, *self.names_judged(TIED), *self.names_judged(UNCLEAR)}
@@ -260,23 +263,25 @@ OPPOSITE = {AHEAD: BEHIND, BEHIND: AHEAD}
 def judge_fastest(variants: Sequence[Variant]) -> Standing | None:
     """Judge the fastest of the variants that compete against the others; None without any.
 
-    The baseline is judged as its speedups are. Any other pair might have been that of the fastest
-    variant and another one.
+    Comparisons with the baseline use the alpha of its speedups. All others are corrected for all
+    pairs, because the fastest variant is selected after measuring.
     """
     competing = [variant for variant in variants if variant.is_candidate]
     if not competing:
         return None
-    first = min(competing, key=lambda variant: variant.relative_time)
+    fastest = min(competing, key=lambda variant: variant.relative_time)
     alpha = bonferroni_alpha(len(competing) * (len(competing) - 1) // 2)
     judgements, reasons = [], []
     for other in competing:
-        if other is first:
+        if other is fastest:
             continue
-        if first.is_baseline:
-            found = other.speedup
+        if fastest.is_baseline:
+            speedup = other.speedup
         else:
-            found = first.speedup if other.is_baseline else speedup_over(first, other, alpha)
-        word = found.judgement if found else NOT_JUDGED
-        judgements.append((other, OPPOSITE.get(word, word) if first.is_baseline else word))
-        reasons.append(found.why_not_judged if found else NO_SHARED_RUN)
-    return Standing(first, judgements, reasons[0] if all(reasons) and reasons else "")
+            speedup = fastest.speedup if other.is_baseline else speedup_over(fastest, other, alpha)
+        judgement = speedup.judgement if speedup else NOT_JUDGED
+        judgements.append(
+            (other, OPPOSITE.get(judgement, judgement) if fastest.is_baseline else judgement)
+        )
+        reasons.append(speedup.why_not_judged if speedup else NO_SHARED_RUN)
+    return Standing(fastest, judgements, reasons[0] if all(reasons) and reasons else "")

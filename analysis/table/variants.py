@@ -1,7 +1,7 @@
 """The variants of each problem, and the speedup of each over one baseline.
 
 A suite's question (benchkit.api.question) says which settings are the problem, and which factors
-tell its variants apart. Everything else that differs between rows is a condition:
+distinguish its variants. Everything else that differs between rows is a condition:
 
 - a condition that varies only with the factors is confounded with them;
 - seeds, kernels and hosts of one kind are replicates, whose rows are pooled;
@@ -39,12 +39,12 @@ REPLICATES = ("seed", "kernel")
 """Conditions in which replicates may differ."""
 PREFERRED = ("backend", "device", "host", "device_name", "commit", "torch")
 """Of conditions that vary together the first of these is named."""
-MEASUREMENT = ("profile", *(each.name for each in fields(MeasureConfig)))
-"""Conditions that say how a case was timed: nobody asks which of them is faster."""
+MEASUREMENT = ("profile", *(key.name for key in fields(MeasureConfig)))
+"""Conditions of timing; variants are never compared by them."""
 MODE = "mode"
-"""Of the measurement: a first call and a loop of many are never compared."""
+"""Timing mode. Rows of different modes are never compared."""
 RANKS = ("ranks", "world_size")
-"""Columns with the number of ranks that work."""
+"""Columns with the number of ranks of a case, and of its job."""
 
 
 class BaselineError(ConfigError):
@@ -53,7 +53,7 @@ class BaselineError(ConfigError):
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a user compares with, in place of the suites' comparisons: {"world_size": "2"}."""
+    """A user's baseline, in place of those of the suites: {"world_size": "2"}."""
 
     values: Cells
 
@@ -76,10 +76,10 @@ class SuiteResults:
 
     Attributes:
         variants: in the order of their problems.
-        comparison: that is made; None where nothing is compared.
-        problem_columns: columns of the problem that differ.
+        comparison: None where nothing is compared.
+        problem_columns: columns of the problem that vary.
         shared: columns of problem, factors and conditions that all rows share.
-        confounded: conditions that differ within a problem, but only as the factors do.
+        confounded: conditions that vary within a problem, but only with the factors.
         pooled: values of the conditions that differ within a variant, whose rows are replicates.
         is_stand_in: whether the baseline that the question names is missing: the variant that was
             measured first stands in.
@@ -98,9 +98,12 @@ class SuiteResults:
         """Return whether a variant is oversubscribed, unlike others or its baseline."""
         if self.comparison is None:
             return variant.is_oversubscribed and not self.are_all_oversubscribed
-        over = variant.speedup.reference if variant.speedup else None
+        reference = variant.speedup.reference if variant.speedup else None
         return bool(
-            self.is_scaling and over and variant.is_oversubscribed and not over.is_oversubscribed
+            self.is_scaling
+            and reference
+            and variant.is_oversubscribed
+            and not reference.is_oversubscribed
         )
 
     @property
@@ -119,32 +122,36 @@ class SuiteResults:
     @cached_property
     def names(self) -> list[str]:
         """The names of the variants: the baseline, those that compete, and bounds."""
-        order = sorted(self.variants, key=lambda each: (not each.is_baseline, each.is_bound))
-        return list(dict.fromkeys(each.name for each in order))
+        order = sorted(
+            self.variants, key=lambda variant: (not variant.is_baseline, variant.is_bound)
+        )
+        return list(dict.fromkeys(variant.name for variant in order))
 
     @cached_property
     def baselines(self) -> list[str]:
         """The names of the baselines: one, where all problems have the same."""
-        return list(dict.fromkeys(each.name for each in self.variants if each.is_baseline))
+        return list(dict.fromkeys(variant.name for variant in self.variants if variant.is_baseline))
 
     @property
     def time_column(self) -> str:
-        """The column of the time that speedups are of."""
+        """The column of times that speedups are computed from."""
         return time_column(self.question)
 
     @cached_property
     def by_problem(self) -> dict[int, list[Variant]]:
-        found: dict[int, list[Variant]] = {}
+        by_number: dict[int, list[Variant]] = {}
         for variant in self.variants:
-            found.setdefault(variant.problem_number, []).append(variant)
-        return found
+            by_number.setdefault(variant.problem_number, []).append(variant)
+        return by_number
 
     @cached_property
     def standings(self) -> dict[int, Standing]:
-        """The standing of each problem; none of a curve, of which no variant can be chosen."""
+        """The standing of each problem; none of a curve, whose variants do not compete."""
         if self.is_curve:
             return {}
-        of_problems = ((number, judge_fastest(own)) for number, own in self.by_problem.items())
+        of_problems = (
+            (number, judge_fastest(variants)) for number, variants in self.by_problem.items()
+        )
         return {number: standing for number, standing in of_problems if standing}
 
     def leaders(self, problem: int) -> set[str]:
@@ -159,16 +166,16 @@ class SuiteResults:
 def compare_suites(
     table: pd.DataFrame, baseline: Baseline | None = None
 ) -> dict[str, SuiteResults]:
-    """Return the variants of a table by suite.
+    """Compare the variants of each suite of a table.
 
     Raises:
         BaselineError: for a key that the table does not have or a value that it does not hold.
     """
-    asked = questions()
+    questions_by_suite = questions()
     if baseline:
         require_baseline_rows(table, baseline)
     return {
-        str(suite): compare_suite(rows, asked.get(str(suite), Question()), baseline)
+        str(suite): compare_suite(rows, questions_by_suite.get(str(suite), Question()), baseline)
         for suite, rows in table.groupby("suite", sort=False)
     }
 
@@ -185,11 +192,11 @@ def require_baseline_rows(table: pd.DataFrame, baseline: Baseline) -> None:
 
 
 def explain_no_comparison(table: pd.DataFrame, baseline: Baseline) -> str:
-    """Say why nothing compares with a baseline; "" where something does."""
-    found = compare_suites(table, baseline).values()
-    if any(variant.speedup for each in found for variant in each.variants):
+    """Return why no variant is compared with a baseline; "" where one is."""
+    suites = compare_suites(table, baseline).values()
+    if any(variant.speedup for results in suites for variant in results.variants):
         return ""
-    differing = dict.fromkeys(name for each in found for name in each.problem_columns)
+    differing = dict.fromkeys(name for results in suites for name in results.problem_columns)
     what = f"differs in {', '.join(differing)}, too" if differing else "is measured"
     return f"--baseline {baseline}: nothing compares with it; every other case {what}"
 
@@ -210,7 +217,10 @@ def compare_suite(
     """
     rows = rows[(rows["status"] == "ok") & ~rows["unslowed"].eq(True)]
     is_shown = ~rows["is_component"].eq(True)
-    for cells in (*(each.bounds for each in question.comparisons), baseline and baseline.values):
+    for cells in (
+        *(comparison.bounds for comparison in question.comparisons),
+        baseline and baseline.values,
+    ):
         is_shown |= match_cells(cells or {}, rows, rows["status"])
     rows = rows[is_shown]
     if rows.empty:
@@ -219,8 +229,10 @@ def compare_suite(
         question = replace(question, scaling_columns=numeric_settings(rows))
     comparison = choose_comparison(question, rows, baseline)
     factors = list(comparison.factors) if comparison else []
-    known = dict.fromkeys((*question.problem, "model", "world_size", *suite_columns(rows), MODE))
-    problem = [n for n in known if n in rows and n not in (*factors, *question.replicates)]
+    candidates = dict.fromkeys(
+        (*question.problem, "model", "world_size", *suite_columns(rows), MODE)
+    )
+    problem = [n for n in candidates if n in rows and n not in (*factors, *question.replicates)]
     conditions = ["backend", "device", *CONDITIONS]
     if rows["slowed_by"].nunique() > 1:  # rows at full speed have no mechanism
         conditions.append("slowed_by")
@@ -236,10 +248,10 @@ def compare_suite(
         [n for n in question.replicates if n in rows and count_distinct(rows, n) > 1],
     )
     for name in varied:
-        apart = [*factors, *(each for each in problem if each in varied)]
+        determining = [*factors, *(column for column in problem if column in varied)]
         if name in factors:
             continue
-        if count_distinct(rows, *apart, name) == count_distinct(rows, *apart):
+        if count_distinct(rows, *determining, name) == count_distinct(rows, *determining):
             confounded.append(name)
         elif name in replicates:
             pooled.append(name)
@@ -250,7 +262,7 @@ def compare_suite(
     shared = [n for n in (*problem, *factors, *conditions) if count_distinct(rows, n) == 1]
     problem = [name for name in problem if name not in shared]
     values = {name: sorted({*map(str, rows[name])}) for name in pooled}
-    if rows["host"].str.endswith(ALIKE).any():  # see `analysis.table.combine.with_machines`
+    if rows["host"].str.endswith(ALIKE).any():  # see `analysis.table.combine.merge_equal_hosts`
         values["host"] = sorted({*map(str, rows["node"])})
     of_suite = SuiteResults(question, [], comparison, problem, shared, confounded, values)
     return build_variants(
@@ -265,9 +277,10 @@ def hosts_of_one_kind(rows: pd.DataFrame) -> tuple[str, ...]:
 def choose_comparison(
     question: Question, rows: pd.DataFrame, baseline: Baseline | None
 ) -> Comparison | None:
-    """Return the comparison that the user or the suite asks for; None without any.
+    """Return the comparison by the user's baseline or the suite's question; None without any.
 
-    A baseline of factors of one comparison of the suite takes the place of that one's baseline.
+    If the keys of the baseline are factors of a comparison of the suite, it replaces the baseline
+    of that one.
     """
     if baseline:
         for comparison in question.comparisons:
@@ -277,27 +290,32 @@ def choose_comparison(
         return Comparison(tuple(baseline.values), baseline.values)
     for comparison in question.comparisons:
         factors = tuple(name for name in comparison.factors if name in rows)
-        others = (name for each in question.comparisons for name in each.factors)
-        named = dict.fromkeys((*question.problem, *others, MODE))
-        problem = [name for name in named if name in rows and name not in factors]
+        other_factors = (name for other in question.comparisons for name in other.factors)
+        candidates = dict.fromkeys((*question.problem, *other_factors, MODE))
+        problem = [name for name in candidates if name in rows and name not in factors]
         if factors and count_distinct(rows, *problem, *factors) > count_distinct(rows, *problem):
             return replace(comparison, factors=factors)
     return None if question.comparisons else comparison_of_labels(rows)
 
 
 def comparison_of_labels(rows: pd.DataFrame) -> Comparison | None:
-    """Return what tells cases from the baseline that their job names, of a suite that says less."""
+    """Take as factors the labels in which cases differ from the baseline of their job.
+
+    This is the fallback for suites without comparisons.
+    """
     if rows["paired_speedup"].isna().all():
         return None
     jobs = rows.groupby(["point_id", "started_at"], dropna=False, sort=False)
     for _, job in jobs:
         is_compared = job["paired_speedup"].notna()
-        bases = job[~is_compared & job["contest"].notna()]
-        if is_compared.any() and len(bases):
-            base = bases.iloc[0]
-            others = job[is_compared]
-            factors = [n for n in suite_columns(rows) if (others[n].map(str) != str(base[n])).any()]
-            cells = {name: base[name] for name in factors if pd.notna(base[name])}
+        baselines = job[~is_compared & job["contest"].notna()]
+        if is_compared.any() and len(baselines):
+            baseline = baselines.iloc[0]
+            compared = job[is_compared]
+            factors = [
+                n for n in suite_columns(rows) if (compared[n].map(str) != str(baseline[n])).any()
+            ]
+            cells = {name: baseline[name] for name in factors if pd.notna(baseline[name])}
             return Comparison(tuple(factors), cells)
     return None
 
@@ -305,24 +323,27 @@ def comparison_of_labels(rows: pd.DataFrame) -> Comparison | None:
 def comparison_of_conditions(
     rows: pd.DataFrame, problem: Sequence[str], varied: Sequence[str], replicates: Sequence[str]
 ) -> Comparison | None:
-    """Return the comparison of two commits, hosts or backends, of a suite that compares nothing."""
+    """Compare by the first condition that varies within a problem: commit, host, backend, …
+
+    This is the fallback for suites that compare nothing.
+    """
     for name in varied:
-        is_asked = name not in (*replicates, *MEASUREMENT)
-        if is_asked and count_distinct(rows, *problem, name) > count_distinct(rows, *problem):
+        is_comparable = name not in (*replicates, *MEASUREMENT)
+        if is_comparable and count_distinct(rows, *problem, name) > count_distinct(rows, *problem):
             return Comparison((name,), {name: FIRST})
     return None
 
 
 def numeric_settings(rows: pd.DataFrame) -> tuple[str, ...]:
-    """Return the settings that are numbers and differ, sizes first, then the number of ranks."""
-    own = sorted(suite_columns(rows), key=lambda name: name != "data_size")
-    names = [*own[:1], "world_size", *own[1:]]
+    """Return the settings that are numbers and vary, sizes first, then the number of ranks."""
+    suite_settings = sorted(suite_columns(rows), key=lambda name: name != "data_size")
+    names = [*suite_settings[:1], "world_size", *suite_settings[1:]]
     numbers = (name for name in names if pd.api.types.is_numeric_dtype(rows[name]))
     return tuple(name for name in numbers if count_distinct(rows, name) > 1)
 
 
 def count_distinct(rows: pd.DataFrame, *columns: str) -> int:
-    """Return how many different sets of values some columns hold."""
+    """Return the number of distinct rows of some columns."""
     return len(rows[list(columns)].drop_duplicates()) if columns else min(1, len(rows))
 
 
@@ -333,18 +354,22 @@ def build_variants(
     baseline: Baseline | None,
 ) -> SuiteResults:
     """Pool the runs of each variant, and compare it with the baseline of its problem."""
-    asked, problem = suite_results.comparison, suite_results.problem_columns
+    comparison, problem = suite_results.comparison, suite_results.problem_columns
     columns = [*problem, *factors]
     cells = aggregate_runs(aggregate_runs(rows, "suite", *columns, "run"), "suite", *columns)
     problem_codes = (
         cells.groupby(problem, dropna=False).ngroup() if problem else cells["num_runs"] * 0
     )
-    wanted = asked or Comparison((), {})
+    comparison_or_empty = comparison or Comparison((), {})
     is_baseline, is_focus, is_bound = (
         match_cells(values, cells, problem_codes)
-        for values in (wanted.baseline, wanted.focus, wanted.bounds)
+        for values in (
+            comparison_or_empty.baseline,
+            comparison_or_empty.focus,
+            comparison_or_empty.bounds,
+        )
     )
-    is_stand_in = bool(asked) and not is_baseline.any()
+    is_stand_in = bool(comparison) and not is_baseline.any()
     if is_stand_in:
         first = cells.sort_values("started_at", kind="stable").iloc[0]
         is_baseline = match_cells(
@@ -353,46 +378,48 @@ def build_variants(
         is_focus = is_focus & False
     preferred = is_focus
     if baseline:
-        for comparison in suite_results.question.comparisons:
-            preferred = preferred | match_cells(comparison.baseline, cells, problem_codes)
+        for usual in suite_results.question.comparisons:
+            preferred = preferred | match_cells(usual.baseline, cells, problem_codes)
     ranked = cells.assign(of=problem_codes, other=~preferred)[is_baseline]
     ranked = ranked.sort_values(["other", "started_at"], kind="stable")
-    chosen = {*ranked.index[~ranked["of"].duplicated()]}
+    baseline_rows = {*ranked.index[~ranked["of"].duplicated()]}
     jobs = jobs_of(rows, columns, suite_results.time_column)
     variants = [
         Variant(
-            row, of, name=" ".join(variant_words(suite_results.question, row, factors)),
-            is_baseline=index in chosen, is_focus=focus, is_bound=bound,
+            row, code, name=" ".join(variant_words(suite_results.question, row, factors)),
+            is_baseline=index in baseline_rows, is_focus=focus, is_bound=bound,
             is_oversubscribed=is_oversubscribed(row),
             times_by_run=jobs[key_of(row[n] for n in columns)],
         )
-        for index, row, of, focus, bound in zip(
+        for index, row, code, focus, bound in zip(
             cells.index, cells.to_dict("records"), problem_codes, is_focus, is_bound, strict=True
         )
     ]  # fmt: skip
     order = problem_positions(cells, problem, problem_codes)
     variants.sort(key=lambda variant: order[variant.problem_number])
     suite_results = replace(suite_results, variants=variants, is_stand_in=is_stand_in)
-    with_speedups = (add_speedups(own) for own in suite_results.by_problem.values())
-    return replace(suite_results, variants=[variant for own in with_speedups for variant in own])
+    with_speedups = (add_speedups(group) for group in suite_results.by_problem.values())
+    return replace(
+        suite_results, variants=[variant for group in with_speedups for variant in group]
+    )
 
 
 def jobs_of(
     rows: pd.DataFrame, columns: Sequence[str], time: str
 ) -> dict[tuple[str, ...], dict[str, dict[str, CaseTimes]]]:
     """Return the times of each variant by its cells. Only medians of all calls have rounds."""
-    found: dict[tuple[str, ...], dict[str, dict[str, CaseTimes]]] = {}
+    times: dict[tuple[str, ...], dict[str, dict[str, CaseTimes]]] = {}
     rounds_of = {} if ROUNDS in rows else {ROUNDS: b""}  # a loaded table has none
-    of_rows = rows.assign(**rounds_of)[["run", "path", time, ROUNDS, *columns]]
-    for run, job, seconds, rounds, *key in of_rows.itertuples(index=False, name=None):
+    cells = rows.assign(**rounds_of)[["run", "path", time, ROUNDS, *columns]]
+    for run, job, seconds, rounds, *key in cells.itertuples(index=False, name=None):
         medians = np.frombuffer(rounds if time == "median_s" else b"")
-        of_run = found.setdefault(key_of(key), {}).setdefault(str(run), {})
-        of_run[job] = CaseTimes(float(seconds), medians)
-    return found
+        times_of_run = times.setdefault(key_of(key), {}).setdefault(str(run), {})
+        times_of_run[job] = CaseTimes(float(seconds), medians)
+    return times
 
 
 def key_of(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return what tells equal cells from others, whichever kind of missing value they hold."""
+    """Return a hashable key of some cells; None, NaN and NA compare equal."""
     return tuple("" if pd.isna(value) else str(value) for value in values)
 
 
@@ -403,27 +430,27 @@ def variant_words(question: Question, row: Row, factors: Sequence[str]) -> Itera
 
 
 def num_case_ranks(row: Row) -> int:
-    """Return how many ranks work in a case."""
-    own = row.get(RANKS[0])
-    return int(row["world_size"] if own is None or pd.isna(own) else own)
+    """Return the number of ranks of a case."""
+    ranks = row.get(RANKS[0])
+    return int(row["world_size"] if ranks is None or pd.isna(ranks) else ranks)
 
 
 def num_job_cores(row: Row) -> int:
-    """Return the cores of all ranks of a job."""
+    """Return the number of cores of a job."""
     return round(float(row["cores_per_rank"] * row["world_size"]))
 
 
 def is_oversubscribed(row: Row) -> bool:
-    """Return whether the ranks of a row, or of a case of some of them, have too few cores."""
+    """Return whether the ranks of a case have more threads than their job has cores."""
     return bool(
         num_case_ranks(row) * row["threads_per_rank"] > row["cores_per_rank"] * row["world_size"]
     )
 
 
 def problem_positions(
-    cells: pd.DataFrame, problem: Sequence[str], number: pd.Series
+    cells: pd.DataFrame, problem: Sequence[str], problem_codes: pd.Series
 ) -> dict[int, int]:
-    """Return the place of each problem in a table: by its columns, words as they were measured."""
+    """Return the sort position of each problem; texts sort by first appearance."""
     keys = []
     for name in problem:
         numbers = pd.to_numeric(cells[name], errors="coerce")
@@ -431,26 +458,28 @@ def problem_positions(
     if not keys:
         return {0: 0}
     order = np.lexsort([np.asarray(key, dtype=float) for key in reversed(keys)])
-    return {of: place for place, of in enumerate(dict.fromkeys(number.iloc[order]))}
+    return {
+        code: position for position, code in enumerate(dict.fromkeys(problem_codes.iloc[order]))
+    }
 
 
 def match_cells(cells: Cells, rows: pd.DataFrame, problem: pd.Series) -> pd.Series:
-    """Return which rows have these values; as text, because a command line has texts."""
-    chosen = pd.Series(bool(cells), index=rows.index)
+    """Return a mask of the rows with these values, compared as text as on a command line."""
+    mask = pd.Series(bool(cells), index=rows.index)
     for name, value in cells.items():
         column_values = rows[name] if name in rows else pd.Series(None, index=rows.index)
         if value == LEAST:
             numbers = pd.to_numeric(column_values)
-            chosen &= numbers.eq(numbers.groupby(problem).transform("min"))
+            mask &= numbers.eq(numbers.groupby(problem).transform("min"))
         elif value == FIRST:
-            chosen &= column_values.eq(rows.sort_values("started_at", kind="stable")[name].iloc[0])
+            mask &= column_values.eq(rows.sort_values("started_at", kind="stable")[name].iloc[0])
         else:
-            chosen &= column_values.map(lambda cell, value=value: is_same(cell, value)).astype(bool)
-    return chosen
+            mask &= column_values.map(lambda cell, value=value: is_same(cell, value)).astype(bool)
+    return mask
 
 
 def is_same(cell: Any, value: Any) -> bool:
-    """Return whether a cell holds what the user typed; torch "2.13.0" includes 2.13.0+cpu."""
+    """Return whether a cell has a value that may be typed; torch "2.13.0" includes 2.13.0+cpu."""
     if str(cell) == str(value) or str(cell).partition("+")[0] == str(value):
         return True
     try:
