@@ -9,7 +9,7 @@ from analysis.commands import accept, compare, export, import_results, log, plan
 from analysis.page.render import FILE_NAME
 from analysis.report import style
 from analysis.report.choice import ALL, MOST_FIGURES
-from analysis.screen.terminal import add_options, names_in, positive
+from analysis.screen.terminal import add_options, parse_names, parse_positive
 from analysis.shared.output import FILE_NAME as PARQUET
 from analysis.table.variants import Baseline
 from benchkit.version import __version__
@@ -73,7 +73,7 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
     result.add_argument(
         "--show",
         metavar="NAME[,NAME]",
-        type=names_in,
+        type=parse_names,
         default=(),
         help="print these texts of the report instead of its table, e.g. analysis.txt",
     )
@@ -117,7 +117,7 @@ def add_figure_options(result: argparse.ArgumentParser) -> None:
 
 def most_in(text: str) -> int | None:
     """Return how many figures are asked for; None for all."""
-    return None if text == ALL else positive(text)
+    return None if text == ALL else parse_positive(text)
 
 
 def formats_in(text: str) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def formats_in(text: str) -> tuple[str, ...]:
     Raises:
         argparse.ArgumentTypeError: for one that figures cannot have.
     """
-    formats = tuple(dict.fromkeys(names_in(text)))
+    formats = tuple(dict.fromkeys(parse_names(text)))
     if wrong := [each for each in formats if each not in style.FORMATS]:
         allowed = ", ".join(style.FORMATS)
         raise argparse.ArgumentTypeError(f"{wrong[0]}: allowed are {allowed}")

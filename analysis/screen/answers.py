@@ -1,9 +1,8 @@
-"""The answer to a suite's question in one to four lines, each with what is judged of it."""
+"""The answer to a suite's question in one to four lines, each with its judgement."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
 
 import pandas as pd
 
@@ -21,7 +20,7 @@ from analysis.shared.text import format_bounds, format_number, three_digits
 from analysis.table.combine import describe_job
 from analysis.table.speedup import Speedup, Standing, Variant
 from analysis.table.variants import SuiteResults, num_case_ranks
-from benchkit.api.question import LEAST
+from benchkit.api.question import LEAST, Metric
 from benchkit.record.naming import oversubscription, percent, plus_minus
 from benchkit.statistics.judgement import (
     AHEAD,
@@ -42,120 +41,123 @@ JOINTS = {TIED: "with", UNCLEAR: "against", NOT_JUDGED: "against", BEHIND: "of"}
 IN_ORDER = (AHEAD, BEYOND_IDEAL, TIED, BEHIND, UNCLEAR, NOT_JUDGED)
 
 
-def title_of(own: Sequence[Variant]) -> str:
+def title_of(variants: Sequence[Variant]) -> str:
     """Return the title that some variants share; the suite's name where they differ."""
-    titles = {str(each.row["title"]) for each in own if not pd.isna(each.row["title"])}
-    return titles.pop() if len(titles) == 1 else str(own[0].row["suite"])
+    titles = {
+        str(variant.row["title"]) for variant in variants if not pd.isna(variant.row["title"])
+    }
+    return titles.pop() if len(titles) == 1 else str(variants[0].row["suite"])
 
 
-def answers_of(variants: SuiteResults) -> Iterator[str]:
+def answers_of(results: SuiteResults) -> Iterator[str]:
     """Yield the answer to a suite's question, one line per kind of problem."""
-    within = [each for each in variants.variants if not variants.is_beyond_cores(each)]
-    compared = [each for each in within if each.is_candidate]
-    if not any(each.speedup for each in compared):
-        yield from plain_answers(variants, within)
-    elif variants.is_curve:
-        yield from curve_answers(variants, compared)
+    within = [variant for variant in results.variants if not results.is_beyond_cores(variant)]
+    compared = [variant for variant in within if variant.is_candidate]
+    if not any(variant.speedup for variant in compared):
+        yield from plain_answers(results, within)
+    elif results.is_curve:
+        yield from curve_answers(results, compared)
     else:
-        yield from comparison_answers(variants, compared)
-    if beyond := [each.row for each in variants.variants if variants.is_beyond_cores(each)]:
-        yield f"Left out, {oversubscription(describe_job(num_case_ranks(row), row) for row in beyond)}"
+        yield from comparison_answers(results, compared)
+    if beyond := [variant.row for variant in results.variants if results.is_beyond_cores(variant)]:
+        jobs = (describe_job(num_case_ranks(row), row) for row in beyond)
+        yield f"Left out, {oversubscription(jobs)}"
 
 
 def group_variants(
-    variants: SuiteResults, own: Sequence[Variant], without: Sequence[str] = ()
+    results: SuiteResults, variants: Sequence[Variant], without: Sequence[str] = ()
 ) -> Iterator[tuple[list[str], list[Variant]]]:
-    """Yield the variants that answer together, with the words of what tells them from others.
+    """Yield groups of variants with one answer each, and the words that distinguish each group.
 
-    These are the columns of the problem, but for those of `without`, as long as their values make
-    MOST_ANSWERS groups at most.
+    Group by the columns of the problem, except `without`, as long as there are MOST_ANSWERS groups
+    at most.
     """
     columns: list[str] = []
-    for name in variants.problem_columns:
-        more = [*columns, name]
-        if name not in without and num_of_groups(own, more) <= MOST_ANSWERS:
-            columns = more
-    found: dict[tuple[str, ...], list[Variant]] = {}
-    for each in own:
-        found.setdefault(tuple(words_at(variants, each.row, columns)), []).append(each)
-    for words, group in found.items():
+    for name in results.problem_columns:
+        more_columns = [*columns, name]
+        if name not in without and num_of_groups(variants, more_columns) <= MOST_ANSWERS:
+            columns = more_columns
+    groups: dict[tuple[str, ...], list[Variant]] = {}
+    for variant in variants:
+        groups.setdefault(tuple(words_at(results, variant.row, columns)), []).append(variant)
+    for words, group in groups.items():
         yield list(filter(None, words)), group
 
 
-def num_of_groups(own: Sequence[Variant], columns: Sequence[str]) -> int:
-    return len({tuple(str(each.row[name]) for name in columns) for each in own})
+def num_of_groups(variants: Sequence[Variant], columns: Sequence[str]) -> int:
+    return len({tuple(str(variant.row[name]) for name in columns) for variant in variants})
 
 
-def words_at(variants: SuiteResults, row: Row, columns: Sequence[str]) -> list[str]:
-    return [
-        "" if pd.isna(row[name]) else variants.format_value(name, row[name]) for name in columns
-    ]
+def words_at(results: SuiteResults, row: Row, columns: Sequence[str]) -> list[str]:
+    return ["" if pd.isna(row[name]) else results.format_value(name, row[name]) for name in columns]
 
 
-def setting_of(variants: SuiteResults, row: Row, said: Sequence[str]) -> list[str]:
-    """Return what tells a problem from the others of the table, but for what is said already."""
-    scale = [name for name in variants.question.scaling_columns if name in variants.problem_columns]
-    columns = [*scale, *(name for name in variants.problem_columns if name not in scale)]
-    return [word for word in words_at(variants, row, columns) if word and word not in said]
+def setting_of(results: SuiteResults, row: Row, said: Sequence[str]) -> list[str]:
+    """Return the words that distinguish a problem in the table, except those in `said`."""
+    scale = [name for name in results.question.scaling_columns if name in results.problem_columns]
+    columns = [*scale, *(name for name in results.problem_columns if name not in scale)]
+    return [word for word in words_at(results, row, columns) if word and word not in said]
 
 
-def comparison_answers(variants: SuiteResults, compared: Sequence[Variant]) -> Iterator[str]:
-    focus = [each for each in compared if each.is_focus and each.speedup]
-    focus = focus or [each for each in compared if each.speedup]
-    is_duel = len({each.name for each in focus}) == 1
-    scale = variants.question.scaling_columns
-    for words, own in group_variants(variants, focus if is_duel else compared, scale):
+def comparison_answers(results: SuiteResults, compared: Sequence[Variant]) -> Iterator[str]:
+    focus = [variant for variant in compared if variant.is_focus and variant.speedup]
+    focus = focus or [variant for variant in compared if variant.speedup]
+    is_duel = len({variant.name for variant in focus}) == 1
+    scale = results.question.scaling_columns
+    for words, group in group_variants(results, focus if is_duel else compared, scale):
         yield (
-            focus_answer(variants, own, words) if is_duel else fastest_answer(variants, own, words)
+            focus_answer(results, group, words)
+            if is_duel
+            else fastest_answer(results, group, words)
         )
 
 
-def curve_answers(variants: SuiteResults, compared: Sequence[Variant]) -> Iterator[str]:
+def curve_answers(results: SuiteResults, compared: Sequence[Variant]) -> Iterator[str]:
     """Yield how the speed changes along the factor, at the end of the scale."""
-    for words, own in group_variants(variants, compared, variants.question.scaling_columns):
-        last = at_largest_scale(variants, own)
-        base = next((each for each in last if each.is_baseline), None)
+    for words, group in group_variants(results, compared, results.question.scaling_columns):
+        at_end = at_largest_scale(results, group)
+        baseline = next((variant for variant in at_end if variant.is_baseline), None)
         parts = [
-            f"{format_number(each.speedup.value, known_half_width(each.speedup))} × as fast "
-            f"at {each.name}"
-            for each in last
-            if each.speedup
+            f"{format_number(variant.speedup.value, known_half_width(variant.speedup))} × as fast "
+            f"at {variant.name}"
+            for variant in at_end
+            if variant.speedup
         ]
-        if base and parts:
-            head = ", ".join([title_of(own), *words, *setting_of(variants, base.row, words)])
-            time = format_metric(time_metric(variants), base.row)
-            yield f"{head}: {time} at {base.name}, {', '.join(parts)}"
+        if baseline and parts:
+            head = ", ".join([title_of(group), *words, *setting_of(results, baseline.row, words)])
+            time = format_metric(time_metric(results), baseline.row)
+            yield f"{head}: {time} at {baseline.name}, {', '.join(parts)}"
 
 
-def focus_answer(variants: SuiteResults, own: Sequence[Variant], words: Sequence[str]) -> str:
-    """Say how one variant does, in its only setting or in several.
+def focus_answer(results: SuiteResults, variants: Sequence[Variant], words: Sequence[str]) -> str:
+    """Describe one variant, in its only setting or in several.
 
-    The middle of several settings is told where they agree: where one gains and one loses, it is
-    that of no setting.
+    Several settings are summarized by their median only if all speedups lie on the same side of 1.
     """
     where = "".join(f", {word}" for word in words)
-    name = own[0].name
-    speedups = [(each, each.speedup) for each in own if each.speedup]
+    name = variants[0].name
+    speedups = [(variant, variant.speedup) for variant in variants if variant.speedup]
     if len(speedups) == 1:
         [(variant, speedup)] = speedups
-        metrics = (format_metric(metric, variant.row) for metric in metrics_of(variants))
-        time, *more = filter(None, metrics)
-        at = ", ".join(setting_of(variants, variant.row, words))
+        metrics = (format_metric(metric, variant.row) for metric in metrics_of(results))
+        time, *other_metrics = filter(None, metrics)
+        at = ", ".join(setting_of(results, variant.row, words))
         place = f" at {at}" if at else ""
-        times_as_fast = f"{format_speedup(speedup)}{format_interval(variants, speedup)}"
+        times_as_fast = f"{format_speedup(speedup)}{format_interval(results, speedup)}"
         text = f"{name}: {time}, {times_as_fast}{where}{place}"
-        text += "".join(f", {each}" for each in more)
-        return f"{text}{format_judgement(variants, variant, speedup)}"
+        text += "".join(f", {metric}" for metric in other_metrics)
+        return f"{text}{format_judgement(results, variant, speedup)}"
     values = [speedup.value for _, speedup in speedups]
-    over = " or ".join(dict.fromkeys(speedup.reference.name for _, speedup in speedups))
+    references = " or ".join(dict.fromkeys(speedup.reference.name for _, speedup in speedups))
     judged: dict[str, list[float]] = {}
     for variant, speedup in speedups:
-        judged.setdefault(judge_scaling(variants, variant, speedup), []).append(speedup.value)
+        judged.setdefault(judge_scaling(results, variant, speedup), []).append(speedup.value)
     is_judged, agree = [*judged] != [NOT_JUDGED], not min(values) < 1 < max(values)
-    value, of = ([median(values)], "the median of") if is_judged and agree else (values, "in")
-    text = f"{name}: {format_range(value)} × as fast as {over}{where}; {of} {len(values)} settings"
+    value, summary = ([median(values)], "the median of") if is_judged and agree else (values, "in")
+    text = f"{name}: {format_range(value)} × as fast as {references}{where}"
+    text += f"; {summary} {len(values)} settings"
     if not is_judged:
-        why = explain_not_judged(variants, [speedup for _, speedup in speedups])
+        why = explain_not_judged(results, [speedup for _, speedup in speedups])
         return f"{text}, not judged{why}"
     counts = [
         f"{WORDS.get(word, word)} in {len(judged[word])} ({format_range(judged[word])})"
@@ -166,9 +168,9 @@ def focus_answer(variants: SuiteResults, own: Sequence[Variant], words: Sequence
     return f"{text}: {' or '.join(scopes)} {', '.join(counts)}"
 
 
-def judge_scaling(variants: SuiteResults, variant: Variant, speedup: Speedup) -> str:
-    """Return the judgement of a speedup; BEYOND_IDEAL where it is ahead of one per rank."""
-    if speedup.judgement == AHEAD and variants.is_scaling and speedup.interval_or_range:
+def judge_scaling(results: SuiteResults, variant: Variant, speedup: Speedup) -> str:
+    """Judge a speedup; return BEYOND_IDEAL if it exceeds linear scaling."""
+    if speedup.judgement == AHEAD and results.is_scaling and speedup.interval_or_range:
         ideal = num_case_ranks(variant.row) / num_case_ranks(speedup.reference.row)
         low, high = speedup.interval_or_range
         if judge_speedup(low / ideal, high / ideal) == AHEAD:
@@ -181,40 +183,40 @@ def format_range(values: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(map(three_digits, (min(values), max(values)))))
 
 
-def format_interval(variants: SuiteResults, speedup: Speedup) -> str:
-    """Format what is known of a speedup: " [1.1, 1.3]", or a range and why nothing is judged."""
+def format_interval(results: SuiteResults, speedup: Speedup) -> str:
+    """Format the interval of a speedup: " [1.1, 1.3]", or its range and why it is not judged."""
     if not speedup.interval_or_range:
-        return f" (not judged{explain_not_judged(variants, [speedup])})"
+        return f" (not judged{explain_not_judged(results, [speedup])})"
     low, high = format_bounds(*speedup.interval_or_range, known_half_width(speedup), speedup.value)
     if speedup.is_interval:
         return f" [{low}, {high}]"
     return f" ({low} to {high}, {speedup.why_not_judged})"
 
 
-def explain_not_judged(variants: SuiteResults, found: Sequence[Speedup]) -> str:
-    """Say why speedups are not judged, and what else differs between the variants."""
-    texts = dict.fromkeys(speedup.why_not_judged for speedup in found if speedup.why_not_judged)
+def explain_not_judged(results: SuiteResults, speedups: Sequence[Speedup]) -> str:
+    """Describe why speedups are not judged, and the confounded conditions."""
+    texts = dict.fromkeys(speedup.why_not_judged for speedup in speedups if speedup.why_not_judged)
     why = " or ".join(texts)
-    others = confounded_words(variants)
-    return f": {why}, and {others}" if others else f": {why}"
+    confounded = confounded_words(results)
+    return f": {why}, and {confounded}" if confounded else f": {why}"
 
 
-def confounded_words(variants: SuiteResults) -> str:
-    """Return which conditions differ as the variants do: "device, host differ"; "" for none."""
-    names = variants.confounded
+def confounded_words(results: SuiteResults) -> str:
+    """Name the conditions confounded with the factors: "device, host differ"; "" for none."""
+    names = results.confounded
     return f"{', '.join(names)} {'differs' if len(names) == 1 else 'differ'}" if names else ""
 
 
-def format_judgement(variants: SuiteResults, variant: Variant, speedup: Speedup) -> str:
-    """Say what is judged of a speedup, and of what: "; ahead in this run"."""
-    word = judge_scaling(variants, variant, speedup)
-    if word == NOT_JUDGED:
+def format_judgement(results: SuiteResults, variant: Variant, speedup: Speedup) -> str:
+    """Format the judgement of a speedup, and its scope: "; ahead in this run"."""
+    judgement = judge_scaling(results, variant, speedup)
+    if judgement == NOT_JUDGED:
         return ""
-    return f"; {WORDS.get(word, word)} {scope(speedup)}"
+    return f"; {WORDS.get(judgement, judgement)} {scope(speedup)}"
 
 
 def scope(speedup: Speedup) -> str:
-    """Say what a claim is of, and what runs differ by where that is more than the speedup."""
+    """Describe the scope of a judgement, and the noise floor where it exceeds the speedup."""
     if not speedup.is_within_run:
         return f"over {speedup.basis}"
     floor = speedup.reference.row.get("identical_runs")
@@ -224,47 +226,53 @@ def scope(speedup: Speedup) -> str:
     return "in this run"
 
 
-def fastest_answer(variants: SuiteResults, own: Sequence[Variant], words: Sequence[str]) -> str:
-    """Say which variant is the fastest at the end of the scale, and how often one leads."""
+def fastest_answer(results: SuiteResults, variants: Sequence[Variant], words: Sequence[str]) -> str:
+    """Name the fastest variant at the end of the scale, and how often one is ahead of all."""
     where = "".join(f", {word}" for word in words)
-    numbers = dict.fromkeys(each.problem_number for each in own)
-    standing = variants.standings[at_largest_scale(variants, own)[-1].problem_number]
-    first, speedup = standing.fastest, standing.fastest.speedup
-    rows = [each.row for each in own]
-    metrics = [m for m in metrics_of(variants) if not any(is_beyond_ideal(m, r) for r in rows)]
-    time, *more = filter(None, (format_metric(metric, first.row) for metric in metrics))
-    at = setting_of(variants, first.row, words)
+    numbers = dict.fromkeys(variant.problem_number for variant in variants)
+    standing = results.standings[at_largest_scale(results, variants)[-1].problem_number]
+    fastest, speedup = standing.fastest, standing.fastest.speedup
+    rows = [variant.row for variant in variants]
+    metrics = [m for m in metrics_of(results) if not any(is_beyond_ideal(m, r) for r in rows)]
+    time, *other_metrics = filter(None, (format_metric(metric, fastest.row) for metric in metrics))
+    at = setting_of(results, fastest.row, words)
     place = f" at {', '.join(at)}" if at else ""
-    over = (
+    speedup_words = (
         format_speedup(speedup)
-        + (format_interval(variants, speedup) if speedup.interval_or_range else "")
+        + (format_interval(results, speedup) if speedup.interval_or_range else "")
         if speedup
         else "the baseline"
     )
     rivals = rivals_of(standing)
-    name = f"{first.name} ({rivals})" if rivals else first.name
-    clauses = [", ".join((f"{name}: {time}", f"{over}{where}{place}", *more))]
+    name = f"{fastest.name} ({rivals})" if rivals else fastest.name
+    clauses = [", ".join((f"{name}: {time}", f"{speedup_words}{where}{place}", *other_metrics))]
     if ahead := len(standing.names_judged(AHEAD)):
         others = f"all {ahead} others" if standing.is_ahead_of_all else str(ahead)
-        judged = speedup or next(each.speedup for each, _ in standing.judgements if each.speedup)
+        judged = speedup or next(
+            variant.speedup for variant, _ in standing.judgements if variant.speedup
+        )
         clauses.append(f"ahead of {others} {scope(judged)}")
     if len(numbers) > 1 and not standing.reason:
-        standings = [variants.standings[number] for number in numbers]
-        leads = Counter(each.fastest.name for each in standings if each.is_ahead_of_all)
+        standings = [results.standings[number] for number in numbers]
+        leads = Counter(other.fastest.name for other in standings if other.is_ahead_of_all)
         for leader, count in leads.most_common(1):
             clauses.append(f"{leader} is ahead of all in {count} of {len(numbers)} settings")
     return "; ".join(clauses)
 
 
 def rivals_of(standing: Standing) -> str:
-    """Say which variants the fastest one is not ahead of: "tied (± 5 %) with lut"."""
+    """Name the variants that the fastest one is not ahead of: "tied (± 5 %) with lut"."""
     if standing.reason:
-        of = standing.fastest.speedup
-        return "not judged" if of and of.interval_or_range else f"not judged: {standing.reason}"
-    named = ((word, standing.names_judged(word)) for word in JOINTS)
+        speedup = standing.fastest.speedup
+        return (
+            "not judged"
+            if speedup and speedup.interval_or_range
+            else f"not judged: {standing.reason}"
+        )
+    names_by_judgement = ((judgement, standing.names_judged(judgement)) for judgement in JOINTS)
     parts = (
-        f"{WORDS.get(word, word)} {JOINTS[word]} {join_names(names)}"
-        for word, names in named
+        f"{WORDS.get(judgement, judgement)} {JOINTS[judgement]} {join_names(names)}"
+        for judgement, names in names_by_judgement
         if names
     )
     return ", ".join(parts)
@@ -275,89 +283,97 @@ def join_names(names: Sequence[str]) -> str:
     return ", ".join([*names[:MOST_NAMES], *more])
 
 
-def at_largest_scale(variants: SuiteResults, own: Sequence[Variant]) -> list[Variant]:
-    """Return the variants that are the furthest along the scale: by number, words the last one."""
-    found = list(own)
-    for name in variants.question.scaling_columns:
-        if name in variants.problem_columns and found:
-            values = [each.row[name] for each in found]
+def at_largest_scale(results: SuiteResults, variants: Sequence[Variant]) -> list[Variant]:
+    """Return the variants at the end of the scale: the largest number, or the last text."""
+    at_end = list(variants)
+    for name in results.question.scaling_columns:
+        if name in results.problem_columns and at_end:
+            values = [variant.row[name] for variant in at_end]
             is_numeric = all(isinstance(value, int | float) for value in values)
             end = max(values) if is_numeric else values[-1]
-            found = [each for each in found if each.row[name] == end]
-    return found
+            at_end = [variant for variant in at_end if variant.row[name] == end]
+    return at_end
 
 
-def plain_answers(variants: SuiteResults, within: Sequence[Variant]) -> Iterator[str]:
-    """Yield what was measured where nothing is compared: each metric at its end of the scale."""
-    question = variants.question
-    scale = [name for name in question.scaling_columns if name in variants.problem_columns]
-    across = question.panel_column if question.panel_column in variants.problem_columns else ""
+def plain_answers(results: SuiteResults, within: Sequence[Variant]) -> Iterator[str]:
+    """Yield the answer where nothing is compared: each metric at its end of the scale."""
+    question = results.question
+    scale = [name for name in question.scaling_columns if name in results.problem_columns]
+    across = question.panel_column if question.panel_column in results.problem_columns else ""
     of_metrics = {name for metric in question.metrics for name in metric.row_filter}
     is_beside = bool(across) and not of_metrics
-    aside = [*(scale if is_beside else scale[:1]), across, *of_metrics]
-    for words, own in group_variants(variants, within, aside):
-        others = [name for name in variants.problem_columns if name not in aside]
-        rest = [name for name in others if num_of_groups(own, [name]) > 1]
-        head = [title_of(own), *words]
+    excluded = [*(scale if is_beside else scale[:1]), across, *of_metrics]
+    for words, group in group_variants(results, within, excluded):
+        others = [name for name in results.problem_columns if name not in excluded]
+        varied = [name for name in others if num_of_groups(group, [name]) > 1]
+        head = [title_of(group), *words]
         if is_beside:
-            head += setting_of(variants, at_largest_scale(variants, own)[-1].row, words)
-            parts = panel_parts(variants, own, across)
+            head += setting_of(results, at_largest_scale(results, group)[-1].row, words)
+            parts = panel_parts(results, group, across)
         else:
-            head += (f"{num_of_groups(own, [name])} {name.replace('_', ' ')}s" for name in rest)
-            parts = metric_parts(variants, own)
+            head += (f"{num_of_groups(group, [name])} {name.replace('_', ' ')}s" for name in varied)
+            parts = metric_parts(results, group)
         yield f"{', '.join(dict.fromkeys(head))}: {', '.join(parts)}"
 
 
-def metric_ends(
-    variants: SuiteResults, own: Sequence[Variant]
-) -> Iterator[tuple[Any, list[Variant]]]:
-    """Yield each metric, and the variants that have it at the end of the scale that is told."""
-    scale = [
-        name for name in variants.question.scaling_columns if name in variants.problem_columns
-    ][:1]
-    for metric in variants.question.metrics:
-        having = [each for each in own if has_metric(metric, each.row)]
+def metrics_at_scale_end(
+    results: SuiteResults, variants: Sequence[Variant]
+) -> Iterator[tuple[Metric, list[Variant]]]:
+    """Yield each metric, and the variants that have it at its end of the scale."""
+    scaling = results.question.scaling_columns
+    scale = [name for name in scaling if name in results.problem_columns][:1]
+    for metric in results.question.metrics:
+        having = [variant for variant in variants if has_metric(metric, variant.row)]
         if having and scale:
             [name] = scale
-            values = [each.row[name] for each in having]
+            values = [variant.row[name] for variant in having]
             is_numeric = all(isinstance(value, int | float) for value in values)
             if metric.scale_end == LEAST:
                 end = min(values) if is_numeric else values[0]
             else:
                 end = max(values) if is_numeric else values[-1]
-            having = [each for each in having if each.row[name] == end]
+            having = [variant for variant in having if variant.row[name] == end]
         if having:
             yield metric, having
 
 
-def metric_parts(variants: SuiteResults, own: Sequence[Variant]) -> Iterator[str]:
+def metric_parts(results: SuiteResults, variants: Sequence[Variant]) -> Iterator[str]:
     """Yield each metric at its end of the scale, of several problems its range.
 
     For example "1.1 ms latency at 1 MiB", or "1.1 to 2.3 ms latency at 1 MiB".
     """
-    scale = [
-        name for name in variants.question.scaling_columns if name in variants.problem_columns
-    ][:1]
-    for metric, having in metric_ends(variants, own):
+    scaling = results.question.scaling_columns
+    scale = [name for name in scaling if name in results.problem_columns][:1]
+    for metric, having in metrics_at_scale_end(results, variants):
         row = having[0].row
-        values = [metric.scale * float(each.row[metric.column]) for each in having]
-        several = " ".join(filter(None, (metric.head, format_range(values), metric.unit)))
-        words = [variants.format_value(name, value) for name, value in metric.row_filter.items()]
-        at = [f"at {variants.format_value(name, row[name])}" for name in scale]
-        yield " ".join([format_metric(metric, row) if len(having) == 1 else several, *words, *at])
+        values = [metric.scale * float(variant.row[metric.column]) for variant in having]
+        metric_range = " ".join(filter(None, (metric.head, format_range(values), metric.unit)))
+        words = [results.format_value(name, value) for name, value in metric.row_filter.items()]
+        at = [f"at {results.format_value(name, row[name])}" for name in scale]
+        yield " ".join(
+            [format_metric(metric, row) if len(having) == 1 else metric_range, *words, *at]
+        )
 
 
-def panel_parts(variants: SuiteResults, own: Sequence[Variant], across: str) -> Iterator[str]:
+def panel_parts(results: SuiteResults, variants: Sequence[Variant], across: str) -> Iterator[str]:
     """Yield the time of each value of a column, at the end of the scale: "forward 25 ms".
 
     The other metrics are of the last value.
     """
-    time, *others = variants.question.metrics
-    last = [each for each in at_largest_scale(variants, own) if has_metric(time, each.row)]
-    for each in last:
-        more = each.row[time.column] / last[0].row[time.column]
-        known = [f"{format_number(more, 0.05 * more)} × as long"] if each is not last[0] else []
-        known += [format_metric(metric, each.row) for metric in others] if each is last[-1] else []
-        beside_it = f" ({', '.join(filter(None, known))})" if any(known) else ""
-        panel = variants.format_value(across, each.row[across])
-        yield f"{panel} {format_metric(time, each.row)}{beside_it}"
+    time, *others = results.question.metrics
+    at_end = [
+        variant for variant in at_largest_scale(results, variants) if has_metric(time, variant.row)
+    ]
+    for variant in at_end:
+        ratio = variant.row[time.column] / at_end[0].row[time.column]
+        details = (
+            [f"{format_number(ratio, 0.05 * ratio)} × as long"] if variant is not at_end[0] else []
+        )
+        details += (
+            [format_metric(metric, variant.row) for metric in others]
+            if variant is at_end[-1]
+            else []
+        )
+        beside_it = f" ({', '.join(filter(None, details))})" if any(details) else ""
+        panel = results.format_value(across, variant.row[across])
+        yield f"{panel} {format_metric(time, variant.row)}{beside_it}"

@@ -1,7 +1,7 @@
 """The table of the first screen: problems and variants in rows and columns of a fixed width.
 
-Variants stand across, or problems, or each problem beside its best variant; the layouts are tried
-from the widest one to the narrowest.
+The columns are variants, or problems, or the baseline and the best variant of each problem. Layouts
+are tried from the widest one to the narrowest.
 """
 
 import math
@@ -34,8 +34,8 @@ class ScreenTable:
         headers: of each column, in two lines.
         rows: a cell per column.
         num_words: columns of words, which come first.
-        is_ranked: whether the last rows say the least.
-        left_out: what has no cell, in a line; "" where all has.
+        is_ranked: whether rows are sorted by importance, so that a long table is cut at its end.
+        left_out: a line on what has no cell; "" without.
     """
 
     headers: list[tuple[str, str]]
@@ -45,14 +45,14 @@ class ScreenTable:
     left_out: str = ""
 
     def lines(self, most: int = 0) -> list[str]:
-        """Return the heads and the rows; of too many rows the first ones, and the last ones."""
+        """Return heads and rows; of more rows than `most`, the first and the last ones."""
         most = max(0, most - bool(self.left_out)) if most else 0
-        left = len(self.rows) - most + 1 if 0 < most < len(self.rows) else 0
+        num_left = len(self.rows) - most + 1 if 0 < most < len(self.rows) else 0
         cut = most - 1 if self.is_ranked else (most - 1) // 2
-        columns = self.table([*self.rows[:cut], *self.rows[cut + left :]]).columns
+        columns = self.table([*self.rows[:cut], *self.rows[cut + num_left :]]).columns
         used = [column for column in columns if any((column.head.strip(), *column.cells))]
         lines = TextTable(used).plain_lines()
-        lines[2 + cut : 2 + cut] = [f"… {left} more rows"] * bool(left)
+        lines[2 + cut : 2 + cut] = [f"… {num_left} more rows"] * bool(num_left)
         lines += [self.left_out] * bool(self.left_out)
         return [line for number, line in enumerate(lines) if line or number > 1]
 
@@ -60,7 +60,7 @@ class ScreenTable:
         """Return the columns with some rows; by default with all."""
         rows = self.rows if rows is None else rows
         kinds = [WORDS] * self.num_words + [NUMBERS] * (len(self.headers) - self.num_words)
-        cells = [[row[place] for row in rows] for place in range(len(kinds))]
+        cells = [[row[position] for row in rows] for position in range(len(kinds))]
         heads = map("\n".join, self.headers)
         return TextTable(list(map(TextColumn, heads, cells, kinds)))
 
@@ -69,91 +69,95 @@ class ScreenTable:
         return max(map(len, replace(self, left_out="").lines()), default=0)
 
 
-def grid_of(variants: SuiteResults) -> ScreenTable:
+def grid_of(results: SuiteResults) -> ScreenTable:
     """Lay out what is compared in the first layout that fits, or in the narrowest one."""
-    for grid in layouts(variants):
+    for grid in layouts(results):
         if grid.width <= WIDTH:
             break
     return grid
 
 
-def layouts(variants: SuiteResults) -> Iterator[ScreenTable]:
+def layouts(results: SuiteResults) -> Iterator[ScreenTable]:
     """Yield variants across, problems across, medians, or one row per problem, the widest first."""
-    if not any(variant.speedup for variant in variants.variants):
-        yield from plain_grids(variants)
-    elif len(variants.names) <= MOST_ACROSS and len(variants.by_problem) > 1:
-        yield from variants_across(variants)
+    if not any(variant.speedup for variant in results.variants):
+        yield from plain_grids(results)
+    elif len(results.names) <= MOST_ACROSS and len(results.by_problem) > 1:
+        yield from variants_across(results)
     else:
-        yield from problems_across(variants)
-        yield (grid := best_of_each(variants))
+        yield from problems_across(results)
+        yield (grid := best_of_each(results))
         yield without_intervals(grid)
 
 
-def variants_across(variants: SuiteResults) -> Iterator[ScreenTable]:
+def variants_across(results: SuiteResults) -> Iterator[ScreenTable]:
     """Lay out a row per problem, with other metrics, without, and without intervals."""
-    if metrics := metrics_of(variants)[1:]:
-        yield grid_of_variants(variants, metrics)
-    yield (grid := grid_of_variants(variants, []))
+    if metrics := metrics_of(results)[1:]:
+        yield grid_of_variants(results, metrics)
+    yield (grid := grid_of_variants(results, []))
     yield without_intervals(grid)
 
 
-def grid_of_variants(variants: SuiteResults, metrics: Sequence[Metric]) -> ScreenTable:
+def grid_of_variants(results: SuiteResults, metrics: Sequence[Metric]) -> ScreenTable:
     """Lay out time and speedup of every variant, and other metrics of the last one compared."""
-    time, columns = time_metric(variants), columns_of_problem(variants)
-    compared = {variant.name for variant in variants.variants if variant.speedup}
-    shown_last = [name for name in variants.names if name in compared][-1]
+    time, columns = time_metric(results), columns_of_problem(results)
+    compared = {variant.name for variant in results.variants if variant.speedup}
+    shown_last = [name for name in results.names if name in compared][-1]
     heads = [("", name) for name in columns]
-    for name in variants.names:
+    for name in results.names:
         heads.append((name, f"[{time.unit}]"))
         heads += [("", "ratio"), ("", "")] if name in compared else []
         heads += heads_of(metrics, name) if name == shown_last else []
     rows = []
-    for number, own in variants.by_problem.items():
-        by_name = {variant.name: variant for variant in own}
-        starred = variants.leaders(number)
-        cells = problem_cells(variants, own[0].row, columns)
-        for name in variants.names:
-            more = metrics if name == shown_last else []
+    for number, variants in results.by_problem.items():
+        by_name = {variant.name: variant for variant in variants}
+        starred = results.leaders(number)
+        cells = problem_cells(results, variants[0].row, columns)
+        for name in results.names:
+            shown_metrics = metrics if name == shown_last else []
             if variant := by_name.get(name):
                 has_speedup = name in compared
                 is_starred = name in starred and not has_speedup
                 cells.append(format_metric_value(time, variant.row) + " *" * is_starred)
                 cells += speedup_cells(variant, starred) if has_speedup else []
-                cells += other_cells(more, variant)
+                cells += other_cells(shown_metrics, variant)
             else:
-                cells += [""] * (1 + 2 * (name in compared) + len(more))
+                cells += [""] * (1 + 2 * (name in compared) + len(shown_metrics))
         rows.append(cells)
     return ScreenTable(heads, rows, len(columns))
 
 
-def problems_across(variants: SuiteResults) -> Iterator[ScreenTable]:
-    """Lay out a row per variant, the fastest at the end of the scale first, in less width each."""
-    last = {each.name: each.relative_time for each in variants.variants if not each.is_baseline}
-    bases = variants.baselines
-    compared = [name for name in variants.names if name not in bases]
+def problems_across(results: SuiteResults) -> Iterator[ScreenTable]:
+    """Lay out a row per variant, the fastest at the end of the scale first, in decreasing width."""
+    last = {
+        variant.name: variant.relative_time
+        for variant in results.variants
+        if not variant.is_baseline
+    }
+    bases = results.baselines
+    compared = [name for name in results.names if name not in bases]
     names = [*bases, *sorted(compared, key=lambda name: last.get(name, 0.0))]
-    if GAP * len(variants.by_problem) < WIDTH:
-        time, *others = metrics_of(variants)
+    if GAP * len(results.by_problem) < WIDTH:
+        time, *others = metrics_of(results)
         for metrics in [others, []] if others else [[]]:
-            yield (grid := grid_of_problems(variants, names, [time, *metrics]))
+            yield (grid := grid_of_problems(results, names, [time, *metrics]))
             yield without_intervals(grid)
         if len(bases) == 1:
-            yield speedups_of_problems(variants, names)
+            yield speedups_of_problems(results, names)
     if len(bases) == 1:
-        yield from medians_along_scale(variants, names)
+        yield from medians_along_scale(results, names)
 
 
 def grid_of_problems(
-    variants: SuiteResults, names: Sequence[str], metrics: Sequence[Metric]
+    results: SuiteResults, names: Sequence[str], metrics: Sequence[Metric]
 ) -> ScreenTable:
     """Lay out time, speedup and other metrics of every variant of every problem."""
     time, *others = metrics
     heads, rows = [("", "")], [[name] for name in names]
-    for number, own in variants.by_problem.items():
-        words = problem_cells(variants, own[0].row, columns_of_problem(variants))
+    for number, variants in results.by_problem.items():
+        words = problem_cells(results, variants[0].row, columns_of_problem(results))
         title = " ".join(filter(None, words))
         heads += [(title, f"[{time.unit}]"), ("", ""), ("", "ratio"), ("", ""), *heads_of(others)]
-        by_name, starred = {variant.name: variant for variant in own}, variants.leaders(number)
+        by_name, starred = {variant.name: variant for variant in variants}, results.leaders(number)
         for name, cells in zip(names, rows, strict=True):
             if variant := by_name.get(name):
                 cells += [format_metric_value(time, variant.row), range_cell(time, variant.row)]
@@ -164,16 +168,16 @@ def grid_of_problems(
     return ScreenTable(heads, rows, 1, is_ranked=True)
 
 
-def speedups_of_problems(variants: SuiteResults, names: Sequence[str]) -> ScreenTable:
+def speedups_of_problems(results: SuiteResults, names: Sequence[str]) -> ScreenTable:
     """Lay out the time of the baseline in every problem, and the speedups of the others."""
-    time, base = time_metric(variants), names[0]
+    time, base = time_metric(results), names[0]
     heads, rows = [("", f"× as fast as {base}")], [[name] for name in names]
     rows[0] = [f"{base} [{time.unit}]"]
-    for number, own in variants.by_problem.items():
-        words = filter(None, problem_cells(variants, own[0].row, columns_of_problem(variants)))
-        title, *more = [*words, ""]
-        heads.append((title, " ".join(more).strip()))
-        by_name, starred = {variant.name: variant for variant in own}, variants.leaders(number)
+    for number, variants in results.by_problem.items():
+        words = filter(None, problem_cells(results, variants[0].row, columns_of_problem(results)))
+        title, *more_words = [*words, ""]
+        heads.append((title, " ".join(more_words).strip()))
+        by_name, starred = {variant.name: variant for variant in variants}, results.leaders(number)
         for name, cells in zip(names, rows, strict=True):
             variant = by_name.get(name)
             if name == base:
@@ -183,67 +187,66 @@ def speedups_of_problems(variants: SuiteResults, names: Sequence[str]) -> Screen
     return ScreenTable(heads, rows, 1, is_ranked=True)
 
 
-def medians_along_scale(variants: SuiteResults, names: Sequence[str]) -> Iterator[ScreenTable]:
+def medians_along_scale(results: SuiteResults, names: Sequence[str]) -> Iterator[ScreenTable]:
     """Lay out the median speedups of every variant along one scale of the problem, then along more.
 
     They are over the problems that have the baseline and all other variants.
     """
-    every = {each.name for each in variants.variants if each.speedup}
-    whole = [
-        own
-        for own in variants.by_problem.values()
-        if every == {variant.name for variant in own if variant.speedup}
+    compared_names = {variant.name for variant in results.variants if variant.speedup}
+    complete = [
+        variants
+        for variants in results.by_problem.values()
+        if compared_names == {variant.name for variant in variants if variant.speedup}
     ]
-    scales = [
-        name for name in variants.question.scaling_columns if name in variants.problem_columns
-    ]
+    scales = [name for name in results.question.scaling_columns if name in results.problem_columns]
     for num_kept in range(len(scales) - 1, -1, -1):
-        columns = [name for name in variants.problem_columns if name not in scales[num_kept:]]
+        columns = [name for name in results.problem_columns if name not in scales[num_kept:]]
         groups: dict[tuple[str, ...], list[list[Variant]]] = {}
-        for own in whole:
-            key = tuple(problem_cells(variants, own[0].row, columns))
-            groups.setdefault(key, []).append(own)
+        for variants in complete:
+            key = tuple(problem_cells(results, variants[0].row, columns))
+            groups.setdefault(key, []).append(variants)
         counts = sorted({len(group) for group in groups.values()})
         if not counts or counts[-1] < 2:
             continue
-        of = "-".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        heads = [("median of × as fast", f"as {names[0]}, of {of} settings")]
-        rows = [[name] for name in names if name in every]
+        num_settings = "-".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        heads = [("median of × as fast", f"as {names[0]}, of {num_settings} settings")]
+        rows = [[name] for name in names if name in compared_names]
         for words, group in groups.items():
-            first, *more = [*filter(None, words), ""]
-            heads.append((first, " ".join(more).strip()))
+            first, *more_words = [*filter(None, words), ""]
+            heads.append((first, " ".join(more_words).strip()))
             for cells in rows:
-                of_name = (each for own in group for each in own if each.name == cells[0])
-                middle = median([each.speedup.value for each in of_name if each.speedup])
+                every = (variant for variants in group for variant in variants)
+                named = (variant.speedup for variant in every if variant.name == cells[0])
+                middle = median([speedup.value for speedup in named if speedup])
                 cells.append(three_digits(middle))
-        left = len(variants.by_problem) - len(whole)
-        left_out = f"without {left} settings that lack a variant" if left else ""
+        num_left = len(results.by_problem) - len(complete)
+        left_out = f"without {num_left} settings that lack a variant" if num_left else ""
         yield ScreenTable(heads, rows, 1, is_ranked=True, left_out=left_out)
 
 
-def heads_of(metrics: Sequence[Metric], of: str = "") -> list[tuple[str, str]]:
+def heads_of(metrics: Sequence[Metric], variant_name: str = "") -> list[tuple[str, str]]:
     """Return the heads of some metrics, those of one variant with its name."""
-    if of:
-        return [(of, f"{metric.head} [{metric.unit}]".strip()) for metric in metrics]
+    if variant_name:
+        return [(variant_name, f"{metric.head} [{metric.unit}]".strip()) for metric in metrics]
     return [(metric.head, f"[{metric.unit}]") for metric in metrics]
 
 
 def other_cells(metrics: Sequence[Metric], variant: Variant) -> list[str]:
-    """Return metrics beside the time; a component has none, since it does a part of the work."""
+    """Return cells of metrics beside the time; empty for components, which do part of the work."""
     is_part = variant.row.get("is_component") is True
     return ["" if is_part else format_metric_value(metric, variant.row) for metric in metrics]
 
 
-def best_of_each(variants: SuiteResults) -> ScreenTable:
+def best_of_each(results: SuiteResults) -> ScreenTable:
     """Lay out a row per problem: the baseline beside the variant of the answer, or the best."""
-    metric, columns = time_metric(variants), columns_of_problem(variants)
+    metric, columns = time_metric(results), columns_of_problem(results)
     bases, tops = [], []
-    for own in variants.by_problem.values():
-        bases.append(next((variant for variant in own if variant.is_baseline), None))
-        focus = [variant for variant in own if variant.is_focus and variant.is_candidate]
-        competing = [variant for variant in own if not variant.is_bound]
-        tops.append(min(focus or competing or own, key=lambda variant: variant.relative_time))
-    base, top = ({each.name for each in column if each} for column in (bases, tops))
+    for variants in results.by_problem.values():
+        bases.append(next((variant for variant in variants if variant.is_baseline), None))
+        focus = [variant for variant in variants if variant.is_focus and variant.is_candidate]
+        competing = [variant for variant in variants if not variant.is_bound]
+        tops.append(min(focus or competing or variants, key=lambda variant: variant.relative_time))
+    base, top = ({variant.name for variant in column if variant} for column in (bases, tops))
     heads = [("", name) for name in columns] + [(single_name(base), f"[{metric.unit}]")]
     heads += [(single_name(top), f"[{metric.unit}]"), ("", "ratio"), ("", "")]
     heads += [("fastest", "")] * (len(top) > 1)
@@ -254,10 +257,13 @@ def best_of_each(variants: SuiteResults) -> ScreenTable:
             format_metric_value(metric, best.row),
         ]
         cells += speedup_cells(best) + [best.name] * (len(top) > 1)
-        rows.append(problem_cells(variants, best.row, columns) + cells)
-    lost = [name for name in variants.names if name not in base | top]
+        rows.append(problem_cells(results, best.row, columns) + cells)
+    not_shown = [name for name in results.names if name not in base | top]
     return ScreenTable(
-        heads, rows, len(columns), left_out=f"Not shown: {', '.join(lost)}" if lost else ""
+        heads,
+        rows,
+        len(columns),
+        left_out=f"Not shown: {', '.join(not_shown)}" if not_shown else "",
     )
 
 
@@ -265,49 +271,57 @@ def single_name(names: set[str]) -> str:
     return next(iter(names)) if len(names) == 1 else ""
 
 
-def plain_grids(variants: SuiteResults) -> Iterator[ScreenTable]:
-    """Lay out cases that are not compared, in less and less width."""
-    metrics = variants.question.metrics[1:]
-    others = [m for m in metrics if any(has_metric(m, each.row) for each in variants.variants)]
+def plain_grids(results: SuiteResults) -> Iterator[ScreenTable]:
+    """Lay out cases that are not compared, in decreasing width."""
+    metrics = results.question.metrics[1:]
+    others = [m for m in metrics if any(has_metric(m, variant.row) for variant in results.variants)]
     for most in range(len(others), 1, -1):
-        yield plain_grid(variants, others[:most])
-    yield (grid := plain_grid(variants, others[:1]))
+        yield plain_grid(results, others[:most])
+    yield (grid := plain_grid(results, others[:1]))
     yield without_intervals(grid)
 
 
-def plain_grid(variants: SuiteResults, others: Sequence[Metric]) -> ScreenTable:
+def plain_grid(results: SuiteResults, others: Sequence[Metric]) -> ScreenTable:
     """Lay out a row per problem, one column's values side by side, and other metrics."""
-    question = variants.question
-    across = question.panel_column if question.panel_column in variants.problem_columns else ""
-    columns = [name for name in columns_of_problem(variants) if name != across]
+    question = results.question
+    across = question.panel_column if question.panel_column in results.problem_columns else ""
+    columns = [name for name in columns_of_problem(results) if name != across]
     by_row: dict[tuple[Any, ...], list[Variant]] = {}
-    for variant in variants.variants:
+    for variant in results.variants:
         key = (*(str(variant.row[name]) for name in columns), "" if across else variant.name)
         by_row.setdefault(key, []).append(variant)
-    values = list(dict.fromkeys(each.row[across] for each in variants.variants)) if across else [""]
-    has_names = not across and len(variants.names) > 1
+    values = (
+        list(dict.fromkeys(variant.row[across] for variant in results.variants)) if across else [""]
+    )
+    has_names = not across and len(results.names) > 1
     heads = [("", name) for name in columns] + [("", "")] * has_names
     num_words = len(heads)
-    time = time_metric(variants)
+    time = time_metric(results)
     for value in values:
         heads += [
-            (variants.format_value(across, value) if across else "", f"[{time.unit}]"),
+            (results.format_value(across, value) if across else "", f"[{time.unit}]"),
             ("", ""),
         ]
     heads += heads_of(others)
     rows = []
-    for own in by_row.values():
-        cells = problem_cells(variants, own[0].row, columns) + [own[0].name] * has_names
+    for variants in by_row.values():
+        cells = problem_cells(results, variants[0].row, columns) + [variants[0].name] * has_names
         for value in values:
-            here = [each.row for each in own if not across or each.row[across] == value]
+            rows_here = [
+                variant.row for variant in variants if not across or variant.row[across] == value
+            ]
             cells += (
-                [format_metric_value(time, here[0]), range_cell(time, here[0])]
-                if here
+                [format_metric_value(time, rows_here[0]), range_cell(time, rows_here[0])]
+                if rows_here
                 else ["", ""]
             )
         for metric in others:
-            having = [variant.row for variant in own if has_metric(metric, variant.row)]
-            cells.append(format_metric_value(metric, having[-1]) if having else "")
+            rows_with_metric = [
+                variant.row for variant in variants if has_metric(metric, variant.row)
+            ]
+            cells.append(
+                format_metric_value(metric, rows_with_metric[-1]) if rows_with_metric else ""
+            )
         rows.append(cells)
     return ScreenTable(heads, rows, num_words)
 
@@ -319,69 +333,67 @@ def without_intervals(grid: ScreenTable) -> ScreenTable:
     return replace(grid, headers=[grid.headers[i] for i in keep], rows=rows)
 
 
-def columns_of_problem(variants: SuiteResults) -> list[str]:
-    first = [name for name in variants.question.problem if name in variants.problem_columns]
-    return first + [name for name in variants.problem_columns if name not in first]
+def columns_of_problem(results: SuiteResults) -> list[str]:
+    first = [name for name in results.question.problem if name in results.problem_columns]
+    return first + [name for name in results.problem_columns if name not in first]
 
 
-def problem_cells(variants: SuiteResults, row: Row, columns: Sequence[str]) -> list[str]:
-    return [
-        "" if pd.isna(row[name]) else variants.format_value(name, row[name]) for name in columns
-    ]
+def problem_cells(results: SuiteResults, row: Row, columns: Sequence[str]) -> list[str]:
+    return ["" if pd.isna(row[name]) else results.format_value(name, row[name]) for name in columns]
 
 
 def range_cell(metric: Metric, row: Row) -> str:
-    found = interval_of(metric.column, row)
-    if not found or found[0] == found[1]:
+    interval = interval_of(metric.column, row)
+    if not interval or interval[0] == interval[1]:
         return ""
-    low, high, value = (metric.scale * number for number in (*found, float(row[metric.column])))
+    low, high, value = (metric.scale * number for number in (*interval, float(row[metric.column])))
     text = "–".join(format_bounds(low, high, max(half_width(low, high), abs(value) / 100), value))
     return f"[{text}]" if has_interval(metric.column, row) else text
 
 
 def speedup_cells(variant: Variant, starred: Container[str] = ()) -> list[str]:
-    """Return a speedup, with a star where none is ahead of it, and its ends; a baseline has 1."""
+    """Return a speedup, with a star for leaders, and its interval; a baseline has 1."""
     speedup = variant.speedup
     if not speedup:
-        text, known = "1" if variant.is_baseline else "", ""
+        text, interval = "1" if variant.is_baseline else "", ""
     else:
         half = known_half_width(speedup)
         text = format_number(speedup.value, half)
-        known = (
+        interval = (
             "–".join(format_bounds(*speedup.interval_or_range, half, speedup.value))
             if speedup.interval_or_range
             else ""
         )
-        known = f"[{known}]" if speedup.is_interval else known
-    return [f"{text} *" if text and variant.name in starred else text, known]
+        interval = f"[{interval}]" if speedup.is_interval else interval
+    return [f"{text} *" if text and variant.name in starred else text, interval]
 
 
-# Numbers, in the digits that are known
+# Numbers, with as many digits as are known
 
 
 def known_half_width(speedup: Speedup) -> float:
-    """Return the half width that a speedup's digits follow, one percent of it at least."""
+    """Return the half width that sets a speedup's digits, at least one percent of it."""
     if not speedup.interval_or_range:
         return 0.01 * speedup.value
     return max(half_width(*speedup.interval_or_range), 0.01 * speedup.value)
 
 
 def format_speedup(speedup: Speedup) -> str:
-    """Format "1.43 × as fast as gloo", with the digits that its ends leave."""
+    """Format "1.43 × as fast as gloo", with as many digits as its interval allows."""
     ratio = format_number(speedup.value, known_half_width(speedup))
     return f"{ratio} × as fast as {speedup.reference.name}".rstrip()
 
 
-def time_metric(variants: SuiteResults) -> Metric:
-    """Return what a table of variants shows of every case, whichever cases the answer is of."""
-    return replace(variants.question.metrics[0], row_filter={}, scale_end="")
+def time_metric(results: SuiteResults) -> Metric:
+    """Return the time metric for every case, without the filter of the answer."""
+    return replace(results.question.metrics[0], row_filter={}, scale_end="")
 
 
-def metrics_of(variants: SuiteResults) -> list[Metric]:
-    """Return the time, and of the other metrics the first that is known."""
-    rows = [variant.row for variant in variants.variants]
-    others = (m for m in variants.question.metrics[1:] if any(has_metric(m, row) for row in rows))
-    return [time_metric(variants), *islice(others, 1)]
+def metrics_of(results: SuiteResults) -> list[Metric]:
+    """Return the time, and the first of the other metrics that any variant has."""
+    rows = [variant.row for variant in results.variants]
+    others = (m for m in results.question.metrics[1:] if any(has_metric(m, row) for row in rows))
+    return [time_metric(results), *islice(others, 1)]
 
 
 def has_metric(metric: Metric, row: Row) -> bool:
@@ -400,15 +412,15 @@ def format_metric_value(metric: Metric, row: Row) -> str:
 
 
 def format_metric(metric: Metric, row: Row) -> str:
-    """Format a metric with its unit and, of a share, what it is of; "" where a row has none."""
+    """Format a metric with its unit and, of a share, the peak; "" where a row has none."""
     text = format_metric_value(metric, row)
     if not text:
         return ""
     if metric.unit != "%":
         return " ".join(filter(None, (metric.head, text, metric.unit)))
     peak = float(row.get(metric.peak_column, math.nan))
-    of = "" if math.isnan(peak) else f" of {format_number(peak, peak / 10)} TFLOP/s"
-    return f"{text} % {metric.head}{of}"
+    of_peak = "" if math.isnan(peak) else f" of {format_number(peak, peak / 10)} TFLOP/s"
+    return f"{text} % {metric.head}{of_peak}"
 
 
 def is_beyond_ideal(metric: Metric, row: Row) -> bool:
@@ -422,7 +434,7 @@ def has_interval(column: str, row: Row) -> bool:
 
 
 def interval_of(column: str, row: Row) -> tuple[float, float] | None:
-    """Return the interval of a figure or, without one, its range; None without either."""
+    """Return the interval of a metric or, without one, its range; None without either."""
     names = INTERVALS.get(column, ())
     for low, high in (names[:2], names[2:]) if names else ():
         if not pd.isna(row.get(low)):

@@ -1,4 +1,4 @@
-"""The first screen: the answer, the table it rests on, how sure it is, caveats, what next.
+"""The first screen: answer, table, confidence, caveats and next steps.
 
 It fits 24 lines of 80 columns, and stands at the end of a sweep, above every report, and in front
 of the page.
@@ -53,12 +53,12 @@ LINES = 24
 MOST_UNMEASURED, MOST_CAVEATS = 8, 3
 MOST_REASONS = 5
 LEAST_ROWS = 4
-"""Of the table that are shown whatever was not measured, which has MOST_UNMEASURED lines."""
+"""Rows of the table that are shown in any case, however much was not measured."""
 SPIKY_SHARE = 0.01
 APART = 1.25
-"""A mean over its median from which on spikes are told."""
+"""Ratio of mean to median above which spikes are reported."""
 ROUNDING = 0.01
-"""What a reader sees of two times with three digits, as a share."""
+"""Error of the ratio of two times that are rounded to three digits, as a share."""
 
 
 @dataclass
@@ -69,11 +69,11 @@ class Screen:
         subject: what was measured, and where; of one suite.
         answers: one to four lines.
         unmeasured: what was not measured, a line per reason.
-        grid: of what is compared; None where several suites answer.
-        terms: what its words mean; on a terminal where no row makes room for that.
+        grid: table of the variants; None where several suites answer.
+        terms: meanings of its words; on a terminal only if no row is cut for them.
         confidence: how sure the answer is.
-        caveats: what spoils it, the worst first.
-        next_steps: what one may ask next.
+        caveats: what lowers the trust in the answer, the worst first.
+        next_steps: what one may measure next.
     """
 
     subject: list[str] = field(default_factory=list)
@@ -112,64 +112,64 @@ class Screen:
 
 
 def wrap_lines(lines: Iterable[str], width: int) -> list[str]:
-    """Wrap lines, but no path: it is to be copied."""
-    folding = TextWrapper(
+    """Wrap lines, but break no path, because it is to be copied."""
+    wrapper = TextWrapper(
         width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
     )
-    return [part for line in lines for part in folding.wrap(line)]
+    return [part for line in lines for part in wrapper.wrap(line)]
 
 
 def screen_of(
     table: pd.DataFrame, baseline: Baseline | None = None, next_steps: Sequence[str] = ()
 ) -> Screen:
-    """Answer what the records of a table were measured for.
+    """Make the screen of a table, with the answers to the questions of its suites.
 
     Args:
         baseline: what to compare with, in place of the suites' own baselines.
-        next_steps: what to type next, whatever the suites are.
+        next_steps: lines to add to those of the suites.
     """
-    found, concluded = Screen(), set[str]()
+    screen, concluded = Screen(), set[str]()
     for module in conclusions():
         if table["suite"].isin(module.CONCLUDED).any():
             conclude = partial(list[str], module.conclude(table))
             lines = make_or_leave_out(f"conclusion of {module.__name__}", conclude)
-            found.answers += lines or []
+            screen.answers += lines or []
             concluded |= set(module.CONCLUDED)
     compared = compare_suites(table, baseline).items()
-    suites = [(suite, variants) for suite, variants in compared if suite not in concluded]
-    for suite, variants in suites:
-        if variants.variants:
+    suites = [(suite, results) for suite, results in compared if suite not in concluded]
+    for suite, results in suites:
+        if results.variants:
             most = MOST_ANSWERS if len(suites) == 1 else 2
-            found.answers += list(answers_of(variants))[:most]
+            screen.answers += list(answers_of(results))[:most]
         else:
-            found.answers.append(f"{suite}: nothing was measured")
-    asked = suites[0][1].question if len(suites) == 1 else Question()
-    found.unmeasured = list(unmeasured(table, asked))
+            screen.answers.append(f"{suite}: nothing was measured")
+    question = suites[0][1].question if len(suites) == 1 else Question()
+    screen.unmeasured = list(unmeasured_lines(table, question))
     if len(suites) == 1 and not concluded and suites[0][1].variants:
-        [(_, variants)] = suites
-        found.grid = grid_of(variants)
-        has_stars = any("*" in cell for cells in found.grid.rows for cell in cells)
-        found.confidence = [confidence_of(variants, found.answers, has_stars)]
-        found.next_steps = next_steps_of(variants, is_mostly_disturbed(table))
-        found.subject = list(subject_of(variants))
-        found.terms = terms_in(found, variants.question)
+        [(_, results)] = suites
+        screen.grid = grid_of(results)
+        has_stars = any("*" in cell for cells in screen.grid.rows for cell in cells)
+        screen.confidence = [confidence_of(results, screen.answers, has_stars)]
+        screen.next_steps = next_steps_of(results, is_mostly_disturbed(table))
+        screen.subject = list(subject_of(results))
+        screen.terms = terms_in(screen, results.question)
     elif len(suites) > 1:
         names = ", ".join(name for name, _ in suites)
-        one = f"One suite's table: --where 'suite == \"{suites[0][0]}\"' (of {names})"
-        found.next_steps = [one]
-    found.caveats = list(caveats(table, asked, [variants for _, variants in suites]))
-    found.next_steps = [*log_of_failure(table), *found.next_steps, *next_steps]
-    return found
+        hint = f"One suite's table: --where 'suite == \"{suites[0][0]}\"' (of {names})"
+        screen.next_steps = [hint]
+    screen.caveats = list(caveats(table, question, [results for _, results in suites]))
+    screen.next_steps = [*log_of_failure(table), *screen.next_steps, *next_steps]
+    return screen
 
 
 def is_mostly_disturbed(table: pd.DataFrame) -> bool:
-    """Return whether something else ran beside most cases; a quota holds them back by itself."""
+    """Return whether other processes or machines, not only a quota, disturbed most cases."""
     disturbed = table.loc[table["status"] == "ok", "disturbed"]
     return 2 * sum(map(is_by_others, disturbed)) > len(disturbed)
 
 
 def log_of_failure(table: pd.DataFrame) -> Iterator[str]:
-    """Yield where to read why the first point failed, if its rank left a log."""
+    """Yield the log of the first failed point, if its rank left one."""
     of_rank = table[["path", "failed_rank"]].notna().all(axis=1)
     failed = table[~table["status"].isin(["ok", *HARMLESS]) & of_rank]
     for path, rank, status in zip(
@@ -181,74 +181,79 @@ def log_of_failure(table: pd.DataFrame) -> Iterator[str]:
             return
 
 
-def next_steps_of(variants: SuiteResults, is_disturbed: bool) -> list[str]:
+def next_steps_of(results: SuiteResults, is_disturbed: bool) -> list[str]:
     """Return what to add to the command, and what else the suite suggests."""
-    factors = variants.comparison.factors if variants.comparison else ()
-    varied = {*variants.problem_columns, *factors} - {*variants.shared}
-    asked = [
-        text for key, text in variants.question.next_steps.items() if key not in varied and key
+    factors = results.comparison.factors if results.comparison else ()
+    varied = {*results.problem_columns, *factors} - {*results.shared}
+    suggested = [
+        text for key, text in results.question.next_steps.items() if key not in varied and key
     ]
-    is_one_run = all(int(variant.row.get("num_runs") or 1) == 1 for variant in variants.variants)
+    is_one_run = all(int(variant.row.get("num_runs") or 1) == 1 for variant in results.variants)
     num_compared = max(
-        sum(each.is_candidate for each in own) for own in variants.by_problem.values()
+        sum(variant.is_candidate for variant in group) for group in results.by_problem.values()
     )
     fewest = fewest_values(bonferroni_alpha(num_compared - 1))
-    added = [*([f"repeat={fewest} (fresh runs)"] if is_one_run else []), *asked[:1]]
+    added = [*([f"repeat={fewest} (fresh runs)"] if is_one_run else []), *suggested[:1]]
     where = ", on a quiet machine" if is_disturbed else ""
-    next_one = [f"Next{where}, add to the command: {' or '.join(added)}"] if added else []
-    return [*next_one, *filter(None, [variants.question.next_steps.get("")])]
+    command = [f"Next{where}, add to the command: {' or '.join(added)}"] if added else []
+    return [*command, *filter(None, [results.question.next_steps.get("")])]
 
 
 def terms_in(screen: Screen, question: Question) -> list[str]:
-    """Return what the terms mean that a screen uses, in one line."""
+    """Return a line with the meanings of the terms on a screen."""
     text = screen.text()
     used = [f"{name}: {means}" for name, means in question.terms.items() if name in text]
     return ["; ".join(used)] if used else []
 
 
-def subject_of(variants: SuiteResults) -> Iterator[str]:
+def subject_of(results: SuiteResults) -> Iterator[str]:
     """Yield what was measured, and what all cases share: "gloo, 2 ranks, float32, AMD EPYC"."""
-    row = variants.variants[0].row
+    row = results.variants[0].row
     if summary := summaries().get(row["suite"], "").rstrip("."):
         yield summary
     backend = ["backend"] if row["world_size"] > 1 else []
-    names = [*backend, "world_size", *variants.question.problem, "device_name"]
-    if RANKS[0] in (variants.comparison.factors if variants.comparison else ()):
+    names = [*backend, "world_size", *results.question.problem, "device_name"]
+    if RANKS[0] in (results.comparison.factors if results.comparison else ()):
         names.remove("world_size")  # cases have some of the ranks
-    held = {name: row[name] for name in names if name in variants.shared and not pd.isna(row[name])}
-    words = [title_of(variants.variants)]
-    words += [variants.format_value(name, value) for name, value in held.items() if value]
-    cores = {(num_job_cores(each.row), each.row["threads_per_rank"]) for each in variants.variants}
+    shared_cells = {
+        name: row[name] for name in names if name in results.shared and not pd.isna(row[name])
+    }
+    words = [title_of(results.variants)]
+    words += [results.format_value(name, value) for name, value in shared_cells.items() if value]
+    cores = {
+        (num_job_cores(variant.row), variant.row["threads_per_rank"])
+        for variant in results.variants
+    }
     if len(cores) == 1:
-        [(num, threads)] = cores
-        words.append(f"{num} cores, {threads} thread{'s' * (threads > 1)} a rank")
+        [(num_cores, threads)] = cores
+        words.append(f"{num_cores} cores, {threads} thread{'s' * (threads > 1)} a rank")
     yield ", ".join(dict.fromkeys(filter(None, words)))
 
 
-# What is known of it
+# Confidence and caveats
 
 
-def confidence_of(variants: SuiteResults, answers: Sequence[str], has_stars: bool) -> str:
-    """Say what the intervals of times and speedups are of, and what they leave out.
+def confidence_of(results: SuiteResults, answers: Sequence[str], has_stars: bool) -> str:
+    """Describe the intervals of times and speedups, and what they do not cover.
 
     Args:
-        answers: what these say is not said again.
+        answers: what these say is not repeated.
     """
     said = " ".join(answers)
-    rows = [variant.row for variant in variants.variants]
+    rows = [variant.row for variant in results.variants]
     is_one_run = all(int(row.get("num_runs") or 1) == 1 for row in rows)
     parts = [
-        *describe_time_intervals(variants.time_column, rows),
-        *describe_speedup_intervals(variants, said),
+        *describe_time_intervals(results.time_column, rows),
+        *describe_speedup_intervals(results, said),
     ]
     if has_stars:
         parts.append("*: none is ahead of it")
-    confounded = confounded_words(variants)
-    if confounded not in said and any(variant.speedup for variant in variants.variants):
+    confounded = confounded_words(results)
+    if confounded not in said and any(variant.speedup for variant in results.variants):
         parts.append(f"{confounded} between the variants, too")
-    if variants.pooled:
-        parts.append(f"pooled: {', '.join(pooled_words(variants))}")
-    if variants.is_stand_in:
+    if results.pooled:
+        parts.append(f"pooled: {', '.join(pooled_words(results))}")
+    if results.is_stand_in:
         parts.append("the baseline of the suite is missing: the first variant stands in")
     floors = {row["noise_floor"] for row in rows if str(row["title"]) in str(row["noise_floor"])}
     if len(floors) == 1:
@@ -260,8 +265,8 @@ def confidence_of(variants: SuiteResults, answers: Sequence[str], has_stars: boo
 
 
 def describe_time_intervals(time: str, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what the ends beside the times are, and how far they are from these."""
-    intervals = [(found, row[time]) for row in rows if (found := interval_of(time, row))]
+    """Describe the intervals or ranges beside times, and their widths."""
+    intervals = [(interval, row[time]) for row in rows if (interval := interval_of(time, row))]
     widths = [max(high / middle, 2 - low / middle) - 1 for (low, high), middle in intervals]
     widths = [width for width in widths if width > 0]  # one sample has none
     if widths:
@@ -275,9 +280,9 @@ def describe_time_intervals(time: str, rows: Sequence[Row]) -> Iterator[str]:
         yield f"times to {middle}{at_most} ({bars})"
 
 
-def describe_speedup_intervals(variants: SuiteResults, said: str) -> Iterator[str]:
-    """Yield what the intervals of the speedups are of, and why others have none."""
-    speedups = [each.speedup for each in variants.variants if each.speedup]
+def describe_speedup_intervals(results: SuiteResults, said: str) -> Iterator[str]:
+    """Describe the samples of the intervals of speedups, and why some have none."""
+    speedups = [variant.speedup for variant in results.variants if variant.speedup]
     kinds: dict[tuple[bool, str], list[int]] = {}
     for speedup in speedups:
         if speedup.basis:
@@ -292,114 +297,135 @@ def describe_speedup_intervals(variants: SuiteResults, said: str) -> Iterator[st
     ]
     if texts:
         sizes = [
-            sum(each.speedup is not None for each in own) for own in variants.by_problem.values()
+            sum(variant.speedup is not None for variant in group)
+            for group in results.by_problem.values()
         ]
         at_once = f", {max(sizes)} compared at once" if max(sizes) > 1 else ""
         yield f"speedups {', else '.join(texts)}{at_once}"
-    of_pairs = {speedup.why_not_judged for speedup in speedups if not speedup.basis}
-    if unsaid := sorted(reason for reason in of_pairs if reason not in said):
+    reasons = {speedup.why_not_judged for speedup in speedups if not speedup.basis}
+    if unsaid := sorted(reason for reason in reasons if reason not in said):
         yield f"speedups not judged: {' or '.join(unsaid)}"
-    if any(is_of_other_times(variants.time_column, each) for each in variants.variants):
+    if any(differs_from_times(results.time_column, variant) for variant in results.variants):
         yield "some speedups are of the runs that have both, and not of the times beside them"
 
 
-def is_of_other_times(time: str, variant: Variant) -> bool:
-    """Return whether a speedup is not the quotient of the times that stand beside it."""
+def differs_from_times(time: str, variant: Variant) -> bool:
+    """Return whether a speedup is not the ratio of the times beside it."""
     speedup = variant.speedup
     if not speedup:
         return False
     beside = variant.row[time], speedup.reference.row[time]
     pairs = zip(speedup.times_s, beside, strict=True)
-    return any(abs(of / shown - 1) > ROUNDING for of, shown in pairs)
+    return any(abs(time_s / shown_s - 1) > ROUNDING for time_s, shown_s in pairs)
 
 
-def pooled_words(variants: SuiteResults) -> Iterator[str]:
+def pooled_words(results: SuiteResults) -> Iterator[str]:
     """Yield the conditions whose rows are pooled; hosts by their names."""
-    for name, values in variants.pooled.items():
+    for name, values in results.pooled.items():
         yield f"hosts {join_names(values)}" if name == "host" else f"{len(values)} {name}s"
 
 
-def unmeasured(table: pd.DataFrame, asked: Question) -> Iterator[str]:
-    """Yield what was not measured, failures first: a line per reason or, of many, per status."""
+def unmeasured_lines(table: pd.DataFrame, question: Question) -> Iterator[str]:
+    """Yield a line per reason of unmeasured cases, failures first; of many, a line per status."""
     failed = table[table["status"] != "ok"]
     lines = reasons(failed).map(first_line)
     counts = Counter(zip(failed["status"], lines, strict=True)).most_common()
     by_status: dict[str, list[tuple[str, int]]] = {}
-    for (status, reason), count in sorted(counts, key=lambda each: each[0][0] in HARMLESS):
+    for (status, reason), count in sorted(counts, key=lambda item: item[0][0] in HARMLESS):
         by_status.setdefault(status, []).append((reason, count))
     is_long = len(counts) > MOST_REASONS
-    for status, found in by_status.items():
-        for reason, count in found[:1] if is_long else found:
-            num = sum(count for _, count in found) if is_long else count
-            others = f" (and {len(found) - 1} other reasons)" if is_long and len(found) > 1 else ""
-            having = failed[(failed["status"] == status) & (is_long | (lines == reason))]
-            where = f" ({alike})" if (alike := common_settings(having, table, asked)) else ""
-            noun = "point" if having["is_component"].isna().all() else "case"
+    for status, reasons_of_status in by_status.items():
+        for reason, count in reasons_of_status[:1] if is_long else reasons_of_status:
+            num = sum(count for _, count in reasons_of_status) if is_long else count
+            others = (
+                f" (and {len(reasons_of_status) - 1} other reasons)"
+                if is_long and len(reasons_of_status) > 1
+                else ""
+            )
+            rows_of_reason = failed[(failed["status"] == status) & (is_long | (lines == reason))]
+            where = (
+                f" ({setting})"
+                if (setting := common_settings(rows_of_reason, table, question))
+                else ""
+            )
+            noun = "point" if rows_of_reason["is_component"].isna().all() else "case"
             yield f"{num} {noun}{'s' * (num > 1)}{where} {status}: {reason}{others}"
 
 
-def common_settings(rows: pd.DataFrame, table: pd.DataFrame, asked: Question) -> str:
+def common_settings(rows: pd.DataFrame, table: pd.DataFrame, question: Question) -> str:
     """Return the settings that all of some rows have, but not all of a table: "slowdown 1"."""
     names = dict.fromkeys(("backend", "world_size", *suite_columns(table)))
-    held = {name: rows[name].iloc[0] for name in names if count_distinct(rows, name) == 1}
-    apart = {name: value for name, value in held.items() if count_distinct(table, name) > 1}
-    return ", ".join(asked.format_value(*each) for each in apart.items() if not pd.isna(each[1]))
+    common = {name: rows[name].iloc[0] for name in names if count_distinct(rows, name) == 1}
+    distinguishing = {
+        name: value for name, value in common.items() if count_distinct(table, name) > 1
+    }
+    return ", ".join(
+        question.format_value(*item) for item in distinguishing.items() if not pd.isna(item[1])
+    )
 
 
-def caveats(table: pd.DataFrame, asked: Question, suites: Sequence[SuiteResults]) -> Iterator[str]:
-    """Yield what spoils the answer, the worst first.
+def caveats(
+    table: pd.DataFrame, question: Question, suites: Sequence[SuiteResults]
+) -> Iterator[str]:
+    """Yield what lowers the trust in the answer, the worst first.
 
     Args:
-        suites: the variants of each suite. An answer that leaves out oversubscribed ranks says so.
+        suites: results of each suite. An answer that leaves out oversubscribed ranks says so.
     """
     measured = table[table["status"] == "ok"]
-    found = list(islice((line for each in suites for line in mean_contradictions(each)), 1))
-    is_left_out = any(each.is_beyond_cores(variant) for each in suites for variant in each.variants)
+    lines = list(islice((text for results in suites for text in mean_contradictions(results)), 1))
+    is_left_out = any(
+        results.is_beyond_cores(variant) for results in suites for variant in results.variants
+    )
     if (ranks := oversubscribed_ranks(measured)) and not is_left_out:
-        found.append(ranks.capitalize())
-    for name, what in (
+        lines.append(ranks.capitalize())
+    for name, adjective in (
         ("doubt", "doubtful"),
         ("disturbed", "disturbed"),
         ("unchecked", "unchecked"),
     ):
-        having = measured[measured[name].notna()]
-        if len(having):
-            counts = Counter(map(shorten_reason, having[name]))
-            line = max(counts, key=lambda text: (worst_share(text), counts[text]))
-            where = f" ({alike})" if (alike := common_settings(having, measured, asked)) else ""
-            found.append(f"{len(having)} of {len(measured)} cases{where} {what}: {line}")
+        marked = measured[measured[name].notna()]
+        if len(marked):
+            counts = Counter(map(shorten_reason, marked[name]))
+            text = max(counts, key=lambda text: (worst_share(text), counts[text]))
+            where = (
+                f" ({setting})" if (setting := common_settings(marked, measured, question)) else ""
+            )
+            lines.append(f"{len(marked)} of {len(measured)} cases{where} {adjective}: {text}")
     shares = measured["spikes_all_share"] + measured["spikes_some_share"]
     spiky = shares[(shares > SPIKY_SHARE) & (measured["mean_s"] > APART * measured["median_s"])]
     if len(spiky):
         num, most = len(spiky), percent(spiky.max())
-        found.append(
+        lines.append(
             f"{num} of {len(measured)} cases have spikes: up to {most} of the calls take over "
             f"{SPIKE:g} times the median"
         )
     warned = Counter(
         map(shorten_reason, measured.drop_duplicates(["point_id", "run"])["warning"].dropna())
     )
-    found += [f"Warning: {line}" for line, _ in warned.most_common(2)]
-    yield from found[:MOST_CAVEATS]
-    if len(found) > MOST_CAVEATS:
-        yield f"and {len(found) - MOST_CAVEATS} more"
+    lines += [f"Warning: {text}" for text, _ in warned.most_common(2)]
+    yield from lines[:MOST_CAVEATS]
+    if len(lines) > MOST_CAVEATS:
+        yield f"and {len(lines) - MOST_CAVEATS} more"
 
 
 def worst_share(text: str) -> float:
-    """Return the largest percentage that a text tells, 0 without any."""
+    """Return the largest percentage in a text, 0 without any."""
     return max(map(float, re.findall(r"([\d.]+) ?%", text)), default=0.0)
 
 
-def mean_contradictions(variants: SuiteResults) -> Iterator[str]:
-    """Yield where a variant is ahead by medians, and not by means, which count rare long calls."""
-    for standing in variants.standings.values():
-        first = standing.fastest
-        for other, word in standing.judgements:
-            means = [each.row["mean_s"] / each.row["median_s"] for each in (first, other)]
-            by_mean = speedup_between(first, other) * means[1] / means[0]
-            if word == AHEAD and by_mean < 1:
+def mean_contradictions(results: SuiteResults) -> Iterator[str]:
+    """Yield a line per variant that is ahead by medians, not by means, which count long calls."""
+    for standing in results.standings.values():
+        fastest = standing.fastest
+        for other, judgement in standing.judgements:
+            means = [
+                variant.row["mean_s"] / variant.row["median_s"] for variant in (fastest, other)
+            ]
+            by_mean = speedup_between(fastest, other) * means[1] / means[0]
+            if judgement == AHEAD and by_mean < 1:
                 yield (
-                    f"{first.name} is ahead of {other.name} by medians, and takes "
+                    f"{fastest.name} is ahead of {other.name} by medians, and takes "
                     f"{format_number(1 / by_mean, 0.01 / by_mean)} times as long by means: "
                     "some calls of "
                     "it take very long"

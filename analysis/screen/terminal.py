@@ -1,4 +1,4 @@
-"""The table on a terminal: the rows that were asked for, and the columns that tell most.
+"""The table on a terminal: the rows of a view, and the most informative columns.
 
 All columns are in combined.csv; full_results.md has those that a reader may want.
 """
@@ -72,18 +72,18 @@ def column_of(table: pd.DataFrame, name: str) -> TextColumn:
 
 
 def half_widths(table: pd.DataFrame, name: str) -> pd.Series:
-    """Return half the interval of each value of a figure, or of its ends; NaN where it has none.
+    """Return half the interval of each value of a metric, or of its bounds; NaN without one.
 
-    Rates have those of the median in proportion.
+    That of a rate is in proportion to that of the median.
     """
-    holds = (of for of, columns in INTERVALS.items() if name in (of, *columns))
-    of = "median_s" if name in RATES else next(holds, "")
+    metrics = (metric for metric, columns in INTERVALS.items() if name in (metric, *columns))
+    metric = "median_s" if name in RATES else next(metrics, "")
     unknown = pd.Series(math.nan, index=table.index)
-    if of not in table:
+    if metric not in table:
         return unknown
-    low, high, *_ = (pd.to_numeric(table.get(end, unknown)) for end in INTERVALS[of])
+    low, high, *_ = (pd.to_numeric(table.get(bound, unknown)) for bound in INTERVALS[metric])
     halves = half_width(low, high)
-    return halves * (table[name] / table[of]).abs() if name in RATES else halves
+    return halves * (table[name] / table[metric]).abs() if name in RATES else halves
 
 
 def texts(values: Iterable[Any]) -> list[str]:
@@ -107,12 +107,12 @@ def outcomes(table: pd.DataFrame) -> Iterator[Outcome]:
 def number_outcomes(table: pd.DataFrame) -> dict[Outcome, int]:
     """Number the outcomes other than ok, from 1 on; those that differ in numbers only share one."""
     kinds: dict[Outcome, int] = {}
-    found: dict[Outcome, int] = {}
+    numbers: dict[Outcome, int] = {}
     for status, reason in outcomes(table):
         if status != "ok":
             kind = (status, NUMBER.sub("0", reason))
-            found[status, reason] = kinds.setdefault(kind, len(kinds) + 1)
-    return found
+            numbers[status, reason] = kinds.setdefault(kind, len(kinds) + 1)
+    return numbers
 
 
 WIDTH = 120
@@ -120,7 +120,7 @@ WIDTH = 120
 ALWAYS = ("suite", "backend", "world_size", "data_size")
 """Settings that have their own columns, also where others are joined for lack of room."""
 OVERSUBSCRIBED = "[!]"
-"""Stands beside a median of ranks that had more threads than cores."""
+"""Marks a median of oversubscribed ranks."""
 SIMILAR = " (other numbers in other rows)"
 MOST_FIGURES, MOST_NOTES = 3, 3
 TELLING = (
@@ -138,7 +138,7 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
     """Render the combined table for a terminal; what all rows share is printed once, above it.
 
     Args:
-        columns: names of the columns to show; by default those that tell most.
+        columns: names of the columns to show; by default the most informative ones.
         width: letters of a line; by default those of the terminal.
     """
     width = width or shutil.get_terminal_size((WIDTH, 0)).columns
@@ -151,8 +151,8 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
         lines = [fill(f"{of_all}{head}", width, break_on_hyphens=False) + "\n"] if head else []
         lines.append(TextTable(shown).in_width(width))
         if left_out:
-            more = f"Other columns: --columns {','.join(left_out)}"
-            lines.append(shorten(more, width, placeholder=" …"))
+            others = f"Other columns: --columns {','.join(left_out)}"
+            lines.append(shorten(others, width, placeholder=" …"))
     return "\n".join(
         [*lines, *text_table.truncation_lines(len(table)), *(() if columns else notes(rows))]
     )
@@ -162,37 +162,40 @@ def choose_columns(table: pd.DataFrame, width: int) -> tuple[str, list[TextColum
     """Choose columns that fit.
 
     Returns:
-        What all rows share, the columns, and the names of figures that found no room.
+        What all rows share, the columns, and the names of metrics without room.
     """
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
     lacking = partial_columns(table)
     names = [*SETTINGS, *(name for name in suite_columns(table) if name not in lacking), *differing]
-    known = [name for name in names if table[name].notna().any() and name != "status"]
-    shared = [name for name in known if table[name].nunique(dropna=False) == 1]
+    with_values = [name for name in names if table[name].notna().any() and name != "status"]
+    shared = [name for name in with_values if table[name].nunique(dropna=False) == 1]
     head = ", ".join(f"{name} {format_label(name, table[name].iloc[0])}" for name in shared)
-    settings = [name for name in known if name not in shared]
+    settings = [name for name in with_values if name not in shared]
     middle = [column_of(table, "run")] if is_repeated(table) else []
     middle.append(median_column(table))
     room = width + WIDE_GAP  # No gap follows the last column.
     first = settings_within(table, settings, lacking, room - width_of(middle))
     room -= width_of([*first, *middle])
-    figures = [name for name in TELLING if name in table and table[name].notna().any()]
+    metrics = [name for name in TELLING if name in table and table[name].notna().any()]
     kept: list[TextColumn] = []
-    for column in (column_of(table, name) for name in figures[:MOST_FIGURES]):
+    for column in (column_of(table, name) for name in metrics[:MOST_FIGURES]):
         room -= width_of([column])
         if room >= 0:
             kept.append(column)
-    return head, [*first, *middle, *kept], figures[len(kept) :]
+    return head, [*first, *middle, *kept], metrics[len(kept) :]
 
 
 def median_column(table: pd.DataFrame) -> TextColumn:
     """Return the column of the medians, which has the outcome of rows that were not measured."""
     numbers = number_outcomes(table)
-    ends = [f"{end[0]} ({numbers[end]})" if end in numbers else "" for end in outcomes(table)]
-    marks = [OVERSUBSCRIBED * each for each in oversubscribed_rows(table)]
+    outcome_texts = [
+        f"{outcome[0]} ({numbers[outcome]})" if outcome in numbers else ""
+        for outcome in outcomes(table)
+    ]
+    marks = [OVERSUBSCRIBED * is_marked for is_marked in oversubscribed_rows(table)]
     cells = [
-        " ".join(filter(None, each))
-        for each in zip(format_medians(table), marks, ends, strict=True)
+        " ".join(filter(None, parts))
+        for parts in zip(format_medians(table), marks, outcome_texts, strict=True)
     ]
     is_measured = table["median_s"].notna().any()
     head = f"median [ms]\n{interval_head(table)}" if is_measured else "outcome"
@@ -208,9 +211,9 @@ def settings_within(
         lacking: names of further ones, which some suites do not have.
         room: letters for all columns.
     """
-    found = [column_of(table, name) for name in settings]
-    if not lacking and width_of(found) <= room:
-        return found
+    columns = [column_of(table, name) for name in settings]
+    if not lacking and width_of(columns) <= room:
+        return columns
     kept = [name for name in settings if name in ALWAYS]
     case = case_names(table, [name for name in [*settings, *lacking] if name not in kept])
     columns = [column_of(table, name) for name in kept]
@@ -222,22 +225,22 @@ def width_of(columns: Sequence[TextColumn]) -> int:
 
 
 def notes(table: pd.DataFrame) -> list[str]:
-    """Return what cells are too narrow for: reasons, warnings and doubtful figures."""
-    ends: dict[int, list[Outcome]] = {}
-    for end, number in number_outcomes(table).items():
-        ends.setdefault(number, []).append(end)
-    found = []
-    for number, [(status, reason), *similar] in ends.items():
-        found.append(f"({number}) {status}: {reason}{SIMILAR if similar else ''}")
+    """Return lines on what does not fit into cells: reasons, warnings and doubts."""
+    outcomes_by_number: dict[int, list[Outcome]] = {}
+    for outcome, number in number_outcomes(table).items():
+        outcomes_by_number.setdefault(number, []).append(outcome)
+    lines = []
+    for number, [(status, reason), *similar] in outcomes_by_number.items():
+        lines.append(f"({number}) {status}: {reason}{SIMILAR if similar else ''}")
     if ranks := oversubscribed_ranks(table):
-        found.append(f"{OVERSUBSCRIBED}: {ranks}")
+        lines.append(f"{OVERSUBSCRIBED}: {ranks}")
     for name in ("warning", "doubt", "unchecked"):
         counts = Counter(map(shorten_reason, table[name].dropna() if name in table else ()))
-        for line, count in counts.most_common(MOST_NOTES):
-            found.append(f"{name}: {line} ({count} row{'s' * (count > 1)})")
+        for text, count in counts.most_common(MOST_NOTES):
+            lines.append(f"{name}: {text} ({count} row{'s' * (count > 1)})")
         if len(counts) > MOST_NOTES:
-            found.append(f"and {len(counts) - MOST_NOTES} more like it: see full_results.md")
-    return found
+            lines.append(f"and {len(counts) - MOST_NOTES} more like it: see full_results.md")
+    return lines
 
 
 DESCENDING = ":desc"
@@ -246,19 +249,19 @@ ONLY_FIGURES = "groups have medians of figures, such as mean_s"
 
 
 class ViewError(ConfigError):
-    """A view of columns that the table does not have, or of an expression that is none."""
+    """A view has a column that the table lacks, or an invalid expression."""
 
 
 class NoRowError(Exception):
-    """No row of the table is what was asked for."""
+    """No row of the table matches."""
 
 
 @dataclass(frozen=True)
 class View:
-    """One reader's view.
+    """A choice of rows and columns, or of groups of rows.
 
     Attributes:
-        columns: to show, in this order; none for those that tell most.
+        columns: to show, in this order; none for the most informative ones.
         sort: columns to sort by, each with DESCENDING or without.
         top: the most rows to show; 0 for all.
         where: an expression of pandas.DataFrame.query; "" for all rows.
@@ -287,9 +290,9 @@ class View:
         if keys:
             rows = aggregate_groups(rows, keys)
         if self.sort:
-            by = [each.removesuffix(DESCENDING) for each in self.sort]
+            by = [key.removesuffix(DESCENDING) for key in self.sort]
             names = [require_column(rows, name, "--sort", table) for name in by]
-            ascending = [not each.endswith(DESCENDING) for each in self.sort]
+            ascending = [not key.endswith(DESCENDING) for key in self.sort]
             rows = rows.sort_values(names, ascending=ascending, kind="stable")
         rows = rows.iloc[: self.top or None]
         columns = [require_column(rows, name, "--columns", table) for name in self.columns]
@@ -304,7 +307,7 @@ def require_column(
     """Return the name of a column; raise ViewError where the table lacks it.
 
     Args:
-        ungrouped: columns of the table that this one has groups of.
+        ungrouped: columns of the table before grouping.
     """
     if name in table:
         return name
@@ -313,10 +316,10 @@ def require_column(
 
 
 def no_column(table: pd.DataFrame, name: str) -> str:
-    """Say that a name is no column, and which ones are similar."""
-    near = difflib.get_close_matches(name, map(str, table), n=3)
-    near = near or [str(column) for column in table if name in str(column)][:3]
-    hint = f"did you mean {' or '.join(near)}?" if near else "combined.csv has the names"
+    """Return the message that a name is no column, with similar names."""
+    similar = difflib.get_close_matches(name, map(str, table), n=3)
+    similar = similar or [str(column) for column in table if name in str(column)][:3]
+    hint = f"did you mean {' or '.join(similar)}?" if similar else "combined.csv has the names"
     return f"no such column; {hint}"
 
 
@@ -324,7 +327,7 @@ def require_group_key(table: pd.DataFrame, name: str) -> str:
     """Return the name of a column whose values make groups.
 
     Raises:
-        ViewError: the table does not have it, or it holds figures.
+        ViewError: the table does not have it, or it is a metric.
     """
     if require_column(table, name, "--group-by") in FIGURES:
         raise ViewError(f"--group-by {name}: a figure; allowed are settings, such as world_size")
@@ -357,7 +360,7 @@ def is_condition(values: pd.Series) -> bool:
 
 
 def reason_of(error: Exception, table: pd.DataFrame) -> str:
-    """Say why an expression cannot be evaluated, and what helps."""
+    """Return why an expression cannot be evaluated, and a hint."""
     if isinstance(error, UndefinedVariableError):
         name = str(error).split("'")[1]
         if table.isin([name]).any(axis=None):
@@ -370,20 +373,20 @@ def reason_of(error: Exception, table: pd.DataFrame) -> str:
 
 
 def aggregate_groups(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Return a row per group: how many rows, how many were measured, and medians of all figures.
+    """Return a row per group: its numbers of rows and of measured ones, and medians of all metrics.
 
-    Beside the median of the medians is the range of these. Ends of intervals have no median.
+    The median of medians has their range beside it. Bounds of intervals have no median.
     """
-    ends = {*chain.from_iterable(INTERVALS.values()), "min_s", "max_s"}
-    figures = [name for name in FIGURES if name in table and name not in ends]
-    numbers = table[figures].apply(pd.to_numeric).where(table["status"] == "ok")
+    bounds = {*chain.from_iterable(INTERVALS.values()), "min_s", "max_s"}
+    metrics = [name for name in FIGURES if name in table and name not in bounds]
+    numbers = table[metrics].apply(pd.to_numeric).where(table["status"] == "ok")
     groups = table[names].join(numbers).groupby(names, dropna=False, sort=False)
     counts = groups["median_s"].agg(rows="size", measured="count", min_s="min", max_s="max")
-    return counts.join(groups[figures].median()).reset_index()
+    return counts.join(groups[metrics].median()).reset_index()
 
 
 def group_columns(rows: pd.DataFrame) -> list[str]:
-    """Return the columns to show of groups: how many were measured only where some were not."""
+    """Return the columns to show of groups; the number measured only where some were not."""
     counts = ["rows"] if rows["measured"].equals(rows["rows"]) else ["rows", "measured"]
     return [*counts, "median_s", "min_s", "max_s"]
 
@@ -393,26 +396,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "a view", "With one of these only the table is printed, and no file is written."
     )
-    add_names = partial(group.add_argument, metavar="NAME[,NAME]", type=names_in, default=())
+    add_names = partial(group.add_argument, metavar="NAME[,NAME]", type=parse_names, default=())
     add_names("--columns", help="columns of combined.csv to show")
-    order = f"columns to sort by; NAME{DESCENDING} for descending"
-    add_names("--sort", help=order)
-    group.add_argument("--top", metavar="N", type=positive, default=0, help="the first N rows only")
-    some = 'only some rows, e.g. "world_size == 2 and data_size > 1"'
-    group.add_argument("--where", metavar="CONDITION", default="", help=some)
+    sort_help = f"columns to sort by; NAME{DESCENDING} for descending"
+    add_names("--sort", help=sort_help)
+    group.add_argument(
+        "--top", metavar="N", type=parse_positive, default=0, help="the first N rows only"
+    )
+    where_help = 'only some rows, e.g. "world_size == 2 and data_size > 1"'
+    group.add_argument("--where", metavar="CONDITION", default="", help=where_help)
     add_names("--group-by", help="a row per value of some columns")
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: allowed are whole numbers >= 1")
     return int(text)
 
 
-def names_in(text: str) -> tuple[str, ...]:
+def parse_names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def view_of(options: argparse.Namespace) -> View:
-    """Return the view that a command line asks for."""
+    """Return the view of a command line."""
     return View(options.columns, options.sort, options.top, options.where, options.group_by)
