@@ -28,7 +28,7 @@ def command():
     except KeyboardInterrupt:
         return 7
 
-early_signals.run(command)
+early_signals.run_command_line(command)
 """
 IMPORTING = """
 import os, signal, time
@@ -41,7 +41,7 @@ def command():
     except BaseException:
         raise ImportError("as an extension module does that cannot import another")
 
-early_signals.run(command)
+early_signals.run_command_line(command)
 """
 
 
