@@ -27,7 +27,7 @@ MEANINGS = {
     NOT_COMPARED: "Without a result on both sides",
     "": "Judged by the runs with a result alone",
 }
-"""Of the words on points that the figures of their runs do not decide; "" where some lack one."""
+"""By word, for points that metrics do not decide; "" where some runs have no result."""
 NOT_IN_TURNS = (
     "A and B were not interleaved: all that changed between them, known or not, is in the ratios."
 )
@@ -46,10 +46,10 @@ def page(
     return "\n\n".join(parts)
 
 
-def origin(side: str, place: Path, found: Harvest) -> str:
-    """Return what a side is: its place, how many runs it has, and when they started."""
-    runs = len({row["run"] for row in found.rows})
-    started = sorted(str(row["started_at"]) for row in found.rows)
+def origin(side: str, place: Path, records: Harvest) -> str:
+    """Describe a side: its place, its number of runs, and when they started."""
+    runs = len({row["run"] for row in records.rows})
+    started = sorted(str(row["started_at"]) for row in records.rows)
     return escape_unprintable(
         f"{side}: {place}: {runs} run{'s' * (runs > 1)}, started {started[0]} to {started[-1]}"
     )
@@ -57,8 +57,8 @@ def origin(side: str, place: Path, found: Harvest) -> str:
 
 def environments(sides: Sequence[Harvest], write_table: Writer) -> str:
     """Return a table of what differs between the environments of both sides."""
-    found = differences(*(side.environments for side in sides))
-    table = pd.DataFrame(found, columns=["environment", *SIDES])
+    differing = differences(*(side.environments for side in sides))
+    table = pd.DataFrame(differing, columns=["environment", *SIDES])
     if table.empty:
         return "Their environments do not differ, as far as records tell."
     return write_table(table_of(table))
@@ -67,8 +67,8 @@ def environments(sides: Sequence[Harvest], write_table: Writer) -> str:
 def points_table(result: PlacesComparison, write_table: Writer) -> str:
     """Return the table of the points; settings that all of them share are in a line above it."""
     points = result.points
-    known = points.dropna(subset="suite")  # not what was planned and never measured
-    shared = [name for name in result.settings if known[name].nunique(dropna=False) == 1]
+    measured = points.dropna(subset="suite")  # not what was planned and never measured
+    shared = [name for name in result.settings if measured[name].nunique(dropna=False) == 1]
     shown = points[[name for name in result.settings if name not in shared]].copy()
     for name in shown:
         shown[name] = shown[name].map(partial(format_label, name), na_action="ignore")
@@ -88,14 +88,16 @@ def points_table(result: PlacesComparison, write_table: Writer) -> str:
         f"{word} ({reason})" if word in MEANINGS and reason else word
         for word, reason in zip(points["verdict"], points["reason"], strict=True)
     ]
-    first = known.iloc[0]
-    held = [f"{name} {format_label(name, first[name])}" for name in shared if pd.notna(first[name])]
+    first = measured.iloc[0]
+    shared_words = [
+        f"{name} {format_label(name, first[name])}" for name in shared if pd.notna(first[name])
+    ]
     table = write_table(table_of(shown.dropna(axis=1, how="all")))
-    return f"All points: {', '.join(held)}\n\n{table}"
+    return f"All points: {', '.join(shared_words)}\n\n{table}"
 
 
 def runs_text(measured: pd.Series, planned: pd.Series) -> list[str]:
-    """Return how many runs have a result, of how many where some have none."""
+    """Format the number of runs with a result: "4", or "3 of 4" where some have none."""
     return [
         f"{runs:g}" if runs == of else f"{runs:g} of {of:g}"
         for runs, of in zip(measured, planned, strict=True)
@@ -107,24 +109,24 @@ def as_junit(result: PlacesComparison, place: Path) -> bytes:
     cases = []
     for name, point in zip(result.names, result.points.to_dict("records"), strict=True):
         word = point["verdict"]
-        told = point["reason"] if word in MEANINGS else f"B / A {point['ratio']:.3f}"
+        text = point["reason"] if word in MEANINGS else f"B / A {point['ratio']:.3f}"
         cases.append(
-            (escape_unprintable(str(place)), escape_unprintable(name), word, f"{word}: {told}")
+            (escape_unprintable(str(place)), escape_unprintable(name), word, f"{word}: {text}")
         )
     return junit("analysis compare", cases)
 
 
 def notes(result: PlacesComparison) -> Iterator[str]:
-    """Yield sentences on what was compared, what was not, and how far it can be trusted."""
-    told: dict[str, list[str]] = {meaning: [] for meaning in MEANINGS.values()}
+    """Yield sentences on what was compared, what was not, and how certain it is."""
+    names_by_meaning: dict[str, list[str]] = {meaning: [] for meaning in MEANINGS.values()}
     for name, word, reason in zip(result.names, result.words, result.points["reason"], strict=True):
         if reason:
-            told[MEANINGS.get(word, MEANINGS[""])].append(f"{name} ({reason})")
-    for meaning, names in told.items():
+            names_by_meaning[MEANINGS.get(word, MEANINGS[""])].append(f"{name} ({reason})")
+    for meaning, names in names_by_meaning.items():
         if names:
-            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
             yield escape_unprintable(
-                f"{meaning}: {len(names)}: {'; '.join(names[:MOST_NAMED])}{more}"
+                f"{meaning}: {len(names)}: {'; '.join(names[:MOST_NAMED])}{rest}"
             )
     if not result.num_matched:
         return

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class CaseKey(NamedTuple):
-    """What is compared: a case of a point of the sweep; without labels, the point as a whole."""
+    """A case of a point of the sweep; without labels, the point as a whole."""
 
     number: int
     labels: Labels
@@ -54,14 +54,14 @@ class CaseKey(NamedTuple):
 
 @dataclass
 class MeasuredRun:
-    """A run of an arm: how the cases of its points ended, and what they took.
+    """A run of an arm: the outcomes and the times of the cases of its points.
 
     Attributes:
-        points: of each point of the sweep, how its cases ended.
+        points: outcomes of the cases of each point of the sweep.
         times: seconds per call, [iteration] by case.
         overrides: of each point.
-        identical_runs: by number of the point, what two identical runs differ by, as a share: the
-            noise floor of a selftest.
+        identical_runs: by number of the point, the noise floor of a selftest: how much two
+            identical runs differ, as a share.
         cells: settings and labels.
         busbw_of_1_s: bus bandwidth in GB/s if a call took one second; None where it has none.
     """
@@ -127,12 +127,12 @@ def read_run(folder: Path) -> MeasuredRun:
 
 
 def cases_of(runs: Sequence[MeasuredRun]) -> list[CaseKey]:
-    """Return all cases, in order; one without labels for a point that no run got to measure."""
-    found = []
+    """Return all cases, in order; one without labels for a point that no run measured."""
+    cases = []
     for number in range(max((len(run.points) for run in runs), default=0)):
-        of_point = [run.points[number] for run in runs if number < len(run.points)]
-        found += [CaseKey(number, labels) for labels in labels_in(of_point)]
-    return sorted(found)
+        runs_of_point = [run.points[number] for run in runs if number < len(run.points)]
+        cases += [CaseKey(number, labels) for labels in labels_in(runs_of_point)]
+    return sorted(cases)
 
 
 def statistic_of(name: str, times: Array | None) -> float:
@@ -145,7 +145,7 @@ def statistic_of(name: str, times: Array | None) -> float:
 
 
 def names_of(cases: Iterable[CaseKey], run: MeasuredRun) -> dict[CaseKey, str]:
-    """Return what sets each case apart from the others: overrides that vary, and labels."""
+    """Name each case by the overrides that vary, and by its labels."""
     typed = [
         [text for text in overrides if not text.startswith(("hydra.", "seed="))]
         for overrides in run.overrides
@@ -153,8 +153,8 @@ def names_of(cases: Iterable[CaseKey], run: MeasuredRun) -> dict[CaseKey, str]:
     shared = set.intersection(*map(set, typed)) if typed else set[str]()
     names = {}
     for case in cases:
-        own = typed[case.number] if case.number < len(typed) else [str(case.number)]
-        words = [text for text in own if text not in shared]
+        overrides_of_point = typed[case.number] if case.number < len(typed) else [str(case.number)]
+        words = [text for text in overrides_of_point if text not in shared]
         words += [f"{name}={value}" for name, value in case.labels]
         names[case] = " ".join(words) or run.title
     return names
@@ -164,15 +164,15 @@ def names_of(cases: Iterable[CaseKey], run: MeasuredRun) -> dict[CaseKey, str]:
 class QuestionedCases:
     """The cases of a comparison, as the question of their suite sees them.
 
-    `typed`: keys of the command line, which tell cases apart where the question does not.
+    `typed_keys`: keys of the command line, which distinguish cases where the question does not.
     """
 
     question: Question
     cells: Mapping[CaseKey, Mapping[str, object]]
-    typed: Sequence[str]
+    typed_keys: Sequence[str]
 
-    def in_order(self) -> list[CaseKey]:
-        """Return the cases by their problem, numbers by size."""
+    def order_cases(self) -> list[CaseKey]:
+        """Sort the cases by their problem, numbers by size."""
 
         def place(case: CaseKey) -> tuple[Any, ...]:
             values = (self.cells[case].get(name) for name in self.question.problem)
@@ -184,10 +184,10 @@ class QuestionedCases:
         return sorted(sorted(self.cells), key=place)
 
     def labels(self) -> dict[CaseKey, str]:
-        """Return what tells each case apart, in the question's words."""
-        factors = (name for each in self.question.comparisons for name in each.factors)
-        own = (name for case in self.cells for name, _ in case.labels)
-        names = dict.fromkeys((*self.question.problem, *factors, *own, *self.typed))
+        """Describe what varies between cases, in the question's words."""
+        factors = (name for comparison in self.question.comparisons for name in comparison.factors)
+        label_names = (name for case in self.cells for name, _ in case.labels)
+        names = dict.fromkeys((*self.question.problem, *factors, *label_names, *self.typed_keys))
         varied = [
             name for name in names if len({str(c.get(name)) for c in self.cells.values()}) > 1
         ]
@@ -200,10 +200,10 @@ class QuestionedCases:
         """Return the bus bandwidth where the question asks for that of the case, else the time."""
         cells = self.cells[case]
         for metric in self.question.metrics:
-            held = all(
+            is_of_case = all(
                 str(cells.get(name)) == str(value) for name, value in metric.row_filter.items()
             )
-            if metric.column == BUSBW.column and metric.row_filter and held:
+            if metric.column == BUSBW.column and metric.row_filter and is_of_case:
                 return metric
         return TIME
 
@@ -213,12 +213,14 @@ def question_of(cases: Iterable[CaseKey], runs: Sequence[MeasuredRun]) -> Questi
 
     cells = {}
     for case in cases:
-        held = (run.cells.get(key) for key in (case, CaseKey(case.number, ())) for run in runs)
-        cells[case] = next(filter(None, held), {})
+        candidates = (
+            run.cells.get(key) for key in (case, CaseKey(case.number, ())) for run in runs
+        )
+        cells[case] = next(filter(None, candidates), {})
     suite = next((run.suite for run in runs if run.suite), "")
     texts = (text for run in runs for overrides in run.overrides for text in overrides)
-    typed = dict.fromkeys(text.partition("=")[0] for text in texts)
-    keys = [name for name in typed if name not in ("seed", "suite", "+suite")]
+    typed_keys = dict.fromkeys(text.partition("=")[0] for text in texts)
+    keys = [name for name in typed_keys if name not in ("seed", "suite", "+suite")]
     return QuestionedCases(questions().get(suite, Question()), cells, keys)
 
 
@@ -229,13 +231,13 @@ class PairedTimes:
     baseline: list[Array | None]
     candidate: list[Array | None]
 
-    def figures(self, name: str) -> tuple[Array, Array]:
-        """Return a metric of all runs of the baseline, and of the candidate: [pair]."""
+    def statistics(self, name: str) -> tuple[Array, Array]:
+        """Return a statistic of all runs of the baseline, and of the candidate: [pair]."""
         baseline = [statistic_of(name, times) for times in self.baseline]
         return np.array(baseline), np.array([statistic_of(name, times) for times in self.candidate])
 
     def log_ratios(self, name: str) -> Array:
-        return log_ratios(*self.figures(name))
+        return log_ratios(*self.statistics(name))
 
     def slow_shares(self) -> tuple[Array, Array] | None:
         """Return the share of slow samples of both arms; None where times have one mode."""
@@ -260,27 +262,27 @@ def times_of(runs: Runs, rounds: Sequence[int], role: int, case: CaseKey) -> Pai
 def word_without_times(
     runs: Runs, pairs: Sequence[int], role: int, case: CaseKey
 ) -> tuple[str, str]:
-    """Return the word on a case of an arm that its times do not decide, and why some are missing.
+    """Return the word on a case of an arm by its outcomes, and why some times are missing.
 
-    Both are "" where all pairs have times. The word alone is "" where those that have decide.
+    Both are "" where all pairs have times. Only the word is "" where the pairs with times decide.
     """
     counts, reasons = [], list[str]()
-    for arm, whose in ((0, "the baseline, "), (role, "")):
+    for arm, prefix in ((0, "the baseline, "), (role, "")):
         outcomes = [runs[number, arm].outcome_of(case) for number in pairs]
         if lacking := [outcome for outcome in outcomes if outcome.status != OK]:
-            how_often = f"{whose}in {len(lacking)} of {len(pairs)} pairs"
+            how_often = f"{prefix}in {len(lacking)} of {len(pairs)} pairs"
             reasons.insert(0, f"{how_often}: {lacking[-1]}")
         counts.append(count_outcomes(planned_statuses(outcomes, is_baseline=arm == 0)))
     return word_by_outcomes(*counts), "; ".join(reasons)
 
 
 SECONDARY = ("median", "p95", "p99")
-"""Metrics beside the gate's. 2 % of slow calls move p99, and neither p95 nor the modes."""
+"""Statistics beside the chosen one. 2 % of slow calls move p99, and neither p95 nor the modes."""
 SLOW_SHARE = "share of slow mode"
 
 
 class PairJudge:
-    """Reads the runs of a comparison as they end, and judges them at looks."""
+    """Reads the runs of a comparison as they end, and judges all of them at each look."""
 
     def __init__(self, plan: "ComparisonPlan") -> None:
         self._plan = plan
@@ -304,7 +306,7 @@ class PairJudge:
         )
         question = question_of(cases_of(runs), runs)
         first, labels = self._runs[pairs[0], 0], question.labels()
-        names = names_of(question.in_order(), first)
+        names = names_of(question.order_cases(), first)
         measured: dict[tuple[int, CaseKey], PairedTimes] = {}
         judged: list[ComparedPoint] = []
         for role, case in itertools.product(range(1, len(plan.arms)), names):
@@ -323,8 +325,8 @@ class PairJudge:
                 judged.append(point)
         self._add_verdicts(result, judged, measured)
         result.secondary = self._secondary(names, measured, alpha)
-        own = [times_of(self._runs, controls, 1, case) for _, case in measured]
-        result.control = self._mean(0, own, ALPHA) if controls and own else None
+        control_times = [times_of(self._runs, controls, 1, case) for _, case in measured]
+        result.control = self._mean(0, control_times, ALPHA) if controls and control_times else None
         result.remarks = [
             f"{point.name}: judged by the pairs that have it; {point.reason}"
             for point in judged
@@ -337,7 +339,7 @@ class PairJudge:
     def _point(
         self, name: str, role: int, times: PairedTimes, word: str, reason: str
     ) -> ComparedPoint:
-        baseline, candidate = times.figures(self._statistic)
+        baseline, candidate = times.statistics(self._statistic)
         return ComparedPoint(
             name=name,
             label=name,
@@ -365,8 +367,8 @@ class PairJudge:
         for point, verdict in zip(points, verdicts, strict=True):
             point.verdict, point.word = verdict, verdict.word
         for role in range(1, len(self._arms)):
-            if own := [times for (arm, _), times in measured.items() if arm == role]:
-                result.means.append(self._mean(role, own, result.alpha))
+            if times_of_arm := [times for (arm, _), times in measured.items() if arm == role]:
+                result.means.append(self._mean(role, times_of_arm, result.alpha))
 
     def _mean(self, role: int, points: Sequence[PairedTimes], alpha: float) -> GeometricMean:
         """Return the geometric mean over points, and its interval over pairs."""
@@ -381,17 +383,17 @@ class PairJudge:
         measured: Mapping[tuple[int, CaseKey], PairedTimes],
         alpha: float,
     ) -> list[SecondaryChange]:
-        """Return the secondary metrics of all points that differ, by Holm's correction over all."""
+        """Return the secondary metrics that differ, by Holm's correction over all points."""
         tests: dict[tuple[int, CaseKey, str], RankTest] = {}
         for (role, case), times in measured.items():
-            for figure in SECONDARY:
-                if figure != self._statistic:
-                    tests[role, case, figure] = SignedRank(times.log_ratios(figure))
+            for metric in SECONDARY:
+                if metric != self._statistic:
+                    tests[role, case, metric] = SignedRank(times.log_ratios(metric))
             if shares := times.slow_shares():
                 tests[role, case, SLOW_SHARE] = SignedRank(shares[1] - shares[0])
         return [
-            SecondaryChange(names[case], self._arms[role], figure, figure == SLOW_SHARE, change)
-            for (role, case, figure), change in changes(tests, alpha).items()
+            SecondaryChange(names[case], self._arms[role], metric, metric == SLOW_SHARE, change)
+            for (role, case, metric), change in changes(tests, alpha).items()
             if change.is_significant
         ]
 
@@ -417,10 +419,10 @@ class PairJudge:
 
 
 def noise_remarks(points: Sequence[ComparedPoint]) -> list[str]:
-    """Return a line on what a selftest found that two identical runs differ by."""
-    known = [point.identical_runs for point in points if point.identical_runs is not None]
-    if known:
-        ends = " to ".join(dict.fromkeys(map(plus_minus, (min(known), max(known)))))
-        return [f"noise floor: two single runs of identical code differ by {ends}"]
+    """Return a line on the noise floor by a selftest, or on how to measure it."""
+    floors = [point.identical_runs for point in points if point.identical_runs is not None]
+    if floors:
+        bounds = " to ".join(dict.fromkeys(map(plus_minus, (min(floors), max(floors)))))
+        return [f"noise floor: two single runs of identical code differ by {bounds}"]
     hint = "no noise floor: run `python -m benchkit selftest` (--ranks, --backend)"
     return [hint] if points else []

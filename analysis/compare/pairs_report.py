@@ -32,18 +32,17 @@ class ComparedPoint:
 
     Attributes:
         label: its name in the words of the suite's question; "" where it is the only one.
-        arm: the candidate, as it was typed.
+        arm: the candidate, as typed.
         word: FASTER, SLOWER, SAME, UNCLEAR, FAILED, FIXED, NEW or NOT COMPARED.
         reason: why it has no times in some pairs; "" if it has.
-        verdict: None where the times of pairs do not decide the word.
+        verdict: None where the word does not follow from times of pairs.
         floor: noise floor of the verdict, as a share; None if not known.
         floor_of_pairs: noise floor by these pairs if both arms are identical.
-        baseline_s: the figure of each pair's run of the baseline, in seconds; NaN without.
+        baseline_s: the statistic of the baseline's run of each pair, in seconds; NaN without.
         candidate_s: the same of the candidate.
-        identical_runs: what two identical single runs differ by, as a share, by a selftest; None
-            without one.
-        metric, unit, amount: a rate that the question asks for, such as busbw in GB/s, and what it
-            is of a call of one second; a time if the amount is None.
+        identical_runs: noise floor of single runs by a selftest, as a share; None without one.
+        metric, unit, amount: a rate of the question, such as busbw in GB/s, and its value for a
+            call of one second; a time if the amount is None.
     """
 
     name: str
@@ -82,10 +81,10 @@ class GeometricMean:
 
 
 class PairedComparison(msgspec.Struct):
-    """What is found by pairs of runs: compare_result.json.
+    """The result of a comparison by pairs of runs: compare_result.json.
 
     Attributes:
-        arms: as they were typed; the first one is the baseline.
+        arms: as typed; the first one is the baseline.
         fail_on: the least change that matters, as a share.
         alpha: error rate of each look.
         num_pairs: pairs of runs, without A/A pairs.
@@ -117,7 +116,7 @@ class PairedComparison(msgspec.Struct):
         return UNCLEAR not in self.words
 
     def as_text(self) -> str:
-        """Return the table and what else is known, for a terminal."""
+        """Return answer, table and remarks, for a terminal."""
         lines = [answer(self), "", sentence(self), "", table(self).text(), "", *remarks(self)]
         return "\n".join(lines)
 
@@ -133,7 +132,7 @@ HEADERS = ("point", "ratio", "interval", "pairs", "between runs", "smallest effe
 
 
 def as_markdown(result: PairedComparison) -> str:
-    """Return the same for a pull request."""
+    """Return answer, table and remarks, for a pull request."""
     bullets = "\n".join(f"- {line}" for line in remarks(result))
     return (
         f"### benchkit compare: {in_markdown(answer(result))}\n\n{sentence(result)}\n\n"
@@ -145,42 +144,42 @@ LEADING = (FAILED, SLOWER, FASTER)
 
 
 def answer(result: PairedComparison) -> str:
-    """Say in one line what has changed most, and how many points have which verdict."""
+    """Describe in one line the largest change, and count the other points by verdict."""
 
     def weight(point: ComparedPoint) -> tuple[int, float]:
         rank = LEADING.index(point.word) if point.word in LEADING else len(LEADING)
         return rank, -abs(math.log(point.verdict.ratio)) if point.verdict and rank < 3 else 0.0
 
     points = sorted(result.points, key=weight)
-    told = points[:1] if points and points[0].word in LEADING else []
-    parts = [change(point, len(result.arms) > 2) for point in told]
-    counted = Counter(point.word for point in points[len(told) :])
+    changed = points[:1] if points and points[0].word in LEADING else []
+    parts = [change(point, len(result.arms) > 2) for point in changed]
+    counted = Counter(point.word for point in points[len(changed) :])
     for word, count in counted.items():
-        more = ("more " if told and word == told[0].word else "other ") if told else ""
-        what = f"{count} {more}point" + "s" * (count > 1)
+        kind = ("more " if changed and word == changed[0].word else "other ") if changed else ""
+        points_text = f"{count} {kind}point" + "s" * (count > 1)
         within = f" within {percent(result.fail_on)}" if word == SAME else ""
-        parts.append(f"{what} {'unchanged' if word == SAME else word}{within}")
+        parts.append(f"{points_text} {'unchanged' if word == SAME else word}{within}")
     return escape_unprintable("; ".join(parts) or "no point was compared", keep="")
 
 
 def change(point: ComparedPoint, is_named: bool) -> str:
     """Describe a change: "SLOWER by 12 % (8–17 %) at 1 MiB: 0.74 → 0.83 ms"."""
     where = (f" at {point.label}" if point.label else "") + (f" of {point.arm}" * is_named)
-    found = point.verdict
-    if found is None:
+    point_verdict = point.verdict
+    if point_verdict is None:
         return f"{point.word}{where}: {point.reason}"
-    sizes = sorted(abs(end - 1) for end in (found.low, found.high))
-    ends = "–".join(percent(size).removesuffix(" %") for size in sizes)
+    sizes = sorted(abs(bound - 1) for bound in (point_verdict.low, point_verdict.high))
+    bounds = "–".join(percent(size).removesuffix(" %") for size in sizes)
     pairs = zip(point.baseline_s, point.candidate_s, strict=True)
-    both = [pair for pair in pairs if all(map(math.isfinite, pair))]
-    figures = (median(times) for times in zip(*both, strict=True))
-    shown = (f"{point.amount / s if point.amount else 1e3 * s:.3g}" for s in figures)
+    complete = [pair for pair in pairs if all(map(math.isfinite, pair))]
+    medians = (median(times) for times in zip(*complete, strict=True))
+    shown = (f"{point.amount / s if point.amount else 1e3 * s:.3g}" for s in medians)
     values = f"{' → '.join(shown)} {point.unit} {point.metric}".rstrip()
-    return f"{point.word} by {percent(abs(found.ratio - 1))} ({ends} %){where}: {values}"
+    return f"{point.word} by {percent(abs(point_verdict.ratio - 1))} ({bounds} %){where}: {values}"
 
 
 def sentence(result: PairedComparison) -> str:
-    """Say what the ratios are of."""
+    """Describe the ratios: arms, statistic and least change that matters."""
     baseline, *others = result.arms
     return (
         f"{' and '.join(others)} against {baseline} in {' '.join(result.overrides)}: "
@@ -207,49 +206,56 @@ def table(result: PairedComparison) -> "TextTable":
 
 
 def cells(point: ComparedPoint) -> list[str]:
-    found = point.verdict
-    if found is None:
+    point_verdict = point.verdict
+    if point_verdict is None:
         return [point.label or point.name, "", "", "", "", "", f"{point.word} {point.reason}"]
-    within = [spread for spread in (point.spread.baseline, point.spread.candidate) if spread]
-    least = found.smallest_effect
+    deviations = [spread for spread in (point.spread.baseline, point.spread.candidate) if spread]
+    least = point_verdict.smallest_effect
     return [
         point.label or point.name,
-        ratio_text(found.ratio),
-        interval_text(found.low, found.high),
-        str(found.num_pairs),
-        percent(max(within)) if within else "",
+        ratio_text(point_verdict.ratio),
+        interval_text(point_verdict.low, point_verdict.high),
+        str(point_verdict.num_pairs),
+        percent(max(deviations)) if deviations else "",
         percent(least) if least is not None and math.isfinite(least) else "",
         verdict(point),
     ]
 
 
 def verdict(point: ComparedPoint) -> str:
-    """Return the word of a point, with what an unclear one would take.
+    """Return the word of a point; for an unclear one, with the pairs that would decide.
 
     A change that is smaller than the noise floor is marked: single runs would not show it.
     """
-    found, floor = point.verdict, point.identical_runs
-    if found and point.word == UNCLEAR and found.pairs_needed:
-        return f"{UNCLEAR} ({found.pairs_needed} pairs would do)"
-    is_change = found and point.word in (FASTER, SLOWER)
-    if found and is_change and floor and max(found.ratio, 1 / found.ratio) - 1 <= floor:
+    point_verdict, floor = point.verdict, point.identical_runs
+    if point_verdict and point.word == UNCLEAR and point_verdict.pairs_needed:
+        return f"{UNCLEAR} ({point_verdict.pairs_needed} pairs would do)"
+    is_change = point_verdict and point.word in (FASTER, SLOWER)
+    if (
+        point_verdict
+        and is_change
+        and floor
+        and max(point_verdict.ratio, 1 / point_verdict.ratio) - 1 <= floor
+    ):
         return f"{point.word} (below the noise floor of single runs, {plus_minus(floor)})"
     return point.word
 
 
 def remarks(result: PairedComparison) -> list[str]:
-    """Return a line on the geometric mean of each arm, each secondary change, and what else."""
-    lines = [f"geometric mean of {mean.arm}: {described(mean)}" for mean in result.means]
+    """Return lines on the mean of each arm, secondary changes, and the remarks of the result."""
+    lines = [f"geometric mean of {mean.arm}: {mean_text(mean)}" for mean in result.means]
     if result.control:
         lines.append(
-            f"A/A control, {result.control.arm} against itself: {described(result.control)}"
+            f"A/A control, {result.control.arm} against itself: {mean_text(result.control)}"
         )
     verdicts = {(point.name, point.arm): point.verdict for point in result.points}
-    changes = [(found, verdicts[found.name, found.arm]) for found in result.secondary]
+    changes = [
+        (secondary, verdicts[secondary.name, secondary.arm]) for secondary in result.secondary
+    ]
     return [*lines, *further_changes(changes), *result.remarks]
 
 
-def described(mean: GeometricMean) -> str:
+def mean_text(mean: GeometricMean) -> str:
     if not mean.num_pairs:
         return "no pair has all points"
     pairs = "1 pair" if mean.num_pairs == 1 else f"{mean.num_pairs} pairs"

@@ -1,4 +1,4 @@
-"""Match the cases of several runs by their labels, and count how a case ended in them."""
+"""Match the cases of several runs by their labels, and count their outcomes."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from benchkit.record.naming import depends_on_time
 from benchkit.record.record import HARMLESS, UNFINISHED
 
 Labels = tuple[tuple[str, Any], ...]
-"""Of a case, in its record's order; none for how a job ended as a whole."""
+"""Of a case, in its record's order; empty for the outcome of a whole job."""
 OK = "ok"
 MISSING, NO_CASE, LEFT_OUT = "missing", "no such case", "left out"
 """In place of a status: there is no record, or no such case in it; or the suite left it out."""
@@ -17,7 +17,7 @@ MISSING, NO_CASE, LEFT_OUT = "missing", "no such case", "left out"
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """How a case ended in a run: its status, and why."""
+    """The outcome of a case in a run: its status and the reason."""
 
     status: str
     reason: str = ""
@@ -28,23 +28,23 @@ class CaseOutcome:
 
 @dataclass
 class CaseOutcomes:
-    """One run of a point: how its cases ended, by their labels."""
+    """One run of a point: the outcomes of its cases, by their labels."""
 
     outcomes: dict[Labels, CaseOutcome] = field(default_factory=dict)
 
     def may_have(self, labels: Labels) -> bool:
-        """Return whether nothing tells that the run was to measure other cases."""
-        return not self.outcomes or any({*less} <= {*labels} for less in self.outcomes)
+        """Return whether the run may have been planned to measure a case."""
+        return not self.outcomes or any({*job_labels} <= {*labels} for job_labels in self.outcomes)
 
     def outcome_of(self, labels: Labels) -> CaseOutcome:
-        """Return how a case ended, as its job did if that ended as a whole.
+        """Return the outcome of a case; that of its job where the job ended as a whole.
 
-        A job that fails as a whole, or does not fit, may have less labels than its cases.
+        A job that fails as a whole, or does not fit, may have fewer labels than its cases.
         """
         if labels in self.outcomes:
             return self.outcomes[labels]
-        for less, outcome in self.outcomes.items():
-            if {*less} < {*labels} and outcome.status != OK:
+        for job_labels, outcome in self.outcomes.items():
+            if {*job_labels} < {*labels} and outcome.status != OK:
                 return outcome
         if not self.outcomes:
             return CaseOutcome(MISSING)
@@ -54,21 +54,21 @@ class CaseOutcomes:
 def labels_in(runs: Sequence[CaseOutcomes]) -> list[Labels]:
     """Return the labels of all cases, without those of jobs that ended as a whole.
 
-    Where no run got as far as its cases, the job stands for them.
+    Where no run reached its cases, the job stands for them.
     """
-    ends = [item for run in runs for item in run.outcomes.items()]
-    measured = {labels for labels, outcome in ends if outcome.status == OK}
-    every = dict.fromkeys(labels for labels, _ in ends)
+    items = [item for run in runs for item in run.outcomes.items()]
+    measured = {labels for labels, outcome in items if outcome.status == OK}
+    every = dict.fromkeys(labels for labels, _ in items)
     return [
         labels
         for labels in every
-        if labels in measured or not any({*labels} < {*more} for more in every)
+        if labels in measured or not any({*labels} < {*other} for other in every)
     ]
 
 
 @dataclass(frozen=True)
 class OutcomeCounts:
-    """How the planned runs of a point ended on one side of a comparison.
+    """Counts of outcomes of the planned runs of a point, on one side of a comparison.
 
     Attributes:
         unmeasured: planned runs without a result, `failed` or not: skipped, unavailable, never
@@ -87,9 +87,9 @@ class OutcomeCounts:
 
 
 def planned_statuses(outcomes: Iterable[CaseOutcome], is_baseline: bool) -> Counter[str]:
-    """Return how many planned runs ended with which status.
+    """Count the planned runs by status.
 
-    A case that the suite left out was not planned, nor one that is new in the candidate.
+    A case that the suite left out was not planned, nor was one that is new in the candidate.
     """
     statuses = Counter(outcome.status for outcome in outcomes)
     del statuses[LEFT_OUT]

@@ -1,4 +1,4 @@
-"""What all comparisons say in the same words: ratios, secondary changes, and JUnit XML for a CI."""
+"""Texts of all comparisons: ratios, secondary changes, and JUnit XML for a CI."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,32 +37,32 @@ class SecondaryChange:
 def further_changes(
     changes: Iterable[tuple[SecondaryChange, PointVerdict | None]],
 ) -> Iterator[str]:
-    """Yield the secondary changes that the verdicts on their points do not say already."""
-    for found, verdict in changes:
-        change, ratio = found.change, math.exp(found.change.estimate)
-        if found.is_share:
+    """Yield the secondary changes that the verdicts on their points do not imply."""
+    for secondary, verdict in changes:
+        change, ratio = secondary.change, math.exp(secondary.change.estimate)
+        if secondary.is_share:
             size = f"{change.estimate:+.1%} [{change.low:+.1%}, {change.high:+.1%}]"
         elif verdict and verdict.has_interval and verdict.low <= ratio <= verdict.high:
             continue
         else:
-            ends = interval_text(math.exp(change.low), math.exp(change.high))
-            size = f"{ratio_text(ratio)} times {ends}"
-        of_arm = f" of {found.arm}" if found.arm else ""
-        yield f"also {found.name}{of_arm}: {found.figure} {size}"
+            interval = interval_text(math.exp(change.low), math.exp(change.high))
+            size = f"{ratio_text(ratio)} times {interval}"
+        of_arm = f" of {secondary.arm}" if secondary.arm else ""
+        yield f"also {secondary.name}{of_arm}: {secondary.figure} {size}"
 
 
 def junit(suite: str, points: Sequence[tuple[str, str, str, str]]) -> bytes:
     """Return JUnit XML: SLOWER and FAILED fail; UNCLEAR and NOT_COMPARED are skipped."""
     kinds = {SLOWER: "failure", FAILED: "failure", UNCLEAR: "skipped", NOT_COMPARED: "skipped"}
-    found = [kinds.get(word, "") for _, _, word, _ in points]
+    results = [kinds.get(word, "") for _, _, word, _ in points]
     root = ElementTree.Element(
         "testsuite",
         name=suite,
         tests=str(len(points)),
-        failures=str(found.count("failure")),
-        skipped=str(found.count("skipped")),
+        failures=str(results.count("failure")),
+        skipped=str(results.count("skipped")),
     )
-    for (group, name, _, message), kind in zip(points, found, strict=True):
+    for (group, name, _, message), kind in zip(points, results, strict=True):
         texts = {"classname": group, "name": name, "message": message}
         # XML has no control characters.
         shown = {key: "".join(filter(str.isprintable, text)) for key, text in texts.items()}

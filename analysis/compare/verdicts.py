@@ -1,4 +1,4 @@
-"""The verdict on a point of a comparison: by the times of its runs, or by how these ended."""
+"""The verdict on a point of a comparison: by the times of its runs, or by their outcomes."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from benchkit.statistics.rank_tests import RankTest, SignedRank
 
 FASTER, SLOWER, SAME, UNCLEAR = "FASTER", "SLOWER", "SAME", "UNCLEAR"
 FAILED, FIXED, NEW, NOT_COMPARED = "FAILED", "FIXED", "NEW", "NOT COMPARED"
-"""Of points that times do not decide, see `word_by_outcomes`."""
+"""Verdicts from run outcomes instead of times, see `word_by_outcomes`."""
 POWER_OF_SAME = 0.9
 """Power for which pairs are counted: SAME needs both ends of an interval within the limit."""
 MOST_PAIRS = 10_000
@@ -30,9 +30,9 @@ class PointVerdict:
         low, high: 0 and infinity where the runs are too few for an interval.
         confidence: of the interval, adjusted for the number of points.
         p_value: two-sided, not adjusted, of "the ratio is within the noise floor".
-        num_pairs: 0 of runs that are no pairs, as in what follows.
-        smallest_effect: the least change these pairs show with a power of 0.8, as a share; None if
-            the spread is unknown.
+        num_pairs: 0 for unpaired runs, which have none of the following.
+        smallest_effect: the least change that these pairs detect with a power of 0.8, as a share;
+            None if the spread is unknown.
         pairs_needed: for UNCLEAR, the pairs that would decide if the ratio is as estimated; None if
             more than 10 000, or if the spread is unknown.
     """
@@ -60,7 +60,7 @@ class VerdictLimits:
         margin: the change that matters: log(1 + fail_on).
         floor: how far identical code may be from 0.
         alpha: error rate of the interval that shows a difference.
-        alpha_same: error rate of the interval that shows that none matters.
+        alpha_same: error rate of the interval that shows equivalence.
     """
 
     margin: float
@@ -85,8 +85,8 @@ def judge_points(
     interval wholly above 1 + fail_on would take four times as many pairs to find a change of twice
     fail_on.
 
-    Both questions are asked at many points, so each is held to a false discovery rate of its own:
-    the tests of a difference to `alpha`, the one-sided tests of SAME to alpha / 2.
+    Both are tested at many points, so each has a false discovery rate of its own: `alpha` for the
+    tests of a difference, alpha / 2 for the one-sided tests of SAME.
 
     Args:
         tests: of each point, of the log ratios of its times.
@@ -151,7 +151,7 @@ def pairs_to_decide(test: SignedRank, limits: VerdictLimits, sd: float | None) -
 
 
 def word_by_outcomes(baseline: OutcomeCounts, candidate: OutcomeCounts) -> str:
-    """Return the word on a point that its times do not decide; "" where they do.
+    """Return the word on a point by its outcomes; "" where its times decide.
 
     FAILED: the candidate fails, or is not measured, in a larger share of its runs. NEW: only the
     candidate has the point. FIXED: only the candidate has a result. NOT_COMPARED: neither has one,
@@ -170,5 +170,5 @@ def exit_code(words: Sequence[str]) -> int:
     """Return 1 if any point is worse, else 3 if any is unclear or none is compared, else 0."""
     if SLOWER in words or FAILED in words:
         return 1
-    is_told = not words or {*words} - {NEW, NOT_COMPARED}
-    return 3 if UNCLEAR in words or not is_told else 0
+    is_decided = not words or {*words} - {NEW, NOT_COMPARED}
+    return 3 if UNCLEAR in words or not is_decided else 0
