@@ -17,7 +17,7 @@ from analysis.commands.options import SUBCOMMANDS, meant, parser
 from analysis.page import render
 from analysis.records.derive import usable_processes
 from analysis.records.environments import Facts
-from analysis.records.harvest import Harvest, harvest, without_collection
+from analysis.records.harvest import Harvest, harvest, suspend_collection
 from analysis.records.paths import require_there
 from analysis.report.parts import ReportData, with_ids
 from analysis.report.report import write_report
@@ -70,7 +70,7 @@ def report(arguments: list[str]) -> int:
     except FileNotFoundError as error:
         raise ConfigError(f"{error}{meant(arguments[0])}") from None
     check(options)
-    with without_collection():
+    with suspend_collection():
         found = harvest(options.places, usable_processes())
         table = combine(found.rows, options.split == "host") if found.rows else None
         gc.freeze()  # what was read stays to the end; looking through it for cycles would take long

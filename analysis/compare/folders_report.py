@@ -105,7 +105,7 @@ def runs_text(measured: pd.Series, planned: pd.Series) -> list[str]:
 
 
 def as_junit(result: PlacesComparison, place: Path) -> bytes:
-    """Return a test case for each point: what is worse in B, a place, fails."""
+    """Return a test case for each point, which fails if it is worse in B, a place."""
     cases = []
     for name, point in zip(result.names, result.points.to_dict("records"), strict=True):
         word = point["verdict"]

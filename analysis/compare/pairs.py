@@ -107,7 +107,7 @@ class MeasuredRun:
             else:
                 status = MISSING if case.status == OK else case.status
                 point.outcomes[labels] = CaseOutcome(status, case.reason)
-        if record.status != OK and not any(each.status == record.status for each in record.cases):
+        if record.status != OK and not any(case.status == record.status for case in record.cases):
             message = record.error.message.splitlines()[0] if record.error else ""
             point.outcomes.setdefault((), CaseOutcome(record.status, message))
 

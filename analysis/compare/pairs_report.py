@@ -180,9 +180,9 @@ def change(point: ComparedPoint, is_named: bool) -> str:
 
 def sentence(result: PairedComparison) -> str:
     """Describe the ratios: arms, statistic and least change that matters."""
-    baseline, *others = result.arms
+    baseline, *candidates = result.arms
     return (
-        f"{' and '.join(others)} against {baseline} in {' '.join(result.overrides)}: "
+        f"{' and '.join(candidates)} against {baseline} in {' '.join(result.overrides)}: "
         f"ratio of the {result.statistic} of times (above 1 is slower), "
         f"with {percent(result.fail_on)} as the least change that matters"
     )

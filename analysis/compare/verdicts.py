@@ -15,7 +15,7 @@ FASTER, SLOWER, SAME, UNCLEAR = "FASTER", "SLOWER", "SAME", "UNCLEAR"
 FAILED, FIXED, NEW, NOT_COMPARED = "FAILED", "FIXED", "NEW", "NOT COMPARED"
 """Verdicts from run outcomes instead of times, see `word_by_outcomes`."""
 POWER_OF_SAME = 0.9
-"""Power for which pairs are counted: SAME needs both ends of an interval within the limit."""
+"""Power for which pairs are counted: SAME needs both bounds of an interval within the limit."""
 MOST_PAIRS = 10_000
 """Most pairs that are worth naming; an estimate near `fail_on` would need millions."""
 

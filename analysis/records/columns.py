@@ -13,10 +13,10 @@ from analysis.records.metrics import (
     Formula,
     backward_over_forward,
     bandwidth_formula,
+    case_formula,
+    detail_formula,
     efficiency,
     flop_rate_formula,
-    from_case,
-    from_details,
     host_bound,
     osu_mean,
     rate_formula,
@@ -209,10 +209,10 @@ RATES = (
     seconds(
         "predicted_s",
         "time by the suite's cost model",
-        formula=from_details(PREDICTED_S),
+        formula=detail_formula(PREDICTED_S),
         is_printed=True,
     ),
-    seconds("ideal_s", "time with all work spread over all speed", formula=from_details(IDEAL_S)),
+    seconds("ideal_s", "time with all work spread over all speed", formula=detail_formula(IDEAL_S)),
     share(
         "efficiency", "`ideal_s` over the median", formula=efficiency, is_rate=True, is_printed=True
     ),
@@ -242,20 +242,20 @@ RATES = (
     share(
         "mfu_full",
         "useful operations of full attention per second, over the peak rate",
-        formula=utilisation_formula(from_case("useful_flops")),
+        formula=utilisation_formula(case_formula("useful_flops")),
         is_rate=True,
         is_printed=True,
     ),
     share(
         "mfu_causal",
         "the same without the masked pairs of tokens",
-        formula=utilisation_formula(from_details(CAUSAL_FLOPS)),
+        formula=utilisation_formula(detail_formula(CAUSAL_FLOPS)),
         is_rate=True,
     ),
     share(
         "hfu_full",
         "executed operations per second, over the peak rate",
-        formula=utilisation_formula(from_case("executed_flops")),
+        formula=utilisation_formula(case_formula("executed_flops")),
         is_rate=True,
     ),
     number(
@@ -269,12 +269,12 @@ RATES = (
         formula=host_bound,
         is_printed=True,
     ),
-    integer("wire_bytes", "bytes that a rank sends", unit="B", formula=from_case("wire_bytes")),
+    integer("wire_bytes", "bytes that a rank sends", unit="B", formula=case_formula("wire_bytes")),
     integer(
         "payload_bytes",
         "message size as nccl-tests defines it",
         unit="B",
-        formula=from_case("payload_bytes"),
+        formula=case_formula("payload_bytes"),
     ),
     number(
         "algbw_gb_per_s",
@@ -310,7 +310,7 @@ NOISE = (
     number("first_call_ratio", "`first_call_s` over `warm_s`"),
     integer("warm_from_call", "the first call that takes at most 1.1 times that median"),
     integer("num_samples", "samples of each rank", is_printed=True),
-    integer("checks", "checks at random places among them", formula=from_case("checks")),
+    integer("checks", "checks at random places among them", formula=case_formula("checks")),
     integer("independent_samples", "effective number of independent samples"),
 )
 

@@ -42,7 +42,7 @@ def doubt_of(case_metrics: CaseMetrics, case: CaseRecord, record: Record) -> str
 COARSE_FROM = 5
 """So many samples by a clock of nanoseconds are never all equal; events of GPUs are coarser."""
 DISAGREE = 1.1
-"""Calls that take longer than this multiple of the time in which they were made are impossible.
+"""Sums of calls beyond this multiple of the time in which they were made are impossible.
 A shorter sum is not suspicious: resets and barriers may fill the rest."""
 
 
@@ -163,7 +163,7 @@ def describe_disturbance(case: CaseRecord, slowed_by: str = "", num_hosts: int =
 
     Args:
         slowed_by: the mechanism that slows ranks down; its quota is no disturbance.
-        num_hosts: of the job. What other processes did is known only where ranks share one host.
+        num_hosts: of the job. Other processes are known only where ranks share one host.
     """
     elapsed_s, counted = case.elapsed_s, case.disturbance
     if not elapsed_s or not counted:

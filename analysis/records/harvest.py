@@ -74,12 +74,12 @@ class Harvest:
 
 def harvest(places: Iterable[Path], processes: int = 1) -> Harvest:
     """Read all records in files and in folders of any depth; the same file is read once."""
-    with without_collection():
+    with suspend_collection():
         return merge_sources(read_sources(record_files(places), processes))
 
 
 @contextlib.contextmanager
-def without_collection() -> Iterator[None]:
+def suspend_collection() -> Iterator[None]:
     """Suspend the collection of circular garbage: these dictionaries hold none."""
     was_enabled = gc.isenabled()
     gc.disable()

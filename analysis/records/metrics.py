@@ -107,11 +107,11 @@ Formula = Callable[[CaseRecord, CaseMetrics], float | int | None]
 """Computes a metric from a case and its summary; None where it does not apply."""
 
 
-def from_case(name: str) -> Formula:
+def case_formula(name: str) -> Formula:
     return lambda case, summary: getattr(case, name)
 
 
-def from_details(name: str) -> Formula:
+def detail_formula(name: str) -> Formula:
     return lambda case, summary: case.details.get(name)
 
 
@@ -131,7 +131,7 @@ def rate_formula(name: str) -> Formula:
     """Make the formula of a rate: a count per call in `details`, over the median."""
 
     def formula(case: CaseRecord, summary: CaseMetrics) -> float | None:
-        count = from_details(name)(case, summary)
+        count = detail_formula(name)(case, summary)
         median_s = summary["median_s"]
         return count / median_s if count and median_s else None
 
@@ -152,7 +152,7 @@ def utilisation_formula(flops: Formula) -> Formula:
 
     def formula(case: CaseRecord, summary: CaseMetrics) -> float | None:
         count = flops(case, summary)
-        peak = from_details(PEAK_TFLOP_PER_S)(case, summary)
+        peak = detail_formula(PEAK_TFLOP_PER_S)(case, summary)
         median_s = summary["median_s"]
         return count / median_s / (peak * 1e12) if count and peak and median_s else None
 

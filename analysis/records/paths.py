@@ -62,7 +62,7 @@ def files_below(top: str, ending: str = PATTERN[1:]) -> Iterator[str]:
 
 
 def entries_of(folder: str) -> list["os.DirEntry[str]"]:
-    """Return what is in a folder, the highest number first; nothing if it cannot be read."""
+    """Return the entries of a folder, the highest number first; none if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: files.by_number(entry.name), reverse=True)

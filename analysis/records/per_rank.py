@@ -24,7 +24,7 @@ def derive_ranks(record: Record, settings: RecordSettings) -> list[RankColumns]:
     The columns, beside labels, regions and such details, are:
 
     - busy_s, wait_s: None where the case marks no waiting.
-    - last_share: the share of iterations in which this rank alone ended last.
+    - last_share: the share of iterations in which only this rank ended last.
     - late_s: how long after the first rank it began.
     - spike_share: the share of its samples beyond SPIKE times its median.
     - PLACE and STATE of rank_devices, as far as they are known.

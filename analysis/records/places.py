@@ -12,7 +12,7 @@ MOST_LISTED = 8
 
 @dataclass(frozen=True)
 class RankPlace:
-    """Where one rank ran; "" for what is not known. `uuid` and `pci` are of its GPU."""
+    """The place of one rank; "" for unknown parts. `uuid` and `pci` are those of its GPU."""
 
     rank: int
     host: str
@@ -22,8 +22,8 @@ class RankPlace:
     numa: str = ""
 
     def __str__(self) -> str:
-        known = ", ".join(filter(None, (self.uuid, f"PCI {self.pci}" if self.pci else "")))
-        return f"rank {self.rank} on {self.host}" + (f" ({known})" if known else "")
+        gpu = ", ".join(filter(None, (self.uuid, f"PCI {self.pci}" if self.pci else "")))
+        return f"rank {self.rank} on {self.host}" + (f" ({gpu})" if gpu else "")
 
 
 def places_of(record: Record) -> list[RankPlace]:

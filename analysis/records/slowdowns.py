@@ -43,8 +43,8 @@ class Slowdown:
         return set(self.factors[:-1]) <= {1.0}
 
     @property
-    def named(self) -> slice:
-        """The ranks whose factors make the name."""
+    def name_slice(self) -> slice:
+        """The ranks whose factors are in the name."""
         return slice(-1 if self.is_last_rank_only else 0, None)
 
     def __str__(self) -> str:
@@ -52,13 +52,13 @@ class Slowdown:
 
         Where measured factors deviate: "4 (measured 2.1 to 2.3)".
         """
-        requested = ", ".join(f"{factor:g}" for factor in self.factors[self.named])
+        requested = ", ".join(f"{factor:g}" for factor in self.factors[self.name_slice])
         measured = ", ".join(format_factor_range(*bounds) for bounds in self.measured)
         return f"{requested} (measured {measured})" if measured else requested
 
-    def with_measured(self, points: Sequence[Sequence[float]]) -> "Slowdown":
+    def add_measured(self, points: Sequence[Sequence[float]]) -> "Slowdown":
         """Add the measured factors of some points: [point][rank]."""
-        by_rank = list(zip(self.factors, *points, strict=True))[self.named]
+        by_rank = list(zip(self.factors, *points, strict=True))[self.name_slice]
         deviates = any(
             abs(factor / requested - 1) > FAR
             for requested, *measured in by_rank
@@ -79,7 +79,7 @@ def slowdowns(rows: pd.DataFrame) -> list[Slowdown]:
         factors = [float(factor) for factor in text.split()] if isinstance(text, str) else []
         if len(factors) == len(slowdown.factors):
             measured[slowdown].append(factors)
-    named = {slowdown: slowdown.with_measured(points) for slowdown, points in measured.items()}
+    named = {slowdown: slowdown.add_measured(points) for slowdown, points in measured.items()}
     return [named[slowdown] for slowdown in requested]
 
 

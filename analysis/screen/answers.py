@@ -36,7 +36,7 @@ MOST_ANSWERS = 4
 MOST_NAMES = 3
 BEYOND_IDEAL = "beyond ideal"
 WORDS = {TIED: f"tied (± {percent(MARGIN)})"}
-"""What judgements are called, where not by themselves."""
+"""Words for judgements, where these are not printed themselves."""
 JOINTS = {TIED: "with", UNCLEAR: "against", NOT_JUDGED: "against", BEHIND: "of"}
 IN_ORDER = (AHEAD, BEYOND_IDEAL, TIED, BEHIND, UNCLEAR, NOT_JUDGED)
 
@@ -247,11 +247,11 @@ def fastest_answer(results: SuiteResults, variants: Sequence[Variant], words: Se
     name = f"{fastest.name} ({rivals})" if rivals else fastest.name
     clauses = [", ".join((f"{name}: {time}", f"{speedup_words}{where}{place}", *other_metrics))]
     if ahead := len(standing.names_judged(AHEAD)):
-        others = f"all {ahead} others" if standing.is_ahead_of_all else str(ahead)
+        count_words = f"all {ahead} others" if standing.is_ahead_of_all else str(ahead)
         judged = speedup or next(
             variant.speedup for variant, _ in standing.judgements if variant.speedup
         )
-        clauses.append(f"ahead of {others} {scope(judged)}")
+        clauses.append(f"ahead of {count_words} {scope(judged)}")
     if len(numbers) > 1 and not standing.reason:
         standings = [results.standings[number] for number in numbers]
         leads = Counter(other.fastest.name for other in standings if other.is_ahead_of_all)
@@ -279,8 +279,8 @@ def rivals_of(standing: Standing) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    more = [f"{len(names) - MOST_NAMES} more"] * (len(names) > MOST_NAMES)
-    return ", ".join([*names[:MOST_NAMES], *more])
+    rest = [f"{len(names) - MOST_NAMES} more"] * (len(names) > MOST_NAMES)
+    return ", ".join([*names[:MOST_NAMES], *rest])
 
 
 def at_largest_scale(results: SuiteResults, variants: Sequence[Variant]) -> list[Variant]:
@@ -304,8 +304,8 @@ def plain_answers(results: SuiteResults, within: Sequence[Variant]) -> Iterator[
     is_beside = bool(across) and not of_metrics
     excluded = [*(scale if is_beside else scale[:1]), across, *of_metrics]
     for words, group in group_variants(results, within, excluded):
-        others = [name for name in results.problem_columns if name not in excluded]
-        varied = [name for name in others if num_of_groups(group, [name]) > 1]
+        remaining = [name for name in results.problem_columns if name not in excluded]
+        varied = [name for name in remaining if num_of_groups(group, [name]) > 1]
         head = [title_of(group), *words]
         if is_beside:
             head += setting_of(results, at_largest_scale(results, group)[-1].row, words)
@@ -360,7 +360,7 @@ def panel_parts(results: SuiteResults, variants: Sequence[Variant], across: str)
 
     The other metrics are of the last value.
     """
-    time, *others = results.question.metrics
+    time, *other_metrics = results.question.metrics
     at_end = [
         variant for variant in at_largest_scale(results, variants) if has_metric(time, variant.row)
     ]
@@ -370,7 +370,7 @@ def panel_parts(results: SuiteResults, variants: Sequence[Variant], across: str)
             [f"{format_number(ratio, 0.05 * ratio)} × as long"] if variant is not at_end[0] else []
         )
         details += (
-            [format_metric(metric, variant.row) for metric in others]
+            [format_metric(metric, variant.row) for metric in other_metrics]
             if variant is at_end[-1]
             else []
         )

@@ -23,7 +23,7 @@ from benchkit.api.question import Metric
 
 WIDTH = 80
 MOST_ACROSS = 3
-"""Variants, or problems, that stand side by side."""
+"""Variants, or problems, side by side."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class ScreenTable:
 
 
 def grid_of(results: SuiteResults) -> ScreenTable:
-    """Lay out what is compared in the first layout that fits, or in the narrowest one."""
+    """Return the first layout that fits, or the narrowest one."""
     for grid in layouts(results):
         if grid.width <= WIDTH:
             break
@@ -86,7 +86,7 @@ def layouts(results: SuiteResults) -> Iterator[ScreenTable]:
     else:
         yield from problems_across(results)
         yield (grid := best_of_each(results))
-        yield without_intervals(grid)
+        yield drop_intervals(grid)
 
 
 def variants_across(results: SuiteResults) -> Iterator[ScreenTable]:
@@ -94,7 +94,7 @@ def variants_across(results: SuiteResults) -> Iterator[ScreenTable]:
     if metrics := metrics_of(results)[1:]:
         yield grid_of_variants(results, metrics)
     yield (grid := grid_of_variants(results, []))
-    yield without_intervals(grid)
+    yield drop_intervals(grid)
 
 
 def grid_of_variants(results: SuiteResults, metrics: Sequence[Metric]) -> ScreenTable:
@@ -137,10 +137,10 @@ def problems_across(results: SuiteResults) -> Iterator[ScreenTable]:
     compared = [name for name in results.names if name not in bases]
     names = [*bases, *sorted(compared, key=lambda name: last.get(name, 0.0))]
     if GAP * len(results.by_problem) < WIDTH:
-        time, *others = metrics_of(results)
-        for metrics in [others, []] if others else [[]]:
+        time, *other_metrics = metrics_of(results)
+        for metrics in [other_metrics, []] if other_metrics else [[]]:
             yield (grid := grid_of_problems(results, names, [time, *metrics]))
-            yield without_intervals(grid)
+            yield drop_intervals(grid)
         if len(bases) == 1:
             yield speedups_of_problems(results, names)
     if len(bases) == 1:
@@ -151,20 +151,26 @@ def grid_of_problems(
     results: SuiteResults, names: Sequence[str], metrics: Sequence[Metric]
 ) -> ScreenTable:
     """Lay out time, speedup and other metrics of every variant of every problem."""
-    time, *others = metrics
+    time, *other_metrics = metrics
     heads, rows = [("", "")], [[name] for name in names]
     for number, variants in results.by_problem.items():
         words = problem_cells(results, variants[0].row, columns_of_problem(results))
         title = " ".join(filter(None, words))
-        heads += [(title, f"[{time.unit}]"), ("", ""), ("", "ratio"), ("", ""), *heads_of(others)]
+        heads += [
+            (title, f"[{time.unit}]"),
+            ("", ""),
+            ("", "ratio"),
+            ("", ""),
+            *heads_of(other_metrics),
+        ]
         by_name, starred = {variant.name: variant for variant in variants}, results.leaders(number)
         for name, cells in zip(names, rows, strict=True):
             if variant := by_name.get(name):
                 cells += [format_metric_value(time, variant.row), range_cell(time, variant.row)]
                 cells += speedup_cells(variant, starred)
-                cells += other_cells(others, variant)
+                cells += other_cells(other_metrics, variant)
             else:
-                cells += [""] * (4 + len(others))
+                cells += [""] * (4 + len(other_metrics))
     return ScreenTable(heads, rows, 1, is_ranked=True)
 
 
@@ -274,14 +280,16 @@ def single_name(names: set[str]) -> str:
 def plain_grids(results: SuiteResults) -> Iterator[ScreenTable]:
     """Lay out cases that are not compared, in decreasing width."""
     metrics = results.question.metrics[1:]
-    others = [m for m in metrics if any(has_metric(m, variant.row) for variant in results.variants)]
-    for most in range(len(others), 1, -1):
-        yield plain_grid(results, others[:most])
-    yield (grid := plain_grid(results, others[:1]))
-    yield without_intervals(grid)
+    other_metrics = [
+        m for m in metrics if any(has_metric(m, variant.row) for variant in results.variants)
+    ]
+    for most in range(len(other_metrics), 1, -1):
+        yield plain_grid(results, other_metrics[:most])
+    yield (grid := plain_grid(results, other_metrics[:1]))
+    yield drop_intervals(grid)
 
 
-def plain_grid(results: SuiteResults, others: Sequence[Metric]) -> ScreenTable:
+def plain_grid(results: SuiteResults, other_metrics: Sequence[Metric]) -> ScreenTable:
     """Lay out a row per problem, one column's values side by side, and other metrics."""
     question = results.question
     across = question.panel_column if question.panel_column in results.problem_columns else ""
@@ -302,7 +310,7 @@ def plain_grid(results: SuiteResults, others: Sequence[Metric]) -> ScreenTable:
             (results.format_value(across, value) if across else "", f"[{time.unit}]"),
             ("", ""),
         ]
-    heads += heads_of(others)
+    heads += heads_of(other_metrics)
     rows = []
     for variants in by_row.values():
         cells = problem_cells(results, variants[0].row, columns) + [variants[0].name] * has_names
@@ -315,7 +323,7 @@ def plain_grid(results: SuiteResults, others: Sequence[Metric]) -> ScreenTable:
                 if rows_here
                 else ["", ""]
             )
-        for metric in others:
+        for metric in other_metrics:
             rows_with_metric = [
                 variant.row for variant in variants if has_metric(metric, variant.row)
             ]
@@ -326,7 +334,7 @@ def plain_grid(results: SuiteResults, others: Sequence[Metric]) -> ScreenTable:
     return ScreenTable(heads, rows, num_words)
 
 
-def without_intervals(grid: ScreenTable) -> ScreenTable:
+def drop_intervals(grid: ScreenTable) -> ScreenTable:
     """Leave out the columns of intervals, which have no head."""
     keep = [i for i, head in enumerate(grid.headers) if i < grid.num_words or head != ("", "")]
     rows = [[row[i] for i in keep] for row in grid.rows]
@@ -392,8 +400,10 @@ def time_metric(results: SuiteResults) -> Metric:
 def metrics_of(results: SuiteResults) -> list[Metric]:
     """Return the time, and the first of the other metrics that any variant has."""
     rows = [variant.row for variant in results.variants]
-    others = (m for m in results.question.metrics[1:] if any(has_metric(m, row) for row in rows))
-    return [time_metric(results), *islice(others, 1)]
+    other_metrics = (
+        m for m in results.question.metrics[1:] if any(has_metric(m, row) for row in rows)
+    )
+    return [time_metric(results), *islice(other_metrics, 1)]
 
 
 def has_metric(metric: Metric, row: Row) -> bool:

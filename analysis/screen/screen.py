@@ -66,9 +66,9 @@ class Screen:
     """What a reader should know first.
 
     Attributes:
-        subject: what was measured, and where; of one suite.
+        subject: what was measured, and where; empty for several suites.
         answers: one to four lines.
-        unmeasured: what was not measured, a line per reason.
+        unmeasured: lines on unmeasured points or cases, one per reason.
         grid: table of the variants; None where several suites answer.
         terms: meanings of its words; on a terminal only if no row is cut for them.
         confidence: how sure the answer is.
@@ -207,7 +207,7 @@ def terms_in(screen: Screen, question: Question) -> list[str]:
 
 
 def subject_of(results: SuiteResults) -> Iterator[str]:
-    """Yield what was measured, and what all cases share: "gloo, 2 ranks, float32, AMD EPYC"."""
+    """Yield the suite's summary, and settings of all cases: "gloo, 2 ranks, float32, AMD EPYC"."""
     row = results.variants[0].row
     if summary := summaries().get(row["suite"], "").rstrip("."):
         yield summary

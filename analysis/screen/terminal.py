@@ -131,7 +131,7 @@ TELLING = (
     "comm_share", "turns_ratio", "predicted_s", "p95_s", "start_skew_s", "mean_s",
     "p25_s", "algbw_gb_per_s", "num_samples",
 )  # fmt: skip
-"""Of these the first MOST_FIGURES that a table has are shown, as far as they fit."""
+"""Metrics by importance: the first MOST_FIGURES of a table are shown, as far as they fit."""
 
 
 def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None = None) -> str:
@@ -144,15 +144,15 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
     width = width or shutil.get_terminal_size((WIDTH, 0)).columns
     rows = table.iloc[: text_table.MOST_ROWS]
     if columns:
-        lines = [TextTable([column_of(rows, name) for name in columns]).in_width(width)]
+        lines = [TextTable([column_of(rows, name) for name in columns]).fit_width(width)]
     else:
         head, shown, left_out = choose_columns(rows, width)
         of_all = "All rows: " if len(table) > 1 else ""
         lines = [fill(f"{of_all}{head}", width, break_on_hyphens=False) + "\n"] if head else []
-        lines.append(TextTable(shown).in_width(width))
+        lines.append(TextTable(shown).fit_width(width))
         if left_out:
-            others = f"Other columns: --columns {','.join(left_out)}"
-            lines.append(shorten(others, width, placeholder=" …"))
+            line = f"Other columns: --columns {','.join(left_out)}"
+            lines.append(shorten(line, width, placeholder=" …"))
     return "\n".join(
         [*lines, *text_table.truncation_lines(len(table)), *(() if columns else notes(rows))]
     )

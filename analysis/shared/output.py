@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pandas as pd
 
-from analysis.shared.text import as_csv, without_html
+from analysis.shared.text import as_csv, escape_html
 from benchkit.errors import ConfigError
 from benchkit.record import files
 
@@ -57,7 +57,7 @@ def write(folder: Path, name: str, content: FileContent) -> Path:
     if isinstance(content, pd.DataFrame):
         content = as_csv(content)
     elif isinstance(content, str):
-        content = (without_html(content) if path.suffix == ".md" else content).rstrip() + "\n"
+        content = (escape_html(content) if path.suffix == ".md" else content).rstrip() + "\n"
     encoded = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     files.write_atomically(path, encoded, durable=False)
     return path

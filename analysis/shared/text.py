@@ -37,7 +37,7 @@ OF_LINKS = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(:]|:(?=//)|(?<=www)\.", re.IGN
 """Marks of HTML, links and pictures, and of addresses that GitHub turns into links."""
 
 
-def without_html(markdown: str) -> str:
+def escape_html(markdown: str) -> str:
     """Escape HTML, links and pictures in Markdown, which names from records may have."""
     return OF_LINKS.sub(lambda sign: f"&#{ord(sign[0])};", markdown)
 

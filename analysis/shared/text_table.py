@@ -19,7 +19,7 @@ WORDS, NUMBERS, SENTENCES = "words", "numbers", "sentences"
 SHORTEST = 24
 """Least width of a wrapped sentence, in letters."""
 GAP, WIDE_GAP = 2, 3
-"""Letters between columns: those of `text` and `plain_lines`, and those of `in_width`."""
+"""Letters between columns: those of `text` and `plain_lines`, and those of `fit_width`."""
 BEYOND_HEAD = 2
 """Least letters by which a column of `text` and `markdown` is wider than its head."""
 MOST_ROWS = 300
@@ -80,7 +80,7 @@ class TextTable:
         gap = " " * GAP
         return "\n".join(map(str.rstrip, self.lines(widths, gap, "-", gap)))
 
-    def in_width(self, room: int) -> str:
+    def fit_width(self, room: int) -> str:
         """Format the table for a terminal: wrap sentences to fit, and never cut numbers."""
         widths = [column.width for column in self.columns]
         least = sum(column.least_width + WIDE_GAP for column in self.columns)
@@ -147,7 +147,7 @@ def table_of(rows: pd.DataFrame) -> TextTable:
             format_number(cell) if isinstance(cell, float) else str(cell).strip() for cell in values
         ]
         if cells and all(map(is_number, cells)):
-            columns.append(TextColumn(str(head), with_points_in_line(cells), NUMBERS))
+            columns.append(TextColumn(str(head), align_points(cells), NUMBERS))
         else:
             columns.append(TextColumn(str(head), cells))
     return TextTable(columns)
@@ -157,7 +157,7 @@ def is_number(cell: str) -> bool:
     return not cell or bool(NUMBER.fullmatch(cell))
 
 
-def with_points_in_line(numbers: Sequence[str]) -> list[str]:
+def align_points(numbers: Sequence[str]) -> list[str]:
     fractions = [len(number) - len(FRACTION.sub("", number)) for number in numbers]
     pairs = zip(numbers, fractions, strict=True)
     return [number + " " * (max(fractions) - fraction) for number, fraction in pairs]

@@ -68,7 +68,7 @@ def combine(rows: Sequence[CaseRow], split_hosts: bool = False) -> pd.DataFrame:
     table[empty] = table[empty].apply(pd.to_numeric)
     rounds = [row.case.rounds for row in rows]
     table = table.assign(model=full_names(table), node=table["host"], **{ROUNDS: rounds})
-    return with_best_peaks(table if split_hosts else merge_equal_hosts(table))
+    return relate_to_best_peaks(table if split_hosts else merge_equal_hosts(table))
 
 
 ALIKE = " alike"
@@ -102,7 +102,7 @@ SPREAD_OF_PEAKS = 1.2
 """Ratio of two measured peaks of one host from which on rows have a doubt."""
 
 
-def with_best_peaks(table: pd.DataFrame) -> pd.DataFrame:
+def relate_to_best_peaks(table: pd.DataFrame) -> pd.DataFrame:
     """Relate all rates of a host to the highest peak that any of its jobs measured.
 
     A job may have measured its peak on a busy machine; then equal rates would be unequal shares.

@@ -75,7 +75,7 @@ def aggregate_runs(rows: pd.DataFrame, *by: str) -> pd.DataFrame:
         only), and with the extremes over all points in the range columns of INTERVALS. The extremes
         are empty for a point that was measured once.
     """
-    rows = with_run_columns(rows)
+    rows = add_run_columns(rows)
     in_time = pd.Series(rows["started_at"].array).sort_values(kind="stable").index.to_numpy()
     keys = rows[list(by)].iloc[in_time]
     point = keys.groupby(list(by), dropna=False, sort=False).ngroup().to_numpy()
@@ -134,7 +134,7 @@ def range_columns(rows: pd.DataFrame) -> list[str]:
     return [name for value, names in INTERVALS.items() if value in rows for name in names[2:]]
 
 
-def with_run_columns(rows: pd.DataFrame) -> pd.DataFrame:
+def add_run_columns(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the columns of ranges, num_runs and num_points, those that are missing."""
     measured = (rows["status"] == "ok").astype(int)
     defaults = dict.fromkeys(range_columns(rows), math.nan)
@@ -353,16 +353,16 @@ def describe_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) 
 
 
 def describe_floor(table: pd.DataFrame) -> str:
-    """Describe how much identical runs differ on the machine of some rows; "" without rows."""
+    """Describe how much identical runs differ on the machine of some rows; "" without times."""
     measured = table[table["status"] == "ok"]
-    known = measured["noise_floor"].dropna()
+    floors = measured["noise_floor"].dropna()
     lines = []
-    if len(known) > 0:
-        floors = ", ".join(known.unique())
-        lines.append(f"noise floor of this machine: identical runs differ by {floors}")
-    if num_left := len(measured) - len(known):
-        share = f" for {num_left} of {len(measured)} rows" if len(known) else ""
-        hint = " (--ranks, --backend)" if len(known) else ""
+    if len(floors) > 0:
+        text = ", ".join(floors.unique())
+        lines.append(f"noise floor of this machine: identical runs differ by {text}")
+    if num_left := len(measured) - len(floors):
+        share = f" for {num_left} of {len(measured)} rows" if len(floors) else ""
+        hint = " (--ranks, --backend)" if len(floors) else ""
         lines.append(NO_FLOOR.format(share=share, hint=hint))
     return "; ".join(lines)
 

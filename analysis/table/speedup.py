@@ -133,7 +133,8 @@ def speedup_over(variant: Variant, other: Variant, alpha: float = ALPHA) -> Spee
     Returns:
         None where a time is missing, or where no run of their common sweep has both.
     """
-    work = [one.row["useful_tflop_per_s"] * one.row["median_s"] for one in (variant, other)]
+    rows = variant.row, other.row
+    work = [row["useful_tflop_per_s"] * row["median_s"] for row in rows]
     work_ratio = work[0] / work[1] if all(amount > 0 for amount in work) else 1.0
     runs = [run for run in variant.times_by_run if run in other.times_by_run]
     if not runs and has_common_sweep(variant, other):
@@ -231,7 +232,7 @@ def add_speedups(variants: Sequence[Variant]) -> Iterator[Variant]:
 
 @dataclass(frozen=True)
 class Standing:
-    """The fastest variant of a problem, and what is judged of it against the others.
+    """The fastest variant of a problem, and its judgements against the others.
 
     Attributes:
         judgements: of the fastest variant over each of the others.

@@ -17,7 +17,7 @@ def test_points_of_numbers_are_in_line():
 @pytest.mark.parametrize("width", [20, 60, 200])
 def test_sentences_fit_and_numbers_are_whole(width):
     columns = [TextColumn("median\n[ms]", ["1.25", "3"], NUMBERS), TextColumn("why", [LONG, ""], SENTENCES)]
-    lines = TextTable(columns).in_width(width).splitlines()
+    lines = TextTable(columns).fit_width(width).splitlines()
     assert max(map(len, lines)) <= max(width, columns[0].width + columns[1].least_width + 6)
     assert "".join(line[columns[0].width :] for line in lines[3:]).replace(" ", "") == LONG.replace(" ", "")
     assert lines[3].split()[0] == "1.25"
