@@ -1,6 +1,5 @@
 """How a command ends that is told to stop before it holds anything to keep, and after that."""
 
-import os
 import signal
 import sys
 import threading
@@ -30,9 +29,8 @@ def run_command_line(command: Callable[[], int]) -> NoReturn:
     except Exception:
         if not received_signals:
             raise
-        code = (
-            128 + received_signals[0]
-        )  # an extension module that was being imported raised ImportError
+        # An extension module that was being imported raised ImportError.
+        code = 128 + received_signals[0]
     for number in SIGNALS:  # its work is done
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
@@ -53,6 +51,8 @@ def resend_signal(unraisable: Any) -> None:
     else:
         sys.__unraisablehook__(unraisable)
         return
-    timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+    # To the main thread: a signal that another thread receives does not end a wait of this one.
+    main = threading.main_thread().ident
+    timer = threading.Timer(AGAIN_S, signal.pthread_kill, (main, number))
     timer.daemon = True
     timer.start()
