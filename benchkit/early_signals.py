@@ -3,6 +3,7 @@
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -51,8 +52,19 @@ def resend_signal(unraisable: Any) -> None:
     else:
         sys.__unraisablehook__(unraisable)
         return
-    # To the main thread: a signal that another thread receives does not end a wait of this one.
-    main = threading.main_thread().ident
-    timer = threading.Timer(AGAIN_S, signal.pthread_kill, (main, number))
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=send_to_main_thread, args=(number,), daemon=True).start()
+
+
+def send_to_main_thread(number: int) -> None:
+    """Send a signal to the main thread, whose wait it shall end.
+
+    The wait goes on where it begins just after the signal has come; so one that ends this process
+    is sent until it is received. A handler of the command would take a second one for another.
+    """
+    num_received = len(received_signals)
+    main = threading.main_thread().ident or 0
+    time.sleep(AGAIN_S)
+    signal.pthread_kill(main, number)
+    while signal.getsignal(number) is exit_on_signal and len(received_signals) == num_received:
+        time.sleep(AGAIN_S)
+        signal.pthread_kill(main, number)
