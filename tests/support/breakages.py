@@ -81,7 +81,7 @@ BREAKAGES = [
         "self.byte_s\n\n    def interval",
         "suites/test_collective_analysis",
     ),
-    Breakage("/ min(rivals_s) - 1", "/ max(rivals_s) - 1", "suites/test_tensor_parallel_analysis"),
+    Breakage("/ min(group_medians_s) - 1", "/ max(group_medians_s) - 1", "suites/test_tensor_parallel_analysis"),
     Breakage("time_us * 1e-6,", "time_us * 1e-3,", "unit/analysis/test_imports"),
     Breakage('        "params": None,\n', "", "cli/test_cli"),
     Breakage(
