@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from benchkit.api.registry import own_modules, suites_in
 from benchkit.config.folders import suite_of
+from perf.source import repeated_class_names
 
 from tests.support.cli import ROOT
 
@@ -317,3 +318,7 @@ def test_agent_loads_no_torch():
     if cuda != "None":
         pytest.skip("a build for CUDA is asked for its GPUs")
     assert torch_is_loaded == "False"
+
+
+def test_each_class_name_is_that_of_one_class():
+    assert repeated_class_names(ROOT) == {}

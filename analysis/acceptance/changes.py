@@ -14,7 +14,7 @@ from analysis.acceptance.findings import (
     findings_of,
 )
 from analysis.acceptance.verdict import ranks_of, tables_of
-from analysis.records.places import RankPlace, places_of
+from analysis.records.places import RankMapping, places_of
 from analysis.records.suite_rows import group_by_layout
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import PairTimes
@@ -45,7 +45,7 @@ class Changes:
     overall: dict[str, float]
     without_peers: Sequence[str]
     not_compared: Sequence[str]
-    exchanged: Sequence[tuple[RankPlace, RankPlace]]
+    exchanged: Sequence[tuple[RankMapping, RankMapping]]
     ranks: GroupedRanks
 
     def lines(self, tolerance: float) -> list[str]:
@@ -122,7 +122,7 @@ def layout_of(record: Record) -> tuple[object, ...]:
     return *hosts, settings.backend.name, settings.hardware.device
 
 
-def device_of(place: RankPlace) -> tuple[str, str]:
+def device_of(place: RankMapping) -> tuple[str, str]:
     return place.device, place.uuid
 
 

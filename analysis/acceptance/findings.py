@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from analysis.records.places import RankPlace, format_numbers
+from analysis.records.places import RankMapping, format_numbers
 from analysis.suites.pair_matrix import matrix
 from benchkit.statistics.faults import Fault, FaultLimits, PeerGroups, detectable_ratio
 from benchkit.statistics.intervals import Array
@@ -44,7 +44,7 @@ class GroupedRanks:
         group_of: by grouping, the number of each rank's group: [rank].
     """
 
-    places: Sequence[RankPlace]
+    places: Sequence[RankMapping]
     groups: Mapping[str, Sequence[str]]
     group_of: Mapping[str, Sequence[int]]
 

@@ -23,7 +23,7 @@ from analysis.acceptance.findings import (
     findings_of,
     sentence,
 )
-from analysis.records.places import RankPlace, number_labels, places_of
+from analysis.records.places import RankMapping, number_labels, places_of
 from analysis.records.suite_rows import group_by_layout, records_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import NODE, SWITCH, Grouping, Level, PairTimes
@@ -150,7 +150,7 @@ def judge_tables(
     )
 
 
-def ranks_of(places: Sequence[RankPlace], switches: Mapping[str, str]) -> GroupedRanks:
+def ranks_of(places: Sequence[RankMapping], switches: Mapping[str, str]) -> GroupedRanks:
     """Return the ranks with their nodes, and with their switches where all are known."""
     labels = {NODE: [place.host for place in places]}
     if all(place.host in switches for place in places):

@@ -11,7 +11,7 @@ MOST_LISTED = 8
 
 
 @dataclass(frozen=True)
-class RankPlace:
+class RankMapping:
     """The place of one rank; "" for unknown parts. `uuid` and `pci` are those of its GPU."""
 
     rank: int
@@ -26,17 +26,17 @@ class RankPlace:
         return f"rank {self.rank} on {self.host}" + (f" ({gpu})" if gpu else "")
 
 
-def places_of(record: Record) -> list[RankPlace]:
+def places_of(record: Record) -> list[RankMapping]:
     rank_places = []
     devices = dict(enumerate(record.rank_devices))
     agents = {rank: agent for agent in record.agents for rank in agent.ranks}
     for rank in range(record.world_size):
         agent, device = agents.get(rank), devices.get(rank)
         processor = (agent.cpu if agent else None) or ""
-        place = RankPlace(rank, agent.host if agent else "?", processor)
+        place = RankMapping(rank, agent.host if agent else "?", processor)
         if device is not None:
             numa = device.numa_nodes if device.numa_node is None else [device.numa_node]
-            place = RankPlace(
+            place = RankMapping(
                 rank, place.host, device.name or processor, device.uuid or "", device.pci or "",
                 "+".join(map(str, numa)),
             )  # fmt: skip

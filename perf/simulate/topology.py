@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import yaml
 from analysis.acceptance.findings import GroupedRanks
-from analysis.records.places import RankPlace
+from analysis.records.places import RankMapping
 from analysis.suites.pair_matrix.matrix import NODE, SWITCH
 from benchkit.statistics.faults import Ints
 from msgspec import Meta
@@ -103,7 +103,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         every = np.arange(self.num_ranks)
         node, leaf = self.node_of(every), self.leaf_of(every)
         return GroupedRanks(
-            places=[RankPlace(int(rank), f"n{of_rank}") for rank, of_rank in enumerate(node)],
+            places=[RankMapping(int(rank), f"n{of_rank}") for rank, of_rank in enumerate(node)],
             groups={
                 NODE: [f"n{number}" for number in range(self.nodes)],
                 SWITCH: [f"leaf{number}" for number in range(self.num_leaves)],

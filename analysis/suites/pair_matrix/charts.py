@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.records.places import RankPlace
+from analysis.records.places import RankMapping
 from analysis.records.suite_rows import group_by_layout, measured_rows, records_of
 from analysis.report.chart import CELLS, NAMES, PAGE_ROW, Axis, Chart, Charts, chart_points
 from analysis.suites.pair_matrix.matrix import SUITE, Level, PairTimes, levels, matrices
@@ -31,7 +31,7 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     return charts
 
 
-def order_of(places: Sequence[RankPlace]) -> list[int]:
+def order_of(places: Sequence[RankMapping]) -> list[int]:
     hosts = list(dict.fromkeys(place.host for place in places))
     return sorted(range(len(places)), key=lambda rank: (hosts.index(places[rank].host), rank))
 
@@ -60,7 +60,9 @@ def map_of_pairs(matrix: PairTimes, rows: pd.DataFrame) -> Chart:
     )
 
 
-def map_of_groups(found: Sequence[Level], places: Sequence[RankPlace], rows: pd.DataFrame) -> Chart:
+def map_of_groups(
+    found: Sequence[Level], places: Sequence[RankMapping], rows: pd.DataFrame
+) -> Chart:
     """Show a row per level of nested groups: the time of the group of each rank."""
     names = names_of(places)
     cells = []
@@ -80,7 +82,7 @@ def map_of_groups(found: Sequence[Level], places: Sequence[RankPlace], rows: pd.
     )
 
 
-def names_of(places: Sequence[RankPlace]) -> list[str]:
+def names_of(places: Sequence[RankMapping]) -> list[str]:
     """Return the name of each rank: its number and, of several nodes, that of its node."""
     several = len({place.host for place in places}) > 1
     return [f"{place.rank} {place.host}" if several else str(place.rank) for place in places]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.records.doubts import log_halves
-from analysis.records.places import RankPlace, number_labels, places_of
+from analysis.records.places import RankMapping, number_labels, places_of
 from benchkit.record.naming import format_bytes
 from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.faults import Family, Ints, Mask, PeerGroups, make_family
@@ -261,7 +261,7 @@ class PairTimes:
     receiver: Ints
     halves: Array
     time_slot: Ints
-    places: Sequence[RankPlace]
+    places: Sequence[RankMapping]
     at_once: bool = False
 
     @property
@@ -391,7 +391,7 @@ def matrix_of(
     size_mib: float,
     at_once: bool,
     samples: dict[Cell, list[list[float]]],
-    places: Sequence[RankPlace],
+    places: Sequence[RankMapping],
 ) -> PairTimes:
     sender, receiver, turn = np.array(list(samples), dtype=np.int64).reshape(-1, 3).T
     halves = np.array([log_halves(runs) for runs in samples.values()]).T

@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from analysis.records.doubts import log_halves
-from analysis.records.places import RankPlace, number_labels, places_of
+from analysis.records.places import RankMapping, number_labels, places_of
 from analysis.suites.pair_matrix.matrix import NODE, RANK, WHOLE
 from benchkit.api.lut import entry_of
 from benchkit.record.naming import format_bytes
@@ -96,7 +96,7 @@ class Speeds:
     halves: Array
     amount: float
     is_compute: bool
-    places: Sequence[RankPlace]
+    places: Sequence[RankMapping]
     peak_tflop_per_s: Peaks
     shows_amount: bool = False
 

@@ -2,12 +2,12 @@
 
 import pytest
 from analysis.acceptance.findings import MESSAGES, GroupedRanks, findings_of, sentence
-from analysis.records.places import RankPlace, format_numbers, number_labels
+from analysis.records.places import RankMapping, format_numbers, number_labels
 from benchkit.statistics.faults import Fault
 
 HOSTS = ["a", "a", "b", "b", "c", "c"]
 RANKS = GroupedRanks(
-    [RankPlace(rank, host) for rank, host in enumerate(HOSTS)],
+    [RankMapping(rank, host) for rank, host in enumerate(HOSTS)],
     {"node": ["a", "b", "c"]},
     {"node": number_labels(HOSTS)},
 )

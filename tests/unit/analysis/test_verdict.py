@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from analysis.acceptance.verdict import judge_tables, ranks_of, with_levels
-from analysis.records.places import RankPlace
+from analysis.records.places import RankMapping
 from analysis.suites.pair_matrix.matrix import Level, PairTimes
 from analysis.suites.rank_speed.speeds import Speeds
 from benchkit.statistics.faults import FaultLimits
@@ -19,7 +19,7 @@ def one(*_):
 
 def at(hosts, devices=None):
     devices = devices or [""] * len(hosts)
-    return [RankPlace(rank, host, device) for rank, (host, device) in enumerate(zip(hosts, devices, strict=True))]
+    return [RankMapping(rank, host, device) for rank, (host, device) in enumerate(zip(hosts, devices, strict=True))]
 
 
 def pairs(places, slow, later=None, sd=0.02):
