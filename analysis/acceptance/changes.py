@@ -139,7 +139,7 @@ def relative_tables(
     before: Sequence[Record], now: Sequence[Record], ranks: GroupedRanks
 ) -> tuple[list[JudgedTable], list[str]]:
     """Return tables of each time over that before, and names of what was not measured alike."""
-    (old_pairs, old_tests), (new_pairs, new_tests) = measured_in(before), measured_in(now)
+    (old_pairs, old_tests), (new_pairs, new_tests) = tables_by_key(before), tables_by_key(now)
     pairs = {
         key: pairs_over(old_pairs[key], new_pairs[key])
         for key in new_pairs.keys() & old_pairs.keys()
@@ -156,7 +156,7 @@ def relative_tables(
     return tables_of(list(pairs.values()), list(tests.values()), ranks), list(names)
 
 
-def measured_in(
+def tables_by_key(
     records: Sequence[Record],
 ) -> tuple[dict[tuple[float, bool], PairTimes], dict[tuple[str, float], Speeds]]:
     """Return the pairs by their key, and the tests by name and amount of a call."""
@@ -176,5 +176,5 @@ def pairs_over(before: PairTimes, now: PairTimes) -> PairTimes:
     old = np.array([places.get(pair, -1) for pair in pairs_of(now)], dtype=int)
     kept = old >= 0
     halves = now.halves[:, kept] - before.halves[:, old[kept]]
-    cells = {name: getattr(now, name)[kept] for name in ("sender", "receiver", "turn")}
+    cells = {name: getattr(now, name)[kept] for name in ("sender", "receiver", "time_slot")}
     return replace(now, halves=halves, **cells)

@@ -93,14 +93,14 @@ def findings_of(faults: Mapping[str, Sequence[Fault]], ranks: GroupedRanks) -> l
         for fault in own:
             cause = cause_of(fault, ranks)
             key = cause.grouping, frozenset(cause.numbers)
-            causes.setdefault(about(table), {}).setdefault(key, cause)
+            causes.setdefault(subject_of(table), {}).setdefault(key, cause)
             finding = found.setdefault(key, FaultFinding(cause))
             if cause.numbers != finding.cause.numbers:
                 finding.parts.add(matrix.LINK)
             finding.parts.add(fault.family)
             finding.ratios[table] = max(fault.ratio, finding.ratios.get(table, 0.0))
     for table in faults:
-        together = causes.get(about(table), {})
+        together = causes.get(subject_of(table), {})
         for key, cause in together.items():
             if is_consequence(cause, together.values(), ranks):
                 found[key].ratios.pop(table, None)
@@ -108,7 +108,7 @@ def findings_of(faults: Mapping[str, Sequence[Fault]], ranks: GroupedRanks) -> l
     return [each for each in kept if not has_slow_part(each, kept, ranks)]
 
 
-def about(table: str) -> str:
+def subject_of(table: str) -> str:
     """Return what a table is about: all tables of messages are about the same links."""
     return MESSAGES if table.startswith(MESSAGES) else table
 

@@ -113,7 +113,7 @@ def judge(
     verdict = judge_tables(
         matrices, tests, ranks, replace(limits, floor=max(limits.floor, floor)), levels
     )
-    missing = [*missing_parts(matrices, tests, len(ranks.places)), *skipped(records)]
+    missing = [*missing_parts(matrices, tests, len(ranks.places)), *skipped_cases(records)]
     return replace(verdict, missing=missing, remarks=[*verdict.remarks, *single_runs(records)])
 
 
@@ -232,13 +232,13 @@ def faster_sides(
         inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
         lines = [sentence(each, ranks) for each in findings_of({table.name: inverse}, ranks)]
         if table.share_of(faults) >= AMBIGUOUS:
-            unlike += at_most(lines)
+            unlike += truncate_lines(lines)
         else:
-            few += [f"Faster than its peers: {line}" for line in at_most(lines)]
+            few += [f"Faster than its peers: {line}" for line in truncate_lines(lines)]
     return unlike, few
 
 
-def at_most(lines: Sequence[str]) -> list[str]:
+def truncate_lines(lines: Sequence[str]) -> list[str]:
     """Return the first lines; the last one counts those that are left out."""
     more = len(lines) - MOST_LINES
     return [*lines[:MOST_LINES], *([f"and {more} more like it."] if more > 0 else [])]
@@ -270,7 +270,7 @@ def transient_faults(
                 f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"
                 for each in found
             ]
-    return at_most(lines)
+    return truncate_lines(lines)
 
 
 def missing_parts(
@@ -284,7 +284,7 @@ def missing_parts(
         yield "pairs across nodes"
 
 
-def skipped(records: Sequence[Record]) -> list[str]:
+def skipped_cases(records: Sequence[Record]) -> list[str]:
     cases = [case for record in records for case in record.cases]
     names = [", ".join(map(str, case.labels.values())) for case in cases]
     done = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
@@ -293,7 +293,7 @@ def skipped(records: Sequence[Record]) -> list[str]:
         for name, case in zip(names, cases, strict=True)
         if case.status == "skipped" and name not in done
     }
-    return at_most(list(found.values()))
+    return truncate_lines(list(found.values()))
 
 
 def single_runs(records: Sequence[Record]) -> Iterator[str]:
@@ -315,7 +315,7 @@ def below_sheet(tests: Sequence[Speeds]) -> list[str]:
         ]
         if short:
             short.sort(key=lambda each: each[0])
-            places = at_most([f"{place}, {percent(share)}" for share, place, _ in short])
+            places = truncate_lines([f"{place}, {percent(share)}" for share, place, _ in short])
             names = "; ".join(places).rstrip(".")
             promised = short[0][2]
             lines.append(

@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
     for verdict in judged:
         print(*map(one_line, verdict.lines(options.tolerance)), sep="\n", end="\n\n")
     failed = [*flaws, *(one_line(line) for record in records for line in failures(record))]
-    failed += map(one_line, unmeasured(options.places, found))
+    failed += map(one_line, missing_runs(options.places, found))
     print(*(f"- FAILED: {line}" for line in failed), sep="\n", end="\n" * bool(failed))
     if not judged:
         remedy = "" if failed else "; run `python -m benchkit sweep=acceptance`"
@@ -124,7 +124,7 @@ def failures(record: Record) -> list[str]:
     return lines
 
 
-def unmeasured(places: Sequence[Path], found: Harvest) -> list[str]:
+def missing_runs(places: Sequence[Path], found: Harvest) -> list[str]:
     """Say which runs that the sweeps of an acceptance planned have no record."""
     suites = {str(row["path"]): row["suite"] for row in found.rows}
     runs = plan_of(places, suites).runs

@@ -49,13 +49,13 @@ def main(arguments: list[str]) -> int:
     rows = [found.rows for found in sides]
     result = compare_places(rows, plans, statistic=options.statistic, fail_on=options.fail_on)
     written = write(result, sides, options)
-    changed, code = what_changed(sides, options.fail_on)
+    changed, code = compare_acceptances(sides, options.fail_on)
     print(page(result, options.places, sides, TextTable.text), "", *changed, *written, sep="\n")
     codes = code, exit_code(result.words)
     return WORSE if WORSE in codes else max(codes)
 
 
-def what_changed(sides: list[Harvest], tolerance: float) -> tuple[list[str], int]:
+def compare_acceptances(sides: list[Harvest], tolerance: float) -> tuple[list[str], int]:
     """Return what two acceptances tell of ranks and links, and what that makes the exit code."""
     read = [read_records({str(row["path"]) for row in side.rows}) for side in sides]
     for line in chain.from_iterable(flaws for _, flaws in read):

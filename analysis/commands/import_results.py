@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
             is_whole = is_whole and bool(found.rows)
         if not rows:
             return 2
-        tables = combined(rows)
+        tables = combine_timings(rows)
         first = options.places[0]
         is_stored = first.is_dir() or first.is_file()
         folder = folder_for(first if is_stored else Path(), options.output_dir)
@@ -136,7 +136,7 @@ def text_of_file(place: Path) -> str:
     return content.decode(next(encodings, "utf-8"), errors="replace")
 
 
-def combined(rows: Sequence[Timing]) -> list[pd.DataFrame]:
+def combine_timings(rows: Sequence[Timing]) -> list[pd.DataFrame]:
     """Make a table per suite, with comparable rows next to each other."""
     tables = []
     in_order = sorted(rows, key=lambda row: row.SUITE)

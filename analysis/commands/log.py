@@ -88,12 +88,14 @@ def run_of(path: str, rows: pd.DataFrame, params: Sequence[str], labels: Sequenc
     metrics: dict[str, float] = {}
     for _, row in rows.iterrows():
         case = " ".join(texts(row, labels).values())
-        metrics |= {allowed(f"{case}/{name}".lstrip("/")): value for name, value in figures(row)}
+        metrics |= {
+            replace_forbidden(f"{case}/{name}".lstrip("/")): value for name, value in figures(row)
+        }
     started_at = texts(first, ["started_at"]).get("started_at", "")
     return RunLog(
         key=digest(first["point_id"], started_at, first["run"]),
         name=" ".join([str(first["suite"]), *others]),
-        params={allowed(name): value for name, value in values.items()},
+        params={replace_forbidden(name): value for name, value in values.items()},
         metrics=metrics,
         tags=texts(first, TAGS) | {"benchkit_suite": str(first["title"])},
         started_at=started_at,
@@ -110,7 +112,7 @@ def texts(row: "pd.Series[Any]", names: Sequence[Hashable]) -> dict[str, str]:
     return {str(name): str(row[name]) for name in names if pd.notna(row[name])}
 
 
-def allowed(name: str) -> str:
+def replace_forbidden(name: str) -> str:
     return NOT_ALLOWED.sub("_", name)
 
 

@@ -133,7 +133,7 @@ def formats_in(text: str) -> tuple[str, ...]:
     return formats
 
 
-def meant(word: str) -> str:
+def suggest_subcommand(word: str) -> str:
     """Suggest the subcommand that a mistyped word is nearest to; "" where none is near."""
     near = difflib.get_close_matches(word, SUBCOMMANDS, n=1)
     return f"; did you mean the subcommand {near[0]}?" if near else ""

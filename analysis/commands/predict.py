@@ -66,13 +66,13 @@ def models_of(series: list[CollectiveTimes]) -> list[Model]:
 def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]:
     """Yield a row per algorithm and size, and per size one over all algorithms in question."""
     lines: list[tuple[str, float | None, Callable[[int, float], str]]] = [
-        (message.algorithm, 100 * message.max_error, partial(in_ms, model, message))
+        (message.algorithm, 100 * message.max_error, partial(format_prediction, model, message))
         for message in model.messages
     ]
     if len(model.rivals) > 1:
         lines.append((f"any of the first {len(model.rivals)}", None, partial(span, model)))
     for algorithm, misses, cell in lines:
-        for size in some_of(model.sizes):
+        for size in choose_sizes(model.sizes):
             yield {
                 "collective": model.collective,
                 "measured on": "/".join(map(str, model.times)),
@@ -83,7 +83,7 @@ def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]
             }
 
 
-def in_ms(model: Model, message: AlgorithmFit, world_size: int, size: float) -> str:
+def format_prediction(model: Model, message: AlgorithmFit, world_size: int, size: float) -> str:
     """Format the prediction and its interval: "4.5 [4.1, 4.9]"."""
     value = message.seconds(model.collective, world_size, size)
     ends = message.interval(model.collective, world_size, size) or (0.0, math.inf)
@@ -130,7 +130,7 @@ def contradiction(model: Model, message: AlgorithmFit, world_sizes: list[int]) -
     return found
 
 
-def some_of(sizes: list[float]) -> list[float]:
+def choose_sizes(sizes: list[float]) -> list[float]:
     """Return the smallest, the middle and the largest."""
     return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
 

@@ -107,7 +107,7 @@ def read(path: Path) -> Trace:
     try:
         content = files.read_regular(path)
         if path.suffix == ".gz":
-            content = unpacked(content)
+            content = unpack(content)
         parsed = msgspec.json.decode(content)
         events = []
         for event in parsed["traceEvents"]:
@@ -123,7 +123,7 @@ def read(path: Path) -> Trace:
         raise ValueError(f"{path}: {why}") from None
 
 
-def unpacked(content: bytes) -> bytes:
+def unpack(content: bytes) -> bytes:
     with gzip.open(io.BytesIO(content)) as file:
         found = file.read(files.MOST_BYTES + 1)
     if len(found) > files.MOST_BYTES:
@@ -155,7 +155,7 @@ def length(intervals: Iterable[Interval]) -> float:
     return sum(end - start for start, end in intervals)
 
 
-def common(first: Sequence[Interval], second: Sequence[Interval]) -> float:
+def overlap_length(first: Sequence[Interval], second: Sequence[Interval]) -> float:
     return length(first) + length(second) - length(union([*first, *second]))
 
 
@@ -237,7 +237,7 @@ def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
     in_flight = union(e.interval for e in labels if IN_FLIGHT.match(e.name))
     waiting = union(e.interval for e in labels if e.name.endswith(WAITING))
     whole = length(in_flight)
-    return 100 * (1 - common(in_flight, waiting) / whole) if whole else None
+    return 100 * (1 - overlap_length(in_flight, waiting) / whole) if whole else None
 
 
 def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
@@ -249,7 +249,7 @@ def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
         kernels.append(event.interval)
     communication = union(moving)
     whole = length(communication)
-    return 100 * common(communication, union(computing)) / whole if whole else None
+    return 100 * overlap_length(communication, union(computing)) / whole if whole else None
 
 
 def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -11,7 +11,7 @@ from analysis.suites.tensor_parallel.ddlb_csv import (
     OPTION,
     TIME,
     TIMER,
-    labelled,
+    label_with_options,
     options_of,
 )
 from analysis.suites.tensor_parallel.summary import SHAPE, SUITES
@@ -42,7 +42,7 @@ class ProductTiming(Timing):
 
     @classmethod
     def of_record(cls, row: Row) -> "ProductTiming":
-        label = labelled(str(row.get(IMPLEMENTATION)), options_of(row))
+        label = label_with_options(str(row.get(IMPLEMENTATION)), options_of(row))
         return cls.recorded(row, primitive=row["suite"], implementation=label)
 
 
@@ -65,7 +65,7 @@ def rows_of(file: str, cells: Cells) -> Iterator[ProductTiming]:
         conversion=f"as printed{protocol(cells)}; the primitive is that of the file's name, or "
         "tp_columnwise",
         primitive=ROWWISE if rowwise else COLUMNWISE,
-        implementation=label if "(" in label else labelled(label, options),
+        implementation=label if "(" in label else label_with_options(label, options),
         m=cells.whole("m"),
         n=cells.whole("n"),
         k=cells.whole("k"),

@@ -20,7 +20,7 @@ from analysis.foreign.timings import (
     cells_of,
     read_csv,
 )
-from analysis.foreign.undecorated import undecorated
+from analysis.foreign.undecorated import strip_prefixes
 from analysis.records.harvest import harvest
 from analysis.suites.tensor_parallel.ddlb_csv import ddlb_csv
 from analysis.suites.tensor_parallel.summary import SUITES
@@ -77,7 +77,7 @@ def read(place: str, text: str, ranks: int | None = None) -> Reading | None:
     Raises:
         RanksMissing: the output does not say how many ranks it is of, nor does the user.
     """
-    sources, others = undecorated(text, (start_of, start_of_document))
+    sources, others = strip_prefixes(text, (start_of, start_of_document))
     readings = []
     strangers = [others]
     for source in sources:
@@ -119,7 +119,7 @@ def outputs_in(text: str) -> list[tuple[Reader, str]]:
     found: list[tuple[Reader, list[str]]] = []
     before: list[str] = []
     for line in text.splitlines(keepends=True):
-        start, reader = begin_in(line)
+        start, reader = find_output(line)
         if start == 0 and reader and (not found or reader is OF_CSV or found[-1][0] is not reader):
             found.append((reader, before if not found and reader is not OF_CSV else []))
         (found[-1][1] if found else before).append(line)
@@ -127,7 +127,7 @@ def outputs_in(text: str) -> list[tuple[Reader, str]]:
 
 
 def start_of(line: str) -> int | None:
-    return begin_in(line)[0]
+    return find_output(line)[0]
 
 
 def start_of_document(line: str) -> int | None:
@@ -135,7 +135,7 @@ def start_of_document(line: str) -> int | None:
     return found.start(1) if found else None
 
 
-def begin_in(line: str) -> tuple[int | None, Reader | None]:
+def find_output(line: str) -> tuple[int | None, Reader | None]:
     """Return where a known output begins in a line, if it does, and what reads it."""
     beginning = line[:MOST_LETTERS]
     for pattern, reader in OF_TEXT.items():

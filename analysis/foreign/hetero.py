@@ -71,7 +71,7 @@ def export_matmuls(table: pd.DataFrame) -> dict[str, str]:
     groups = matmul_lut.groups_of(table, lut.DTYPE, lut.STREAMS)
     columns = matmul_lut.COLUMNS
     return {
-        f"matmul_mps_sweep{suffix}.csv": as_csv(matmul_lut.shaped(group)[columns], "%.6g")
+        f"matmul_mps_sweep{suffix}.csv": as_csv(matmul_lut.lut_rows(group)[columns], "%.6g")
         for suffix, group in groups
     }
 

@@ -162,13 +162,13 @@ def read(output: ForeignOutput) -> Reading:
         elif HEAD.match(line):
             table.columns = tuple(line.removeprefix("#").split())
             is_whole = not table.is_cut and len(table.ranks) % table.ranks_per_process == 0
-            table.world_size = size_of(table.ranks) if is_whole else None
+            table.world_size = count_ranks(table.ranks) if is_whole else None
             table.command, command = command, None
             if not is_known(table.columns):
-                found.skipped.append(unknown(output.file, "heads", line))
+                found.skipped.append(unknown_table(output.file, "heads", line))
                 tables.append(NcclTable())
         elif UNITS.match(line) and not {word for word in words if "(" in word} <= KNOWN_UNITS:
-            found.skipped.append(unknown(output.file, "units", line))
+            found.skipped.append(unknown_table(output.file, "units", line))
             tables.append(NcclTable())
         elif process := OF_PROCESS.match(line):
             table.ranks_per_process = max(1, int(process[1]) * int(process[2]))
@@ -185,7 +185,7 @@ def read(output: ForeignOutput) -> Reading:
             torn += bool(ROW.search(line))
     default = default_program(output, sum(bool(table.columns) for table in tables))
     for table in tables:
-        torn += found_in(table, output.file, table.programs(default), found)
+        torn += add_table(table, output.file, table.programs(default), found)
     found.pass_over_torn(output.file, torn)
     return found
 
@@ -202,7 +202,7 @@ def default_program(output: ForeignOutput, num_tables: int) -> str | None:
     return stranger[1] if stranger else None
 
 
-def found_in(table: NcclTable, file: str, programs: set[str | None], found: Reading) -> int:
+def add_table(table: NcclTable, file: str, programs: set[str | None], found: Reading) -> int:
     """Add the rows of a table, or a line on why there are none; return how many are torn."""
     if not table.results:
         return 0
@@ -233,11 +233,11 @@ def is_known(columns: tuple[str, ...]) -> bool:
     return times == checks == columns.count("algbw") == columns.count("busbw") > 0
 
 
-def unknown(file: str, what: str, line: str) -> str:
+def unknown_table(file: str, what: str, line: str) -> str:
     return one_line(f"{file}: a table with {what} that are not known: {line:.200}")
 
 
-def size_of(ranks: dict[int, list[str]]) -> int | None:
+def count_ranks(ranks: dict[int, list[str]]) -> int | None:
     """Count the ranks of one communicator; None where numbers are missing, or all."""
     times_met = set(map(len, ranks.values()))
     if len(times_met) != 1 or sorted(ranks) != list(range(len(ranks))):
@@ -280,7 +280,7 @@ def with_json_keys(cells: Mapping[str, str]) -> dict[str, str]:
     return {JSON_KEYS.get(name, name): value for name, value in cells.items()}
 
 
-def of_cloudai(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
+def read_cloudai_line(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
     """Yield the rows of a line of the table that github.com/NVIDIA/cloudai makes of the text."""
     program = PROGRAM.search(Path(file).name)
     if program is None:
@@ -298,7 +298,7 @@ def of_cloudai(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
 
 
 CSV: LinesByHeads = {
-    frozenset({"Size (B)", "Time (us) Out-of-place", "#Wrong In-place", "Ranks"}): of_cloudai
+    frozenset({"Size (B)", "Time (us) Out-of-place", "#Wrong In-place", "Ranks"}): read_cloudai_line
 }
 
 
@@ -306,7 +306,7 @@ def read_json(output: ForeignOutput) -> Reading | None:
     """Read the file that -J writes; None where it is none."""
     if '"nccl_version"' not in output.text:
         return None
-    content, whole = decoded(output.text)
+    content, whole = decode_json(output.text)
     config = content.get("config", {})
     arguments = " ".join(map(str, content.get("args", ())))
     devices = config.get("devices", ())
@@ -337,12 +337,12 @@ def read_json(output: ForeignOutput) -> Reading | None:
                     torn += 1
                     continue
                 per_iteration = content_of_size.get(f"{side}_per_iter")
-                found.rows += [row, *by_median(row, per_iteration)]
+                found.rows += [row, *median_timings(row, per_iteration)]
     found.pass_over_torn(output.file, torn)
     return found
 
 
-def decoded(text: str) -> tuple[Row, bool]:
+def decode_json(text: str) -> tuple[Row, bool]:
     """Decode a JSON document, and return whether it is whole.
 
     One that is cut off has all that comes before the results, and each whole result.
@@ -397,21 +397,21 @@ def row_of(run: NcclRun, result: NcclResult) -> CollectiveTiming:
         status=status_by(result.own.get("nwrong")),
         estimator=f"mean over iterations, {run.over}",
         conversion=conversion(of_host="cpu_time" in result.own)
-        + ("" if agree(num_bytes, time_us, algbw) else OF_OLD_SIZE),
+        + ("" if is_consistent(num_bytes, time_us, algbw) else OF_OLD_SIZE),
     )
 
 
 OF_OLD_SIZE = ", though it is not S / time (before July 2020 all_gather had another S)"
 
 
-def agree(num_bytes: int, time_us: float | None, algbw: float | None) -> bool:
+def is_consistent(num_bytes: int, time_us: float | None, algbw: float | None) -> bool:
     """Return whether a bandwidth is the size over the time, as far as both are printed."""
     if not time_us or not algbw or algbw < 0.1:
         return True
     return abs(num_bytes / (time_us * 1e3) - algbw) <= OFF * algbw
 
 
-def by_median(row: CollectiveTiming, times: Row | None) -> Iterator[CollectiveTiming]:
+def median_timings(row: CollectiveTiming, times: Row | None) -> Iterator[CollectiveTiming]:
     """Yield a second row by the median, as ours have it, where iterations were timed apart (-I 1).
 
     Args:

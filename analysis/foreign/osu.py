@@ -88,12 +88,12 @@ def read(output: ForeignOutput) -> Reading:
     torn = output.num_cut_off(LAST_CELL)
     for line in map(str.strip, output.whole_lines(LAST_CELL)):
         if title := TITLE.match(line):
-            run = begun(title)
+            run = begin_run(title)
             titles.append(title["test"])
             if run is None:
-                found.skipped.append(one_line(f"{output.file}: {unknown(title['test'])}"))
+                found.skipped.append(one_line(f"{output.file}: {unknown_benchmark(title['test'])}"))
         elif run and line.startswith("#"):
-            run = described(run, line)
+            run = add_comment(run, line)
             if run is None:
                 why = f"a table without a title, or with heads that are not known: {line:.200}"
                 found.skipped.append(one_line(f"{output.file}: {why}"))
@@ -123,11 +123,11 @@ def read(output: ForeignOutput) -> Reading:
     return found
 
 
-def unknown(test: str) -> str:
+def unknown_benchmark(test: str) -> str:
     return f"OSU's {test!r} is none of {', '.join(COLLECTIVES)}"
 
 
-def begun(title: re.Match[str]) -> OsuRun | None:
+def begin_run(title: re.Match[str]) -> OsuRun | None:
     """Begin the run of a title; None for a benchmark that has no counterpart here."""
     if title["test"] not in COLLECTIVES:
         return None
@@ -140,7 +140,7 @@ def begun(title: re.Match[str]) -> OsuRun | None:
     return OsuRun(collective, title["backend"].lower(), device)
 
 
-def described(run: OsuRun, line: str) -> OsuRun | None:
+def add_comment(run: OsuRun, line: str) -> OsuRun | None:
     """Add what a line of comment says: the type, the place of the buffers, or the columns.
 
     None for heads that are not known, and for a table that begins again, though neither a title

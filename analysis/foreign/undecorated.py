@@ -65,22 +65,22 @@ Start = Callable[[str], int | None]
 """Returns where a known output begins in a line, if it does."""
 
 
-def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[OutputSource], str]:
+def strip_prefixes(text: str, starts: Sequence[Start]) -> tuple[list[OutputSource], str]:
     """Return what each source printed in which a known output begins, and the lines of all others.
 
     Args:
         text: of one file. One in which nothing begins is of one source.
         starts: the first that finds a source counts.
     """
-    lines = clean_lines(unwrapped(text))
-    found = (sources_by(start_of, lines) for start_of in starts)
+    lines = clean_lines(unwrap_json(text))
+    found = (find_sources(start_of, lines) for start_of in starts)
     sources = next(filter(None, found), None)
     if sources is None:
         return [OutputSource("", lines=clean_lines(text))], ""
     lengths = sorted(set(map(len, sources)), reverse=True)
     others = []
     for line in lines:
-        prefix, rest = split(line, sources, lengths)
+        prefix, rest = split_prefix(line, sources, lengths)
         if prefix is None or not rest:  # cut off within a prefix: what follows it is missing
             others.append(line)
         else:
@@ -92,7 +92,7 @@ def clean_lines(text: str) -> list[str]:
     return CONTINUED.sub("", UNSEEN.sub("", text)).splitlines(keepends=True)
 
 
-def sources_by(start_of: Start, lines: list[str]) -> dict[str, OutputSource]:
+def find_sources(start_of: Start, lines: list[str]) -> dict[str, OutputSource]:
     """Make a source of each prefix, with marks for times, behind which an output begins."""
     sources: dict[str, OutputSource] = {}
     for line in lines:
@@ -104,7 +104,7 @@ def sources_by(start_of: Start, lines: list[str]) -> dict[str, OutputSource]:
     return sources
 
 
-def split(
+def split_prefix(
     line: str, prefixes: dict[str, OutputSource], lengths: list[int]
 ) -> tuple[str | None, str]:
     """Split a line into its prefix, with marks for times, and the rest."""
@@ -125,17 +125,17 @@ def split(
     return None, line
 
 
-def unwrapped(text: str) -> str:
+def unwrap_json(text: str) -> str:
     """Return the messages of JSON lines, or of one document, behind what tells who wrote them."""
     if not HAS_MESSAGE.search(text):
         return text
     try:
         return "".join(lines_of(json.loads(text)))
     except (ValueError, RecursionError):
-        return "".join(map(unwrapped_line, text.splitlines(keepends=True)))
+        return "".join(map(unwrap_json_line, text.splitlines(keepends=True)))
 
 
-def unwrapped_line(line: str) -> str:
+def unwrap_json_line(line: str) -> str:
     start = line.find("{")
     if start < 0:
         return line
@@ -159,7 +159,7 @@ def lines_of(value: Any, who: str = "") -> Iterator[str]:
             yield from lines_of(each, who)
         return
     for line in message.splitlines():  # which may be JSON, of a program in a container
-        yield from (f"{who} {each}\n" for each in unwrapped_line(line).splitlines() or [""])
+        yield from (f"{who} {each}\n" for each in unwrap_json_line(line).splitlines() or [""])
 
 
 def message_in(fields: dict[str, Any]) -> str | None:

@@ -69,8 +69,8 @@ def shape(index: int, mark: str = LINES) -> str:
 
 def spec_of(chart: Chart) -> Spec:
     """Return the specification as JSON."""
-    drawing = {LINES: over_x, SCATTER: over_x, CELLS: cells, STACKS: stacks}
-    layers = drawing.get(chart.mark, beside_names)(chart)
+    drawing = {LINES: draw_over_x, SCATTER: draw_over_x, CELLS: cells, STACKS: stacks}
+    layers = drawing.get(chart.mark, draw_beside_names)(chart)
     shown: alt.LayerChart | alt.FacetChart = alt.layer(*layers, data=alt.NamedData(ROWS))
     if len(chart.panels) > 1:
         header = alt.Header(labelLimit=260)
@@ -138,7 +138,7 @@ def tooltip_of(chart: Chart) -> list[alt.Tooltip]:
     return [*shown, x, alt.Tooltip("value_text:N", title=chart.y.label)]
 
 
-def over_x(chart: Chart) -> list[alt.Chart]:
+def draw_over_x(chart: Chart) -> list[alt.Chart]:
     """Draw points over numbers or names, joined for LINES, with intervals and curves."""
     if chart.x.scale == NAMES:
         across = alt.Axis(labelAngle=0)
@@ -175,7 +175,7 @@ def names_down(chart: Chart) -> alt.Y:
     return alt.Y("x:N", title=None, sort=chart.names, axis=axis)
 
 
-def beside_names(chart: Chart) -> list[alt.Chart]:
+def draw_beside_names(chart: Chart) -> list[alt.Chart]:
     """Draw bars or dots with intervals beside names, which need no turned labels there."""
     axis = axis_of(chart.y, "y_ticks")
     x = alt.X("value:Q", title=chart.y.label, scale=scale_of(chart.y), axis=axis)
@@ -263,8 +263,8 @@ def figure_of(chart: Chart) -> FigureData:
         "rows": columns_of(chart),
         "series": legend_of(chart),
         "reference": chart.reference,
-        "x": described_axis(chart.x),
-        "y": described_axis(chart.y),
+        "x": axis_data(chart.x),
+        "y": axis_data(chart.y),
     }
 
 
@@ -283,7 +283,7 @@ def too_large(chart: Chart) -> str:
     return ""
 
 
-def described_axis(axis: Axis) -> AxisData:
+def axis_data(axis: Axis) -> AxisData:
     names, log = axis.scale == NAMES, axis.scale == LOG
     return {"label": axis.label, "names": names, "log": log, "unit": axis.unit}
 
@@ -334,14 +334,14 @@ SCALE = alt.Scale(type="log", nice=False, padding=8)
 
 def sample_specs() -> dict[str, Spec]:
     """Return the specifications by the names of their places on the page."""
-    drawn = {"times": over_iterations(), "histogram": histogram(), "ranks": by_rank()}
+    drawn = {"times": draw_over_iterations(), "histogram": histogram(), "ranks": draw_by_rank()}
     return {
         name: with_ticks(alt.layer(*layers, data=alt.NamedData(ROWS)))
         for name, layers in drawn.items()
     }
 
 
-def over_iterations() -> list[alt.Chart]:
+def draw_over_iterations() -> list[alt.Chart]:
     """Draw times over iterations: a dot for each, or the median and the range of several."""
     axis = alt.Axis(values=alt.ExprRef("y_ticks"), labelExpr=TIME)
     rows = alt.Chart().encode(
@@ -373,7 +373,7 @@ def histogram() -> list[alt.Chart]:
     return [drawn, median]
 
 
-def by_rank() -> list[alt.Chart]:
+def draw_by_rank() -> list[alt.Chart]:
     """Draw the quantiles of each rank: 5 to 95 % as a line, 25 to 75 % as a bar, the median."""
     axis = alt.Axis(values=alt.ExprRef("x_ticks"), labelExpr=TIME)
     down = alt.Axis(grid=False, ticks=False, domain=False)

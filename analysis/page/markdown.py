@@ -21,11 +21,11 @@ def as_html(text: str, level: int) -> str:
         level: of its highest heading on the page; 2 turns "# A" into h2, "## B" into h3.
     """
     parser = MarkdownIt("zero").enable(list(RULES))
-    tokens = list(adapted(parser.parse(text), level - 1))
+    tokens = list(adapt_tokens(parser.parse(text), level - 1))
     return str(parser.renderer.render(tokens, parser.options, {}))
 
 
-def adapted(tokens: list[Token], deeper: int) -> Iterator[Token]:
+def adapt_tokens(tokens: list[Token], deeper: int) -> Iterator[Token]:
     """Yield the tokens with lower headings, and tables in a frame that scrolls, with captions."""
     heading = ""
     for position, token in enumerate(tokens):
@@ -34,13 +34,15 @@ def adapted(tokens: list[Token], deeper: int) -> Iterator[Token]:
             if token.nesting > 0:
                 heading = html.escape(tokens[position + 1].content)
         if token.type == "table_open":
-            yield raw(f'<div class="scroll" role="region" aria-label="{heading}" tabindex="0">')
+            yield raw_token(
+                f'<div class="scroll" role="region" aria-label="{heading}" tabindex="0">'
+            )
             align(tokens[position:])
         yield token
         if token.type == "table_open":
-            yield raw(f'<caption class="hidden">{heading}</caption>')
+            yield raw_token(f'<caption class="hidden">{heading}</caption>')
         if token.type == "table_close":
-            yield raw("</div>")
+            yield raw_token("</div>")
 
 
 def align(tokens: list[Token]) -> None:
@@ -67,6 +69,6 @@ def align(tokens: list[Token]) -> None:
                 token.attrSet("class", "number")
 
 
-def raw(text: str) -> Token:
+def raw_token(text: str) -> Token:
     """Return a token that is rendered as it is."""
     return Token("html_block", "", 0, content=text)

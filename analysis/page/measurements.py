@@ -42,12 +42,12 @@ def filters_of(rows: pd.DataFrame) -> list[Filter]:
             numbers = all(isinstance(value, int | float) for value in values)
             ordered = sorted(values) if numbers else list(dict.fromkeys(values))
             missing = [None] if rows[column].isna().any() else []
-            choices = map(partial(choice, column), [*ordered, *missing])
+            choices = map(partial(format_choice, column), [*ordered, *missing])
             found.append(Filter(column, list(dict.fromkeys(choices))))
     return found
 
 
-def choice(column: str, value: Any) -> str:
+def format_choice(column: str, value: Any) -> str:
     """Format a value of a filter; "–" stands for rows without one."""
     return "–" if pd.isna(value) else format_label(column, value)
 
@@ -139,7 +139,8 @@ def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
     ]
     filters = filters_of(rows)
     choices = {
-        each.column: [choice(each.column, value) for value in rows[each.column]] for each in filters
+        each.column: [format_choice(each.column, value) for value in rows[each.column]]
+        for each in filters
     }
     chosen = zip(*choices.values(), strict=True) if choices else ([()] * len(rows))
     return Measurements(

@@ -72,8 +72,10 @@ def render(
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     environment.filters["code"] = with_code
-    library = inlined(drawing_library())
-    script = inlined("\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS))
+    library = escape_script(drawing_library())
+    script = escape_script(
+        "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    )
     style = (FOLDER / "page.css").read_text(encoding="utf-8")
     return environment.get_template("template.html.j2").render(
         content=content,
@@ -128,7 +130,7 @@ def drawing_library() -> str:
     return library
 
 
-def inlined(script: str) -> str:
+def escape_script(script: str) -> str:
     """Return a script that may stand within an element of HTML."""
     return script.replace("</script", r"<\/script").replace("<!--", r"<\!--")
 

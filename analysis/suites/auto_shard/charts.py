@@ -22,7 +22,7 @@ from analysis.suites.auto_shard.rows import (
     SUITE,
     ShardingGroup,
     amdahl,
-    counted,
+    format_devices,
     groups_of,
     serial_share,
 )
@@ -106,7 +106,7 @@ def curves(rows: pd.DataFrame, weak: bool) -> pd.DataFrame:
     for scope, part in rows.groupby(SCOPE, sort=False):
         lines = {IDEAL: ideal(rows, weak)}
         if not weak:
-            lines |= {str(name): fitted(line) for name, line in part.groupby("workload")}
+            lines |= {str(name): fit_curve(line) for name, line in part.groupby("workload")}
         for series, (x, value) in lines.items():
             curve = {"panel": scope, "series": series, "x": x, "value": value}
             found.append(pd.DataFrame(curve))
@@ -155,7 +155,7 @@ def scaling_rows(group: ShardingGroup) -> pd.DataFrame:
     return rows.assign(**{efficiency: rows[speedup] * ideal for efficiency, speedup in columns})
 
 
-def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:
+def fit_curve(line: pd.DataFrame) -> tuple[list[float], list[float]]:
     """Return devices and speedups along Amdahl's law for one workload; none where rows are few."""
     further = line[line[RANKS] > line["base_ranks"]]
     if len(further) < FEWEST_FOR_FIT:
@@ -174,4 +174,4 @@ def ideal(rows: pd.DataFrame, weak: bool) -> tuple[list[float], list[float]]:
 
 
 def label(sharding: str, count: float) -> str:
-    return counted(count) if sharding == UNSHARDED else f"{sharding} x{count:g}"
+    return format_devices(count) if sharding == UNSHARDED else f"{sharding} x{count:g}"

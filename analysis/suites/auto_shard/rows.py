@@ -124,7 +124,7 @@ def reason(row: Row, base: Row, independent: Row | None) -> Finding:
     if row["status"] != "ok":
         return str(row["status"]), ""
     if base["status"] != "ok":
-        return f"nothing to compare with: {base['status']} on {counted(base[RANKS])}", ""
+        return f"nothing to compare with: {base['status']} on {format_devices(base[RANKS])}", ""
     ideal = 1.0 if row["scaling"] == WEAK else base[RANKS] / row[RANKS]
     if row["median_s"] - ideal * base["median_s"] <= SMALL_LOSS * row["median_s"]:
         if row["median_s"] < (1 - SMALL_LOSS) * ideal * base["median_s"]:
@@ -135,11 +135,13 @@ def reason(row: Row, base: Row, independent: Row | None) -> Finding:
     if lost[worst] <= 0:
         return "between the phases", "profile=true: its traces show where"
     if worst == COMPUTE:
-        return of_compute(row, independent, lost[worst] / seconds(row, worst))
-    return {CREATE: of_create, COMMUNICATE: of_communicate, FETCH: of_fetch}[worst](row)
+        return compute_finding(row, independent, lost[worst] / seconds(row, worst))
+    return {CREATE: create_finding, COMMUNICATE: communicate_finding, FETCH: fetch_finding}[worst](
+        row
+    )
 
 
-def counted(devices: float) -> str:
+def format_devices(devices: float) -> str:
     return "1 device" if devices == 1 else f"{devices:g} devices"
 
 
@@ -148,7 +150,7 @@ def seconds(row: Row, phase: Phase) -> float:
     return 0.0 if value is None or math.isnan(value) else float(value)
 
 
-def of_communicate(row: Row) -> Finding:
+def communicate_finding(row: Row) -> Finding:
     latency_s = row.get(LATENCY_S) or 0.0
     if latency_s >= 0.5 * (seconds(row, COMMUNICATE) + seconds(row, FETCH)):
         return "too small: messages are mostly latency", "larger matrices, or fewer devices"
@@ -158,11 +160,11 @@ def of_communicate(row: Row) -> Finding:
     )
 
 
-def of_fetch(row: Row) -> Finding:
+def fetch_finding(row: Row) -> Finding:
     return "communication-bound: fetching the result", "leave results on the devices, fetch less"
 
 
-def of_create(row: Row) -> Finding:
+def create_finding(row: Row) -> Finding:
     if row.get(CREATES_WHOLE) is True:  # NaN where a case has no such detail
         return (
             "operands are created whole on each device",
@@ -171,7 +173,7 @@ def of_create(row: Row) -> Finding:
     return "creating operands", "resident operands, or a cheaper source of them"
 
 
-def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
+def compute_finding(row: Row, independent: Row | None, lost_share: float) -> Finding:
     """Find why computing, which lost a share of its time, takes longer than its ideal."""
     share = row.get(WORK_SHARE) or 0.0
     if share >= NEARLY_ALL * row[RANKS]:
@@ -238,11 +240,11 @@ def groups_of(table: pd.DataFrame) -> list[ShardingGroup]:
     if rows.empty:
         return []
     rows = rows.reindex(columns=list(dict.fromkeys((*rows, *CASE, *NUMBERS))))
-    groups = by_fewest_ranks(group_equal_except(convert_to_numeric(rows, NUMBERS), *CASE))
+    groups = split_by_base_ranks(group_equal_except(convert_to_numeric(rows, NUMBERS), *CASE))
     return [ShardingGroup(suffix, add_speedup(part)) for suffix, part in groups]
 
 
-def by_fewest_ranks(
+def split_by_base_ranks(
     groups: Iterable[tuple[str, pd.DataFrame]],
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """Add `base_ranks` to rows, the fewest ranks of their workload and scope in their job.

@@ -16,7 +16,7 @@ from analysis.suites.auto_shard.rows import (
     ShardingGroup,
     amdahl,
     band,
-    counted,
+    format_devices,
     further_counts,
     gain,
     groups_of,
@@ -75,13 +75,13 @@ def comparison(group: ShardingGroup, scope: str) -> Lines:
             row = base
             if base.get(RANKS) != count:
                 row = group.cases.get((workload, group.main, count, scope), failed_job)
-            line[f"{counted(count)} [ms (TFLOP/s)]"] = timed(row)
+            line[f"{format_devices(count)} [ms (TFLOP/s)]"] = format_time(row)
             if count > group.counts[0]:
                 line[f"speedup on {count}"] = speedup_of(row)
         yield line
 
 
-def timed(row: Row) -> str:
+def format_time(row: Row) -> str:
     """Format "12.5 (0.172)", or the status."""
     if row.get("status") != "ok":
         return str(row.get("status", "-"))
@@ -159,7 +159,7 @@ def phases(group: ShardingGroup) -> Lines:
             yield line | {"step [ms]": 1e3 * row["median_s"]}
 
 
-def predicted(group: ShardingGroup) -> Lines:
+def predict_speedups(group: ShardingGroup) -> Lines:
     """Yield speedups by Amdahl's law on more devices than were measured."""
     beyond = further_counts(max(group.counts, default=0))
     if not beyond:
@@ -210,4 +210,4 @@ def sections_of(group: ShardingGroup, weak: bool) -> Iterator[tuple[str, str, Li
     yield "Phases", PHASES_NOTE, phases(group)
     if not weak:
         note = PREDICTED_NOTE.format(counts="/".join(map(str, group.counts[1:])))
-        yield "More devices than here (predicted)", note, predicted(group)
+        yield "More devices than here (predicted)", note, predict_speedups(group)

@@ -286,11 +286,11 @@ def markdown(group: CompilerGroup) -> str:
 
 def rows_of(group: CompilerGroup) -> list[Row]:
     measured = [row_of(*pair, group.baseline) for pair in comparisons(group)]
-    failed = [{**row, "name": row["variant"], "reason": ending(row)} for row in group.failed]
+    failed = [{**row, "name": row["variant"], "reason": failure_text(row)} for row in group.failed]
     return [*measured, *failed]
 
 
-def ending(row: Row) -> str:
+def failure_text(row: Row) -> str:
     """Format why there are no figures: "unavailable: …", or "running" where no reason is known."""
     status, reason = str(row["status"]), row["reason"]
     return status if pd.isna(reason) else f"{status}: {shortened(reason)}"

@@ -67,7 +67,7 @@ def name_of(whole: float, slowdown: Slowdown) -> str:
     return f"{share_of(whole, slowdown):g} %{beside}"
 
 
-def shaped(rows: pd.DataFrame) -> pd.DataFrame:
+def lut_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Add COLUMNS and DOUBT and sort; a repeated point has medians over the runs."""
     rows = aggregate_runs(rows, *COLUMNS[:4])
     # Of all streams; records from before they were counted have the rate of one.
@@ -92,7 +92,7 @@ def is_faster(points: pd.DataFrame) -> pd.Series:
 
 
 def text_of(rows: pd.DataFrame) -> str:
-    points = shaped(rows)
+    points = lut_rows(rows)
     comments = provenance(rows)
     if points["num_points"].max() > 1:
         comments += comment(
@@ -107,12 +107,12 @@ def provenance(rows: pd.DataFrame) -> str:
         values = ", ".join(map(str, rows[name].dropna().unique()))
         lines.append(f"{words}: {values or 'none'}")
     lines.append(f"measured: {rows['started_at'].min()} to {rows['started_at'].max()}")
-    lines += [f"share: {name}" for name in measured_otherwise(rows)]
+    lines += [f"share: {name}" for name in deviating_shares(rows)]
     lines += [f"warning: {text}" for text in rows["warning"].dropna().unique()]
     return "".join(map(comment, lines))
 
 
-def measured_otherwise(rows: pd.DataFrame) -> list[str]:
+def deviating_shares(rows: pd.DataFrame) -> list[str]:
     """List the names of shares that the device did not have, from the largest asked for."""
     names = rows.sort_values(lut.SHARE, ascending=False)[NAME].unique()
     return [name for name in names if "measured" in name]
@@ -172,4 +172,4 @@ def with_performance(rows: pd.DataFrame) -> pd.DataFrame:
 
 def note_on(rows: pd.DataFrame) -> str:
     several = ["of medians over runs"] if rows["run"].nunique() > 1 else []
-    return "; ".join(["dashed: performance = share", *several, *measured_otherwise(rows)])
+    return "; ".join(["dashed: performance = share", *several, *deviating_shares(rows)])

@@ -172,7 +172,7 @@ def families_of(
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
     found = [
         make_family(ONE_WAY, one_way(sender, receiver, ranks)),
-        make_family(LINK, both_ways(sender, receiver, ranks)),
+        make_family(LINK, number_pairs(sender, receiver, ranks)),
         make_family(RANK_SENDS, sender),
         make_family(RANK_RECEIVES, receiver),
         make_family(RANK, sender, receiver),
@@ -180,15 +180,15 @@ def families_of(
     if node.is_telling:
         crosses = node.of_rank[sender] != node.of_rank[receiver]
         ends_across = (np.where(crosses, ends, -1) for ends in (sender, receiver))
-        found += [make_family(RANK_NETWORK, *ends_across), *of_groups(node, sender, receiver)]
+        found += [make_family(RANK_NETWORK, *ends_across), *group_families(node, sender, receiver)]
     if switch and uplinks and switch.is_telling:
-        found += of_groups(switch, sender, receiver, uplinks.busy())
+        found += group_families(switch, sender, receiver, uplinks.busy())
         if node.count > switch.count:
-            found.append(make_family(f"{NODE} {NEAR}", *near(node, switch, sender, receiver)))
+            found.append(make_family(f"{NODE} {NEAR}", *near_keys(node, switch, sender, receiver)))
     return [each for each in found if len(each.subjects)]
 
 
-def of_groups(
+def group_families(
     grouping: Grouping, sender: Ints, receiver: Ints, busy: Sequence[Mask] = ()
 ) -> list[Family]:
     """Return the families of a grouping: of each group, and of each two groups.
@@ -212,14 +212,14 @@ def of_groups(
             (RECEIVES, (inward,), busy[1:]),
             (NETWORK, (outward, inward), busy),
             (WHOLE, (here, inward), ()),
-            (BETWEEN, (np.where(crosses, both_ways(here, there, groups), -1),), ()),
+            (BETWEEN, (np.where(crosses, number_pairs(here, there, groups), -1),), ()),
         ]
     return [
         make_family(f"{grouping.name} {part}", *keys, shows=shows) for part, keys, shows in found
     ]
 
 
-def near(node: Grouping, switch: Grouping, sender: Ints, receiver: Ints) -> Iterator[Ints]:
+def near_keys(node: Grouping, switch: Grouping, sender: Ints, receiver: Ints) -> Iterator[Ints]:
     """Yield the nodes of both ends of each pair across nodes at one switch, -1 for other pairs."""
     here, there = node.of_rank[sender], node.of_rank[receiver]
     is_near = (here != there) & (switch.of_rank[sender] == switch.of_rank[receiver])
@@ -232,7 +232,7 @@ def one_way(sender: Ints, receiver: Ints, count: int) -> Ints:
     return np.asarray(sender * count + receiver)
 
 
-def both_ways(sender: Ints, receiver: Ints, count: int) -> Ints:
+def number_pairs(sender: Ints, receiver: Ints, count: int) -> Ints:
     """Number each two of `count`, whoever sends."""
     return np.asarray(np.minimum(sender, receiver) * count + np.maximum(sender, receiver))
 

@@ -55,7 +55,7 @@ def charts_of(cells: pd.DataFrame) -> Charts:
     return charts
 
 
-def over_slowdown(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
+def points_over_slowdown(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
     """Return points with a panel per length and a line per strategy."""
     lengths = rows["seq_len"].map("{:g} tokens".format)
     return chart_points(rows, rows["slowdown"].map(str), values, rows[STRATEGY], lengths, scale)
@@ -68,7 +68,7 @@ def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, no
         note=f"{note}; {describe_error_bars(rows)}",
         x=Axis(label_of(rows), NAMES),
         y=Axis(label),
-        points=over_slowdown(rows, columns, 100),
+        points=points_over_slowdown(rows, columns, 100),
         series=tuple(strategies_of(rows)),
         reference=100,
     )
@@ -86,7 +86,7 @@ def latency_scaling(rows: pd.DataFrame) -> Chart:
         note=f"median, {describe_error_bars(rows)}",
         x=Axis("tokens", LOG) if several else Axis(label_of(rows), NAMES),
         y=Axis("time of one layer [ms]", LOG),
-        points=along if several else over_slowdown(ordered, TIMES, 1e3),
+        points=along if several else points_over_slowdown(ordered, TIMES, 1e3),
         series=tuple(strategies_of(rows)),
     )
 

@@ -60,9 +60,9 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
-    slowed = "last rank" if factor.last_alone else "ranks"
+    slowed = "last rank" if factor.is_last_rank_only else "ranks"
     title = f"# Ring attention, {slowed} slowed {factor} times"
-    parts = [title, format_run_spread(rows), as_markdown(harshest(rows, factor))]
+    parts = [title, format_run_spread(rows), as_markdown(tabulate_slowest(rows, factor))]
     if lines := list(summary(rows)):
         parts += ["## All cells", bullets(lines)]
     compared = tabulate(rows)
@@ -71,7 +71,7 @@ def text_of(rows: pd.DataFrame) -> str:
     return document(*parts)
 
 
-def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
+def tabulate_slowest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
     """Make a row per strategy: time, speedup over even and efficiency at each length."""
     found: dict[str, dict[str, float | str]] = {}
     rows = with_efficiencies(rows)
@@ -177,5 +177,5 @@ def best_rival(cell: Cell) -> float:
 
 
 def label_of(rows: pd.DataFrame) -> str:
-    alone = all(slowdown.last_alone for slowdown in rows["slowdown"])
+    alone = all(slowdown.is_last_rank_only for slowdown in rows["slowdown"])
     return "slowdown of the last rank" if alone else "slowdown of each rank, or of the last"

@@ -21,20 +21,22 @@ LABELS = {names.PREFILL: "time to first token [ms]", names.DECODE: "time per tok
 
 
 def groups_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return groups as of `cells_of`, with `over_single`: the time of one rank over the row's."""
+    """Return groups as of `cells_of`, with `over_single`, the speedup over one rank."""
     return [
-        (suffix, rows.assign(over_single=over_single(rows)))
+        (suffix, rows.assign(over_single=speedups_over_single(rows)))
         for suffix, rows in cells_of(table, SUITE, CASE)
     ]
 
 
-def over_single(rows: pd.DataFrame) -> list[float]:
-    """Return the median time of one rank alone over that of each row, NaN where it is unknown."""
-    single = rows[rows[names.IMPLEMENTATION] == names.SINGLE]
+def speedups_over_single(rows: pd.DataFrame) -> list[float]:
+    """Return the median time of a single rank over that of each row; NaN where it is unknown."""
+    single_rows = rows[rows[names.IMPLEMENTATION] == names.SINGLE]
     keys = [names.PHASE, *CELL]
-    alone = dict(zip(single[keys].itertuples(index=False), single["median_s"], strict=True))
+    single_s = dict(
+        zip(single_rows[keys].itertuples(index=False), single_rows["median_s"], strict=True)
+    )
     return [
-        alone.get(key, float("nan")) / time
+        single_s.get(key, float("nan")) / time
         for key, time in zip(rows[keys].itertuples(index=False), rows["median_s"], strict=True)
     ]
 

@@ -47,7 +47,7 @@ def line_of(row: Row, case: CaseRecord) -> Row:
         rates = (case.useful_flops or np.nan) / (times_ms * 1e9)
     options = options_of(row)
     return {
-        IMPLEMENTATION: labelled(row[IMPLEMENTATION], options),
+        IMPLEMENTATION: label_with_options(row[IMPLEMENTATION], options),
         TIME: times_ms.mean(),
         "std_time": times_ms.std(),
         "min_time": times_ms.min(),
@@ -65,7 +65,7 @@ def line_of(row: Row, case: CaseRecord) -> Row:
     }
 
 
-def labelled(implementation: str, options: str) -> str:
+def label_with_options(implementation: str, options: str) -> str:
     """Format "pytorch (order=AG_before, backend=nccl)"."""
     return f"{implementation} ({options})" if options else implementation
 
@@ -74,10 +74,12 @@ def options_of(row: Row) -> str:
     """Format "order=AG_before, chunks=4, backend=gloo"."""
     known = {name: row.get(name) for name in OPTIONS if pd.notna(row.get(name))}
     named = {"backend" if name == COMM_BACKEND else name: known[name] for name in known}
-    return ", ".join(f"{name}={in_full(value, row['backend'])}" for name, value in named.items())
+    return ", ".join(
+        f"{name}={format_option(value, row['backend'])}" for name, value in named.items()
+    )
 
 
-def in_full(value: Any, backend: str) -> str:
+def format_option(value: Any, backend: str) -> str:
     """Format a value; "default" is the job's backend."""
     if isinstance(value, float):  # a column with gaps turns 4 into 4.0
         return f"{value:g}"

@@ -50,10 +50,10 @@ def name_of(row: Any) -> str:
         if name in row and pd.notna(row[name]) and row[name] != names.DEFAULT:
             value = row[name]
             words.append(f"{value:g} {name}" if name == names.CHUNKS else str(value))
-    return in_singular(" ".join(words))
+    return correct_plural(" ".join(words))
 
 
-def in_singular(name: str) -> str:
+def correct_plural(name: str) -> str:
     """Correct "1 chunks", which records have, too."""
     return re.sub(r"\b1 chunks\b", "1 chunk", name)
 
@@ -104,7 +104,7 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
         if row[IMPLEMENTATION] == AUTO:
             line[f"{name} [ms]"] = row["median_s"] * 1e3
             chosen = row.get(CHOSEN)
-            line[f"{name} took"] = in_singular(chosen) if isinstance(chosen, str) else None
+            line[f"{name} took"] = correct_plural(chosen) if isinstance(chosen, str) else None
     return line
 
 

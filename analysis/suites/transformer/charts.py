@@ -26,7 +26,7 @@ from analysis.report.chart import (
     setting_name,
 )
 from analysis.shared.text import format_settings
-from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
+from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying_settings
 from analysis.table.repetitions import (
     describe_error_bars,
     drop_implied_columns,
@@ -102,7 +102,7 @@ def comparable(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     if rows.empty:
         return rows, []
     rows = fill_with_ranges(rows[rows[RANKS] == rows[RANKS_AGAIN]])
-    return rows, [name for name in varying(rows) if name != RANKS_AGAIN]
+    return rows, [name for name in varying_settings(rows) if name != RANKS_AGAIN]
 
 
 def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
@@ -131,26 +131,28 @@ def charts_of(group: PassGroup) -> Charts:
 def step_time(group: PassGroup) -> Chart:
     note = f"median of the slowest rank, {describe_error_bars(group.rows)}"
     label = Axis("time of one step [ms]", LOG)
-    return over_context(group, "step time", note, label, points(group.rows, TIMES, 1e3))
+    return chart_over_context(group, "step time", note, label, points(group.rows, TIMES, 1e3))
 
 
 def throughput(group: PassGroup) -> Chart:
     rows = group.rows.assign(**rates_of(group.rows, "tokens_per_second"))
     note = f"tokens of a step over its median time, {describe_error_bars(rows)}"
     label = Axis("tokens per second", LOG)
-    return over_context(group, "throughput", note, label, points(rows, RATE, 1.0))
+    return chart_over_context(group, "throughput", note, label, points(rows, RATE, 1.0))
 
 
 def memory(group: PassGroup) -> Chart:
     peaks = points(group.rows, (PEAK_BYTES,), 2**-20)
-    return over_context(group, "peak memory", "of one rank", Axis("peak memory [MiB]", LOG), peaks)
+    return chart_over_context(
+        group, "peak memory", "of one rank", Axis("peak memory [MiB]", LOG), peaks
+    )
 
 
 def points(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
     return chart_points(rows, rows["context_length"], values, rows["line"], rows[PASS], scale)
 
 
-def over_context(
+def chart_over_context(
     group: PassGroup, title: str, note: str, label: Axis, shown: pd.DataFrame
 ) -> Chart:
     return Chart(
@@ -167,7 +169,7 @@ def over_context(
 def utilisation(group: PassGroup) -> Chart:
     peaks = " or ".join(dict.fromkeys(group.rows[PEAK_FROM].dropna()))
     note = f"against: {peaks}; in attention every pair of tokens counts, or those seen"
-    return by_pass(group, "model FLOP/s utilisation", note, Axis("MFU [%]"), UTILISATIONS)
+    return chart_by_pass(group, "model FLOP/s utilisation", note, Axis("MFU [%]"), UTILISATIONS)
 
 
 def scaling(group: PassGroup) -> Chart:
@@ -175,10 +177,10 @@ def scaling(group: PassGroup) -> Chart:
         "efficiency: speedup over one rank alone, per rank; "
         "communication: what a step sends, alone, over its time"
     )
-    return by_pass(group, "scaling", note, Axis("share [%]"), SHARES, reference=100)
+    return chart_by_pass(group, "scaling", note, Axis("share [%]"), SHARES, reference=100)
 
 
-def by_pass(
+def chart_by_pass(
     group: PassGroup,
     title: str,
     note: str,
@@ -187,7 +189,7 @@ def by_pass(
     reference: float | None = None,
 ) -> Chart:
     """Show bars with a panel per pass, a place per line and context, and a bar per column."""
-    rows, left_out = longest(group.rows, "line")
+    rows, left_out = choose_longest(group.rows, "line")
     places = rows["line"] + ", " + rows["context_length"].astype(str) + " tokens"
     bars = [
         chart_points(rows, places, (column,), name, rows[PASS], 100)
@@ -205,7 +207,7 @@ def by_pass(
     )
 
 
-def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
+def choose_longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
     """Select the rows that have a place, and say in words what has none.
 
     Where lines and contexts are more than MOST_POINTS, a line keeps its longest context.
@@ -219,7 +221,7 @@ def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
 
 def phases(group: PassGroup) -> Chart:
     largest = group.passes[-1]
-    rows, left_out = longest(group.rows[group.rows[PASS] == largest], "variant")
+    rows, left_out = choose_longest(group.rows[group.rows[PASS] == largest], "variant")
     contexts = rows["context_length"].astype(str) + " tokens"
     places = (rows["variant"] + ", ").where(rows["variant"] != "", "") + contexts
     return phases_of_step(

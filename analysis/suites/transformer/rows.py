@@ -48,7 +48,7 @@ def rows_of(table: pd.DataFrame) -> pd.DataFrame:
         return rows
     rows = aggregate_runs(rows, *identity_columns(rows))
     most = rows.groupby("model")[PARAMETERS].transform("max")
-    return in_order(rows.assign(**{PARAMETERS: most}))
+    return sort_by_size(rows.assign(**{PARAMETERS: most}))
 
 
 def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
@@ -65,8 +65,8 @@ def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(
         **numbers,
         **{
-            PASS: known_or(rows[PASS], ANY_PASS),
-            PART: known_or(rows[PART], WHOLE),
+            PASS: fill_missing(rows[PASS], ANY_PASS),
+            PART: fill_missing(rows[PART], WHOLE),
             RANKS: pd.to_numeric(rows[RANKS]).fillna(rows["world_size"]),
         },
     )
@@ -76,11 +76,11 @@ def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
     return rows[rows[PART] == WHOLE]
 
 
-def known_or(column: pd.Series, word: str) -> pd.Series:
+def fill_missing(column: pd.Series, word: str) -> pd.Series:
     return column.astype(object).where(column.notna(), word)
 
 
-def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+def sort_by_size(rows: pd.DataFrame) -> pd.DataFrame:
     """Sort by the model's size, which its dimensions give where it was not counted."""
     layers = rows["model.num_layers"]
     width = rows["model.d_model"]
@@ -96,7 +96,7 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.loc[keys.sort_values(order, kind="stable").index]
 
 
-def varying(rows: pd.DataFrame) -> list[str]:
+def varying_settings(rows: pd.DataFrame) -> list[str]:
     """List the settings, apart from a case's own, that `alike` tells rows apart by."""
     settings = [name for name in identity_columns(rows) if name not in CASE]
     return [name for name in settings if rows[name].nunique(dropna=False) > 1]

@@ -7,7 +7,13 @@ import pandas as pd
 from analysis.report.markdown import document, format_run_spread
 from analysis.shared.text import format_number, format_settings, interval_head, intervals, shortened
 from analysis.shared.text_table import as_markdown
-from analysis.suites.transformer.rows import ANY_PASS, CASE, plain_numbers, rows_of, varying
+from analysis.suites.transformer.rows import (
+    ANY_PASS,
+    CASE,
+    plain_numbers,
+    rows_of,
+    varying_settings,
+)
 from analysis.table.combine import identity_columns, suite_columns
 from analysis.table.repetitions import group_equal_except
 from benchkit.api.case import PEAK_FROM
@@ -63,10 +69,10 @@ CONVENTIONS = (
 )
 
 
-def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]) -> Tables:
+def tables_by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]) -> Tables:
     """Make a table of each group of rows that differ in the case and the batch alone."""
     if not rows.empty:
-        names = [name for name in varying(rows) if name != BATCH]
+        names = [name for name in varying_settings(rows) if name != BATCH]
         for _, part in group_equal_except(rows, *CASE, BATCH):
             yield format_settings(part, names), shape(part)
 
@@ -76,11 +82,11 @@ def size_of(rows: pd.DataFrame) -> list[str]:
     return ["context_length", *([BATCH] if rows[BATCH].nunique() > 1 else [])]
 
 
-def by_model(rows: pd.DataFrame) -> Tables:
+def tables_by_model(rows: pd.DataFrame) -> Tables:
     for model, part in rows.groupby("model", sort=False):
         size = part[PARAMETERS].iloc[0]
-        name = f"{model} ({counted(size)} parameters)" if pd.notna(size) else str(model)
-        for setting, table in by_setting(part, lambda group: results(group, [])):
+        name = f"{model} ({format_parameters(size)} parameters)" if pd.notna(size) else str(model)
+        for setting, table in tables_by_setting(part, lambda group: results(group, [])):
             head = ", ".join(filter(None, (name, setting)))
             yield head, table.drop(columns=["model", "parameters"], errors="ignore")
 
@@ -90,7 +96,7 @@ def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
     shown = pd.DataFrame(
         {
             "model": rows["model"],
-            "parameters": rows[PARAMETERS].map(counted, na_action="ignore"),
+            "parameters": rows[PARAMETERS].map(format_parameters, na_action="ignore"),
             "context": rows["context_length"],
             "batch": rows[BATCH],
             "pass": rows[PASS],
@@ -107,7 +113,7 @@ def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
     return shown.dropna(axis="columns", how="all")
 
 
-def counted(parameters: float) -> str:
+def format_parameters(parameters: float) -> str:
     return f"{parameters / 1e9:.4g} B" if parameters >= 1e9 else f"{parameters / 1e6:.4g} M"
 
 
@@ -142,7 +148,7 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
     num_warmups = rows.groupby(what, dropna=False)["warmup_iterations"].transform("nunique")
     several = rows[num_warmups > 1]
     shown = (BATCH, "warmup_iterations")
-    settings = [name for name in varying(several) if name not in shown]
+    settings = [name for name in varying_settings(several) if name not in shown]
     counts = sorted(several["warmup_iterations"].unique())
     lines = []
     for _, same in several.groupby(what, dropna=False, sort=False):
@@ -154,11 +160,11 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
         }
         line |= {name: first[name] for name in (PASS, *settings)}
         times = {row["warmup_iterations"]: time_of(row) for _, row in same.iterrows()}
-        lines.append(line | {f"{of_warmups(count)} [ms]": times.get(count) for count in counts})
+        lines.append(line | {f"{format_warmups(count)} [ms]": times.get(count) for count in counts})
     return pd.DataFrame(lines)
 
 
-def of_warmups(count: int) -> str:
+def format_warmups(count: int) -> str:
     return "1 warm-up" if count == 1 else f"{count} warm-ups"
 
 
@@ -201,7 +207,7 @@ def pivots(rows: pd.DataFrame) -> Tables:
     for name in PASSES:
         if (rows[PASS] == name).any():
             chosen = rows[rows[PASS].isin([name, ANY_PASS])]
-            for setting, table in by_setting(chosen, pivot):
+            for setting, table in tables_by_setting(chosen, pivot):
                 yield ", ".join(filter(None, (f"{name} [ms]", setting))), table
 
 
@@ -235,11 +241,11 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
     yield f"All rows: {format_settings(rows, shared_settings(rows))}."
     yield format_run_spread(measured)
     sections: dict[str, Tables] = {
-        "Complete Results": iter([("", results(rows, varying(rows)))]),
-        "Results by Model Size": by_model(rows),
-        "Forward-Only vs Forward+Backward": by_setting(measured, passes),
+        "Complete Results": iter([("", results(rows, varying_settings(rows)))]),
+        "Results by Model Size": tables_by_model(rows),
+        "Forward-Only vs Forward+Backward": tables_by_setting(measured, passes),
         "Effect of Number of Warmup Runs": iter([("", warmups(measured))]),
-        "Summary Statistics": by_setting(rows, statistics),
+        "Summary Statistics": tables_by_setting(rows, statistics),
         "Median step time by context and model": pivots(rows),
     }
     for title, tables in sections.items():
