@@ -1,4 +1,4 @@
-"""Turns the Markdown of a report's tables into HTML that follows the page's headings."""
+"""Convert the Markdown of a report to HTML with heading levels of the page."""
 
 import html
 import re
@@ -9,16 +9,16 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 NUMBER = re.compile(r"[<>]? ?-?\d[\d.,]*(e[+-]?\d+)?( .*)?$")
-"""Also one that an interval or a rate in brackets follows."""
+"""A number, optionally followed by an interval or a rate in brackets."""
 RULES = ("backticks", "escape", "heading", "list", "table")
-"""What the tables use. Without links, images and HTML, a label in them is only text."""
+"""Markdown rules in use. Without links, images and HTML, labels stay plain text."""
 
 
 def as_html(text: str, level: int) -> str:
-    """Return the HTML of a text.
+    """Convert Markdown to HTML.
 
     Args:
-        level: of its highest heading on the page; 2 turns "# A" into h2, "## B" into h3.
+        level: level of the highest heading; 2 turns "# A" into h2, "## B" into h3.
     """
     parser = MarkdownIt("zero").enable(list(RULES))
     tokens = list(adapt_tokens(parser.parse(text), level - 1))
@@ -26,7 +26,7 @@ def as_html(text: str, level: int) -> str:
 
 
 def adapt_tokens(tokens: list[Token], deeper: int) -> Iterator[Token]:
-    """Yield the tokens with lower headings, and tables in a frame that scrolls, with captions."""
+    """Yield tokens with lowered headings, and tables with captions in a scrolling frame."""
     heading = ""
     for position, token in enumerate(tokens):
         if token.type in ("heading_open", "heading_close"):
@@ -46,10 +46,10 @@ def adapt_tokens(tokens: list[Token], deeper: int) -> Iterator[Token]:
 
 
 def align(tokens: list[Token]) -> None:
-    """Mark the heads of the columns of a table, and the columns of numbers.
+    """Mark the column headers of a table, and its numeric columns.
 
     Args:
-        tokens: of the table, and of what follows it.
+        tokens: tokens from the start of the table on.
     """
     end = next(at for at, token in enumerate(tokens) if token.type == "table_close")
     columns: dict[int, list[tuple[Token, str]]] = {}
@@ -70,5 +70,5 @@ def align(tokens: list[Token]) -> None:
 
 
 def raw_token(text: str) -> Token:
-    """Return a token that is rendered as it is."""
+    """Return a token that is rendered verbatim."""
     return Token("html_block", "", 0, content=text)

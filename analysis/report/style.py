@@ -251,7 +251,7 @@ def name_ticks(axis: Axis, names: Sequence[str], first: float = 0.0) -> None:
 
 
 def log_ticks(axis: Axis, places: Sequence[float], shown: Callable[[float], str]) -> None:
-    """Put ticks at positions of a logarithmic axis; of too many at every second, third and so on."""
+    """Put ticks on a logarithmic axis; of too many positions at every second, third and so on."""
     axis.set_ticks(list(places[:: -(-len(places) // MOST_TICKS)]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
     axis.set_minor_locator(NullLocator())

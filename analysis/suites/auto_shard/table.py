@@ -62,7 +62,7 @@ PREDICTED_NOTE = (
 
 
 def comparison(group: ShardingGroup, scope: str) -> Lines:
-    """Yield the rows of GT's table: times on each number of devices, and the speedup."""
+    """Yield the rows of GT's table: the time on each number of devices, and the speedup."""
     if not group.counts:
         return
     # Jobs that failed as a whole have no scope.
@@ -89,7 +89,7 @@ def format_time(row: Row) -> str:
 
 
 def speedup_of(row: Row) -> str:
-    """Format "1.93 [1.90, 1.95]"; "-" where it was not measured."""
+    """Format "1.93 [1.90, 1.95]"; "-" if not measured."""
     if pd.isna(row.get("speedup")):
         return "-"
     value, low, high = (row[name] for name in SPEEDUP)
@@ -97,7 +97,7 @@ def speedup_of(row: Row) -> str:
 
 
 def summary(rows: pd.DataFrame) -> Lines:
-    """Summarise speedups by kind of workload, also as shares of what independent devices reach."""
+    """Summarise speedups by kind of workload, also relative to those of independent devices."""
     cell = ["workload", RANKS]
     limits = rows[rows[SHARDING] == INDEPENDENT].set_index(cell)["scaling_efficiency"]
     rows = rows.assign(kind=rows["workload"].map(kind_of))
@@ -120,7 +120,7 @@ def summary(rows: pd.DataFrame) -> Lines:
 
 
 def rivals(group: ShardingGroup) -> Lines:
-    """Yield how many times as fast as the other shardings auto is."""
+    """Yield the speedup of auto over the other shardings."""
     auto, *others = SHARDINGS
     for (workload, sharding, count, scope), row in group.cases.items():
         if sharding != auto or row["status"] != "ok":
@@ -134,7 +134,7 @@ def rivals(group: ShardingGroup) -> Lines:
 
 
 def findings(group: ShardingGroup) -> Lines:
-    """Yield band and reason of the main sharding's cases, and of all cases that failed."""
+    """Yield band and reason of the cases of the main sharding, and of all failed cases."""
     for (workload, sharding, count, scope), row in group.cases.items():
         if row["status"] == "ok" and (sharding != group.main or count == row["base_ranks"]):
             continue
@@ -160,7 +160,7 @@ def phases(group: ShardingGroup) -> Lines:
 
 
 def predict_speedups(group: ShardingGroup) -> Lines:
-    """Yield speedups by Amdahl's law on more devices than were measured."""
+    """Yield speedups by Amdahl's law on more devices than measured."""
     beyond = further_counts(max(group.counts, default=0))
     if not beyond:
         return
@@ -168,7 +168,7 @@ def predict_speedups(group: ShardingGroup) -> Lines:
     for (scope, workload), part in rows.groupby([SCOPE, "workload"], sort=False):
         base = int(part["base_ranks"].iloc[0])
         serial = serial_share(dict(zip(part[RANKS], part["speedup"], strict=True)), base)
-        if not serial:  # no number of devices is known to limit it
+        if not serial:  # without a serial share, speedups are unlimited
             continue
         line = {"workload": workload, "scope": scope, "serial share [%]": 100 * serial}
         yield line | {

@@ -21,7 +21,7 @@ LABELS = {names.PREFILL: "time to first token [ms]", names.DECODE: "time per tok
 
 
 def groups_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return groups as of `cells_of`, with `over_single`, the speedup over one rank."""
+    """Return the groups of `cells_of` with the column `over_single`, the speedup over one rank."""
     return [
         (suffix, rows.assign(over_single=speedups_over_single(rows)))
         for suffix, rows in cells_of(table, SUITE, CASE)
@@ -56,7 +56,7 @@ def text_of(rows: pd.DataFrame) -> str:
 
 
 def section(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
-    """Make a row per length, slowdown and case of one phase."""
+    """Return a row per length, slowdown and case of one phase."""
     calls = 1.0 if phase == names.PREFILL else rows["decode_tokens"].astype(float)
     is_even = (rows[names.IMPLEMENTATION] == names.RING) & (rows[STRATEGY] == EVEN)
     return pd.DataFrame({
@@ -82,7 +82,7 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def bars(rows: pd.DataFrame, phase: str) -> Chart:
-    """Show a bar with its interval per implementation and strategy."""
+    """Return a chart with a bar and its interval per implementation and strategy."""
     rows = rows.sort_values(CELL, kind="stable")
     calls = 1.0 if phase == names.PREFILL else rows["decode_tokens"].astype(float)
     times = rows.assign(**rows[list(TIMES)].astype(float).mul(1e3).div(calls, axis=0))
