@@ -1,4 +1,4 @@
-"""What changed between two acceptances of the same ranks: a rank, a link, a node, or all."""
+"""Changes between two acceptances of the same ranks: of a rank, a link, a node, or all."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,14 +30,14 @@ MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class Changes:
-    """What changed.
+    """Changes of one set of ranks.
 
     Attributes:
-        slower, faster: what takes longer, or less, than before, beside the change of its peers.
-        overall: by name of a table, the median of all its times over that before.
+        slower, faster: causes that changed more than their peers.
+        overall: ratio of the median of all times, now over before, by name of the table.
         without_peers: names of tables with fewer than three of a kind.
-        not_compared: names of tables that were not measured alike both times.
-        exchanged: ranks on another device than before, with that before.
+        not_compared: names of tables that were not measured equally both times.
+        exchanged: ranks whose device was exchanged, as pairs (before, now).
     """
 
     slower: Sequence[FaultFinding]
@@ -85,10 +85,10 @@ class Changes:
 def changes(
     before: Sequence[Record], now: Sequence[Record], limits: FaultLimits
 ) -> Iterator[Changes | None]:
-    """Compare acceptances cell by cell: each pair of ranks, each rank, with itself before.
+    """Compare acceptances cell by cell: each pair of ranks, and each rank, with itself before.
 
-    Ranks are the same where their hosts are; their devices may have been exchanged. Records are in
-    order of time. Ranks of `now` that `before` does not have yield None.
+    Ranks are identified by their hosts; their devices may have been exchanged. Records are in order
+    of time. Yields None for ranks of `now` that `before` lacks.
     """
     earlier = {layout_of(records[0]): records for _, records in group_by_layout(list(before))}
     for _, records in group_by_layout(list(now)):
@@ -116,7 +116,7 @@ def changes(
 
 
 def layout_of(record: Record) -> tuple[object, ...]:
-    """Return what two acceptances must have in common."""
+    """Return the key of the ranks, which two acceptances must share."""
     settings = record.settings
     hosts = [place.host for place in places_of(record)]
     return *hosts, settings.backend.name, settings.hardware.device
@@ -138,7 +138,7 @@ def find_changes(
 def relative_tables(
     before: Sequence[Record], now: Sequence[Record], ranks: GroupedRanks
 ) -> tuple[list[JudgedTable], list[str]]:
-    """Return tables of each time over that before, and names of what was not measured alike."""
+    """Return tables of the ratios now / before, and names of tables not measured equally."""
     (old_pairs, old_tests), (new_pairs, new_tests) = tables_by_key(before), tables_by_key(now)
     pairs = {
         key: pairs_over(old_pairs[key], new_pairs[key])
@@ -159,7 +159,7 @@ def relative_tables(
 def tables_by_key(
     records: Sequence[Record],
 ) -> tuple[dict[tuple[float, bool], PairTimes], dict[tuple[str, float], Speeds]]:
-    """Return the pairs by their key, and the tests by name and amount of a call."""
+    """Return the pair tables by key, and the tests by name and amount of a call."""
     return (
         {each.key: each for each in matrix.matrices(records)},
         {(each.name, each.amount): each for each in speeds.speeds(records)},
@@ -171,7 +171,7 @@ def pairs_of(table: PairTimes) -> list[tuple[int, int]]:
 
 
 def pairs_over(before: PairTimes, now: PairTimes) -> PairTimes:
-    """Return the pairs that both measured, with each time over that before."""
+    """Return the pairs measured both times, with the ratios of times now / before."""
     places = {pair: place for place, pair in enumerate(pairs_of(before))}
     old = np.array([places.get(pair, -1) for pair in pairs_of(now)], dtype=int)
     kept = old >= 0

@@ -1,4 +1,4 @@
-"""The verdict of an acceptance: what is out of line among the ranks of one start, or nothing."""
+"""The verdict of an acceptance: faults among the ranks of one job, or none."""
 
 import math
 from collections import Counter
@@ -37,9 +37,9 @@ from benchkit.suites.rank_speed.suite import FLOPS
 
 SUITES = (matrix.SUITE, speeds.SUITE)
 CONCLUDED = SUITES
-DRIFT = 0.1  # a second half that is this much slower or faster than the first is told
+DRIFT = 0.1  # relative change of the second half above which a drift is reported
 AMBIGUOUS = 0.3
-"""From this share of its kind on, what is faster than the rest may be all that is healthy."""
+"""Share of fast cells of a kind from which on the others may be the faulty ones."""
 MOST_LINES = 5
 Amount = Annotated[float, Meta(gt=0, le=1e30)]
 
@@ -49,11 +49,11 @@ class AcceptanceVerdict:
     """The verdict.
 
     Attributes:
-        findings: what is slower than its peers.
-        below_sheet: what does not reach its share of the data sheet.
-        unlike: what differs, where its peers do not tell which is right.
-        missing: what an acceptance measures and these records lack.
-        has_peers, has_sheet: whether there was anything to compare with.
+        findings: causes that are slower than their peers.
+        below_sheet: sentences on rates below the share of the data sheet.
+        unlike: sentences on differences without enough peers to decide which side is faulty.
+        missing: parts of an acceptance that these records lack.
+        has_peers, has_sheet: whether there are peers, or data sheets, to compare with.
     """
 
     ranks: GroupedRanks
@@ -68,14 +68,14 @@ class AcceptanceVerdict:
 
     @property
     def is_alike(self) -> bool:
-        """Whether everything was measured and compared, and nothing is out of line."""
+        """Whether everything was measured and compared, without any fault."""
         differs = self.findings or self.below_sheet or self.unlike
         return not (differs or self.missing) and (self.has_peers or self.has_sheet)
 
     def lines(self, tolerance: float) -> list[str]:
-        found = [sentence(finding, self.ranks) for finding in self.findings]
-        every = (*found, *self.below_sheet, *self.unlike)
-        return [self.head(tolerance), *(f"- {line}" for line in every), *self.remarks]
+        slower = [sentence(finding, self.ranks) for finding in self.findings]
+        all_lines = (*slower, *self.below_sheet, *self.unlike)
+        return [self.head(tolerance), *(f"- {line}" for line in all_lines), *self.remarks]
 
     def head(self, tolerance: float) -> str:
         hosts = len({place.host for place in self.ranks.places})
@@ -99,10 +99,9 @@ class AcceptanceVerdict:
 def judge(
     records: Sequence[Record], limits: FaultLimits, switches: Mapping[str, str] | None = None
 ) -> AcceptanceVerdict | None:
-    """Judge records of the same ranks, in order of time; None where they hold nothing to judge.
+    """Judge records of the same ranks, in order of time; None without measurements.
 
-    The chance of a false finding is shared among the tables. The noise floor of the records is a
-    limit, too.
+    Alpha is divided among the tables. The noise floor of the records is a further limit.
     """
     matrices, tests = matrix.matrices(records), speeds.speeds(records)
     if not matrices and not tests:
@@ -124,13 +123,13 @@ def judge_tables(
     limits: FaultLimits,
     levels: Sequence[Level] = (),
 ) -> AcceptanceVerdict:
-    """Judge tables of the same ranks, of which there is at least one."""
+    """Judge at least one table of the same ranks."""
     tables = tables_of(matrices, tests, ranks, levels)
-    # Half of alpha is for what is slower than its peers, half for what is faster.
+    # Half of alpha is for slow outliers, half for fast ones.
     shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
     faults = {each.name: find_faults(each.halves, each.peers, shared) for each in tables}
     least = {each.name: each.least_found(shared) for each in tables}
-    unlike, fast = faster_sides([each for each in tables if not faults[each.name]], shared, ranks)
+    unlike, fast = fast_outliers([each for each in tables if not faults[each.name]], shared, ranks)
     return AcceptanceVerdict(
         ranks=ranks,
         tables=tables,
@@ -151,7 +150,7 @@ def judge_tables(
 
 
 def ranks_of(places: Sequence[RankPlace], switches: Mapping[str, str]) -> GroupedRanks:
-    """Return the ranks with their nodes, and with their switches where all are known."""
+    """Return the ranks with their nodes, and with their switches if all are known."""
     labels = {NODE: [place.host for place in places]}
     if all(place.host in switches for place in places):
         labels[SWITCH] = [switches[place.host] for place in places]
@@ -186,7 +185,7 @@ def tables_of(
 
 
 def conclude(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the verdict on each set of ranks: its first line, and a line per finding."""
+    """Yield the verdict on each set of ranks: a headline, and a line per finding."""
     records = [record for suite in CONCLUDED for record in records_of(table, suite)]
     limits = FaultLimits()
     for _, alike in group_by_layout(sorted(records, key=lambda record: record.started_at)):
@@ -195,13 +194,13 @@ def conclude(table: pd.DataFrame) -> Iterator[str]:
 
 
 def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
-    """Say how slow a single link, rank or group must be to be found, and what has no peers."""
-    telling = [f"{name} {ratio:.2f} ×" for name, ratio in ratios.items() if ratio <= LARGEST]
+    """Yield the smallest detectable slowdown of each table, and the tables without peers."""
+    detectable = [f"{name} {ratio:.2f} ×" for name, ratio in ratios.items() if ratio <= LARGEST]
     few = [name for name, ratio in ratios.items() if math.isinf(ratio)]
     unsteady = [name for name, ratio in ratios.items() if LARGEST < ratio < math.inf]
-    if telling:
+    if detectable:
         single = "Smallest slowdown of a link, rank or group that is found nine times in ten"
-        yield f"{single}: {', '.join(telling)}."
+        yield f"{single}: {', '.join(detectable)}."
     if few:
         yield f"{WITHOUT_PEERS}: {', '.join(few)}."
     if unsteady:
@@ -210,7 +209,7 @@ def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
 
 
 def coverage(matrices: Sequence[PairTimes]) -> Iterator[str]:
-    """Say which share of pairs was measured, and what two nodes do not tell."""
+    """Yield remarks on pairs that were not measured, and on the limits of two nodes."""
     least = min((each.share for each in matrices), default=1.0)
     if least < 1:
         yield (
@@ -221,12 +220,12 @@ def coverage(matrices: Sequence[PairTimes]) -> Iterator[str]:
         yield "With two nodes, the network of neither has a peer."
 
 
-def faster_sides(
+def fast_outliers(
     tables: Sequence[JudgedTable], limits: FaultLimits, ranks: GroupedRanks
 ) -> tuple[list[str], list[str]]:
-    """Say what is faster than its peers: large parts, whose peers may be slow, and small ones."""
+    """Return sentences on fast outliers: large parts, whose peers may be faulty, and small ones."""
     unlike: list[str] = []
-    few: list[str] = []
+    fast: list[str] = []
     for table in tables:
         faults = find_fast_outliers(table.halves, table.peers, limits)
         inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
@@ -234,41 +233,41 @@ def faster_sides(
         if table.share_of(faults) >= AMBIGUOUS:
             unlike += truncate_lines(lines)
         else:
-            few += [f"Faster than its peers: {line}" for line in truncate_lines(lines)]
-    return unlike, few
+            fast += [f"Faster than its peers: {line}" for line in truncate_lines(lines)]
+    return unlike, fast
 
 
 def truncate_lines(lines: Sequence[str]) -> list[str]:
-    """Return the first lines; the last one counts those that are left out."""
+    """Return the first lines, and a last one that counts the others."""
     more = len(lines) - MOST_LINES
     return [*lines[:MOST_LINES], *([f"and {more} more like it."] if more > 0 else [])]
 
 
 def drifts(tables: Sequence[JudgedTable]) -> Iterator[str]:
-    found = []
+    changed = []
     for table in tables:
         change = float(np.expm1(np.median(table.changes)))
         if abs(change) > DRIFT:
             sign = "+" if change > 0 else "-"
-            found.append(f"{table.name} {sign}{percent(abs(change))}")
-    if found:
-        yield f"Not steady: time of the second half, or run, over the first: {', '.join(found)}."
+            changed.append(f"{table.name} {sign}{percent(abs(change))}")
+    if changed:
+        yield f"Not steady: time of the second half, or run, over the first: {', '.join(changed)}."
 
 
 def transient_faults(
     tables: Sequence[JudgedTable], limits: FaultLimits, ranks: GroupedRanks
 ) -> list[str]:
-    """Say which ranks and groups were slower than their peers in one half only, by heat perhaps."""
+    """Return sentences on ranks and groups that are slow in one half only, such as by heat."""
     lines = []
     for table in tables:
         families = [each for each in table.peers.families if each.name not in LINKS]
         peers = PeerGroups(table.peers.kinds, families)
         for half, change in (("second", table.changes), ("first", -table.changes)):
             faults = find_faults(np.stack([change, change]), peers, limits)
-            found: list[FaultFinding] = findings_of({table.name: faults}, ranks)
+            findings: list[FaultFinding] = findings_of({table.name: faults}, ranks)
             lines += [
                 f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"
-                for each in found
+                for each in findings
             ]
     return truncate_lines(lines)
 
@@ -287,13 +286,13 @@ def missing_parts(
 def skipped_cases(records: Sequence[Record]) -> list[str]:
     cases = [case for record in records for case in record.cases]
     names = [", ".join(map(str, case.labels.values())) for case in cases]
-    done = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
-    found = {
+    measured = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
+    line_by_name = {
         name: f"{name} ({case.reason})"
         for name, case in zip(names, cases, strict=True)
-        if case.status == "skipped" and name not in done
+        if case.status == "skipped" and name not in measured
     }
-    return truncate_lines(list(found.values()))
+    return truncate_lines(list(line_by_name.values()))
 
 
 def single_runs(records: Sequence[Record]) -> Iterator[str]:
@@ -306,21 +305,19 @@ def single_runs(records: Sequence[Record]) -> Iterator[str]:
 def below_sheet(tests: Sequence[Speeds]) -> list[str]:
     lines = []
     for test in tests:
-        short = [
-            (rate / promised.rate, place, promised)
-            for place, rate, promised in zip(
-                test.places, test.rates(), test.promises(), strict=True
-            )
-            if promised is not None and rate < promised.min_share * promised.rate
+        below = [
+            (rate / sheet.rate, place, sheet)
+            for place, rate, sheet in zip(test.places, test.rates(), test.promises(), strict=True)
+            if sheet is not None and rate < sheet.min_share * sheet.rate
         ]
-        if short:
-            short.sort(key=lambda each: each[0])
-            places = truncate_lines([f"{place}, {percent(share)}" for share, place, _ in short])
+        if below:
+            below.sort(key=lambda each: each[0])
+            places = truncate_lines([f"{place}, {percent(share)}" for share, place, _ in below])
             names = "; ".join(places).rstrip(".")
-            promised = short[0][2]
+            sheet = below[0][2]
             lines.append(
-                f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
-                f"{percent(promised.min_share)} of the {promised.source}: {names}."
+                f"{test.name}: {len(below)} of {len(test.places)} ranks are below "
+                f"{percent(sheet.min_share)} of the {sheet.source}: {names}."
             )
     return lines
 

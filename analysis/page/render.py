@@ -37,7 +37,7 @@ def write_page(
     environments: Sequence[Facts],
     most_figures: int | None = MOST_FIGURES,
 ) -> Path:
-    """Write the page into a folder and return its path.
+    """Write the page into a folder; return its path.
 
     Args:
         parts: report data with rows `with_ids`.

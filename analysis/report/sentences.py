@@ -194,7 +194,7 @@ MOST_LINES = 20
 
 
 def describe(paragraphs: Mapping[str, Iterable[str]]) -> str:
-    """Write the sentences of each paragraph below its title."""
+    """Return the sentences of each paragraph below its title."""
     return "\n\n".join(filter(None, (as_paragraph(*paragraph) for paragraph in paragraphs.items())))
 
 

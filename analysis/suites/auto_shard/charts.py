@@ -135,7 +135,7 @@ def shardings(rows: pd.DataFrame) -> Chart:
 
 
 def phases(rows: pd.DataFrame) -> Chart:
-    """Return a chart of the phases of a step: a panel per workload, bars per sharding and devices."""
+    """Return a chart of the phases of a step: a panel per workload, bars per sharding."""
     bars = [label(*bar) for bar in zip(rows[SHARDING], rows[RANKS], strict=True)]
     return phases_of_step(
         rows,

@@ -1,4 +1,4 @@
-"""Figures of language models: time, throughput, memory, utilisation, scaling and phases."""
+"""Charts of language models: time, throughput, memory, utilisation, scaling and phases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -38,8 +38,8 @@ from benchkit.api.case import PEAK_FROM
 from benchkit.suites.transformer.suite import FORWARD, PASS, PASSES, PEAK_BYTES, PHASES, RANKS
 
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", RANKS)
-"""Settings that every figure names, even where they are the same in all."""
-RANKS_AGAIN = "world_size"  # the same as RANKS where all ranks take part
+"""Settings that every figure names, even if constant."""
+RANKS_AGAIN = "world_size"  # equals RANKS if all ranks take part
 TITLE = "Language model"
 UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
 SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
@@ -50,11 +50,11 @@ class PassGroup:
     """Measured rows that share a figure.
 
     Attributes:
-        suffix: what they share, in the name of a file.
-        setting: what they share, in words.
-        rows: with the columns `variant`, the settings that tell lines of one model apart in words,
+        suffix: common settings, for file names.
+        setting: common settings, in words.
+        rows: rows with the columns `variant`, the settings that distinguish the lines of a model,
             and `line`, the name of the line.
-        known: the lines of all groups, so that each has the same look in all figures.
+        known: lines of all groups, so that each has one style in all figures.
     """
 
     suffix: str
@@ -67,28 +67,28 @@ class PassGroup:
         return [name for name in PASSES if (self.rows[PASS] == name).any()]
 
     def having(self, column: str) -> "PassGroup":
-        """Select the rows that have a positive number in a column."""
+        """Select the rows with a positive number in a column."""
         return replace(self, rows=self.rows[self.rows[column] > 0])
 
 
 def groups_of(table: pd.DataFrame) -> list[PassGroup]:
-    """Group measured rows so that no figure has more lines than a legend holds.
+    """Group measured rows so that no figure has more lines than fit into a legend.
 
-    Models are lines in any case. So are the settings with few values, which a reader compares;
-    figures are told apart by the others.
+    Lines differ in the model and in settings with few values, which a reader compares. The other
+    settings distinguish figures.
     """
     rows, settings = comparable(table)
     if rows.empty:
         return []
-    apart = choose_series_settings(rows, ["model"], settings)
-    rows = with_lines(rows, drop_implied_columns(rows, apart))
-    together = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in apart]
-    shown = [name for name in together if name in rows and rows[name].notna().all()]
+    varied = choose_series_settings(rows, ["model"], settings)
+    rows = with_lines(rows, drop_implied_columns(rows, varied))
+    common = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in varied]
+    known = [name for name in common if name in rows and rows[name].notna().all()]
     groups = []
-    for suffix, part in group_equal_except(rows, *CASE, RANKS_AGAIN, *apart):
+    for suffix, part in group_equal_except(rows, *CASE, RANKS_AGAIN, *varied):
         measured = part[part["status"] == "ok"]
         if not measured.empty:
-            setting = format_settings(measured, shown)
+            setting = format_settings(measured, known)
             groups.append(PassGroup(suffix, setting, measured, list(rows["line"].unique())))
     return groups
 
@@ -96,7 +96,7 @@ def groups_of(table: pd.DataFrame) -> list[PassGroup]:
 def comparable(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Select the rows in which all ranks take part, and the settings in which these differ.
 
-    What one rank did alone is for the figure of scaling only.
+    Rows of a single rank only serve the scaling efficiency.
     """
     rows = rows_of(table)
     if rows.empty:
@@ -105,15 +105,15 @@ def comparable(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return rows, [name for name in varying_settings(rows) if name != RANKS_AGAIN]
 
 
-def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
-    """Add the columns `variant` and `line`, and sort the lines of a model by their settings."""
+def with_lines(rows: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
+    """Add the columns `variant` and `line`; sort the lines of a model by their settings."""
     model = rows["model"].astype(str)
-    if not apart:
+    if not settings:
         return rows.assign(variant="", line=model)
-    words = [map_unique(rows[name], partial(setting_name, SUITE, name)) for name in apart]
+    words = [map_unique(rows[name], partial(setting_name, SUITE, name)) for name in settings]
     variant = words[0].str.cat(words[1:], ", ")
     line = model + ", " + variant if model.nunique() > 1 else variant
-    places = rows.groupby(apart, dropna=False).ngroup().groupby(model, sort=False)
+    places = rows.groupby(settings, dropna=False).ngroup().groupby(model, sort=False)
     order = pd.concat([part.sort_values(kind="stable") for _, part in places]).index
     return rows.assign(variant=variant, line=line).loc[order]
 
@@ -188,7 +188,7 @@ def chart_by_pass(
     columns: dict[str, str],
     reference: float | None = None,
 ) -> Chart:
-    """Show bars with a panel per pass, a place per line and context, and a bar per column."""
+    """Return a chart with a panel per pass, a name per line and context, and a bar per column."""
     rows, left_out = choose_longest(group.rows, "line")
     places = rows["line"] + ", " + rows["context_length"].astype(str) + " tokens"
     bars = [
@@ -208,9 +208,9 @@ def chart_by_pass(
 
 
 def choose_longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
-    """Select the rows that have a place, and say in words what has none.
+    """Select the rows to show, and return a note on the others.
 
-    Where lines and contexts are more than MOST_POINTS, a line keeps its longest context.
+    If lines and contexts exceed MOST_POINTS, each line keeps its longest context.
     """
     if len(rows[[line, "context_length"]].drop_duplicates()) <= MOST_POINTS:
         return rows, ""
@@ -243,4 +243,4 @@ KINDS: dict[str, tuple[str, Callable[[PassGroup], Chart]]] = {
     "mfu": ("mfu_full", utilisation),
     "memory": (PEAK_BYTES, memory),
 }
-"""Names of figures; each with the column that it needs, and the function that makes it."""
+"""By name of the figure: the required column, and the function that makes the chart."""
