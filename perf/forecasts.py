@@ -1,4 +1,4 @@
-"""How long --dry-run says that studies and sweeps take, beside how long they take.
+"""Compare the durations that --dry-run predicts for studies and sweeps with the measured ones.
 
     python -m perf.forecasts [--only NAME ...]
 
@@ -87,7 +87,7 @@ def forecast(folder: str, command: Sequence[str]) -> Said:
 
 
 def seconds_of(duration: str) -> float:
-    """Seconds in "2 h 5 min" or "4.2 s"."""
+    """Parse "2 h 5 min" or "4.2 s" to seconds."""
     words = duration.split()
     return sum(float(number) * UNITS[unit] for number, unit in zip(words[::2], words[1::2], strict=True))
 

@@ -1,4 +1,4 @@
-"""Published times of CS336's language models as rates, by our count of operations.
+"""Convert published times of CS336's language models to rates, by our count of operations.
 
     python -m perf.published_transformer
 
