@@ -77,8 +77,8 @@ class Changes:
             f"- {now}: another device than before ({before.uuid or before.device or 'unknown'})."
             for before, now in self.exchanged[:MOST_NAMED]
         ]
-        if more := len(self.exchanged) - len(lines):
-            lines.append(f"- {more} more ranks have other devices than before.")
+        if num_more := len(self.exchanged) - len(lines):
+            lines.append(f"- {num_more} more ranks have other devices than before.")
         return lines
 
 
@@ -103,11 +103,11 @@ def changes(
         yield Changes(
             slower=find_changes(tables, SLOWER, shared, ranks),
             faster=find_changes(tables, FASTER, shared, ranks),
-            overall={each.name: float(np.exp(np.median(each.halves))) for each in tables},
+            overall={table.name: float(np.exp(np.median(table.halves))) for table in tables},
             without_peers=[
-                each.name
-                for each in tables
-                if not detectable_ratio(each.halves, each.peers, shared)
+                table.name
+                for table in tables
+                if not detectable_ratio(table.halves, table.peers, shared)
             ],
             not_compared=not_compared,
             exchanged=[(old, new) for old, new in both if device_of(old) != device_of(new)],
@@ -130,7 +130,7 @@ def find_changes(
     tables: Sequence[JudgedTable], direction: int, limits: FaultLimits, ranks: GroupedRanks
 ) -> list[FaultFinding]:
     faults = {
-        each.name: find_faults(direction * each.halves, each.peers, limits) for each in tables
+        table.name: find_faults(direction * table.halves, table.peers, limits) for table in tables
     }
     return findings_of(faults, ranks)
 

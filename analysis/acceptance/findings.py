@@ -197,7 +197,7 @@ class JudgedTable:
         """Change of the logarithm of each cell from the first to the second half: [cell]."""
         return np.asarray(self.halves[1] - self.halves[0])
 
-    def least_found(self, limits: FaultLimits) -> float:
+    def detectable_slowdown(self, limits: FaultLimits) -> float:
         """Return the smallest slowdown of a cell that is detected with a power of 0.9."""
         return detectable_ratio(self.halves, self.peers, limits) or math.inf
 

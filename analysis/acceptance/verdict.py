@@ -106,7 +106,9 @@ def judge(
     matrices, tests = matrix.matrices(records), speeds.speeds(records)
     if not matrices and not tests:
         return None
-    floor = max((each.noise_floor.sigma_run for each in records if each.noise_floor), default=0.0)
+    floor = max(
+        (record.noise_floor.sigma_run for record in records if record.noise_floor), default=0.0
+    )
     levels = matrix.levels(records)
     ranks = with_levels(ranks_of(places_of(records[0]), switches or {}), levels)
     verdict = judge_tables(
@@ -127,9 +129,11 @@ def judge_tables(
     tables = tables_of(matrices, tests, ranks, levels)
     # Half of alpha is for slow outliers, half for fast ones.
     shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
-    faults = {each.name: find_faults(each.halves, each.peers, shared) for each in tables}
-    least = {each.name: each.least_found(shared) for each in tables}
-    unlike, fast = fast_outliers([each for each in tables if not faults[each.name]], shared, ranks)
+    faults = {table.name: find_faults(table.halves, table.peers, shared) for table in tables}
+    least = {table.name: table.detectable_slowdown(shared) for table in tables}
+    unlike, fast = fast_outliers(
+        [table for table in tables if not faults[table.name]], shared, ranks
+    )
     return AcceptanceVerdict(
         ranks=ranks,
         tables=tables,
@@ -145,7 +149,7 @@ def judge_tables(
             *transient_faults(tables, shared, ranks),
         ],
         has_peers=min(least.values()) <= LARGEST,
-        has_sheet=any(any(test.promises()) for test in tests),
+        has_sheet=any(any(test.sheet_rates()) for test in tests),
     )
 
 
@@ -156,14 +160,14 @@ def ranks_of(places: Sequence[RankPlace], switches: Mapping[str, str]) -> Groupe
         labels[SWITCH] = [switches[place.host] for place in places]
     return GroupedRanks(
         places=places,
-        groups={name: list(dict.fromkeys(each)) for name, each in labels.items()},
-        group_of={name: number_labels(each) for name, each in labels.items()},
+        groups={name: list(dict.fromkeys(names)) for name, names in labels.items()},
+        group_of={name: number_labels(names) for name, names in labels.items()},
     )
 
 
 def with_levels(ranks: GroupedRanks, levels: Sequence[Level]) -> GroupedRanks:
-    names = {each.name: [f"group {n}" for n in range(len(each.seconds))] for each in levels}
-    group_of = {each.name: each.group_of for each in levels}
+    names = {level.name: [f"group {n}" for n in range(len(level.seconds))] for level in levels}
+    group_of = {level.name: level.group_of for level in levels}
     return replace(ranks, groups={**ranks.groups, **names}, group_of={**ranks.group_of, **group_of})
 
 
@@ -173,8 +177,8 @@ def tables_of(
     ranks: GroupedRanks,
     levels: Sequence[Level] = (),
 ) -> list[JudgedTable]:
-    known = ranks.group_of.get(SWITCH)
-    switch = Grouping(SWITCH, np.array(known)) if known else None
+    switch_of_rank = ranks.group_of.get(SWITCH)
+    switch = Grouping(SWITCH, np.array(switch_of_rank)) if switch_of_rank else None
     tables = []
     for pairs in matrices:
         tables.append(JudgedTable(f"{MESSAGES} {pairs.name}", pairs.halves, pairs.peers(switch)))
@@ -188,8 +192,8 @@ def conclude(table: pd.DataFrame) -> Iterator[str]:
     """Yield the verdict on each set of ranks: a headline, and a line per finding."""
     records = [record for suite in CONCLUDED for record in records_of(table, suite)]
     limits = FaultLimits()
-    for _, alike in group_by_layout(sorted(records, key=lambda record: record.started_at)):
-        if verdict := judge(alike, limits):
+    for _, same_ranks in group_by_layout(sorted(records, key=lambda record: record.started_at)):
+        if verdict := judge(same_ranks, limits):
             yield from (line.removeprefix("- ") for line in verdict.lines(limits.tolerance))
 
 
@@ -210,13 +214,13 @@ def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
 
 def coverage(matrices: Sequence[PairTimes]) -> Iterator[str]:
     """Yield remarks on pairs that were not measured, and on the limits of two nodes."""
-    least = min((each.share for each in matrices), default=1.0)
+    least = min((pairs.share for pairs in matrices), default=1.0)
     if least < 1:
         yield (
             f"{percent(least)} of all pairs were measured; a single slow link among the others is "
             "not seen."
         )
-    if any(each.node.max() == 1 for each in matrices):
+    if any(pairs.node.max() == 1 for pairs in matrices):
         yield "With two nodes, the network of neither has a peer."
 
 
@@ -229,7 +233,7 @@ def fast_outliers(
     for table in tables:
         faults = find_fast_outliers(table.halves, table.peers, limits)
         inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
-        lines = [sentence(each, ranks) for each in findings_of({table.name: inverse}, ranks)]
+        lines = [sentence(finding, ranks) for finding in findings_of({table.name: inverse}, ranks)]
         if table.share_of(faults) >= AMBIGUOUS:
             unlike += truncate_lines(lines)
         else:
@@ -239,8 +243,8 @@ def fast_outliers(
 
 def truncate_lines(lines: Sequence[str]) -> list[str]:
     """Return the first lines, and a last one that counts the others."""
-    more = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], *([f"and {more} more like it."] if more > 0 else [])]
+    num_more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"and {num_more} more like it."] if num_more > 0 else [])]
 
 
 def drifts(tables: Sequence[JudgedTable]) -> Iterator[str]:
@@ -279,7 +283,7 @@ def missing_parts(
         yield "single ranks (suite rank_speed)"
     if not matrices and num_ranks > 1:
         yield "pairs of ranks (suite pair_matrix)"
-    if any(each.lacks_network for each in matrices):
+    if any(pairs.lacks_network for pairs in matrices):
         yield "pairs across nodes"
 
 
@@ -307,7 +311,9 @@ def below_sheet(tests: Sequence[Speeds]) -> list[str]:
     for test in tests:
         below = [
             (rate / sheet.rate, place, sheet)
-            for place, rate, sheet in zip(test.places, test.rates(), test.promises(), strict=True)
+            for place, rate, sheet in zip(
+                test.places, test.rates(), test.sheet_rates(), strict=True
+            )
             if sheet is not None and rate < sheet.min_share * sheet.rate
         ]
         if below:

@@ -63,12 +63,14 @@ def compare_acceptances(sides: list[Harvest], tolerance: float) -> tuple[list[st
     (before, _), (now, _) = read
     if not (before and now):
         return [], 0
-    comparable = [each for each in changes(before, now, FaultLimits(tolerance=tolerance)) if each]
-    lines = [one_line(line) for each in comparable for line in each.lines(tolerance)]
+    comparable = [
+        of_ranks for of_ranks in changes(before, now, FaultLimits(tolerance=tolerance)) if of_ranks
+    ]
+    lines = [one_line(line) for of_ranks in comparable for line in of_ranks.lines(tolerance)]
     if not comparable:
         lines = ["- The acceptances are of other ranks: nothing can be compared."]
-    code = 0 if any(each.overall for each in comparable) else NO_MATCH
-    if any(each.slower for each in comparable):
+    code = 0 if any(of_ranks.overall for of_ranks in comparable) else NO_MATCH
+    if any(of_ranks.slower for of_ranks in comparable):
         code = WORSE
     return ["What changed in the acceptance, B over A:", *lines, ""], code
 

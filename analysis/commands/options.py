@@ -127,7 +127,7 @@ def formats_in(text: str) -> tuple[str, ...]:
         argparse.ArgumentTypeError: for an unknown format.
     """
     formats = tuple(dict.fromkeys(names_in(text)))
-    if wrong := [each for each in formats if each not in style.FORMATS]:
+    if wrong := [name for name in formats if name not in style.FORMATS]:
         allowed = ", ".join(style.FORMATS)
         raise argparse.ArgumentTypeError(f"{wrong[0]}: allowed are {allowed}")
     return formats

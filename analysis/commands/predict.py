@@ -116,15 +116,15 @@ def contradiction(model: Model, message: AlgorithmFit, world_sizes: list[int]) -
     worst, description = 1.0, None
     points = [(n, size, time) for n, pairs in model.times.items() for size, time in pairs]
     for n, size, time in points:
-        on_n_s = message.seconds(model.collective, n, size)
-        for more in (count for count in world_sizes if count > n):
-            on_more_s = message.seconds(model.collective, more, size)
-            _, upper_s = message.interval(model.collective, more, size) or (0.0, math.inf)
+        fewer_s = message.seconds(model.collective, n, size)
+        for larger in (count for count in world_sizes if count > n):
+            more_s = message.seconds(model.collective, larger, size)
+            _, upper_s = message.interval(model.collective, larger, size) or (0.0, math.inf)
             # A shorter time is no contradiction if the cost is equal on more ranks.
-            if on_more_s > on_n_s and upper_s < time and on_more_s / time < worst:
-                worst = on_more_s / time
+            if more_s > fewer_s and upper_s < time and more_s / time < worst:
+                worst = more_s / time
                 description = (
-                    f"{1e3 * on_more_s:.4g} ms predicted for {format_bytes(size)} on {more} ranks, "
+                    f"{1e3 * more_s:.4g} ms predicted for {format_bytes(size)} on {larger} ranks, "
                     f"but {n} ranks took {1e3 * time:.4g} ms; do not rely on it."
                 )
     return description

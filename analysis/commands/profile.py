@@ -85,7 +85,7 @@ class Trace:
                 steps_by_case[event.name.removeprefix(STEP)].append(event)
         return steps_by_case
 
-    def within(self, steps: Sequence[Event], kinds: Iterable[str]) -> list[Event]:
+    def events_within(self, steps: Sequence[Event], kinds: Iterable[str]) -> list[Event]:
         wanted_kinds = set(kinds)
         return [
             event
@@ -97,7 +97,7 @@ class Trace:
     def regions(self, steps: Sequence[Event], kind: str) -> dict[str, float]:
         """Return the ms per step in each region, on the HOST or any stream of the DEVICE."""
         intervals_by_name: dict[str, list[Interval]] = defaultdict(list)
-        for event in self.within(steps, (kind,)):
+        for event in self.events_within(steps, (kind,)):
             if not (OURS.match(event.name) or IN_FLIGHT.match(event.name)):
                 intervals_by_name[event.name].append(event.interval)
         return {
@@ -238,7 +238,7 @@ def per_rank(traces: list[tuple[Path, Trace]]) -> pd.DataFrame:
 
 def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
     """Compute the percentage of the time of messages in flight in which the rank does not wait."""
-    labels = trace.within(steps, (HOST,))
+    labels = trace.events_within(steps, (HOST,))
     in_flight = union(e.interval for e in labels if IN_FLIGHT.match(e.name))
     waiting = union(e.interval for e in labels if e.name.endswith(WAITING))
     whole = length(in_flight)
@@ -249,7 +249,7 @@ def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
     """Compute the percentage of the GPU's communication time in which it also computes."""
     moving: list[Interval] = []
     computing: list[Interval] = []
-    for event in trace.within(steps, KERNELS):
+    for event in trace.events_within(steps, KERNELS):
         kernels = moving if COMMUNICATING in event.name.lower() else computing
         kernels.append(event.interval)
     communication = union(moving)
@@ -266,7 +266,7 @@ def top_kernels(traces: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[
         spent: dict[str, float] = {}
         for _, trace in traces:
             steps = [step for case_steps in trace.steps().values() for step in case_steps]
-            for name, time in self_times(trace.within(steps, kinds)).items():
+            for name, time in self_times(trace.events_within(steps, kinds)).items():
                 spent[name] = spent.get(name, 0.0) + time
         total = sum(spent.values())
         rows = [

@@ -56,7 +56,7 @@ class CollectiveTiming(Timing):
             remarks.append("asynchronous")
         if row.get("ragged"):
             remarks.append("parts of unlike sizes")
-        return cls.recorded(
+        return cls.from_row(
             row,
             dtype=None if collective == names.BARRIER else row["dtype"],
             time_s=row.get("median_s"),

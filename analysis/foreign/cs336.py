@@ -70,14 +70,15 @@ def all_reduce_lines(rows: pd.DataFrame) -> list[Row]:
     """Return a line per row, sorted by ranks and size."""
     measured = rows[rows["status"].isin(["ok", "invalid"]) & rows["mean_s"].notna()]
     lines = [
-        {**what_was_reduced(row), **times_of(row, case)} for row, case in rows_with_cases(measured)
+        {**all_reduce_settings(row), **times_of(row, case)}
+        for row, case in rows_with_cases(measured)
     ]
     for row in rows.drop(measured.index).to_dict("records"):
-        lines.append({**what_was_reduced(row), "error": row["reason"] or row["status"]})
+        lines.append({**all_reduce_settings(row), "error": row["reason"] or row["status"]})
     return sorted(lines, key=lambda line: (line["world_size"], line[SIZE]))
 
 
-def what_was_reduced(row: Row) -> Row:
+def all_reduce_settings(row: Row) -> Row:
     return {
         "backend": row["backend"],
         "device": row["device"],
@@ -121,7 +122,7 @@ class StepTiming(Timing):
         """Convert a row of a record; None for a component of a step."""
         if row.get("is_component"):
             return None
-        return cls.recorded(row, model=str(row["model"]), step=str(row.get(PASS)))
+        return cls.from_row(row, model=str(row["model"]), step=str(row.get(PASS)))
 
 
 def read_json(output: ForeignOutput) -> Reading | None:

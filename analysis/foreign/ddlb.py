@@ -43,7 +43,7 @@ class ProductTiming(Timing):
     @classmethod
     def of_record(cls, row: Row) -> "ProductTiming":
         label = label_with_options(str(row.get(IMPLEMENTATION)), options_of(row))
-        return cls.recorded(row, primitive=row["suite"], implementation=label)
+        return cls.from_row(row, primitive=row["suite"], implementation=label)
 
 
 def rows_of(file: str, cells: Cells) -> Iterator[ProductTiming]:

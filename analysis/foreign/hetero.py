@@ -43,7 +43,7 @@ class MatmulTiming(Timing):
 
     @classmethod
     def of_record(cls, row: Row) -> "MatmulTiming":
-        return cls.recorded(row, slowdown=slowdown_of(row))
+        return cls.from_row(row, slowdown=slowdown_of(row))
 
 
 def matmuls_of(file: str, cells: Cells) -> Iterator[MatmulTiming]:
@@ -101,7 +101,7 @@ class RingTiming(Timing):
     @classmethod
     def of_record(cls, row: Row) -> "RingTiming":
         strategy = str(row.get(names.STRATEGY))
-        return cls.recorded(row, strategy=strategy, slowdown=slowdown_of(row))
+        return cls.from_row(row, strategy=strategy, slowdown=slowdown_of(row))
 
 
 def sweep_rings_of(file: str, cells: Cells) -> Iterator[RingTiming]:
@@ -209,7 +209,7 @@ class DecoderTiming(Timing):
         is_single = row.get(model_names.IMPLEMENTATION) == model_names.SINGLE
         tokens = row["decode_tokens"] if decodes else 1
         mean_s, std_s = row.get("mean_s"), row.get("std_s")
-        return cls.recorded(
+        return cls.from_row(
             row,
             time_s=mean_s and mean_s / tokens,
             std_s=std_s and std_s / tokens,

@@ -118,7 +118,7 @@ class NcclTable:
     sides: tuple[bool, ...] = (False, True)
     results: list[NcclResult] = field(default_factory=list)
 
-    def next_one(self) -> "NcclTable":
+    def next_table(self) -> "NcclTable":
         """Return the table of the next headers that have no list of ranks before them.
 
         Processes built without MPI list their ranks one after the other, before any of them prints
@@ -148,11 +148,11 @@ def read(output: ForeignOutput) -> Reading:
     reading = Reading()
     torn = output.num_cut_off()
     tables, command = [NcclTable()], None
-    for line in map(str.strip, output.whole_lines()):
+    for line in map(str.strip, output.complete_lines()):
         table = tables[-1]
         words = line.split()
         if table.columns and (BEGIN.match(line) or RANK.match(line) or SIDES.match(line)):
-            tables.append(table := table.next_one() if SIDES.match(line) else NcclTable())
+            tables.append(table := table.next_table() if SIDES.match(line) else NcclTable())
         if status_line := OWN.match(line):
             (table.started if status_line[1] == "starting" else table.concluded).add(
                 status_line["program"]
@@ -188,7 +188,7 @@ def read(output: ForeignOutput) -> Reading:
     default = default_program(output, sum(bool(table.columns) for table in tables))
     for table in tables:
         torn += add_table(table, output.file, table.programs(default), reading)
-    reading.pass_over_torn(output.file, torn)
+    reading.skip_torn(output.file, torn)
     return reading
 
 
@@ -214,7 +214,7 @@ def add_table(table: NcclTable, file: str, programs: set[str | None], reading: R
         return 0
     (program,) = programs
     if program not in COLLECTIVES:
-        reading.skipped.append(f"{file}: {without_counterpart(program)}")
+        reading.skipped.append(f"{file}: {unknown_program(program)}")
         return 0
     if table.world_size is None:
         reading.skipped.append(f"{file}: the list of devices is missing or cut: ranks unknown")
@@ -224,7 +224,7 @@ def add_table(table: NcclTable, file: str, programs: set[str | None], reading: R
     return (len(table.results) - len(whole)) // len(table.sides)
 
 
-def without_counterpart(program: str | None) -> str:
+def unknown_program(program: str | None) -> str:
     return f"{program:.40}_perf is none of {', '.join(COLLECTIVES)}" if program else NAMELESS
 
 
@@ -264,12 +264,12 @@ def results_of(
     shared = dict(pairs[: times[0]])
     results = []
     for start, end, in_place in zip(times, [*times[1:], len(pairs)], sides, strict=True):
-        own = dict(pairs[start:end])
-        if None in (number(own["algbw"]), number(own["busbw"])):
+        cells = dict(pairs[start:end])
+        if None in (number(cells["algbw"]), number(cells["busbw"])):
             return []
-        if (number(own.get("time")) or 0) < 0 or not is_payload(shared):
+        if (number(cells.get("time")) or 0) < 0 or not is_payload(shared):
             return []
-        results.append(NcclResult(shared, with_json_keys(own), in_place))
+        results.append(NcclResult(shared, with_json_keys(cells), in_place))
     return results
 
 
@@ -290,13 +290,13 @@ def read_cloudai_line(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
     run = NcclRun(file, program[1], world_size=cells.whole("Ranks", least=0) or None)
     shared = {"size": cells["Size (B)"], "type": cells["Type"], "redop": cells["Redop"]}
     for side, in_place in (("Out-of-place", False), ("In-place", True)):
-        own = {
+        values = {
             "time": cells[f"Time (us) {side}"],
             "alg_bw": cells[f"Algbw (GB/s) {side}"],
             "bus_bw": cells[f"Busbw (GB/s) {side}"],
             "nwrong": cells[f"#Wrong {side}"],
         }
-        yield row_of(run, NcclResult(shared, own, in_place))
+        yield row_of(run, NcclResult(shared, values, in_place))
 
 
 CSV: LinesByHeads = {
@@ -308,7 +308,7 @@ def read_json(output: ForeignOutput) -> Reading | None:
     """Read the file of -J; None for another file."""
     if '"nccl_version"' not in output.text:
         return None
-    content, whole = decode_json(output.text)
+    content, is_complete = decode_json(output.text)
     config = content.get("config", {})
     arguments = " ".join(map(str, content.get("args", ())))
     devices = config.get("devices", ())
@@ -318,10 +318,10 @@ def read_json(output: ForeignOutput) -> Reading | None:
     # One device is listed per process.
     processes = sum(device["group"] == devices[0]["group"] for device in devices)
     reading = Reading()
-    if not whole:
+    if not is_complete:
         reading.skipped.append(f"{output.file}: cut off; what is whole of it is read")
     if program not in COLLECTIVES:
-        reading.skipped.append(f"{output.file}: {without_counterpart(program)}")
+        reading.skipped.append(f"{output.file}: {unknown_program(program)}")
         return reading
     run = NcclRun(
         output.file,
@@ -332,15 +332,15 @@ def read_json(output: ForeignOutput) -> Reading | None:
     torn = 0
     for content_of_size in content.get("results", ()):
         for side, in_place in (("out_of_place", False), ("in_place", True)):
-            if own := content_of_size.get(side):
+            if values := content_of_size.get(side):
                 try:
-                    row = row_of(run, NcclResult(content_of_size, own, in_place))
+                    row = row_of(run, NcclResult(content_of_size, values, in_place))
                 except ValueError:
                     torn += 1
                     continue
                 per_iteration = content_of_size.get(f"{side}_per_iter")
                 reading.rows += [row, *median_timings(row, per_iteration)]
-    reading.pass_over_torn(output.file, torn)
+    reading.skip_torn(output.file, torn)
     return reading
 
 
@@ -355,8 +355,8 @@ def decode_json(text: str) -> tuple[Row, bool]:
         start = JSON_RESULTS.search(text)
     if start is None:
         return {}, False
-    before = json.loads(text[: start.end()] + "]}")
-    return {**before, "results": list(whole_objects(text, start.end()))}, False
+    without_results = json.loads(text[: start.end()] + "]}")
+    return {**without_results, "results": list(whole_objects(text, start.end()))}, False
 
 
 def whole_objects(text: str, at: int) -> Iterator[Any]:

@@ -69,7 +69,7 @@ class OsuTable:
     is_mixed: bool
     lines: list["OsuLine"] = field(default_factory=list)
 
-    def grows_by(self, line: "OsuLine", was_torn: bool) -> bool:
+    def is_next(self, line: "OsuLine", was_torn: bool) -> bool:
         """Return whether a line is the next one, and not the rest of a torn one."""
         return line.size > self.lines[-1].size if self.lines else not was_torn
 
@@ -86,7 +86,7 @@ def read(output: ForeignOutput) -> Reading:
     titles: list[str] = []  # since the last line of numbers
     was_torn = False
     torn = output.num_cut_off(LAST_CELL)
-    for line in map(str.strip, output.whole_lines(LAST_CELL)):
+    for line in map(str.strip, output.complete_lines(LAST_CELL)):
         if title := TITLE.match(line):
             run = begin_run(title)
             titles.append(title["test"])
@@ -105,7 +105,7 @@ def read(output: ForeignOutput) -> Reading:
         elif run and run.columns and line[:1].isdigit():
             table = tables[-1]
             parsed = line_of(run.columns, line.split())
-            if parsed and table.grows_by(parsed, was_torn):
+            if parsed and table.is_next(parsed, was_torn):
                 table.lines.append(parsed)
                 titles = []
             else:
@@ -121,7 +121,7 @@ def read(output: ForeignOutput) -> Reading:
             reading.skipped.append(f"{output.file}: {MIXED}")
         else:
             reading.rows += [row_of(output, table.run, line) for line in table.lines]
-    reading.pass_over_torn(output.file, torn)
+    reading.skip_torn(output.file, torn)
     return reading
 
 

@@ -35,7 +35,7 @@ def read(output: ForeignOutput) -> Reading:
     columns: tuple[str, ...] | None = None
     torn = output.num_cut_off(LAST_CELL)
     unknown_names: set[str] = set()
-    for line in output.whole_lines(LAST_CELL):
+    for line in output.complete_lines(LAST_CELL):
         if world_line := WORLD.match(line):
             world_size = int(world_line[1]) if int(world_line[1]) > 0 else output.ranks
         elif backend_line := BACKEND.match(line):
@@ -56,10 +56,12 @@ def read(output: ForeignOutput) -> Reading:
             torn += bool(ROW.search(line))
     if reading.rows and None in (backend, world_size):
         reading.skipped.append(f"{output.file}: the line that tells backend or ranks is missing")
-    reading.pass_over_torn(output.file, torn)
+    reading.skip_torn(output.file, torn)
     for name in sorted(unknown_names):
-        known = ", ".join(COLLECTIVES)
-        reading.skipped.append(f"{output.file}: PARAM's {name}; read are {known} without -z 1")
+        names_known = ", ".join(COLLECTIVES)
+        reading.skipped.append(
+            f"{output.file}: PARAM's {name}; read are {names_known} without -z 1"
+        )
     return reading
 
 

@@ -50,10 +50,10 @@ class Timing:
         Raises:
             LookupError, TypeError, ValueError: the record is not of the suite.
         """
-        return cls.recorded(row)
+        return cls.from_row(row)
 
     @classmethod
-    def recorded(cls: type[Kind], row: Row, **others: Any) -> Kind:
+    def from_row(cls: type[Kind], row: Row, **others: Any) -> Kind:
         """Take each field from the record's column of that name, except for `others`.
 
         Times are means, as in all files of other systems.
@@ -88,7 +88,7 @@ class Reading:
         self.rows += other.rows
         self.skipped += other.skipped
 
-    def pass_over_torn(self, file: str, lines: int, why: str = "") -> None:
+    def skip_torn(self, file: str, lines: int, why: str = "") -> None:
         if lines:
             self.skipped.append(f"{file}: {lines} line(s) cut off or torn{why}")
 
@@ -112,7 +112,7 @@ class ForeignOutput:
     text: str
     ranks: int | None = None
 
-    def whole_lines(self, ending: re.Pattern[str] = LINE_BREAK) -> list[str]:
+    def complete_lines(self, ending: re.Pattern[str] = LINE_BREAK) -> list[str]:
         """Return the lines that may be rows, without a truncated last one.
 
         Args:
@@ -197,7 +197,7 @@ def read_csv(output: ForeignOutput, formats: LinesByHeads) -> Reading:
 
     Lines that begin with # are comments. The first ValueError is quoted.
     """
-    lines = [line for line in output.whole_lines() if not line.startswith("#")]
+    lines = [line for line in output.complete_lines() if not line.startswith("#")]
     heads = [head.strip() for head in next(csv.reader(lines[:1]), [])]
     rows_of = next(
         (convert for required, convert in formats.items() if required.issubset(heads)), None
@@ -221,5 +221,5 @@ def read_csv(output: ForeignOutput, formats: LinesByHeads) -> Reading:
             reason = reason or one_line(f"; {error}")
         except (ArithmeticError, LookupError, TypeError):
             torn += 1
-    reading.pass_over_torn(output.file, torn, reason)
+    reading.skip_torn(output.file, torn, reason)
     return reading

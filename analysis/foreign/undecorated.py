@@ -98,9 +98,9 @@ def find_sources(start_of: Start, lines: list[str]) -> dict[str, OutputSource]:
     for line in lines:
         start = start_of(line)
         if start is not None and start <= MOST_LETTERS:
-            before = TIME.sub(MARK, line[:start])
-            key = before.rstrip()
-            sources.setdefault(key, OutputSource(line[:start].strip(), bool(key) and key != before))
+            prefix = TIME.sub(MARK, line[:start])
+            key = prefix.rstrip()
+            sources.setdefault(key, OutputSource(line[:start].strip(), bool(key) and key != prefix))
     return sources
 
 
@@ -153,7 +153,7 @@ def lines_of(value: Any, who: str = "") -> Iterator[str]:
         who = " ".join([*filter(None, [who]), *names_in(value)])
         message, inner = message_in(value), list(value.values())
     elif isinstance(value, list):
-        message, inner = stamped_in(value), value
+        message, inner = line_in_pair(value), value
     if message is None:
         for each in inner:
             yield from lines_of(each, who)
@@ -176,9 +176,9 @@ def is_byte(value: Any) -> bool:
     return isinstance(value, int) and value in range(256)
 
 
-def stamped_in(pair: list[Any]) -> str | None:
+def line_in_pair(pair: list[Any]) -> str | None:
     """Return the line of a pair (time, line), as in responses of Loki."""
-    if len(pair) == 2 and all(isinstance(each, str) for each in pair) and pair[0].isdecimal():
+    if len(pair) == 2 and all(isinstance(part, str) for part in pair) and pair[0].isdecimal():
         return str(pair[1])
     return None
 

@@ -76,12 +76,12 @@ def add_logs(
         kind = kind_by_key.get((record.status, error.message.split("\n")[0])) if error else None
         if error is None or kind is None or kind not in shown or kind.where or kind.log:
             continue
-        kind.where = where_of(error)
+        kind.where = format_location(error)
         kind.traceback = last_lines(error.traceback or "")
         kind.log_name, kind.log = log_of(record, Path(str(rows["path"].iloc[0])).parent)
 
 
-def where_of(error: ErrorReport) -> str:
+def format_location(error: ErrorReport) -> str:
     """Return the known parts of "rank 1 on HOST, signal 11"."""
     rank = "" if error.rank is None else f"rank {error.rank}"
     host = f"on {error.host}" if error.host else ""

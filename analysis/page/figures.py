@@ -117,14 +117,14 @@ def colours_of(chart: Chart) -> alt.Color:
     names = chart.all_series
     curves = [] if chart.curves is None else dict.fromkeys(chart.curves["series"])
     curve_names = [name for name in curves if name not in names]
-    shades = [*(colour(chart.look(name)) for name in names), *(SOFT for _ in curve_names)]
+    shades = [*(colour(chart.style_number(name)) for name in names), *(SOFT for _ in curve_names)]
     scale = alt.Scale(domain=[*names, *curve_names], range=shades)
     return alt.Color("series:N", legend=None, scale=scale)
 
 
 def shapes_of(chart: Chart) -> alt.Shape:
     names = chart.all_series
-    scale = alt.Scale(domain=names, range=[shape(chart.look(name)) for name in names])
+    scale = alt.Scale(domain=names, range=[shape(chart.style_number(name)) for name in names])
     return alt.Shape("series:N", legend=None, scale=scale)
 
 
@@ -169,7 +169,7 @@ def draw_over_x(chart: Chart) -> list[alt.Chart]:
     return [*layers, dots.encode(shape=shapes_of(chart), tooltip=tooltip_of(chart))]
 
 
-def names_down(chart: Chart) -> alt.Y:
+def y_of_names(chart: Chart) -> alt.Y:
     axis = alt.Axis(grid=False, ticks=False, domain=False)
     return alt.Y("x:N", title=None, sort=chart.names, axis=axis)
 
@@ -178,7 +178,7 @@ def draw_beside_names(chart: Chart) -> list[alt.Chart]:
     """Draw bars or dots with intervals beside names, so that labels are horizontal."""
     axis = axis_of(chart.y, "y_ticks")
     x = alt.X("value:Q", title=chart.y.label, scale=scale_of(chart.y), axis=axis)
-    points = filter_kind(POINT).encode(x=x, y=names_down(chart), color=colours_of(chart))
+    points = filter_kind(POINT).encode(x=x, y=y_of_names(chart), color=colours_of(chart))
     if chart.points.duplicated(["panel", "x"]).any():
         points = points.encode(yOffset=alt.YOffset("series:N", sort=chart.all_series))
     if chart.mark == BARS:
@@ -188,8 +188,8 @@ def draw_beside_names(chart: Chart) -> list[alt.Chart]:
         marks = dots.encode(shape=shapes_of(chart))
     layers = [marks.encode(tooltip=tooltip_of(chart))]
     if chart.points["low"].notna().any():
-        ends = points.mark_rule(strokeWidth=1.2)
-        layers.append(ends.encode(x=alt.X("low:Q"), x2="high:Q", color=alt.value(INK)))
+        intervals = points.mark_rule(strokeWidth=1.2)
+        layers.append(intervals.encode(x=alt.X("low:Q"), x2="high:Q", color=alt.value(INK)))
     if chart.reference is not None:
         layers.append(filter_kind(REFERENCE).mark_rule(color=SOFT).encode(x="value:Q"))
     return layers
@@ -203,7 +203,7 @@ def stacks(chart: Chart) -> list[alt.Chart]:
         .mark_bar(cursor="pointer")
         .encode(
             x=x,
-            y=names_down(chart),
+            y=y_of_names(chart),
             color=colours_of(chart),
             order=alt.Order("order:Q"),
             tooltip=tooltip_of(chart),
@@ -212,7 +212,7 @@ def stacks(chart: Chart) -> list[alt.Chart]:
     if "total" not in chart.points:
         return [bars]
     marks = filter_kind(POINT).mark_tick(color=INK, thickness=2)
-    return [bars, marks.encode(x="total:Q", y=names_down(chart))]
+    return [bars, marks.encode(x="total:Q", y=y_of_names(chart))]
 
 
 def cells(chart: Chart) -> list[alt.Chart]:
@@ -305,7 +305,7 @@ def legend_of(chart: Chart) -> list[dict[str, str]]:
     shown = [name for name in chart.all_series if (chart.points["series"] == name).any()]
     if not chart.has_legend or len(shown) < 2:
         return []
-    style_numbers = {name: chart.look(name) for name in shown}
+    style_numbers = {name: chart.style_number(name) for name in shown}
     return [
         {"name": name, "colour": colour(number), "shape": shape(number, chart.mark)}
         for name, number in style_numbers.items()

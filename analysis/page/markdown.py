@@ -53,17 +53,17 @@ def align(tokens: list[Token]) -> None:
     """
     end = next(at for at, token in enumerate(tokens) if token.type == "table_close")
     columns: dict[int, list[tuple[Token, str]]] = {}
-    place = 0
+    column = 0
     for token, inner in pairwise(tokens[: end + 1]):
         if token.type == "tr_open":
-            place = 0
+            column = 0
         if token.type in ("th_open", "td_open"):
-            columns.setdefault(place, []).append((token, inner.content))
-            place += 1
+            columns.setdefault(column, []).append((token, inner.content))
+            column += 1
     for cells in columns.values():
-        (head, _), *rest = cells
+        (head, _), *body = cells
         head.attrSet("scope", "col")
-        texts = [text for _, text in rest if text]
+        texts = [text for _, text in body if text]
         if texts and all(map(NUMBER.match, texts)):
             for token, _ in cells:
                 token.attrSet("class", "number")

@@ -107,7 +107,7 @@ class Chart:
     def all_series(self) -> list[str]:
         return list(dict.fromkeys((*self.series, *self.points["series"])))
 
-    def look(self, name: str) -> int:
+    def style_number(self, name: str) -> int:
         """Return the number of the colour and the marker of a series."""
         return (
             self.style_numbers[name] if name in self.style_numbers else self.all_series.index(name)
@@ -142,15 +142,17 @@ def merge_orders(parts: Sequence[Sequence[str]]) -> list[str]:
 
     Where lists contradict each other, order by first appearance.
     """
-    before: dict[str, set[str]] = {name: set() for name in chain.from_iterable(parts)}
+    predecessors_of: dict[str, set[str]] = {name: set() for name in chain.from_iterable(parts)}
     for earlier, later in chain.from_iterable(map(pairwise, parts)):
-        before[later].add(earlier)
+        predecessors_of[later].add(earlier)
     ordered: dict[str, None] = {}
-    while before:
-        first = (name for name, predecessors in before.items() if predecessors <= ordered.keys())
-        name = next(first, next(iter(before)))
+    while predecessors_of:
+        first = (
+            name for name, predecessors in predecessors_of.items() if predecessors <= ordered.keys()
+        )
+        name = next(first, next(iter(predecessors_of)))
         ordered[name] = None
-        del before[name]
+        del predecessors_of[name]
     return list(ordered)
 
 
@@ -344,8 +346,8 @@ def charts_of(
         return {}
 
     def charts_with_data(show: Callable[..., Charts]) -> Charts:
-        shown = show(table, baseline)
-        return {key: simplify(chart) for key, chart in shown.items() if len(chart.points) > 1}
+        charts = show(table, baseline)
+        return {key: simplify(chart) for key, chart in charts.items() if len(chart.points) > 1}
 
     charts_by_module = {
         name: attempt(f"figures of {name}", partial(charts_with_data, module.show)) or {}

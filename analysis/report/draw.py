@@ -126,7 +126,7 @@ def readable_part(chart: Chart) -> tuple[Chart, list[str]]:
         curves = curves[
             ~curves["series"].isin(hidden_series) & curves["panel"].isin(set(points["panel"]))
         ]
-    style_numbers = {name: chart.look(name) for name in series}
+    style_numbers = {name: chart.style_number(name) for name in series}
     kept = tuple(name for name in series if name in shown) if left_out else chart.series
     return replace(
         chart, points=points, series=kept, curves=curves, style_numbers=style_numbers
@@ -143,13 +143,13 @@ def panels_of(chart: Chart) -> tuple[Figure, list[Axes]]:
         width = width_of_cells(chart)
         return style.panels(len(chart.panels), width, height, share=False, width=width)
     if chart.mark in BESIDE and not is_crowd(chart):
-        several = chart.mark != STACKS and chart.points.duplicated(["panel", "x"]).any()
+        has_groups = chart.mark != STACKS and chart.points.duplicated(["panel", "x"]).any()
         lines = max(name.count("\n") for name in names) + 1
-        marks = len(chart.all_series) if several else 0
+        marks = len(chart.all_series) if has_groups else 0
         room = max(0.1 + INCHES_OF_LINE * lines, INCHES_OF_MARK * marks)
         shares_names = has_equal_names(chart)
-        beside = style.LETTER * letters_of(names) / (style.MOST_COLUMNS if shares_names else 1)
-        least_width = PANEL_INCHES + beside
+        names_width = style.LETTER * letters_of(names) / (style.MOST_COLUMNS if shares_names else 1)
+        least_width = PANEL_INCHES + names_width
         height = 0.8 + inches_of_texts(chart, chart.y.label, least_width) + room * len(names)
         return style.panels(len(chart.panels), least_width, height, share=shares_names)
     height = style.PANEL_HEIGHT + inches_of_texts(chart, chart.x.label)
@@ -271,10 +271,12 @@ def mark_cut_bars(axis: Axes) -> int:
         along = 0 if bars.has_xerr else 1
         low, high = sorted(axis.get_xlim() if bars.has_xerr else axis.get_ylim())
         for lines in bars.lines[2]:
-            ends = np.array([path.vertices for path in lines.get_paths()])  # [bar, end, x and y]
-            beyond = (ends[:, 0, along] < low, ends[:, 1, along] > high)
+            end_points = np.array(
+                [path.vertices for path in lines.get_paths()]
+            )  # [bar, end, x and y]
+            beyond = (end_points[:, 0, along] < low, end_points[:, 1, along] > high)
             for index, (limit, head) in enumerate(zip((low, high), HEADS[along], strict=True)):
-                tips = ends[beyond[index], index]
+                tips = end_points[beyond[index], index]
                 tips[:, along] = limit
                 if len(tips):
                     axis.scatter(*tips.T, marker=head, color=lines.get_color(), clip_on=False)
@@ -312,7 +314,7 @@ def draw_over(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     for name, offset, of_series in split_series(points, chart):
         at = of_series["x"].map(names.index) + APART * offset if names else of_series["x"]
         of_series = of_series.assign(at=at.astype(float)).sort_values("at")
-        looks = style.series_style(chart.look(name))
+        looks = style.series_style(chart.style_number(name))
         if chart.mark != LINES:
             looks["linestyle"] = "none"
         bars = style.interval_bars(of_series, *ENDS)
@@ -374,13 +376,13 @@ def draw_beside(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
         draw_crowd(axis, points, chart)
         return
     places = place_names(axis, points, chart)
-    several = bool(points.duplicated(["x"]).any())
+    has_groups = bool(points.duplicated(["x"]).any())
     for name, offset, of_series in split_series(points, chart):
-        at = of_series["x"].map(places) + 0.8 * offset * several
+        at = of_series["x"].map(places) + 0.8 * offset * has_groups
         bars = style.interval_bars(of_series, *ENDS)
-        looks = style.series_style(chart.look(name))
+        looks = style.series_style(chart.style_number(name))
         if chart.mark == BARS:
-            thick = 0.8 / len(chart.all_series) if several else 0.7
+            thick = 0.8 / len(chart.all_series) if has_groups else 0.7
             colour = looks["color"]
             axis.barh(at, of_series["value"], thick, xerr=bars, color=colour, capsize=3, label=name)
         else:
@@ -393,7 +395,9 @@ def draw_crowd(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
         values = of_series["value"].sort_values()
         at = np.linspace(0, 100, len(values)) if len(values) > 1 else [50]
         label = f"{name}: {len(values)} points"
-        axis.plot(at, values, label=label, markevery=0.1, **style.series_style(chart.look(name)))
+        axis.plot(
+            at, values, label=label, markevery=0.1, **style.series_style(chart.style_number(name))
+        )
 
 
 def draw_stacks(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
@@ -402,7 +406,7 @@ def draw_stacks(axis: Axes, points: pd.DataFrame, chart: Chart) -> None:
     left = pd.Series(0.0, list(places))
     for name in chart.all_series:
         lengths = points[points["series"] == name].groupby("x")["value"].sum().reindex(left.index)
-        colour = style.series_style(chart.look(name))["color"]
+        colour = style.series_style(chart.style_number(name))["color"]
         axis.barh(range(len(left)), lengths.fillna(0.0), left=left, color=colour, label=name)
         left += lengths.fillna(0.0)
     if "total" in points:
@@ -461,7 +465,7 @@ def draw_curves(axis: Axes, curves: pd.DataFrame, chart: Chart) -> None:
     for key, curve in curves.groupby(parts, sort=False):
         name = key[0] if isinstance(key, tuple) else key
         is_series = name in chart.all_series
-        colour = style.series_style(chart.look(name))["color"] if is_series else "black"
+        colour = style.series_style(chart.style_number(name))["color"] if is_series else "black"
         label = None if is_series else str(name)
         axis.plot(
             curve["x"], curve["value"], "--", color=colour, linewidth=1, label=label, zorder=1

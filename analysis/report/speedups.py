@@ -101,13 +101,13 @@ def speedups(suite: str, variants: SuiteResults) -> Chart:
         (name for name in variants.question.scaling_columns if name in variants.problem_columns), ""
     )
     problem = [name for name in variants.problem_columns if name != scale]
-    rest = words_of(variants, rows, problem)
+    other_words = words_of(variants, rows, problem)
     names = [pair.name for pair, _ in with_speedup]
-    x: Any = words_of(variants, rows, [scale]) if scale else rest
+    x: Any = words_of(variants, rows, [scale]) if scale else other_words
     axis, mark = Axis("", NAMES), LINES if scale == SLOWDOWN else DOTS
     is_crowd = len({*names}) > MOST_LINES and len(variants.by_problem) <= MOST_PANELS
     if is_crowd and scale != SLOWDOWN:
-        rest, x, mark = words_of(variants, rows, variants.problem_columns), names, DOTS
+        other_words, x, mark = words_of(variants, rows, variants.problem_columns), names, DOTS
     elif scale not in ("", SLOWDOWN) and pd.to_numeric(rows[scale], errors="coerce").notna().all():
         is_size = scale == SIZE
         x = pd.to_numeric(rows[scale]) * (2**20 if is_size else 1)
@@ -120,7 +120,7 @@ def speedups(suite: str, variants: SuiteResults) -> Chart:
         note=note_on([speedup for _, speedup in with_speedup]),
         x=axis,
         y=Axis(f"time of {base} / time", LOG),
-        points=chart_points(rows, x, SPEEDUP, names, rest if scale or is_crowd else ""),
+        points=chart_points(rows, x, SPEEDUP, names, other_words if scale or is_crowd else ""),
         series=tuple(variants.names),
         reference=1,
     )

@@ -179,19 +179,19 @@ def lay_out(figure: Figure, title: str, note: str, named: Sequence[Axes] = ()) -
 
 def box_of(axes: Axes, reach: Mapping[Axes, Sequence[float]], *how: Any, **more: Any) -> Bbox:
     """Return the box of a panel with labels and title, for the layout engine."""
-    own = axes.get_window_extent().extents
-    return Bbox.from_extents(*(end + more for end, more in zip(own, reach[axes], strict=True)))
+    extents = axes.get_window_extent().extents
+    return Bbox.from_extents(*(end + more for end, more in zip(extents, reach[axes], strict=True)))
 
 
 def reach_of(axes: Axes) -> list[float]:
     """Measure by how much labels and title exceed a panel; fix its ticks."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(FixedLocator(list(axis.get_majorticklocs())))
-    own = axes.get_window_extent()
+    inner_box = axes.get_window_extent()
     boxes = [axis.get_tightbbox(for_layout_only=True) for axis in (axes.xaxis, axes.yaxis)]
     title = [axes.title.get_window_extent()] if axes.get_title() else []
-    whole = Bbox.union([own, *filter(None, boxes), *title])
-    return [end - inner for end, inner in zip(whole.extents, own.extents, strict=True)]
+    outer_box = Bbox.union([inner_box, *filter(None, boxes), *title])
+    return [end - inner for end, inner in zip(outer_box.extents, inner_box.extents, strict=True)]
 
 
 def legend_of(figure: Figure, panels: Sequence[Axes]) -> Legend | None:
@@ -288,18 +288,18 @@ def interval_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> list[l
 
 def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS[:1]) -> list[Path]:
     """Write a figure in some of FORMATS, beside `path`, and close it."""
-    paths = [path.with_suffix(f".{each}") for each in formats]
+    paths = [path.with_suffix(f".{file}") for file in formats]
     try:
         with warnings.catch_warnings():  # The font lacks a letter, or the layout is crowded.
             warnings.simplefilter("ignore", UserWarning)
-            for each in paths:
-                drawn = io.BytesIO()
-                kind = each.suffix[1:]
-                more: dict[str, Any] = (
+            for file in paths:
+                buffer = io.BytesIO()
+                kind = file.suffix[1:]
+                options: dict[str, Any] = (
                     {"pil_kwargs": {"compress_level": 1}} if kind == "png" else {}
                 )
-                figure.savefig(drawn, dpi=DOTS_PER_INCH, format=kind, **more)
-                write(each.parent, each.name, drawn.getvalue())
+                figure.savefig(buffer, dpi=DOTS_PER_INCH, format=kind, **options)
+                write(file.parent, file.name, buffer.getvalue())
     finally:
         plt.close(figure)
     return paths

@@ -121,14 +121,14 @@ def summary(rows: pd.DataFrame) -> Lines:
 
 def rivals(group: ShardingGroup) -> Lines:
     """Yield the speedup of auto over the other shardings."""
-    auto, *others = SHARDINGS
+    auto, *rival_names = SHARDINGS
     for (workload, sharding, count, scope), row in group.cases.items():
         if sharding != auto or row["status"] != "ok":
             continue
         ratios = {}
-        for name in others:
-            if other := group.cases.get((workload, name, count, scope)):
-                ratios[f"over {name}"] = other["median_s"] / row["median_s"]
+        for name in rival_names:
+            if rival := group.cases.get((workload, name, count, scope)):
+                ratios[f"over {name}"] = rival["median_s"] / row["median_s"]
         if ratios:
             yield {"workload": workload, "scope": scope, "devices": int(count)} | ratios
 

@@ -86,13 +86,13 @@ class BreakEven:
     def short(self) -> str:
         if self.call is None:
             return self.outcome
-        return str(self.call) if self.outcome == WITHIN else f"about {rounded(self.call)}"
+        return str(self.call) if self.outcome == WITHIN else f"about {round_estimate(self.call)}"
 
     def __str__(self) -> str:
         return self.short() + ("" if self.call else f", not within {self.measured}")
 
 
-def rounded(count: int) -> int:
+def round_estimate(count: int) -> int:
     """Round a number of calls to the two significant digits of an estimate."""
     return round(count, 1 - int(math.log10(count)))
 
@@ -162,7 +162,7 @@ class Curve:
     def steady_s(self) -> float:
         return float(median(self.steady))
 
-    def against(self, baseline: "Curve", run: Array | None = None) -> BreakEven:
+    def break_even_against(self, baseline: "Curve", run: Array | None = None) -> BreakEven:
         """Return the break-even of this curve, or of one of its runs, against another curve."""
         times = self.times if run is None else run
         return break_even(times, baseline.times, self.later_half(times), baseline.steady)
@@ -238,7 +238,7 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     of_runs = np.array([times[:number] for _, times, _ in runs])
     row, _, case = runs[-1]
     costs = {
-        detail: median([each.details[detail] for _, _, each in runs])
+        detail: median([timed.details[detail] for _, _, timed in runs])
         for detail in (COMPILE_S, RECOMPILE_S)
         if detail in case.details
     }
@@ -258,7 +258,7 @@ def comparisons(group: CompilerGroup) -> Iterator[tuple[Curve, BreakEven | None]
         if baseline is None or curve.is_eager or curve.short_of != baseline.short_of:
             yield curve, None
         else:
-            yield curve, curve.against(baseline)
+            yield curve, curve.break_even_against(baseline)
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
@@ -313,7 +313,7 @@ def row_of(curve: Curve, paid_off: BreakEven | None, baseline: Curve | None) -> 
         cells["steady_speedup"] = baseline.steady_s / curve.steady_s
         cells["break_even"] = str(paid_off)
         if len(curve.runs) > 1:
-            of_runs = [curve.against(baseline, run).short() for run in curve.runs]
+            of_runs = [curve.break_even_against(baseline, run).short() for run in curve.runs]
             cells["of_each_run"] = ", ".join(of_runs)
         cells["break_even_call"] = paid_off.call
         cells["break_even_outcome"] = paid_off.outcome

@@ -51,9 +51,12 @@ def groups_of(table: pd.DataFrame, *further: str) -> Iterator[tuple[str, pd.Data
         return
     for suffix, group in group_by_mechanism(rows, lut.SIZE, "slowdown", *further):
         whole = 100 / group["ranks_per_device"].where(group["device"] == "cuda", 1)
-        found = list(zip(whole, slowdowns(group), strict=True))
-        shares = {lut.SHARE: [share_of(*each) for each in found]}
-        yield suffix, group.assign(**shares, **{NAME: [name_of(*each) for each in found]})
+        whole_and_slowdown = list(zip(whole, slowdowns(group), strict=True))
+        shares = {lut.SHARE: [share_of(*pair) for pair in whole_and_slowdown]}
+        yield (
+            suffix,
+            group.assign(**shares, **{NAME: [name_of(*pair) for pair in whole_and_slowdown]}),
+        )
 
 
 def share_of(whole: float, slowdown: Slowdown) -> float:

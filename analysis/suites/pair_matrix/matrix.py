@@ -147,7 +147,7 @@ class Grouping:
     of_rank: Ints
 
     @property
-    def is_telling(self) -> bool:
+    def has_peers(self) -> bool:
         """Whether there are several groups, and one with several ranks."""
         return 1 < self.count < len(self.of_rank)
 
@@ -177,14 +177,14 @@ def families_of(
         make_family(RANK_RECEIVES, receiver),
         make_family(RANK, sender, receiver),
     ]
-    if node.is_telling:
+    if node.has_peers:
         crosses = node.of_rank[sender] != node.of_rank[receiver]
         ends_across = (np.where(crosses, ends, -1) for ends in (sender, receiver))
         families += [
             make_family(RANK_NETWORK, *ends_across),
             *group_families(node, sender, receiver),
         ]
-    if switch and uplinks and switch.is_telling:
+    if switch and uplinks and switch.has_peers:
         families += group_families(switch, sender, receiver, uplinks.busy())
         if node.count > switch.count:
             families.append(
@@ -422,7 +422,7 @@ class Level:
 
     @property
     def seconds(self) -> list[float]:
-        return [float(each) for each in np.exp(self.halves.mean(axis=0))]
+        return [float(time_s) for time_s in np.exp(self.halves.mean(axis=0))]
 
     def peers(self) -> PeerGroups:
         """Return the groups with their size as kind, and the family of faults: a group."""

@@ -58,6 +58,6 @@ def panel(test: Speeds) -> str:
     """Format a test, its median rate, and its share of the data sheet rate."""
     scale, unit = (1e-12, "TFLOP/s") if test.is_compute else (1e-9, "GB/s")
     typical = float(np.median(test.rates()))
-    sheet_rates = [expected.rate for expected in test.promises() if expected is not None]
-    share = f", {100 * typical / max(sheet_rates):.0f} % of the data sheet" if sheet_rates else ""
+    known_rates = [expected.rate for expected in test.sheet_rates() if expected is not None]
+    share = f", {100 * typical / max(known_rates):.0f} % of the data sheet" if known_rates else ""
     return f"{test.name}: {format_measurement(scale * typical)} {unit}{share}"

@@ -66,7 +66,7 @@ def devices() -> dict[str, DataSheet]:
     return msgspec.convert(yaml.safe_load(text), dict[str, DataSheet])
 
 
-def promise(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> ExpectedRate | None:
+def sheet_rate(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> ExpectedRate | None:
     """Return the data sheet rate of a device for a test; None if unknown."""
     if test == MATMUL:
         entry = entry_of(peak_tflop_per_s, device)
@@ -120,10 +120,10 @@ class Speeds:
         """Return the FLOP/s or bytes/s of each rank: [rank]."""
         return np.asarray(self.amount / np.exp(self.halves.mean(axis=0)))
 
-    def promises(self) -> list[ExpectedRate | None]:
+    def sheet_rates(self) -> list[ExpectedRate | None]:
         """Return the data sheet rate of each rank, None if unknown: [rank]."""
         return [
-            promise(self.test, self.dtype, place.device, self.peak_tflop_per_s)
+            sheet_rate(self.test, self.dtype, place.device, self.peak_tflop_per_s)
             for place in self.places
         ]
 

@@ -66,7 +66,7 @@ class PassGroup:
     def passes(self) -> list[str]:
         return [name for name in PASSES if (self.rows[PASS] == name).any()]
 
-    def having(self, column: str) -> "PassGroup":
+    def with_positive(self, column: str) -> "PassGroup":
         """Select the rows with a positive number in a column."""
         return replace(self, rows=self.rows[self.rows[column] > 0])
 
@@ -77,23 +77,23 @@ def groups_of(table: pd.DataFrame) -> list[PassGroup]:
     Lines differ in the model and in settings with few values, which a reader compares. The other
     settings distinguish figures.
     """
-    rows, settings = comparable(table)
+    rows, settings = comparable_rows(table)
     if rows.empty:
         return []
     varied = choose_series_settings(rows, ["model"], settings)
     rows = with_lines(rows, drop_implied_columns(rows, varied))
     common = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in varied]
-    known = [name for name in common if name in rows and rows[name].notna().all()]
+    constant = [name for name in common if name in rows and rows[name].notna().all()]
     groups = []
     for suffix, part in group_equal_except(rows, *CASE, RANKS_AGAIN, *varied):
         measured = part[part["status"] == "ok"]
         if not measured.empty:
-            setting = format_settings(measured, known)
+            setting = format_settings(measured, constant)
             groups.append(PassGroup(suffix, setting, measured, list(rows["line"].unique())))
     return groups
 
 
-def comparable(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def comparable_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Select the rows in which all ranks take part, and the settings in which these differ.
 
     Rows of a single rank only serve the scaling efficiency.
@@ -124,7 +124,7 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def charts_of(group: PassGroup) -> Charts:
-    parts = {name: group.having(column) for name, (column, _) in KINDS.items()}
+    parts = {name: group.with_positive(column) for name, (column, _) in KINDS.items()}
     return {name: KINDS[name][1](part) for name, part in parts.items() if not part.rows.empty}
 
 

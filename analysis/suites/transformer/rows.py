@@ -76,8 +76,8 @@ def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
     return rows[rows[PART] == WHOLE]
 
 
-def fill_missing(column: pd.Series, word: str) -> pd.Series:
-    return column.astype(object).where(column.notna(), word)
+def fill_missing(column: pd.Series, value: str) -> pd.Series:
+    return column.astype(object).where(column.notna(), value)
 
 
 def sort_by_size(rows: pd.DataFrame) -> pd.DataFrame:
