@@ -36,11 +36,11 @@ FACTORS = {
     "broadcast": lambda ranks: 1.0,
     "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
 }
-"""Collectives, and their bus factors."""
+"""Bus factors of collectives."""
 SIZES = tuple(2.0**power for power in range(-10, 11))
 TIMINGS = {"latency": (1, "last_arrival_to_last_exit"), "back_to_back": (8, "slowest_rank")}
 STRATEGIES = {"even": 1.0, "zigzag": 0.8, "balanced": 0.7}
-"""Of ring attention, and their times over that of the first one, which is the baseline."""
+"""Strategies of ring attention: time over that of the first one, the baseline."""
 COMPONENTS = {"compute_only": 0.6, "comm_only": 0.3}
 LENGTHS = tuple(2**power for power in range(10, 18))
 AGENT = {
@@ -183,7 +183,7 @@ def analyse(arguments: list[str]) -> None:
 
 
 SUFFIXES = {".csv": "CSV", ".md": "texts", ".txt": "texts", ".png": "figures", ".html": "page"}
-"""Of the files of a report, and what they are counted as."""
+"""Kind under which the files of a report are counted, by suffix."""
 MODES = {"first": ("--top", "10"), "table": ("--top", "10"), "report": (), "page": ("--html",)}
 
 

@@ -47,9 +47,9 @@ FLAGS = [
 ]
 PREFIXES = ["", "", "", "", "", "+", "++", "~", "-", "--", "hydra."]
 EVENTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.exec", "os.mkdir", "os.rename", "os.remove"}
-"""Audit events of what a check must not do; so is a file that is opened to be written."""
+"""Audit events forbidden in a check, as is opening a file for writing."""
 LISTS = "choose a suite"
-"""How the one refusal begins that takes several lines: it lists the suites."""
+"""Start of the only refusal of several lines: it lists the suites."""
 ALLOWED = (0, 2)
 LONGEST_S = 60
 

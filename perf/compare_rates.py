@@ -21,7 +21,7 @@ from benchkit.statistics.rank_tests import SignedRank
 
 Array = npt.NDArray[np.float64]
 Process = Callable[[np.random.Generator, int, int], Array]
-"""Logarithms of what runs give, with a spread of 1: [simulation, run], runs in the order of time."""
+"""Logarithms of the results of runs, with a spread of 1: [simulation, run], runs in order of time."""
 SPREADS = (0.03, 0.06, 0.10, 0.15, 0.30)
 SMALL, LARGE = 0.03, 0.10
 MAX_PAIRS = 50
@@ -32,12 +32,12 @@ PLANS: Mapping[str, LookPlan] = {
 }
 NAIVE = ("Mann-Whitney, samples of two runs", "two runs, ratio")
 DEGREES = 3
-"""Of Student's t; its fourth moment is infinite."""
+"""Degrees of freedom of Student's t; its fourth moment is infinite."""
 TREND, STEP = 0.1, 0.2
-"""Of the drift per run, in units of the spread: a steady part, and the standard deviation of a random walk."""
+"""Drift per run, in units of the spread: its mean, and the standard deviation of a random walk."""
 SLOW_SHARE, TURNOVER = 0.3, 0.2
-"""Of two modes: the share of slow runs, and the sum of both chances to leave per run: the slow mode lasts 7 runs on
-average, the fast one 17."""
+"""Two modes: the share of slow runs, and the sum of both transition probabilities per run: the slow mode lasts 7 runs
+on average, the fast one 17."""
 OF_MODES = math.sqrt(8 / 9)
 """Part of the spread that is the difference of the modes; the rest is lognormal."""
 SAMPLES, WITHIN = 500, 0.1
@@ -122,7 +122,7 @@ def by_sign(value: float, limit: float) -> str:
 
 
 Ends = Mapping[str, Sequence[tuple[str, int]]]
-"""Of each way to compare, the word and the number of pairs of each simulation."""
+"""Word and number of pairs of each simulation, by method."""
 
 
 def compared(process: Process, spread: float, effect: float, simulations: int, fail_on: float) -> Ends:

@@ -30,19 +30,19 @@ from tests.support.planted.conclusions import (
 from tests.support.planted.outputs import disagreements
 
 SOME_ROUNDS = (1, 12)
-"""Of several runs, in which rounds make a run's median and nothing else."""
+"""Rounds of several runs, where they only determine a run's median."""
 APART_ROUNDS = (1, 50)
 AGAIN = 4
-"""Times as many problems in a cell that is counted once more."""
+"""Factor of the number of problems in a cell that is counted again."""
 SURE = 3.0
 """Standard errors by which a share must exceed its limit."""
 MOST_EXAMPLES = 5
 FIVE = "5 %"
 TARGETS = {1.3: 10, 2.0: 6}
-"""By factor: from how many rounds on, of two variants with noise of 5 %, the faster one is nearly always named."""
+"""By factor: least number of rounds to name the faster of two variants nearly always, with noise of 5 %."""
 POWER = 0.9
 READ = ((1, 1), (3, 1), (6, 1), (12, 1), (50, 1), (3, 6), (3, 8))
-"""Rounds and runs of the tables whose outputs are read."""
+"""Rounds and runs of the tables with outputs to read."""
 
 Tallies = Mapping[Cell, Tally]
 

@@ -30,7 +30,7 @@ BLOCK = 20
 NOISE = 0.1
 DRIFT = 1.1
 SLOWER, SLOW_SHARE, TURNOVER = 3.0, 0.3, 0.04
-"""Of two modes: their ratio, the share of the slower one, and the sum of both chances to leave per
+"""Two modes: their ratio, the share of the slower one, and the sum of both transition probabilities per
 sample: the slower mode lasts 36 samples on average, the faster one 83."""
 
 

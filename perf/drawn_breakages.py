@@ -30,7 +30,7 @@ OTHERS = (
     "tests/unit/measure", "tests/unit/rank", "tests/unit/point", "tests/unit/analysis", "tests/unit/compare",
     "tests/unit/statistics", "tests/unit/test_statistics.py", "tests/suites",
 )  # fmt: skip
-"""Those that concern samples, figures and what is shown."""
+"""Tests of samples, metrics and output."""
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

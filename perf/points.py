@@ -35,7 +35,7 @@ PARTS = {
     "verify": ("verify", "verify_again"),
     "exit": ("exit",),
 }
-"""Phases of a record that are not the measurement, and not what the agent does around the ranks."""
+"""Phases of a record that are neither the measurement nor work of the agent around the ranks."""
 
 
 def timed(command: list[str], points: int) -> float:

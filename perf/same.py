@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from tests.support.cli import PATIENCE_S, ROOT, Cli, wait_until
 
 WORDS = Path(__file__).with_name("same.txt")
-"""Lines of `old -> new`, words alone: a number may not change. What follows # is a comment."""
+"""Lines of `old -> new`, only words: numbers may not change. Comments start with #."""
 MOST_SHOWN, MOST_LETTERS = 6, 100
 """Lines on each difference, and letters of each text, that are printed."""
 
@@ -67,7 +67,7 @@ for name, factor in (("before", 1.0), ("after", 1.1)):
 (place / "many").mkdir()
 write_records(place / "many", 250, False)
 """
-"""Writes records that need no measuring, in which every field that analysis reads is there."""
+"""Script that writes synthetic records with all fields that analysis reads."""
 
 SAMPLES = ROOT / "tests" / "unit" / "analysis" / "samples"
 LOAD = "import analysis; print(analysis.load('suites', 'failed', 'rich_800').to_csv())"
@@ -103,11 +103,11 @@ MEASURED = [name for name in RUNS if name != "agents"]
 
 
 CASES_AGAIN = ("alone", "fresh")
-"""Keys of a record for cases that were measured once more, in which the same is measured as in its cases."""
+"""Keys of a record for cases that were measured again; they have the form of its cases."""
 
 
 class Difference(NamedTuple):
-    """Where two JSON values differ.
+    """A difference of two JSON values.
 
     Attributes:
         name: the keys down to it, with [] for any position in a list.

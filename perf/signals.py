@@ -2,7 +2,7 @@
 
     python -m perf.signals [--moments 100] [--seed 0]
 
-Ctrl-C reaches all processes of the terminal, SIGTERM the command alone. A signal before benchkit's first line meets
+Ctrl-C reaches all processes of the terminal, SIGTERM only the command. A signal before benchkit's first line meets
 Python's own handlers: such moments are counted separately, and may leave a traceback. A command that has finished its
 work may still return 0; such outcomes are shown separately, too.
 """

@@ -26,7 +26,7 @@ CONVERTERS = (
     "analysis.commands.export",
     "analysis.commands.import_results",
 )
-"""What reads and writes the files of other systems."""
+"""Modules that read and write files of other systems."""
 FACE = {f"benchkit.{name}" for name in ("cli", "__main__", "start", "entry_point", "console", "python_api")} | {
     "benchkit"
 }

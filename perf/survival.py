@@ -26,12 +26,12 @@ from tests.support.cli import Cli, wait_until
 
 POINTS = 60
 ENDING_S = 90.0
-"""Seconds within which what belongs to a killed agent must have ended."""
+"""Seconds within which all processes of a killed agent must have ended."""
 TEMPORARY = "tmp"
 LONGEST_S = 9.0
 """Seconds from the start of a process to its death at most; some three pass before the first point."""
 FIRST_JOB_S, LONGEST_JOB_S = 6.0, 25.0
-"""The same for a job, which some ten seconds pass before."""
+"""The same for a job; some ten seconds pass before it starts."""
 SWEEP = [
     "+suite=allreduce", "-m", "data_size=1KiB", "measure=fixed", "measure.max_iterations=3", "measure.mode=loop",
     "measure.calls_per_sample=1", f"seed=range({POINTS})", "hydra.sweep.dir=sweep", "world_size=2",

@@ -222,7 +222,7 @@ class JudgedTable:
 def compare_single_peers(
     tables: Sequence[JudgedTable], limits: FaultLimits, ranks: GroupedRanks
 ) -> Iterator[str]:
-    """Yield which of two single peers is slower, if both halves agree."""
+    """Yield which of only two peers is slower, if both halves agree."""
     noise = TRUSTED_SD * math.sqrt(2) * max(limits.floor, noise_of(tables))
     for table in tables:
         for kind in np.unique(table.peers.kinds):

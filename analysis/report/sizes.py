@@ -160,7 +160,7 @@ def comparison_size(rows: pd.DataFrame) -> float:
 
 
 def time_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str) -> Chart:
-    """Show the median time; few series also have bands from the fastest sample to p95."""
+    """Return a chart of the median time; few series have bands from the fastest sample to p95."""
     note, bands = f"median, {bars}", {}
     # Many bands would hide each other, and merged series have none.
     if len(series) <= FEW_BANDS and "min_s" in rows:
@@ -181,7 +181,7 @@ def time_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars
 def bandwidth_over_size(
     title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str
 ) -> Chart:
-    """Show the bus bandwidth at the median time; error bars follow from those of the time."""
+    """Return a chart of the bus bandwidth; its error bars follow from those of the median time."""
     return Chart(
         mark=LINES,
         title=f"{title}: bus bandwidth",
@@ -194,7 +194,7 @@ def bandwidth_over_size(
 
 
 def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
-    """Show the bus bandwidth of each size over the number of ranks."""
+    """Return a chart of the bus bandwidth of each size over the number of ranks."""
     ordered = rows.sort_values(["place", "variant", "data_size", "world_size"])
     sizes = ordered["data_size"].map(lambda size: format_bytes(size * 2**20))
     several = ordered["variant"].nunique() > 1

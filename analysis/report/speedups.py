@@ -87,7 +87,7 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def speedups(suite: str, variants: SuiteResults) -> Chart:
-    """Show the speedup of each variant: over the scaling column, the problem, or its name."""
+    """Return a chart of the speedup of each variant over the scaling column, problem, or name."""
     with_speedup = sorted(
         variants_with_speedup(variants),
         key=lambda pair: pair[0].relative_time if not variants.problem_columns else 0,

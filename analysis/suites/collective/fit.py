@@ -1,7 +1,7 @@
 """Fit the latency and bandwidth of a link to measured times over sizes.
 
 Noise is multiplicative, so a fit minimises the squared logarithms of model / time. Squared relative
-errors would give short times more weight than long ones, and bias the line towards fast ones.
+errors would give short times more weight than long ones, and bias the line towards short times.
 
 For a known ratio of latency to time per byte, the squared error of the best line through some sizes
 follows from the sum and the sum of squares of their logarithmic residuals. Cumulative sums give

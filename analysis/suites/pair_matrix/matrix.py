@@ -86,12 +86,12 @@ class Uplinks:
 
     Attributes:
         here, there: switches of sender and receiver of each message: [cell].
-        turn: time slot of each message; those of one slot are concurrent: [cell].
+        time_slot: time slot of each message; those of one slot are concurrent: [cell].
     """
 
     here: Ints
     there: Ints
-    turn: Ints
+    time_slot: Ints
 
     @cached_property
     def crosses(self) -> Mask:
@@ -99,8 +99,8 @@ class Uplinks:
         return np.asarray(self.here != self.there)
 
     @cached_property
-    def turns(self) -> Ints:
-        return np.unique(self.turn, return_inverse=True)[1].ravel()
+    def slots(self) -> Ints:
+        return np.unique(self.time_slot, return_inverse=True)[1].ravel()
 
     @cached_property
     def rates(self) -> Array:
@@ -110,13 +110,13 @@ class Uplinks:
         messages of equal rate are peers at any oversubscription. All uplinks are assumed to be
         equally fast. The rate is infinite for messages within a switch.
         """
-        ends = np.stack([self.turns, self.here, self.there], axis=1)[self.crosses]
+        ends = np.stack([self.slots, self.here, self.there], axis=1)[self.crosses]
         flows, of_flow, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
         relative = np.full(len(self.here), np.inf)
         if len(flows):
             size = int(flows.max()) + 1
             number = flows[:, :1] * size + flows[:, 1:]  # uplink of each switch in each slot
-            number[:, 1] += size**2  # its other direction
+            number[:, 1] += size**2  # the ingress of the switch
             used, resources = np.unique(number, return_inverse=True)
             rates = max_min(resources.reshape(-1, 2), np.ones(len(used)), count)
             relative[self.crosses] = rates[of_flow.ravel()]
@@ -131,8 +131,8 @@ class Uplinks:
 
     def busiest(self, ends: Ints) -> Mask:
         """Return a mask of the messages in a busy time slot of their switch in `ends`: [cell]."""
-        size = int(self.turns.max(initial=0)) + 1
-        uplink = ends * size + self.turns  # of each switch in each slot
+        size = int(self.slots.max(initial=0)) + 1
+        uplink = ends * size + self.slots  # of each switch in each slot
         load = np.bincount(uplink, self.crosses)[uplink]
         most = np.zeros(int(ends.max(initial=0)) + 1)
         np.maximum.at(most, ends, load)

@@ -87,10 +87,10 @@ def sort_by_size(rows: pd.DataFrame) -> pd.DataFrame:
     inner = rows["model.d_ff"]
     vocabulary = rows["model.vocab_size"]
     computed = layers * width * (4 * width + 3 * inner) + 2 * vocabulary * width
-    turns = {name: turn for turn, name in enumerate((*PASSES, ANY_PASS))}
+    positions = {name: position for position, name in enumerate((*PASSES, ANY_PASS))}
     keys = rows[list(CASE)].assign(
         size=rows[PARAMETERS].fillna(computed),
-        turn=rows[PASS].map(turns),
+        turn=rows[PASS].map(positions),
     )
     order = ["size", "model", "context_length", "turn"]
     return rows.loc[keys.sort_values(order, kind="stable").index]
