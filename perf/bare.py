@@ -1,7 +1,7 @@
 """Suites whose ranks time each case by a bare loop and by benchkit, interleaved, instead of reporting it.
 
-`BENCHKIT_SUITES=perf.bare python -m benchkit …` puts one in place of each suite; every rank 0
-appends a line of JSON per case to the file that BARE_OUTPUT names. See perf/fidelity.py.
+`BENCHKIT_SUITES=perf.bare python -m benchkit …` puts one in place of each suite; every rank 0 appends a line of JSON
+per case to the file that BARE_OUTPUT names. See perf/fidelity.py.
 """
 
 import json

@@ -2,9 +2,8 @@
 
     python -m perf.command_lines [--lines 1000] [--processes 60] [--seed 0]
 
-Lines are drawn from all keys, groups and options, with plausible and with absurd values. They go
-through the parser and through Hydra in this process, as `compare` checks its line; some also through
-`python -m benchkit … --dry-run`.
+Lines are drawn from all keys, groups and options, with plausible and with absurd values. They go through the parser and
+through Hydra in this process, as `compare` checks its line; some also through `python -m benchkit … --dry-run`.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python -m perf.compare_rates [--runs 2000] [--fail-on 0.05]
 
-Print Markdown tables. Each simulated run gives one number; both arms run in the order of
-`order_of_runs`, and `judge` gives the verdict. Two other methods compare one run of each
-arm: Mann-Whitney's test of their samples, and the ratio of their metrics.
+Print Markdown tables. Each simulated run gives one number; both arms run in the order of `order_of_runs`, and `judge`
+gives the verdict. Two other methods compare one run of each arm: Mann-Whitney's test of their samples, and the ratio of
+their metrics.
 """
 
 import argparse

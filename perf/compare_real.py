@@ -2,9 +2,9 @@
 
     python -m perf.compare_real FOLDER [--pairs 120]
 
-Compare arms of perf/slowed.py by `python -m benchkit compare`, into FOLDER, unless it
-exists, and print Markdown tables: each ten consecutive pairs are a separate comparison, and so
-are up to fifty for `--pairs auto`. With 120 pairs it takes an hour.
+Compare arms of perf/slowed.py by `python -m benchkit compare`, into FOLDER, unless it exists, and print Markdown
+tables: each ten consecutive pairs are a separate comparison, and so are up to fifty for `--pairs auto`. With 120 pairs
+it takes an hour.
 """
 
 import argparse

@@ -2,11 +2,10 @@
 
     python -m perf.coverage [--runs 1000]
 
-Three tables. Median: the share of runs with an interval, and of those the share that contain the
-median; a run without one has a range. Stopping: the same for runs that are
-tested after every block of BLOCK samples and end where `measure.target_rel_ci` is met, at the
-latest after LENGTHS[-1]; the median is that of as many samples. Identical code: the share of runs
-whose interval of `paired_speedup` of two equal, interleaved cases excludes 1.
+Three tables. Median: the share of runs with an interval, and of those the share that contain the median; a run without
+one has a range. Stopping: the same for runs that are tested after every block of BLOCK samples and end where
+`measure.target_rel_ci` is met, at the latest after LENGTHS[-1]; the median is that of as many samples. Identical code:
+the share of runs whose interval of `paired_speedup` of two equal, interleaved cases excludes 1.
 """
 
 import argparse

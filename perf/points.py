@@ -2,10 +2,10 @@
 
     python -m perf.points [--points 50] [--parts] [--arms "benchkit ranks=reuse" "Hydra -m, empty"]
 
-Run with this process as the only agent, and inside one allocation of two agents: torchrun's, and Slurm's if srun
-works. With --parts also measure each part of a point, in fresh ranks and in reused ranks; the
-floor, one hand-written process group that measures all points in a loop; torchrun once per point; and Hydra's own
-multirun of an empty function. --arms names those to run beside benchkit.
+Run with this process as the only agent, and inside one allocation of two agents: torchrun's, and Slurm's if srun works.
+With --parts also measure each part of a point, in fresh ranks and in reused ranks; the floor, one hand-written process
+group that measures all points in a loop; torchrun once per point; and Hydra's own multirun of an empty function. --arms
+names those to run beside benchkit.
 """
 
 import argparse

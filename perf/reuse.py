@@ -2,8 +2,8 @@
 
     python -m perf.reuse [--pairs 30]
 
-Each pair is two neighbouring points of one sweep. The ratio is that of their medians, and its
-interval is that of the signed ranks of all pairs.
+Each pair is two neighbouring points of one sweep. The ratio is that of their medians, and its interval is that of the
+signed ranks of all pairs.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     BENCHKIT_SUITES=perf.slowed SLOWED_BY=0.1 python -m benchkit +suite=matmul_lut …
 
-SLOWED_BY is the share of its own time that each call waits after its end. SLOWED_TAIL is the share
-of calls that take ten times as long; all ranks draw the same calls.
+SLOWED_BY is the share of its own time that each call waits after its end. SLOWED_TAIL is the share of calls that take
+ten times as long; all ranks draw the same calls.
 """
 
 import os

@@ -2,8 +2,8 @@
 
     python -m perf.small_messages [--data-size 1] [--runs 6]
 
-The script is independent of benchkit: two processes, gloo, a barrier before each call, or 20 calls
-between two barriers. Compare with `osu_allreduce -m BYTES:BYTES -f`.
+The script is independent of benchkit: two processes, gloo, a barrier before each call, or 20 calls between two
+barriers. Compare with `osu_allreduce -m BYTES:BYTES -f`.
 """
 
 import argparse

@@ -65,8 +65,7 @@ def main(arguments: list[str]) -> int:
     """Print a verdict on the records of some folders.
 
     Returns:
-        0 if all are alike; 1 for a finding, a failure, or nothing to judge; 2 for invalid
-        arguments.
+        0 if all are alike; 1 for a finding, a failure, or nothing to judge; 2 for wrong arguments.
     """
     options = parser().parse_args(arguments)
     require_there(options.places)
