@@ -1,4 +1,4 @@
-"""Runs `python -m analysis` and `benchkit-analysis`."""
+"""Entry point of `python -m analysis` and `benchkit-analysis`."""
 
 from benchkit import early_signals
 

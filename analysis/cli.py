@@ -1,4 +1,4 @@
-"""`python -m analysis DIR...` turns record files into tables, plots and sentences.
+"""`python -m analysis DIR...`: tables, plots and sentences of record files.
 
 `python -m analysis --help` names the subcommands.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.commands.options import SUBCOMMANDS, meant, parser
+from analysis.commands.options import SUBCOMMANDS, parser, suggest_subcommand
 from analysis.page import render
 from analysis.records.derive import usable_processes
 from analysis.records.environments import Facts
@@ -45,10 +45,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Write the report of some folders, or run a subcommand.
 
     Args:
-        arguments: of the command line; those of this process by default.
+        arguments: command line without the program; by default that of this process.
 
     Returns:
-        0; 1 where there is no record to read; 2 for invalid arguments.
+        0; 1 without a readable record; 2 for invalid arguments.
     """
     protect_streams("analysis")
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
             return subcommand(arguments[1:])
         except Exception:
             traceback.print_exc()
-        return 2  # 1 may say that something is slower
+        return 2  # 1 may mean that something is slower
     return report(arguments)
 
 
@@ -68,22 +68,22 @@ def report(arguments: list[str]) -> int:
     try:
         require_there(options.places)
     except FileNotFoundError as error:
-        raise ConfigError(f"{error}{meant(arguments[0])}") from None
+        raise ConfigError(f"{error}{suggest_subcommand(arguments[0])}") from None
     check(options)
     with suspend_collection():
-        found = harvest(options.places, usable_processes())
-        table = combine(found.rows, options.split == "host") if found.rows else None
-        gc.freeze()  # what was read stays to the end; looking through it for cycles would take long
-    for line in found.remarks():
+        records = harvest(options.places, usable_processes())
+        table = combine(records.rows, options.split == "host") if records.rows else None
+        gc.freeze()  # records live to the end; searching them for cycles would take long
+    for line in records.remarks():
         warn(line)
     if table is None:
-        warn(nothing_found(found, options.places))
+        warn(nothing_found(records, options.places))
         return 1
     for suite, reason in installed_plugins().left_out.items():
         if (table["suite"] == suite).any():
             warn(f"left out {reason}")
     try:
-        text, fault = text_of(table, found, options)
+        text, fault = text_of(table, records, options)
     except NoRowError as error:
         warn(error)
         return 1
@@ -95,10 +95,12 @@ def report(arguments: list[str]) -> int:
 
 def check(options: argparse.Namespace) -> None:
     """Raise ConfigError for options that exclude each other, or whose library is missing."""
-    asked = [name for name in OF_REPORT if getattr(options, name) != parser().get_default(name)]
-    if asked and not view_of(options).is_whole:
+    report_options = [
+        name for name in OF_REPORT if getattr(options, name) != parser().get_default(name)
+    ]
+    if report_options and not view_of(options).is_whole:
         views = f"{', '.join(OF_VIEW)} print a table and write no report; leave one out"
-        raise ConfigError(f"--{asked[0].replace('_', '-')}: {views}")
+        raise ConfigError(f"--{report_options[0].replace('_', '-')}: {views}")
     if options.html:
         render.require_libraries()
     if options.parquet:
@@ -106,62 +108,64 @@ def check(options: argparse.Namespace) -> None:
 
 
 def text_of(
-    table: pd.DataFrame, found: Harvest, options: argparse.Namespace
+    table: pd.DataFrame, records: Harvest, options: argparse.Namespace
 ) -> tuple[str, OSError | None]:
-    """Return the view that is asked for; without one, write the report and say what was written.
+    """Return the requested view; without one, write the report and name its files.
 
     Returns:
-        The text, and why no file, or no further file, can be written.
+        The text, and the error that kept a file from being written.
     """
     view = view_of(options)
     if not view.is_whole:
         return view.text_of(aggregate_repetitions(table)), None
-    typed = typed_table(found.rows) if options.parquet else None
-    found.rows.clear()  # the table has them
+    typed = typed_table(records.rows) if options.parquet else None
+    records.rows.clear()  # the table has them
     shown = with_ids(table) if options.html else table
-    parts = ReportData(shown, options.baseline, found.ranks, options.compare_at)
+    parts = ReportData(shown, options.baseline, records.ranks, options.compare_at)
     if options.baseline:
         require_baseline_rows(shown, options.baseline)  # before any file is written
-        if why := explain_no_comparison(shown, options.baseline):
-            warn(why)
+        if reason := explain_no_comparison(shown, options.baseline):
+            warn(reason)
     written: list[Path] = []
     fault = None
     try:
-        written.extend(files_of(parts, typed, found.environments, options))
+        written.extend(files_of(parts, typed, records.environments, options))
     except OSError as error:
         fault = error
     written = list(dict.fromkeys(written))
     text = "" if fault else texts_of(written, options.show)
     if not text:
         text = make_or_leave_out("screen", lambda: parts.screen.text()) or ""
-    return "\n".join([text, *told(written)]), fault
+    return "\n".join([text, *file_lines(written)]), fault
 
 
-def told(written: Sequence[Path]) -> Iterator[str]:
-    """Yield one line on the files of a report, and one on the page and on Parquet."""
+def file_lines(written: Sequence[Path]) -> Iterator[str]:
+    """Yield a line on the files of a report, and the paths of its page and its Parquet file."""
     if written:
         files = "1 file" if len(written) == 1 else f"{len(written)} files"
         yield escape_unprintable(f"{files} in {written[0].parent}")
-        asked = (path for path in written if path.suffix in (".html", ".parquet"))
-        yield from (escape_unprintable(str(path)) for path in asked)
+        named = (path for path in written if path.suffix in (".html", ".parquet"))
+        yield from (escape_unprintable(str(path)) for path in named)
 
 
 def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
-    """Return the texts of a report that have these names; warn of names that none has.
+    """Return the texts of a report by their file names; warn of unknown names.
 
-    A name also stands for its texts on groups of rows: auto_shard.md for auto_shard_host-a.md.
+    A name also selects its texts on groups of rows: auto_shard.md selects auto_shard_host-a.md.
     """
     texts = {path.name: path for path in written if path.suffix in (".md", ".txt")}
     chosen: list[Path] = []
     for name in names:
         start, dot, suffix = name.rpartition(".")
-        of_groups = [
-            each for each in texts if each.startswith(f"{start}_") and dot + suffix in each
+        group_names = [
+            text_name
+            for text_name in texts
+            if text_name.startswith(f"{start}_") and dot + suffix in text_name
         ]
-        found = [name] if name in texts else of_groups
-        if not found:
+        selected = [name] if name in texts else group_names
+        if not selected:
             warn(f"--show {name}: no such text of this report; it has {', '.join(texts)}")
-        chosen += [texts[each] for each in found]
+        chosen += [texts[text_name] for text_name in selected]
     return "\n\n".join(path.read_text(encoding="utf-8").strip() for path in chosen)
 
 
@@ -171,7 +175,7 @@ def files_of(
     environments: Sequence[Facts],
     options: argparse.Namespace,
 ) -> Iterator[Path]:
-    """Yield each file as it is written: the report, and the page and Parquet where asked for."""
+    """Yield each file as it is written: the report, then the page and Parquet if requested."""
     folder = folder_for(options.places[0], options.output_dir)
     yield from write_report(parts, folder, options.format, options.figures)
     if options.html:

@@ -1,10 +1,10 @@
-"""How often a verdict is right here, with real processes: agents in network namespaces joined by a bridge.
+"""Measure how often a verdict is right, with real processes: agents in network namespaces joined by a bridge.
 
     python -m perf.acceptance FOLDER [--repetitions 20] [--only link rank]
 
 Needs root, iproute2 and the queueing discipline tbf. Every node is a network namespace; its cable to the bridge has a
 rate that the processors can fill. Faults: a cable, a link or a node of a quarter of that rate, a CPU quota for a rank,
-or nothing. Prints a table in Markdown: how often the fault was named, and how often anything else was.
+or nothing. Print a Markdown table: how often the fault was named, and how often anything else.
 """
 
 import argparse
@@ -33,8 +33,8 @@ NODES = 6
 class Scenario:
     """A cluster with a fault.
 
-    `cables`: Mbit/s of what a node sends and receives, by node, if not BASE_MBIT. `link`: Mbit/s from one node to
-    another and back, by both. `wanted`: the family and the numbers of the finding that names the fault.
+    `cables`: Mbit/s of a node's egress and ingress, by node, if not BASE_MBIT. `link`: Mbit/s between two nodes, by
+    both. `wanted`: family and numbers of the finding that names the fault.
     """
 
     ranks_per_node: int = 1
@@ -61,12 +61,12 @@ SCENARIOS = {
 
 
 def limited(name: str, device: str, mbit: int) -> str:
-    """The command that limits what leaves a device."""
+    """Return the command that limits the egress rate of a device."""
     return f"ip netns exec {name} tc qdisc add dev {device} root tbf rate {mbit}mbit burst 64kb latency 200ms"
 
 
 def commands(scenario: Scenario, names: list[str], switch: str) -> Iterator[str]:
-    """The commands that lay the cables."""
+    """Yield the commands that lay the cables."""
     for name in (*names, switch):
         yield f"ip netns add {name}"
         yield f"ip -n {name} link set lo up"
@@ -92,7 +92,7 @@ def commands(scenario: Scenario, names: list[str], switch: str) -> Iterator[str]
 
 @contextmanager
 def cluster(scenario: Scenario) -> Iterator[list[str]]:
-    """Namespaces with their cables while the context lasts."""
+    """Provide the namespaces with their cables."""
     mark = uuid.uuid4().hex[:6]
     names = [f"bk{mark}{node}" for node in range(scenario.nodes)]
     try:
@@ -105,7 +105,7 @@ def cluster(scenario: Scenario) -> Iterator[list[str]]:
 
 
 def measured(scenario: Scenario, folder: Path, acceptances: int) -> None:
-    """Measures all pairs twice per acceptance, in fresh ranks each time, an agent per node."""
+    """Measure all pairs twice per acceptance, in fresh ranks each time, with an agent per node."""
     folder.mkdir(parents=True)
     ranks = scenario.nodes * scenario.ranks_per_node
     command = [
@@ -133,7 +133,7 @@ def measured(scenario: Scenario, folder: Path, acceptances: int) -> None:
 
 
 def findings(folder: Path) -> Iterator[list[FaultFinding]]:
-    """What the verdict on each two measurements in a folder finds."""
+    """Yield the findings of the verdict on each two measurements in a folder."""
     paths = sorted(folder.glob("outputs/latest/*/record.json"))
     records = sorted(map(files.read, paths), key=lambda record: record.started_at)
     for first, second in zip(records[::2], records[1::2], strict=True):
@@ -147,7 +147,7 @@ def names_fault(finding: FaultFinding, wanted: tuple[str, set[int]] | None) -> b
 
 
 def row_of(name: str, scenario: Scenario, folder: Path, repetitions: int) -> str:
-    """Measures what is not there yet, and returns a row of the table on all that the folder holds."""
+    """Measure what is missing, and return a table row on all measurements in the folder."""
     judged = named = others = 0
     place = folder / name.replace(" ", "_").replace(",", "")
     if not place.exists():

@@ -1,8 +1,8 @@
-"""What the agent does beside the ranks while they measure: CPU time, wake-ups and memory.
+"""Measure what the agent uses while ranks measure: CPU time, wake-ups and memory.
 
     python -m perf.agent [--seconds 20] [--ranks 2,64]
 
-The agent is watched from its first sample to the last but one, in fresh ranks and in ranks that stay, without a
+The agent is watched from its first sample to the last but one, in fresh ranks and in reused ranks, without a
 terminal and on one, where progress is shown.
 """
 
@@ -20,7 +20,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(process: int) -> float:
-    """CPU seconds of a process so far."""
+    """Return the CPU seconds of a process so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -31,14 +31,14 @@ def status(process: int) -> dict[str, str]:
 
 
 def wake_ups(process: int) -> int:
-    """How often all threads of a process have waited and been woken so far."""
+    """Return how often all threads of a process have waited and been woken so far."""
     threads = Path(f"/proc/{process}/task").iterdir()
     texts = [(thread / "status").read_text() for thread in threads]
     return sum(int(text.split("voluntary_ctxt_switches:")[1].split()[0]) for text in texts)
 
 
 def drained(terminal: int) -> None:
-    """Reads what a terminal shows until its other end closes."""
+    """Read the output of a terminal until its other end closes."""
     try:
         while os.read(terminal, 4096):
             pass
@@ -47,7 +47,7 @@ def drained(terminal: int) -> None:
 
 
 def watched(ranks: int, use: str, on_terminal: bool, seconds: float) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     start_s = 5 + 0.5 * ranks  # the ranks start and verify
     measure_s = seconds + 2 * start_s
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""What `python -m analysis FOLDER` takes for 1,000, 3,000 and 10,000 records: CPU seconds and peak memory.
+"""Measure CPU seconds and peak memory of `python -m analysis FOLDER` for 1,000, 3,000 and 10,000 records.
 
 A record is a collective's, with two cases of 60 samples on 2 to 16 ranks; each tenth one is a job of ring attention,
-which times three strategies and two components of one in turns. All settings are distinct, then all are measured
-again. Each line is a process of its own, from its start to its end:
+which times three strategies and two components of one interleaved. All settings are distinct, then all are measured
+again. Each line is a process, from its start to its end:
 
-- first: a view of the rows (`--top 10`) of a folder that was never read.
+- first: a view of the rows (`--top 10`) of a folder without a cache.
 - table: the same on the unchanged folder.
 - report: the report of the unchanged folder.
 - page: the same with `--html`.
@@ -36,11 +36,11 @@ FACTORS = {
     "broadcast": lambda ranks: 1.0,
     "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
 }
-"""Collectives, and their bus factors."""
+"""Bus factors of collectives."""
 SIZES = tuple(2.0**power for power in range(-10, 11))
 TIMINGS = {"latency": (1, "last_arrival_to_last_exit"), "back_to_back": (8, "slowest_rank")}
 STRATEGIES = {"even": 1.0, "zigzag": 0.8, "balanced": 0.7}
-"""Of ring attention, and their times over that of the first one, which is the baseline."""
+"""Strategies of ring attention: time over that of the first one, the baseline."""
 COMPONENTS = {"compute_only": 0.6, "comm_only": 0.3}
 LENGTHS = tuple(2**power for power in range(10, 18))
 AGENT = {
@@ -50,7 +50,7 @@ AGENT = {
 
 
 def records(count: int, own_seeds: bool) -> Iterator[dict[str, Any]]:
-    """So many records; with `own_seeds` of one collective and size, each with a seed of its own."""
+    """Yield a number of records; with `own_seeds`, of one collective and size, each with another seed."""
     random, of_job = np.random.default_rng(0), settings_of(RANKS[:3], LENGTHS, (64, 128), (False, True))
     of_collective = settings_of(FACTORS, RANKS, BACKENDS, DTYPES, SIZES)
     for number in range(count):
@@ -72,7 +72,7 @@ def records(count: int, own_seeds: bool) -> Iterator[dict[str, Any]]:
 
 
 def settings_of(*values: Any) -> Iterator[tuple[Any, int]]:
-    """Yield all combinations of values, then all of them again; each with its repetition."""
+    """Yield all combinations of values, then all of them again, each with its repetition."""
     for repetition in count_up():
         for settings in product(*values):
             yield settings, repetition
@@ -94,7 +94,7 @@ def collective(settings: tuple[Any, ...], random: np.random.Generator, seed: int
 
 
 def job(settings: tuple[Any, ...], random: np.random.Generator) -> dict[str, Any]:
-    """Strategies of ring attention that take turns, and the components of the last one."""
+    """Return strategies of ring attention that are interleaved, and the components of the last one."""
     ranks, length, head_dim, causal = settings
     made = make_record(1.0, ranks, 1e-3, samples=2)
     for name in ("data_size", "reduce_op"):
@@ -116,7 +116,7 @@ def job(settings: tuple[Any, ...], random: np.random.Generator) -> dict[str, Any
 
 
 def samples(typical_s: float, ranks: int, random: np.random.Generator) -> dict[str, Any]:
-    """What was measured of a case: times are noisy, some calls spike, and ranks start apart."""
+    """Draw the samples of a case: times are noisy, some calls spike, and ranks start apart."""
     shape = (ranks, SAMPLES)
     times = typical_s * random.lognormal(0, 0.1, SAMPLES) * random.lognormal(0, 0.03, shape)
     times[:, random.random(SAMPLES) < 0.01] *= 8
@@ -131,7 +131,7 @@ def samples(typical_s: float, ranks: int, random: np.random.Generator) -> dict[s
 
 
 def write_records(folder: Path, count: int, own_seeds: bool) -> int:
-    """A sweep's folder; returns the size of all records in bytes."""
+    """Write a sweep's folder; return the size of all records in bytes."""
     num_bytes = 0
     (folder / "multirun.yaml").touch()
     for number, record in enumerate(records(count, own_seeds)):
@@ -143,18 +143,18 @@ def write_records(folder: Path, count: int, own_seeds: bool) -> int:
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process from its start, those of its child processes included."""
+    """Return the CPU seconds of this process from its start, with those of its children."""
     return sum(os.times()[:4])
 
 
 def peak_mb() -> float:
-    """The most memory that this process held at one time, in 10^6 bytes."""
+    """Return the peak memory of this process, in 10^6 bytes."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) * 1024 / 1e6
 
 
 def analyse(arguments: list[str]) -> None:
-    """In a process of its own: prints what a command line of analysis took, up to each file that it wrote."""
+    """Print, in a separate process, what a command line of analysis took, up to each file that it wrote."""
     from analysis import cli
     from benchkit.record import files
 
@@ -183,7 +183,7 @@ def analyse(arguments: list[str]) -> None:
 
 
 SUFFIXES = {".csv": "CSV", ".md": "texts", ".txt": "texts", ".png": "figures", ".html": "page"}
-"""Of the files of a report, and what they are counted as."""
+"""Kind under which the files of a report are counted, by suffix."""
 MODES = {"first": ("--top", "10"), "table": ("--top", "10"), "report": (), "page": ("--html",)}
 
 
@@ -199,7 +199,7 @@ def child(checkout: Path, folder: Path, *more: str) -> dict[str, Any]:
 
 
 def show(count: int, name: str, found: dict[str, Any], table: dict[str, Any], with_parts: bool) -> None:
-    """A line of the table; below it each part that took at least a hundredth of a second."""
+    """Print a line of the table; below it each part that took at least a hundredth of a second."""
     beyond, times = found["cpu_s"] - table["cpu_s"], found["peak_mb"] / table["peak_mb"]
     more = [f"{beyond:.1f}", f"{found['peak_mb']:.0f}", f"{times:.2f}"]
     print("| " + " | ".join([f"{count:,}", name, f"{found['cpu_s']:.1f}", *more]) + " |", flush=True)

@@ -1,4 +1,4 @@
-"""The planner beside GT's rule, GT's dispatcher and what the machine can do at all: paired, one job per workload.
+"""Compare the planner with GT's rule, GT's dispatcher and the limit of the machine: paired, one job per workload.
 
 python -m perf.auto_shard [--devices 1,2] [--records DIR]
 """
@@ -20,7 +20,7 @@ SCOPES = ("resident", "end_to_end")
 
 
 def run(folder: Path, devices: str) -> None:
-    """The suite over the workloads of a CPU."""
+    """Run the suite over the workloads of a CPU."""
     command = [
         sys.executable,
         "-m",
@@ -33,7 +33,7 @@ def run(folder: Path, devices: str) -> None:
 
 
 def lines(folder: Path) -> Iterator[str]:
-    """Per workload and scope: how many times as fast as each of the others the planner is, on the most devices."""
+    """Yield, per workload and scope, the speedup of the planner over each of the others, on the most devices."""
     for path in sorted(folder.glob("*/record.json"), key=lambda path: int(path.parent.name)):
         record = files.read(path)
         most = max(record.config["devices"])
@@ -51,7 +51,7 @@ def lines(folder: Path) -> Iterator[str]:
 
 
 def said(name: str, other: CaseRecord, auto: CaseRecord) -> str:
-    """ "over axis0 1.21 [1.18, 1.25]"."""
+    """Format "over axis0 1.21 [1.18, 1.25]"."""
     ratio, low, high, *_ = paired_speedup(other.samples, auto.samples)
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None else ""
     return f"over {name} {ratio:.3f}{interval}"

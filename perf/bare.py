@@ -1,7 +1,7 @@
-"""Suites whose ranks time each case by a bare loop and by benchkit, in turns, instead of reporting it.
+"""Suites whose ranks time each case by a bare loop and by benchkit, interleaved, instead of reporting it.
 
-`BENCHKIT_SUITES=perf.bare python -m benchkit …` puts one in place of each suite; every rank 0
-appends a line of JSON per case to the file that BARE_OUTPUT names. See perf/fidelity.py.
+`BENCHKIT_SUITES=perf.bare python -m benchkit …` puts one in place of each suite; every rank 0 appends a line of JSON
+per case to the file that BARE_OUTPUT names. See perf/fidelity.py.
 """
 
 import json
@@ -22,7 +22,7 @@ BLOCK_S = 0.1
 
 
 def instead_of(sound: Suite, config: Any, rank: Rank) -> list[Case]:
-    """Compares the first, the middle and the last of a suite's cases; reports none."""
+    """Compare the first, the middle and the last of a suite's cases; report none."""
     from benchkit.rank.backends import ControlGroup
 
     cases = [case for case in sound.build(config, rank) if not (case.skip or case.unavailable)]

@@ -1,9 +1,9 @@
-"""What checking the points of a sweep costs before the first one runs.
+"""Measure the cost of checking the points of a sweep before the first one runs.
 
     python -m perf.checking [--points 100,1000,10000]
 
 Each sweep is composed and checked twice, values that vary first and groups that vary too next: CPU seconds and
-the largest memory of the process, and wall seconds. A check of one point stands for the start of Python and Hydra.
+the largest memory of the process, and wall seconds. The check of one point measures the start of Python and Hydra.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ARMS = {
 
 
 def checked(arguments: tuple[str, ...], points: int) -> tuple[float, float, float]:
-    """CPU seconds, wall seconds and MB of one check."""
+    """Return CPU seconds, wall seconds and MB of one check."""
     points //= 2 ** sum("," in argument for argument in arguments)
     settings = [argument.format(max(1, points)) for argument in arguments]
     command = [sys.executable, "-m", "benchkit", "-m", *settings, "hydra.sweeper.only_check=true"]

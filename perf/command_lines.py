@@ -1,10 +1,9 @@
-"""Random command lines: each is understood, or refused in one line; a check runs nothing and writes nothing.
+"""Check random command lines: each is accepted, or refused in one line; a check runs and writes nothing.
 
     python -m perf.command_lines [--lines 1000] [--processes 60] [--seed 0]
 
-Lines are drawn from the keys, groups and options that there are, with values that people type and values that nobody
-should. They go through the parser and through Hydra in this process, as `compare` checks its line; some of them also
-through `python -m benchkit … --dry-run`.
+Lines are drawn from all keys, groups and options, with plausible and with absurd values. They go through the parser and
+through Hydra in this process, as `compare` checks its line; some also through `python -m benchkit … --dry-run`.
 """
 
 import argparse
@@ -47,15 +46,15 @@ FLAGS = [
 ]
 PREFIXES = ["", "", "", "", "", "+", "++", "~", "-", "--", "hydra."]
 EVENTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.exec", "os.mkdir", "os.rename", "os.remove"}
-"""Audit events of what a check must not do; so is a file that is opened to be written."""
+"""Audit events forbidden in a check, as is opening a file for writing."""
 LISTS = "choose a suite"
-"""How the one refusal begins that takes several lines: it lists the suites."""
+"""Start of the only refusal of several lines: it lists the suites."""
 ALLOWED = (0, 2)
 LONGEST_S = 60
 
 
 def keys_of(content: Any, prefix: str = "") -> Iterator[str]:
-    """The dotted keys of a YAML file."""
+    """Yield the dotted keys of a YAML file."""
     for name, value in content.items() if isinstance(content, dict) else ():
         key = f"{prefix}{str(name).split('@')[0]}"
         yield key
@@ -63,7 +62,7 @@ def keys_of(content: Any, prefix: str = "") -> Iterator[str]:
 
 
 def vocabulary() -> tuple[list[str], dict[str, list[str]]]:
-    """All keys, and the options of each group."""
+    """Return all keys, and the options of each group."""
     groups = {group: [path.stem for path in paths] for group, paths in options_in([config_folder()]).items()}
     keys = {key for path in config_folder().rglob("*.yaml") for key in keys_of(yaml.safe_load(path.read_text()))}
     return sorted(keys - {"defaults"}), groups
@@ -89,7 +88,7 @@ def line(chance: random.Random, keys: list[str], groups: dict[str, list[str]]) -
 
 
 class Watched:
-    """What a check does beside checking: processes that it starts, files that it writes."""
+    """Side effects of a check: started processes, written files."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -107,7 +106,7 @@ def expire(number: int, frame: Any) -> None:
 
 
 def checked(words: list[str], watched: Watched) -> tuple[str, list[str]]:
-    """How a line ends in this process, and what is wrong with that."""
+    """Return the outcome of a line in this process, and what is wrong with it."""
     watched.done, watched.is_on = [], True
     told = StringIO()
     signal.alarm(LONGEST_S)
@@ -129,7 +128,7 @@ def checked(words: list[str], watched: Watched) -> tuple[str, list[str]]:
 
 
 def ran(words: list[str], folder: Path) -> tuple[str, list[str]]:
-    """How a line ends as a command of its own, and what is wrong with that."""
+    """Return the outcome of a line as a command, and what is wrong with it."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "benchkit", *words, "--dry-run"], cwd=folder, text=True, errors="replace",

@@ -1,10 +1,10 @@
-"""How often a comparison of two arms is right, by simulation of runs whose true ratio is known.
+"""Measure how often a comparison of two arms is right, by simulation of runs with a known ratio.
 
     python -m perf.compare_rates [--runs 2000] [--fail-on 0.05]
 
-Prints tables in Markdown. Each simulated run gives one number; both arms run in the order of
-`order_of_runs`, and `judge` gives the verdict. Beside it stand two ways that compare one run of
-each arm: Mann-Whitney's test of their samples, and the ratio of their figures.
+Print Markdown tables. Each simulated run gives one number; both arms run in the order of `order_of_runs`, and `judge`
+gives the verdict. Two other methods compare one run of each arm: Mann-Whitney's test of their samples, and the ratio of
+their metrics.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from benchkit.statistics.rank_tests import SignedRank
 
 Array = npt.NDArray[np.float64]
 Process = Callable[[np.random.Generator, int, int], Array]
-"""Logarithms of what runs give, with a spread of 1: [simulation, run], runs in the order of time."""
+"""Logarithms of the results of runs, with a spread of 1: [simulation, run], runs in order of time."""
 SPREADS = (0.03, 0.06, 0.10, 0.15, 0.30)
 SMALL, LARGE = 0.03, 0.10
 MAX_PAIRS = 50
@@ -32,12 +32,12 @@ PLANS: Mapping[str, LookPlan] = {
 }
 NAIVE = ("Mann-Whitney, samples of two runs", "two runs, ratio")
 DEGREES = 3
-"""Of Student's t; its fourth moment is infinite."""
+"""Degrees of freedom of Student's t; its fourth moment is infinite."""
 TREND, STEP = 0.1, 0.2
-"""Of the drift per run, in units of the spread: a steady part, and the standard deviation of a random walk."""
+"""Drift per run, in units of the spread: its mean, and the standard deviation of a random walk."""
 SLOW_SHARE, TURNOVER = 0.3, 0.2
-"""Of two modes: the share of slow runs, and the sum of both chances to leave per run: the slow mode lasts 7 runs on
-average, the fast one 17."""
+"""Two modes: the share of slow runs, and the sum of both transition probabilities per run: the slow mode lasts 7 runs
+on average, the fast one 17."""
 OF_MODES = math.sqrt(8 / 9)
 """Part of the spread that is the difference of the modes; the rest is lognormal."""
 SAMPLES, WITHIN = 500, 0.1
@@ -59,7 +59,7 @@ def drifting(random: np.random.Generator, simulations: int, runs: int) -> Array:
 
 
 def two_modes(random: np.random.Generator, simulations: int, runs: int) -> Array:
-    """A Markov chain between fast and slow runs."""
+    """Simulate a Markov chain between fast and slow runs."""
     slow = np.empty((runs, simulations), dtype=bool)
     held = random.random(simulations) < SLOW_SHARE
     for index in range(runs):
@@ -79,7 +79,7 @@ PROCESSES: Mapping[str, Process] = {
 
 
 def places(num_pairs: int, seed: int) -> npt.NDArray[np.int64]:
-    """When the baseline and the candidate of each pair run: [arm, pair]; A/A pairs take their time too."""
+    """Return the time slots of baseline and candidate of each pair: [arm, pair]; A/A pairs take time, too."""
     rounds = enumerate(order_of_runs(num_pairs, seed))
     pairs = [
         (2 * index + each.roles.index(0), 2 * index + each.roles.index(1))
@@ -90,14 +90,14 @@ def places(num_pairs: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 def simulated(process: Process, random: np.random.Generator, simulations: int) -> tuple[Array, Array]:
-    """What the runs of the baseline and of the candidate give: [simulation, pair] each."""
+    """Simulate the runs of baseline and candidate: [simulation, pair] each."""
     runs = process(random, simulations, 2 * len(order_of_runs(MAX_PAIRS, 0)))
     baseline, candidate = np.stack([values[places(MAX_PAIRS, seed)] for seed, values in enumerate(runs)], axis=1)
     return baseline, candidate
 
 
 def ended(plan: LookPlan, points: Sequence[Array], fail_on: float) -> tuple[list[str], int]:
-    """The words at the end of a comparison of points [pair], and its pairs."""
+    """Return the final words of a comparison of points [pair], and its number of pairs."""
     for look in plan.looks:
         verdicts = judge_points(
             [SignedRank(logs[:look]) for logs in points], [None] * len(points), fail_on=fail_on, alpha=plan.alpha
@@ -109,7 +109,7 @@ def ended(plan: LookPlan, points: Sequence[Array], fail_on: float) -> tuple[list
 
 
 def mann_whitney(first: Array, second: Array, alpha: float = 0.05) -> str:
-    """The word of Mann-Whitney's test of samples without ties: [sample] each."""
+    """Return the word of Mann-Whitney's test of samples without ties: [sample] each."""
     n, m = len(first), len(second)
     ranks = np.concatenate([first, second]).argsort().argsort() + 1
     centred = ranks[n:].sum() - m * (m + 1) / 2 - n * m / 2
@@ -122,11 +122,11 @@ def by_sign(value: float, limit: float) -> str:
 
 
 Ends = Mapping[str, Sequence[tuple[str, int]]]
-"""Of each way to compare, the word and the number of pairs of each simulation."""
+"""Word and number of pairs of each simulation, by method."""
 
 
 def compared(process: Process, spread: float, effect: float, simulations: int, fail_on: float) -> Ends:
-    """What each way says of runs of one kind; the same runs for every spread and effect."""
+    """Return the results of each method on runs of one kind; the same runs for every spread and effect."""
     random = np.random.default_rng(0)
     baseline, candidate = (spread * each for each in simulated(process, random, simulations))
     differences = candidate - baseline + math.log1p(effect)
@@ -191,7 +191,7 @@ def by_plan(simulations: int, fail_on: float) -> None:
 
 
 def among_points(simulations: int, fail_on: float) -> None:
-    """Many points in one comparison, none or some of them slower."""
+    """Compare many points at once, none or some of them slower."""
     rows = []
     for changed in (0, CHANGED):
         random = np.random.default_rng(1)
@@ -212,7 +212,7 @@ def among_points(simulations: int, fail_on: float) -> None:
 
 
 def false_alarms(simulations: int) -> None:
-    """How often the interval leaves out 1 at any look, on identical code; the spread does not matter."""
+    """Print how often the interval excludes 1 at any look, on identical code; the spread does not matter."""
     rows = []
     for kind, process in PROCESSES.items():
         baseline, candidate = simulated(process, np.random.default_rng(3), simulations)
@@ -229,7 +229,7 @@ def false_alarms(simulations: int) -> None:
 
 
 def at_smallest_effect(simulations: int) -> None:
-    """The power at the effect that `smallest_effect` names for the true spread, and the estimate of that spread."""
+    """Print the power at the effect that `smallest_effect` gives for the true spread, and its estimate."""
     rows = []
     for kind, process in PROCESSES.items():
         baseline, candidate = simulated(process, np.random.default_rng(2), simulations)

@@ -1,10 +1,10 @@
-"""How often a comparison is right here, with real processes: identical code, and calls slower on purpose.
+"""Measure how often a comparison is right, with real processes: identical code, and slowed calls.
 
     python -m perf.compare_real FOLDER [--pairs 120]
 
-Compares arms of perf/slowed.py by `python -m benchkit compare`, into FOLDER, unless that is
-there, and prints tables in Markdown: each ten pairs in a row are a comparison of their own, and so
-are up to fifty for `--pairs auto`. With 120 pairs it takes an hour.
+Compare arms of perf/slowed.py by `python -m benchkit compare`, into FOLDER, unless it exists, and print Markdown
+tables: each ten consecutive pairs are a separate comparison, and so are up to fifty for `--pairs auto`. With 120 pairs
+it takes an hour.
 """
 
 import argparse
@@ -43,7 +43,7 @@ WINDOW, MOST = 10, 50
 
 
 class Seen:
-    """The runs of one comparison: the figures of each arm, point by point, over all whole rounds."""
+    """The runs of one comparison: the metrics of each arm, by point, over all whole rounds."""
 
     def __init__(self, folder: Path) -> None:
         self._plan = read_plan(folder)
@@ -58,7 +58,7 @@ class Seen:
         self.arms = [arm.text for arm in self._plan.arms]
 
     def times(self, arm: str, case: CaseKey) -> PairedTimes:
-        """The last arm with this text against the baseline."""
+        """Return the times of the last arm with this text, paired with the baseline."""
         return times_of(self._runs, self._pairs, len(self.arms) - 1 - self.arms[::-1].index(arm), case)
 
     def controls(self, case: CaseKey) -> PairedTimes:
@@ -74,13 +74,13 @@ def measure(folder: Path, pairs: int) -> None:
 
 
 def windows(logs: Array, size: int, step: int) -> Iterator[Array]:
-    """Pieces of so many pairs in a row; the last piece is whole."""
+    """Split into pieces of consecutive pairs; the last piece is whole."""
     for begin in range(0, len(logs) - size + 1, step):
         yield logs[begin : begin + size]
 
 
 def words_of(logs: Array, fail_on: float) -> list[str]:
-    """The word of each ten pairs in a row."""
+    """Return the word of each ten consecutive pairs."""
     return [ended(fixed_plan(WINDOW), [each], fail_on)[0][0] for each in windows(logs, WINDOW, WINDOW)]
 
 
@@ -89,7 +89,7 @@ def share(found: Sequence[bool]) -> str:
 
 
 def identical_rows(seen: Seen) -> Iterator[list[str]]:
-    """False words on identical code, by comparisons of ten pairs and by two single runs."""
+    """Yield false words on identical code, by comparisons of ten pairs and by two single runs."""
     for case, name in seen.names.items():
         pairs, controls = seen.times(IDENTICAL, case), seen.controls(case)
         every, large, raw, singles = [], [], [], []
@@ -105,9 +105,9 @@ def identical_rows(seen: Seen) -> Iterator[list[str]]:
 
 
 def found_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
-    """How many comparisons call an arm slower: by ten pairs, and by `auto` from every tenth pair on.
+    """Yield how many comparisons call an arm slower: by ten pairs, and by `auto` from every tenth pair on.
 
-    After the last pair `auto` goes on with the first one.
+    After the last pair `auto` continues with the first one.
     """
     for case, name in seen.names.items():
         logs = seen.times(arm, case).log_ratios("p25")
@@ -124,7 +124,7 @@ def found_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
 
 
 def tail_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
-    """How many comparisons of so many pairs find the tail, by Holm's correction over the figures of a point."""
+    """Yield how many comparisons find the tail, by Holm's correction over the metrics of a point."""
     figures = ("median", "p95", "p99", "mean")
     for case, name in seen.names.items():
         times = seen.times(arm, case)
@@ -141,7 +141,7 @@ def tail_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
 
 
 def spread_rows(seen: Seen) -> Iterator[list[str]]:
-    """How much the baseline's runs differ, and their ratios to the identical arm."""
+    """Yield the spread of the baseline's runs, and of their ratios to the identical arm."""
     for case, name in seen.names.items():
         spread = run_deviations(*seen.times(IDENTICAL, case).figures("median"))
         sd = spread.baseline or 0.0

@@ -1,10 +1,10 @@
-"""At which rate what benchkit concludes is true, of problems whose truth is planted: docs/results/conclusions.md.
+"""Measure the rate of true conclusions of benchkit on problems with planted truth: docs/results/conclusions.md.
 
     python -m perf.conclusions [--replicates 400] [--seed 0]
 
-Prints tables in Markdown. Each cell is a layout, a kind of noise, a factor, and numbers of rounds and runs, and has so
-many problems. A claim on one run is held against what was planted in that run, one over several runs against the long
-run. A cell with too many false claims is counted once more, with other and more problems.
+Print Markdown tables. Each cell is a layout, a kind of noise, a factor, and numbers of rounds and runs, and has so
+many problems. A claim on one run is compared with what was planted in that run, one over several runs with the
+long-run value. A cell with too many false claims is counted again, with other and more problems.
 """
 
 import argparse
@@ -30,19 +30,19 @@ from tests.support.planted.conclusions import (
 from tests.support.planted.outputs import disagreements
 
 SOME_ROUNDS = (1, 12)
-"""Of several runs, in which rounds make a run's median and nothing else."""
+"""Rounds of several runs, where they only determine a run's median."""
 APART_ROUNDS = (1, 50)
 AGAIN = 4
-"""Times as many problems in a cell that is counted once more."""
+"""Factor of the number of problems in a cell that is counted again."""
 SURE = 3.0
 """Standard errors by which a share must exceed its limit."""
 MOST_EXAMPLES = 5
 FIVE = "5 %"
 TARGETS = {1.3: 10, 2.0: 6}
-"""By factor: from how many rounds on, of two variants with noise of 5 %, the faster one is nearly always named."""
+"""By factor: least number of rounds to name the faster of two variants nearly always, with noise of 5 %."""
 POWER = 0.9
 READ = ((1, 1), (3, 1), (6, 1), (12, 1), (50, 1), (3, 6), (3, 8))
-"""Rounds and runs of the tables whose outputs are read."""
+"""Rounds and runs of the tables with outputs to read."""
 
 Tallies = Mapping[Cell, Tally]
 
@@ -83,7 +83,7 @@ def kinds_of_runs() -> dict[str, Callable[[Cell], bool]]:
 
 
 def false_claims(tallies: Tallies) -> str:
-    """Per layout and kind of claim: the share at the factor at which most are false, and in the worst cell."""
+    """Return, per layout and kind of claim, the share of false claims at the worst factor, and in the worst cell."""
     rows = []
     for layout, (runs, is_of) in product(LAYOUTS, kinds_of_runs().items()):
         own = {cell: tally for cell, tally in tallies.items() if cell.layout == layout and is_of(cell)}
@@ -121,7 +121,7 @@ def by_noise(tallies: Tallies) -> str:
 
 
 def power_of(tallies: Tallies, layout: str, noise: str) -> str:
-    """How often the faster of two is named, and how often equal ones are said to be tied."""
+    """Return how often the faster of two is named, and how often equal ones are called tied."""
     sizes = sorted({(cell.runs, cell.rounds) for cell in tallies if cell.layout == layout})
     is_shown = {(1, rounds) for rounds in ROUNDS_TAKEN if LAYOUTS[layout].is_interleaved} | {(6, 12), (8, 12)}
     sizes = [size for size in sizes if size in is_shown]
@@ -148,7 +148,7 @@ def power_by_noise(tallies: Tallies) -> str:
 
 
 def counted_again(tallies: Tallies, seed: int) -> Iterator[list[object]]:
-    """Yield each cell with too many false claims, and what is found in more problems."""
+    """Yield each cell with too many false claims, and its result on more problems."""
     for cell, tally in tallies.items():
         kinds = [kind for kind in KINDS if tally.excess(kind) > SURE]
         if kinds:
@@ -167,7 +167,7 @@ def weak(tallies: Tallies) -> Iterator[list[object]]:
 
 
 def read_outputs(seed: int) -> None:
-    """Read the outputs of some tables of few problems, and print what they say otherwise than speedups.csv."""
+    """Read the outputs of some tables of few problems, and print where they differ from speedups.csv."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     factors, sizes = cycle(FACTORS), cycle((2, 4, 1, 5, 12))

@@ -1,12 +1,11 @@
-"""How often the 95 % intervals hold, by simulation: times whose median is known, in series of known kinds.
+"""Measure the coverage of the 95 % intervals by simulation: times with a known median, in series of known kinds.
 
     python -m perf.coverage [--runs 1000]
 
-Three tables. Median: in what share of runs an interval is given, and of those how many contain the
-median; a run without one has a range. Stopping: the same of runs that are
-looked at after every block of BLOCK samples and end where `measure.target_rel_ci` is met, at the
-latest after LENGTHS[-1]; the median is that of as many samples. Identical code: in what share of
-runs the interval of `paired_speedup` of two equal cases in turns leaves out 1.
+Three tables. Median: the share of runs with an interval, and of those the share that contain the median; a run without
+one has a range. Stopping: the same for runs that are tested after every block of BLOCK samples and end where
+`measure.target_rel_ci` is met, at the latest after LENGTHS[-1]; the median is that of as many samples. Identical code:
+the share of runs whose interval of `paired_speedup` of two equal, interleaved cases excludes 1.
 """
 
 import argparse
@@ -30,7 +29,7 @@ BLOCK = 20
 NOISE = 0.1
 DRIFT = 1.1
 SLOWER, SLOW_SHARE, TURNOVER = 3.0, 0.3, 0.04
-"""Of two modes: their ratio, the share of the slower one, and the sum of both chances to leave per
+"""Two modes: their ratio, the share of the slower one, and the sum of both transition probabilities per
 sample: the slower mode lasts 36 samples on average, the faster one 83."""
 
 
@@ -39,7 +38,7 @@ def independent(random: np.random.Generator, runs: int, n: int) -> Array:
 
 
 def heavy_tailed(random: np.random.Generator, runs: int, n: int) -> Array:
-    """Student's t with two degrees of freedom: its variance is infinite."""
+    """Draw from Student's t with two degrees of freedom: its variance is infinite."""
     return np.exp(NOISE * random.standard_t(2, (runs, n)))
 
 
@@ -48,7 +47,7 @@ def drifting(random: np.random.Generator, runs: int, n: int) -> Array:
 
 
 def autoregressive(rho: float) -> Process:
-    """AR(1): each value is rho times the one before, and noise."""
+    """Draw AR(1): each value is rho times the previous one, plus noise."""
 
     def process(random: np.random.Generator, runs: int, n: int) -> Array:
         noise = random.standard_normal((n, runs)) * np.sqrt(1 - rho**2)
@@ -62,7 +61,7 @@ def autoregressive(rho: float) -> Process:
 
 
 def two_modes(random: np.random.Generator, runs: int, n: int) -> Array:
-    """A Markov chain between a fast and a slow mode."""
+    """Draw a Markov chain between a fast and a slow mode."""
     into_slow, into_fast = SLOW_SHARE * TURNOVER, (1 - SLOW_SHARE) * TURNOVER
     slow = np.empty((n, runs), dtype=bool)
     held = random.random(runs) < SLOW_SHARE
@@ -84,7 +83,7 @@ PROCESSES: Mapping[str, Process] = {
 
 
 def median_cell(process: Process, random: np.random.Generator, runs: int, n: int, median: float) -> str:
-    """Shares: of runs with an interval, of intervals that hold, of runs whose interval does not."""
+    """Return shares: of runs with an interval, of intervals with the median, of runs whose interval misses it."""
     intervals = [series_interval(times) for times in process(random, runs, n)]
     given = [each for each in intervals if each is not None]
     holding = sum(low <= median <= high for low, high in given)
@@ -94,7 +93,7 @@ def median_cell(process: Process, random: np.random.Generator, runs: int, n: int
 
 
 def stopped(times: Array, target: float) -> Measurement:
-    """What is measured of a case that is alone: blocks until `stop` says that it is done."""
+    """Measure a single case: blocks until `is_converged`."""
     config = plan(target_rel_ci=target, max_iterations=len(times))
     measurement = Measurement()
     for start in range(0, len(times), BLOCK):
@@ -108,7 +107,8 @@ def stopped(times: Array, target: float) -> Measurement:
 
 
 def stopping_cell(process: Process, random: np.random.Generator, runs: int, target: float) -> str:
-    """Median number of samples; shares: of runs that end early, of all intervals that hold, of those of early ends."""
+    """Return the median number of samples, and shares: of runs that stop early, of all intervals that contain the
+    median, of those of early stops."""
     reference, longest = process(random, 2000, LENGTHS[-1]), LENGTHS[-1]
     lengths, holding = [], []
     for times in process(random, runs, longest):
@@ -122,9 +122,9 @@ def stopping_cell(process: Process, random: np.random.Generator, runs: int, targ
 
 
 def paired_cell(process: Process, random: np.random.Generator, runs: int, n: int) -> str:
-    """Shares of runs: with an interval of the ratio, and of those that tell two equal cases apart.
+    """Return shares of runs: with an interval of the ratio, and of those that distinguish two equal cases.
 
-    Both cases are on one time line, in an order that is drawn anew in each turn.
+    Both cases are on one time line, in an order that is drawn anew in each round.
     """
     given = alarms = 0
     for turns in random.permuted(process(random, runs, 2 * n).reshape(runs, n, 2), axis=2):

@@ -1,8 +1,8 @@
-"""Break what computes numbers at places drawn at random: do planted truth, and the other tests, notice?
+"""Break numerical code at random places: do the planted truth, and the other tests, notice?
 
     python -m perf.drawn_breakages [--draws 10] [--seed 1]
 
-Each breakage changes one operator, bound or function in a copy of the checkout. Prints a row for each: the place, the
+Each breakage changes one operator, bound or function in a copy of the checkout. Print a row for each: the place, the
 change, and the first test of each kind that fails.
 """
 
@@ -30,7 +30,7 @@ OTHERS = (
     "tests/unit/measure", "tests/unit/rank", "tests/unit/point", "tests/unit/analysis", "tests/unit/compare",
     "tests/unit/statistics", "tests/unit/test_statistics.py", "tests/suites",
 )  # fmt: skip
-"""Those that concern samples, figures and what is shown."""
+"""Tests of samples, metrics and output."""
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -39,7 +39,7 @@ NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "median": "mean
 
 
 class Breaker(ast.NodeTransformer):
-    """Changes the node of a number, and counts those that it could change."""
+    """Changes the node with a given number, and counts those that it could change."""
 
     def __init__(self, target: int = -1) -> None:
         self.target, self.count, self.change = target, 0, ""
@@ -86,7 +86,7 @@ def places() -> Iterator[tuple[str, int]]:
 
 
 def first_failure(folder: str, tests: tuple[str, ...]) -> str:
-    """The first test that fails, or "" where none does."""
+    """Return the first test that fails; "" if none does."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-n", "2", "-m", "not slow and not cluster", *tests]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     found = re.search(r"^(?:FAILED|ERROR) (\S+?)(?:\[|\s|$)", done.stdout, re.MULTILINE)

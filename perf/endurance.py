@@ -1,4 +1,4 @@
-"""Whether an agent stays as it is over a long sweep: its memory and its open files after every hundredth point.
+"""Check that an agent does not leak over a long sweep: memory and open files after every hundredth point.
 
 python -m perf.endurance [--points 5000]
 """
@@ -17,7 +17,7 @@ EVERY = 100
 
 
 def resident_mb(pid: int) -> float:
-    """Memory of a process in MB, pages shared with others among it."""
+    """Return the memory of a process in MB, including shared pages."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -25,7 +25,7 @@ def resident_mb(pid: int) -> float:
 
 
 def ended(folder: Path) -> int:
-    """How many points have a folder whose successor has begun."""
+    """Return how many points have a folder whose successor has started."""
     return max(0, sum(1 for entry in os.scandir(folder) if entry.is_dir()) - 1) if folder.exists() else 0
 
 

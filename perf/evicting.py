@@ -1,4 +1,4 @@
-"""A suite with two cases of which one evicts the other's data from the caches: what `measure.alone` has to find."""
+"""A suite with two cases, one of which evicts the other's data from the caches: `measure.alone` has to find it."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class EvictingConfig(RunConfig):
 
 @suite
 def evicting(config: EvictingConfig, rank: Rank) -> list[Case]:
-    """Time to sum an array that fits into a cache, in turns with writing one that does not."""
+    """Time the sum of an array that fits into a cache, interleaved with writing one that does not."""
     import torch
 
     resident = torch.ones(config.resident_kib * 2**10 // 4)

@@ -1,4 +1,4 @@
-"""How soon all agents know: from the SIGKILL of a rank, or of an agent, to the failed point's record, and to the next.
+"""Measure how soon all agents react: from the SIGKILL of a rank, or of an agent, to the failed point's record.
 
 python -m perf.failures [--rounds 5]
 """
@@ -19,7 +19,10 @@ POINT = ["+suite=faulty", "fault=hang,none", "timeout_s=60", "measure.max_iterat
 
 
 def one_round(victim: str) -> tuple[float, float]:
-    """Seconds from the kill to the record of the failed point, and to the ranks of the next; agent 1 of 3 is hit."""
+    """Return the seconds from the kill to the record of the failed point, and to the ranks of the next one.
+
+    Agent 1 of 3 is killed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         cli = Cli(Path(folder))
         processes = cli.agents(3, *POINT)
@@ -41,7 +44,7 @@ def one_round(victim: str) -> tuple[float, float]:
 
 
 def rank_of(cli: Cli, rank: int) -> int:
-    """The process of a rank, by the open file of its log."""
+    """Return the process of a rank, by the open file of its log."""
     for pid in cli.processes():
         if os.readlink(f"/proc/{pid}/fd/1").endswith(f"/rank_{rank}.log"):
             return pid

@@ -1,4 +1,4 @@
-"""Whether benchkit measures what a bare loop measures: the real cases of every suite, in the same two processes.
+"""Check that benchkit measures what a bare loop measures: real cases of every suite, in the same two processes.
 
 Blocks of three arms alternate in random order: a bare loop, the same loop again (how well the machine
 repeats itself), and benchkit. The ratio of block medians is paired by round.
@@ -36,7 +36,7 @@ POINTS = (
 
 
 def compared(point: str, rounds: int) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    """The labels of each case of a point, and per arm its block medians (s)."""
+    """Yield the labels of each case of a point, and per arm its block medians in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "cases.jsonl"
         given = {
@@ -56,7 +56,7 @@ def compared(point: str, rounds: int) -> Iterator[tuple[str, dict[str, list[floa
 
 
 def ratio(above: list[float], below: list[float]) -> str:
-    """The median of the paired ratios with its 95 % interval."""
+    """Return the median of the paired ratios with its 95 % interval."""
     ratios = np.array(above) / np.array(below)
     low, high = median_interval(ratios) or (np.nan, np.nan)
     return f"{np.median(ratios):.3f} [{low:.3f}, {high:.3f}]"

@@ -1,9 +1,9 @@
-"""How long --dry-run says that studies and sweeps take, beside how long they take.
+"""Compare the durations that --dry-run predicts for studies and sweeps with the measured ones.
 
     python -m perf.forecasts [--only NAME ...]
 
-Each command is forecast in an empty folder, by the cost model alone. Then a like command runs there, of other sizes,
-and the command is forecast again, by the records of the like one. Then it runs. Times are of the whole command.
+Each command is forecast in an empty folder, only by the cost model. Then a similar command runs there, of other
+sizes, and the command is forecast again, by the records of the similar one. Then it runs. Times are of whole commands.
 """
 
 import argparse
@@ -27,7 +27,7 @@ STUDIES = {
     "cs336_transformer": ("model=tiny,small context_length=128 trials=5", "model=tiny context_length=64 trials=3"),
     "ddlb": ("m=8192 iterations=300", "m=4096 iterations=50"),
 }
-"""By name: the parameters that are forecast, and those of the like study."""
+"""By name: parameters of the forecast study, and of a similar one."""
 SWEEPS = {
     "collective": ("collective=all_gather,broadcast data_size=1KiB,1,16", "collective=all_gather data_size=4,64"),
     "send_recv": (
@@ -87,7 +87,7 @@ def forecast(folder: str, command: Sequence[str]) -> Said:
 
 
 def seconds_of(duration: str) -> float:
-    """Seconds in "2 h 5 min" or "4.2 s"."""
+    """Parse "2 h 5 min" or "4.2 s" to seconds."""
     words = duration.split()
     return sum(float(number) * UNITS[unit] for number, unit in zip(words[::2], words[1::2], strict=True))
 

@@ -1,11 +1,11 @@
-"""Decorates, encodes and tears other tools' results, and checks that `analysis import` reads true rows or refuses.
+"""Decorate, encode and tear other tools' results, and check that `analysis import` reads true rows or refuses.
 
 python -m perf.foreign_fuzz [FILES] [SEED]
 
-The truth is what the samples of the tests hold: alone, two in one log, and of two ranks at once. A decorated file must
-give all of its rows; of a torn one each row must be true or say less, and what is missing must be told, unless the
-file was cut off between lines or lacks its beginning.
-Prints faults and counts; exits with 1 if there is a fault.
+The truth is in the samples of the tests: single, two in one log, and of two concurrent ranks. A decorated file must
+give all of its rows; of a torn one each row must be true or incomplete, and missing rows must be reported, unless the
+file was truncated between lines or lacks its beginning.
+Print faults and counts; exit with 1 for a fault.
 """
 
 import json
@@ -88,7 +88,7 @@ ENCODINGS = ("utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-16-be")
 
 
 class Decoration:
-    """What stands between a tool and its file, drawn at random: layers of prefixes, colours and a collector."""
+    """What a file adds to the output of a tool, drawn at random: layers of prefixes, colours and a collector."""
 
     def __init__(self, rng: random.Random) -> None:
         self._layers = [
@@ -110,13 +110,13 @@ class Decoration:
 
 
 def torn_within(line: str, other: str, rng: random.Random) -> list[str]:
-    """A line into which another rank's was written; what follows has no prefix."""
+    """Return a line with another rank's line written into it; the rest has no prefix."""
     at = rng.randrange(len(line)) if line else 0
     return [line[:at] + other, line[at:]]
 
 
 def interleaved(texts: Sequence[str], rng: random.Random) -> Iterator[tuple[int, str]]:
-    """The lines of each rank in their order, and those of several by chance."""
+    """Interleave the lines of several ranks at random, each in its order."""
     left = [text.splitlines() for text in texts]
     while any(left):
         rank = rng.choice([rank for rank, lines in enumerate(left) if lines])
@@ -124,7 +124,7 @@ def interleaved(texts: Sequence[str], rng: random.Random) -> Iterator[tuple[int,
 
 
 def drawn(texts: Sequence[str], rng: random.Random) -> tuple[str, bool, bool]:
-    """The decorated text of one rank or two, whether it is torn, and whether that may be untold."""
+    """Return the decorated text of one rank or two, whether it is torn, and whether that may be unreported."""
     decoration = Decoration(rng)
     is_torn = len(texts) > 1 and not decoration.tells_ranks
     tears = rng.random() < 0.15 and not is_torn
@@ -170,7 +170,7 @@ def faults(found: Reading, truth: list[Timing], is_torn: bool, may_be_untold: bo
 
 
 def ranks_of(path: Path) -> int | None:
-    """How many ranks the user says it is of, where the output does not."""
+    """Return the number of ranks that the user gives if the output lacks it."""
     return RANKS if path.name.startswith(("osu", "both")) else None
 
 
@@ -179,13 +179,13 @@ def num_unknown(row: Timing) -> int:
 
 
 def is_less(row: Timing, true: Timing) -> bool:
-    """Whether a row says what the true one does or less, and nothing else."""
+    """Return whether a row equals the true one, or lacks some of its values."""
     lacking = {name: None for name, value in asdict(row).items() if value is None}
     return key(row) == str(asdict(true) | lacking | {"file": ""})
 
 
 def samples() -> Iterator[tuple[str, str, list[Timing]]]:
-    """Yields the name, the text and the rows of each sample, and of logs of two tests."""
+    """Yield the name, the text and the rows of each sample, and of logs of two tests."""
     found = {path.name: (path.read_text(), read(path, ranks_of(path)).rows) for path in sorted(SAMPLES.iterdir())}
     for name, (text, rows) in found.items():
         yield name, text, rows
@@ -205,7 +205,7 @@ def samples() -> Iterator[tuple[str, str, list[Timing]]]:
 
 
 def fuzz(num_files: int, seed: int, outcomes: Counter[str]) -> Iterator[str]:
-    """Yields a line for each fault, and counts the ways in which files end."""
+    """Yield a line per fault, and count the outcomes of files."""
     rng = random.Random(seed)
     known = list(samples())
     pairable = [name for name, *_ in known if not name.endswith((".json", "cloudai.csv"))]

@@ -1,8 +1,8 @@
-"""The gate of docs/ci.md on a repository with a commit that is 10 % slower and one that is not.
+"""Run the gate of docs/ci.md on a repository with a commit that is 10 % slower and one that is not.
 
     python -m perf.gate
 
-Prints the exit code and the page of both.
+Print the exit code and the page of both.
 """
 
 import tempfile

@@ -1,11 +1,11 @@
-"""What a GPU shows of benchkit's clock and of products of matrices; it takes about a minute.
+"""Check benchkit's clock and products of matrices on a GPU; takes about a minute.
 
     python -m perf.gpu [--rounds 5] [--sizes 64,256,1024,4096,8192]
 
-1. The spin that hides launches: how long one takes against what was asked.
-2. A product in bfloat16, timed by benchkit and by others, in turns: the kernel's own time by CUPTI,
+1. The spin that hides launches: its duration against the requested one.
+2. A product in bfloat16, timed by benchkit and by others, interleaved: the kernel's own time by CUPTI,
    calls back to back between two events, a product a hundred times in a CUDA graph, Triton's do_bench.
-3. Products of what matrices hold: zeros, -1, 0 and 1, random normal numbers; alone and for a second
+3. Products of what matrices hold: zeros, -1, 0 and 1, random normal numbers; single and for a second
    without a pause; with the clock and the power that NVML reads meanwhile.
 """
 
@@ -34,7 +34,7 @@ PAUSE_S = 0.2
 
 
 def between_events(call: Call, calls: int, while_busy: Call = noop) -> float:
-    """Seconds per call of calls that are queued back to back; `while_busy` is called before they end."""
+    """Return seconds per call of calls queued back to back; `while_busy` is called before they end."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     begin.record()
@@ -47,7 +47,7 @@ def between_events(call: Call, calls: int, while_busy: Call = noop) -> float:
 
 
 def in_a_graph(call: Call, calls: int) -> float:
-    """Seconds per call of a graph that holds so many calls."""
+    """Return seconds per call of a CUDA graph of many calls."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(calls):
@@ -57,7 +57,7 @@ def in_a_graph(call: Call, calls: int) -> float:
 
 
 def by_cupti(call: Call, calls: int) -> float:
-    """Median seconds of the kernels of a call, as the GPU itself stamps them."""
+    """Return the median seconds of the kernels of a call, as stamped by the GPU."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
         for _ in range(calls):
             call()
@@ -68,13 +68,13 @@ def by_cupti(call: Call, calls: int) -> float:
 
 
 def by_triton(call: Call, calls: int) -> float:
-    """Median seconds by do_bench, which flushes the L2 cache before each call."""
+    """Return the median seconds by do_bench, which flushes the L2 cache before each call."""
     testing = importlib.import_module("triton.testing")  # torch for GPUs brings it
     return testing.do_bench(call, warmup=10, rep=50, return_mode="median") / 1e3
 
 
 def by_benchkit(call: Call, calls: int, clock: CudaClock) -> float:
-    """Median seconds as benchkit samples them, a call at a time."""
+    """Return the median seconds as benchkit samples them, one call at a time."""
     [result] = measure(
         [Case(call)],
         plan(1, calls, warm_up=5),
@@ -118,7 +118,7 @@ def show_fidelity(clock: CudaClock, sizes: list[int], rounds: int) -> None:
 
 
 def product(kind: Matmul, size: int, holds: str) -> Call:
-    """A call that multiplies two matrices that hold such numbers."""
+    """Return a call that multiplies two matrices of these numbers."""
     factors = kind.left(size, size), kind.right(size, size)
     if holds != "zeros":
         fill = {"normal": fill_normal, "exact": fill_exact}[holds]

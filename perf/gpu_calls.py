@@ -1,9 +1,9 @@
-"""What a point does on GPUs: the calls of CUDA and NCCL of each rank, counted on emulated GPUs.
+"""Count the calls of CUDA and NCCL of each rank of a point, on emulated GPUs.
 
     python -m perf.gpu_calls build/emulator [--gpus 8]
 
-`make gpu` builds the emulator. Sweeps of one point, of two, of three are run; what a sweep does more than the one
-before is its last point. Calls are per rank: those of all processes over the number of GPUs. Times are not shown:
+`make gpu` builds the emulator. Run sweeps of one point, of two, of three; the difference between a sweep and the
+previous one is its last point. Calls are per rank: those of all processes over the number of GPUs. Times are not shown:
 they would be the emulator's.
 """
 
@@ -36,7 +36,7 @@ COPY = re.compile(r"cudaMemcpyAsync (\d+) kind ([12])")
 
 
 def calls_of(folder: Path) -> Counter[str]:
-    """The calls of all processes of a sweep, by the names of COUNTED, and the bytes that were copied."""
+    """Return the calls of all processes of a sweep, by the names of COUNTED, and the bytes that were copied."""
     total: Counter[str] = Counter()
     for path in folder.glob("calls.*"):
         text = path.read_text()
@@ -50,7 +50,7 @@ def calls_of(folder: Path) -> Counter[str]:
 
 
 def sweeps(emulator: Path, gpus: int, suite: str, points: str, *more: str) -> Iterator[Counter[str]]:
-    """The calls of sweeps of the first point, of the first two, and so on."""
+    """Yield the calls of sweeps of the first point, of the first two, and so on."""
     key, _, values = points.partition("=")
     for count in range(1, 1 + len(values.split(","))):
         with tempfile.TemporaryDirectory() as folder:

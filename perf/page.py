@@ -1,4 +1,4 @@
-"""How large the page of a report is, and how long it takes to make and to open.
+"""Measure the size of the page of a report, and the time to make and to open it.
 
 python -m perf.page [FOLDER]     keeps the pages in a folder
 """
@@ -22,7 +22,7 @@ KINDS = ("float32", "bfloat16", "float16", "float64")
 
 
 def record(size: float, ranks: int, dtype: str) -> dict[str, Any]:
-    """A point whose samples are no regular pattern, which would compress and draw better than real ones."""
+    """Return a point with irregular samples: regular ones would compress and draw better than real ones."""
     made = make_record(size, ranks, 1e-4 * size * ranks, samples=SAMPLES)
     draw = random.Random(f"{size} {ranks} {dtype}")
     [case] = made["cases"]
@@ -32,7 +32,7 @@ def record(size: float, ranks: int, dtype: str) -> dict[str, Any]:
 
 
 def records(count: int) -> list[dict[str, Any]]:
-    """So many points over sizes, ranks and types."""
+    """Return a number of points over sizes, ranks and types."""
     num_sizes = max(1, count // (4 * len(KINDS)))
     points = [
         (float(size), ranks, dtype) for size in range(1, num_sizes + 2) for ranks in (2, 4, 8, 16) for dtype in KINDS

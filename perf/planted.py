@@ -1,9 +1,9 @@
-"""What benchkit shows of planted points, in every pair or triple of settings: docs/results/planted.md.
+"""Check what benchkit shows of planted points, in every pair or triple of settings: docs/results/planted.md.
 
     python -m perf.planted [--strength 3]
 
-Every call takes what was planted, in virtual time. Prints a table of the axes, a table of how many figures were held
-against the truth, and each figure that differs.
+Every call takes what was planted, in virtual time. Print a table of the axes, a table of how many metrics were
+compared with the truth, and each metric that differs.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ENDS = ("agreed", "differed", "refused", "failed")
 
 
 def ended(chosen: Combination, counts: Counter[str]) -> list[str]:
-    """Measure a combination and count how it ended; lines of what is not as it should be."""
+    """Measure a combination and count its outcome; return lines of what is wrong."""
     with tempfile.TemporaryDirectory() as folder, planted_world() as stage:
         try:
             found = combinations.measure(stage, chosen, Path(folder) / "sweep")

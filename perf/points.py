@@ -1,11 +1,11 @@
-"""What a point costs: points of a sweep, all in, beside hand-written scripts that measure the same points.
+"""Measure the total cost of a point of a sweep, beside hand-written scripts that measure the same points.
 
     python -m perf.points [--points 50] [--parts] [--arms "benchkit ranks=reuse" "Hydra -m, empty"]
 
-Once with this process as the only agent, once inside one allocation of two agents: torchrun's, and Slurm's where
-srun works here. With --parts also what each part of a point takes, in fresh ranks and in ranks that stay; the
-floor, one hand-written process group that measures all points in a loop; torchrun once per point; and Hydra's own
-multirun of an empty function. --arms names those to run beside benchkit.
+Run with this process as the only agent, and inside one allocation of two agents: torchrun's, and Slurm's if srun works.
+With --parts also measure each part of a point, in fresh ranks and in reused ranks; the floor, one hand-written process
+group that measures all points in a loop; torchrun once per point; and Hydra's own multirun of an empty function. --arms
+names those to run beside benchkit.
 """
 
 import argparse
@@ -35,11 +35,11 @@ PARTS = {
     "verify": ("verify", "verify_again"),
     "exit": ("exit",),
 }
-"""Phases of a record that are not the measurement, and not what the agent does around the ranks."""
+"""Phases of a record that are neither the measurement nor work of the agent around the ranks."""
 
 
 def timed(command: list[str], points: int) -> float:
-    """Wall seconds per point of a command, from its start to its end, in an empty folder."""
+    """Return the wall seconds per point of a command, from its start to its end, in an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": folder}
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def print_parts(points: int) -> None:
-    """Prints what each part of a point takes, in ms: medians over all points but the first two."""
+    """Print what each part of a point takes, in ms: medians over all points but the first two."""
     columns = {name: parts(points, f"ranks={name}") for name in ("fresh", "reuse")}
     print("\npart        " + "".join(f"{name:>9}" for name in columns) + "  [ms]")
     for part in columns["fresh"]:
@@ -98,7 +98,7 @@ def print_parts(points: int) -> None:
 
 
 def parts(points: int, *settings: str) -> Mapping[str, float]:
-    """Seconds of each part of a point of one sweep."""
+    """Return the seconds of each part of a point of one sweep."""
     with tempfile.TemporaryDirectory() as folder:
         sweep = [sys.executable, *SWEEP, *settings]
         whole = [*sweep, f"seed=range({points})"]
@@ -131,7 +131,7 @@ PHASES = ("spawn", "init", "build", "verify", "measure", "verify_again", "exit")
 
 
 def at(text: str) -> float:
-    """Seconds since 1970."""
+    """Convert a time to seconds since 1970."""
     return datetime.fromisoformat(text).timestamp()
 
 

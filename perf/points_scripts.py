@@ -1,4 +1,4 @@
-"""What a careful user writes by hand to measure the points of perf.points."""
+"""Hand-written scripts of a careful user that measure the points of perf.points."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def join(rank: int, port: int) -> None:
 
 
 def measure(rank: int, path: str) -> None:
-    """Warms up, times, gathers and writes one point."""
+    """Warm up, time, gather and write one point."""
     buffer, samples = torch.ones(ELEMENTS), []
     for iteration in range(WARMUP + ITERATIONS):
         dist.barrier()
@@ -57,7 +57,7 @@ def under_torchrun(path: str) -> None:
 
 @hydra.main(config_path=None, version_base="1.3")
 def empty(config: object) -> None:
-    """Does nothing, once per point."""
+    """Do nothing, once per point."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Published times of ring attention on unequal GPUs beside what our cost model makes of the same cells.
+"""Compare published times of ring attention on unequal GPUs with those of our cost model.
 
     python -m perf.published_ring sweep_results.csv
 
@@ -34,7 +34,7 @@ class Cell:
 
     @property
     def speed(self) -> float:
-        """Of the second GPU, beside the first."""
+        """Return the speed of the second GPU relative to the first."""
         return min(1.0, self.times_ms["reference_homogeneous"] / self.times_ms["even"])
 
     @property
@@ -42,7 +42,7 @@ class Cell:
         return min(THEIRS, key=lambda name: self.times_ms[name])
 
     def milliseconds(self, split: Split) -> float:
-        """Of a split, by the model: each rank computes the square of its own block and masks it."""
+        """Return the time of a split by the model: each rank computes the square of its own block and masks it."""
         pair_ms = 2 * self.times_ms["reference_homogeneous"] / self.seq_len**2
         return max(splits.ring_s(split, [1.0, self.speed], CostModel(pair_ms, skips=False)))
 
@@ -79,7 +79,7 @@ def line(cell: Cell) -> str:
 
 
 def off(cell: Cell, name: str) -> float:
-    """Returns the published time of a split over the predicted one."""
+    """Return the published time of a split over the predicted one."""
     return cell.times_ms[name] / cell.predicted_ms(name)
 
 

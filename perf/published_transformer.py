@@ -1,4 +1,4 @@
-"""Published times of CS336's language models as rates, by our count of operations.
+"""Convert published times of CS336's language models to rates, by our count of operations.
 
     python -m perf.published_transformer
 
@@ -19,7 +19,7 @@ PUBLISHED_MS = {
     ("xl", 128): (151.3, 348.4), ("xl", 256): (163.1, 499.8),
     ("2.7B", 128): (133.3, 405.9), ("2.7B", 256): (246.9, 756.9),
 }  # fmt: skip
-"""Of forward, and of forward and backward, by model and context."""
+"""Times of forward, and of forward and backward, by model and context."""
 COLUMNS = (
     "model", "context", "forward [ms]", "forward and backward [ms]", "forward [TFLOP/s]",
     "forward and backward [TFLOP/s]", "tokens/s",

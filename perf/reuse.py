@@ -1,9 +1,9 @@
-"""Identical points in ranks that stay against fresh ranks, in pairs whose order changes halfway.
+"""Compare identical points in reused ranks with fresh ranks, in pairs whose order changes halfway.
 
     python -m perf.reuse [--pairs 30]
 
-Each pair is two neighbouring points of one sweep. The ratio is that of their medians, and its
-interval is that of the signed ranks of all pairs.
+Each pair is two neighbouring points of one sweep. The ratio is that of their medians, and its interval is that of the
+signed ranks of all pairs.
 """
 
 import argparse
@@ -27,7 +27,7 @@ WORKLOADS = {
 
 
 def measured(arguments: tuple[str, ...], pairs: int, order: str) -> list[Record]:
-    """The records of a sweep of so many pairs, and of one before, in which no ranks stay yet."""
+    """Return the records of a sweep of pairs, and of one before, without reused ranks yet."""
     with tempfile.TemporaryDirectory() as folder:
         sweep = [*arguments, *BUDGET, f"seed=range({pairs + 1})", f"ranks={order}", f"hydra.sweep.dir={folder}"]
         command = [sys.executable, "-m", "benchkit", "-m", *sweep]

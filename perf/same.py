@@ -1,9 +1,9 @@
-"""Whether this checkout does what an older one does: the same texts, the same files, the same records.
+"""Check that this checkout does what an older one does: the same texts, files and records.
 
     python -m perf.same OLD_CHECKOUT [--arms] [--only records|analysis] [--keep FOLDER]
 
 **Records**: both measure the same points, the old one twice. Keys, types and values must be equal, but for the values
-that differ between the two runs of the old one too, and for what `volatile` names.
+that differ between the two runs of the old one too, and for what `is_volatile` names.
 **Analysis**: both read one copy each of the records of the old one, at the same place, with every command of analysis.
 Output, errors, exit code and files must be equal byte for byte once `WORDS` are replaced in those of the old one.
 
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from tests.support.cli import PATIENCE_S, ROOT, Cli, wait_until
 
 WORDS = Path(__file__).with_name("same.txt")
-"""Lines of `old -> new`, words alone: a number may not change. What follows # is a comment."""
+"""Lines of `old -> new`, only words: numbers may not change. Comments start with #."""
 MOST_SHOWN, MOST_LETTERS = 6, 100
 """Lines on each difference, and letters of each text, that are printed."""
 
@@ -67,7 +67,7 @@ for name, factor in (("before", 1.0), ("after", 1.1)):
 (place / "many").mkdir()
 write_records(place / "many", 250, False)
 """
-"""Writes records that need no measuring, in which every field that analysis reads is there."""
+"""Script that writes synthetic records with all fields that analysis reads."""
 
 SAMPLES = ROOT / "tests" / "unit" / "analysis" / "samples"
 LOAD = "import analysis; print(analysis.load('suites', 'failed', 'rich_800').to_csv())"
@@ -103,11 +103,11 @@ MEASURED = [name for name in RUNS if name != "agents"]
 
 
 CASES_AGAIN = ("alone", "fresh")
-"""Keys of a record for cases that were measured once more, in which the same is measured as in its cases."""
+"""Keys of a record for cases that were measured again; they have the form of its cases."""
 
 
 class Difference(NamedTuple):
-    """Where two JSON values differ.
+    """A difference of two JSON values.
 
     Attributes:
         name: the keys down to it, with [] for any position in a list.
@@ -139,7 +139,7 @@ def differences(old: Any, new: Any, name: str = "") -> Iterator[Difference]:
 
 
 def is_volatile(found: Difference) -> bool:
-    """Whether runs may differ in it: seconds that were measured, and what names the source itself."""
+    """Return whether runs may differ in it: measured seconds, and names of the source itself."""
     names = re.split(r"[.\[\]]+", found.name)
     is_measured = "config" not in names and any(name.endswith("_s") for name in names)
     is_of_source = names[-1].startswith("git_") or names[-1] in ("commit", "traceback")
@@ -147,7 +147,7 @@ def is_volatile(found: Difference) -> bool:
 
 
 def command_line(root: Path, folder: Path, lock: Path) -> Cli:
-    """What runs a checkout in a folder, as if it were alone on this machine."""
+    """Return the command that runs a checkout in a folder, isolated from the rest of this machine."""
     folder.mkdir(parents=True, exist_ok=True)
     style = folder.parent / "matplotlibrc"
     style.write_text("svg.hashsalt: same\n")  # otherwise names in a figure are drawn at random
@@ -161,7 +161,7 @@ def command_line(root: Path, folder: Path, lock: Path) -> Cli:
 
 
 def measure(root: Path, folder: Path, with_arms: bool) -> dict[str, int]:
-    """Run all points by a checkout; exit codes by sweep."""
+    """Run all points by a checkout; return exit codes by sweep."""
     cli = command_line(root, folder, folder.with_suffix(".lock"))
     codes = {}
     for name, arguments in RUNS.items():
@@ -192,7 +192,7 @@ def kill_during_second_point(cli: Cli, arguments: tuple[str, ...]) -> None:
 
 
 def compare_records(old: Path, place: Path, with_arms: bool) -> bool:
-    """Print of each sweep whether its records are the same; whether all are."""
+    """Print for each sweep whether its records are the same; return whether all are."""
     jobs = [(old, place / "old"), (ROOT, place / "new"), (old, place / "again")]
     shutil.rmtree(place / "new", ignore_errors=True)
     with ThreadPoolExecutor(len(jobs)) as threads:
@@ -215,14 +215,14 @@ def compare_records(old: Path, place: Path, with_arms: bool) -> bool:
 
 
 def records_in(folder: Path) -> dict[str, Any]:
-    """Content of all JSON below a folder that benchkit wrote, by path below it."""
+    """Return the content of all JSON files of benchkit below a folder, by relative path."""
     paths = [path for path in sorted(folder.rglob("*.json")) if not path.is_symlink() and "cache" not in path.parts]
     paths = [path for path in paths if "latest" not in path.parts and "trace" not in path.name]
     return {str(path.relative_to(folder)): json.loads(path.read_text()) for path in paths}
 
 
 def is_same_sweep(name: str, old: dict[str, Any], new: dict[str, Any], measured: set[tuple[str, str]]) -> bool:
-    """Print whether the records of a sweep are the same, but for values that are measured."""
+    """Print whether the records of a sweep are the same, except for measured values; return it."""
     words = Words.read()
     old, new = ({path: each[path] for path in each if path.split(os.sep)[0] == name} for each in (old, new))
     lines = Counter(f"{path}: not in both" for path in old.keys() ^ new.keys())
@@ -268,7 +268,7 @@ class Words:
         return self._pattern.sub(lambda found: self.pairs[found[0]], text) if self.pairs else text
 
     def same(self, old: str, new: str) -> bool:
-        """Whether texts are equal but for these words; a column is as wide as its longest word."""
+        """Return whether texts are equal except for these words; a column is as wide as its longest word."""
         told = self.apply(old)
         return told == new or (bool(self.pairs) and without_padding(told) == without_padding(new))
 
@@ -278,12 +278,12 @@ def without_padding(text: str) -> str:
 
 
 def masked(text: str, root: Path) -> str:
-    """A text without what says by which checkout it was made (a sweep's search path), and when (its progress)."""
+    """Mask in a text which checkout made it (the search path of a sweep), and when (its progress)."""
     return re.sub(r'"written_at":"[^"]*"', '"written_at":""', text.replace(str(root), "CHECKOUT"))
 
 
 class Result(NamedTuple):
-    """What a command did: its exit code, output and errors, and its files by name."""
+    """Outcome of a command: its exit code, output and errors, and its files by name."""
 
     texts: dict[str, str]
     files: dict[str, bytes]
@@ -333,7 +333,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def compare_analysis(old: Path, place: Path, with_arms: bool) -> bool:
-    """Print of each command whether both checkouts do the same; whether all do."""
+    """Print for each command whether both checkouts do the same; return whether all do."""
     records = place / "records"
     if not records.exists():
         shutil.copytree(place / "old", records, symlinks=True, ignore=shutil.ignore_patterns("cache", "codes.json"))
@@ -350,7 +350,7 @@ def compare_analysis(old: Path, place: Path, with_arms: bool) -> bool:
 
 
 def is_same_result(name: str, old: Result, new: Result, words: Words) -> bool:
-    """Print whether a command did the same."""
+    """Print whether a command did the same; return it."""
     renamed = {words.apply(path): content for path, content in old.files.items()}
     lines = [f"{path}: not in both" for path in sorted(renamed.keys() ^ new.files.keys())]
     pairs = {each: (old.texts.get(each, ""), new.texts.get(each, "")) for each in {**old.texts, **new.texts}}
@@ -369,7 +369,7 @@ def is_same_result(name: str, old: Result, new: Result, words: Words) -> bool:
 
 
 def first_difference(old: str, new: str) -> str:
-    """The number of the first line that differs, and both from a little before where they part."""
+    """Return the number of the first line that differs, and both lines from shortly before the difference."""
     pairs = enumerate(zip_longest(old.splitlines(), new.splitlines()), 1)
     number, ends = next(((number, pair) for number, pair in pairs if pair[0] != pair[1]), (0, ("", "")))
     letters = enumerate(zip_longest(*(end or "" for end in ends)))

@@ -1,10 +1,10 @@
-"""How commands end that get SIGINT or SIGTERM at random moments: exit code 130 or 143, no traceback, nothing left.
+"""Check how commands end on SIGINT or SIGTERM at random moments: exit code 130 or 143, no traceback, nothing left.
 
     python -m perf.signals [--moments 100] [--seed 0]
 
-Ctrl-C reaches all processes of the terminal, SIGTERM the command alone. A signal before benchkit's first line meets
-Python's own handlers: such moments are counted apart, and may leave a traceback. A command that has ended all its work
-may still return 0; such ends are shown apart, too.
+Ctrl-C reaches all processes of the terminal, SIGTERM only the command. A signal before benchkit's first line meets
+Python's own handlers: such moments are counted separately, and may leave a traceback. A command that has finished its
+work may still return 0; such outcomes are shown separately, too.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Place:
         self.shared = set(os.listdir("/dev/shm"))
 
     def left_by(self, pid: int) -> Iterator[str]:
-        """What is there though the command has ended."""
+        """Yield what is left after the command has ended."""
         if not wait_until(lambda: not self.cli.processes()):
             yield f"processes {self.cli.processes()}"
         yield from (f"TMPDIR/{name}" for name in os.listdir(self.temporary))
@@ -57,14 +57,14 @@ class Place:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for SIGTERM, as Python itself has not."""
+    """Return whether a process has a handler for SIGTERM; Python itself has none."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     caught = int(next(line for line in lines if line.startswith("SigCgt")).split()[1], 16)
     return bool(caught >> (number - 1) & 1)
 
 
 def end_at(place: Place, name: str, after_s: float, number: signal.Signals) -> tuple[str, list[str]]:
-    """Send a signal to a command; return how it ended, and what is wrong with that."""
+    """Send a signal to a command; return its outcome, and what is wrong with it."""
     module, arguments = COMMANDS[name]
     process = place.cli.start(*arguments, module=module, under=["setsid"])
     time.sleep(after_s)

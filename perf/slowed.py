@@ -1,9 +1,9 @@
-"""The suites collective and matmul_lut with calls that are slower on purpose: what a comparison has to find.
+"""The suites collective and matmul_lut with slowed calls, which a comparison has to find.
 
     BENCHKIT_SUITES=perf.slowed SLOWED_BY=0.1 python -m benchkit +suite=matmul_lut …
 
-SLOWED_BY is the share of its own time that each call waits after its end. SLOWED_TAIL is the share
-of calls that take ten times as long; all ranks draw the same calls.
+SLOWED_BY is the share of its own time that each call waits after its end. SLOWED_TAIL is the share of calls that take
+ten times as long; all ranks draw the same calls.
 """
 
 import os
@@ -22,7 +22,7 @@ TAIL_FACTOR = 10
 
 
 def slowed(step: Callable[[], Any]) -> Callable[[], Any]:
-    """A call that is followed by a busy wait; without the variables the wait is empty."""
+    """Add a busy wait to a call; without the variables the wait is empty."""
     share, tail = (float(os.environ.get(name, "0")) for name in ("SLOWED_BY", "SLOWED_TAIL"))
     drawn = random.Random(0)
 

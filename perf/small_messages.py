@@ -1,9 +1,9 @@
-"""One all-reduce by three estimators, by a plain script and by benchkit, several runs of each in turns.
+"""Time one all-reduce by three estimators, by a plain script and by benchkit, several interleaved runs of each.
 
     python -m perf.small_messages [--data-size 1] [--runs 6]
 
-The script knows nothing of benchkit: two processes, gloo, a barrier before each call, or 20 calls
-between two barriers. Compare with `osu_allreduce -m BYTES:BYTES -f`.
+The script is independent of benchkit: two processes, gloo, a barrier before each call, or 20 calls between two
+barriers. Compare with `osu_allreduce -m BYTES:BYTES -f`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ FIGURES = ("median of the slowest rank", "OSU mean", "mean back to back")
 
 
 def rank_main(rank: int, folder: str, data_size: float) -> None:
-    """What a careful user writes by hand."""
+    """Run what a careful user writes by hand."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     buffer, samples, loops = torch.zeros(round(data_size * 2**18)), [], []
@@ -52,7 +52,7 @@ def rank_main(rank: int, folder: str, data_size: float) -> None:
 
 
 def by_script(data_size: float) -> tuple[float, ...]:
-    """FIGURES in seconds, of one run."""
+    """Return FIGURES in seconds, of one run of the script."""
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(rank_main, args=(folder, data_size), nprocs=2)
         ranks = json.loads(Path(folder, "samples.json").read_text())
@@ -60,7 +60,7 @@ def by_script(data_size: float) -> tuple[float, ...]:
 
 
 def figures(samples: Sequence[Sequence[float]], loops: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """FIGURES of single calls and of calls back to back, both [rank][sample] in seconds per call."""
+    """Return FIGURES of single calls and of calls back to back, both [rank][sample] in seconds per call."""
     return (
         statistics.median(map(max, zip(*samples, strict=True))),
         statistics.mean(map(statistics.mean, samples)),
@@ -69,7 +69,7 @@ def figures(samples: Sequence[Sequence[float]], loops: Sequence[Sequence[float]]
 
 
 def by_benchkit(data_size: float) -> tuple[float, ...]:
-    """The same of the command of the README."""
+    """Return FIGURES in seconds, of the command of the README."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchkit", "+suite=allreduce", f"data_size={data_size}", "threads_per_rank=1"]
         environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": folder}

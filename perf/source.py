@@ -1,4 +1,4 @@
-"""Files, lines, imports and names of checkouts in numbers, side by side.
+"""Count files, lines, imports and names of checkouts, side by side.
 
 python -m perf.source NAME=CHECKOUT ... [--names]
 
@@ -26,7 +26,7 @@ CONVERTERS = (
     "analysis.commands.export",
     "analysis.commands.import_results",
 )
-"""What reads and writes the files of other systems."""
+"""Modules that read and write files of other systems."""
 FACE = {f"benchkit.{name}" for name in ("cli", "__main__", "start", "entry_point", "console", "python_api")} | {
     "benchkit"
 }
@@ -40,13 +40,13 @@ VAGUE_LOCALS = ("found", "each", "own")
 
 
 def read_sources(root: Path) -> "dict[str, Source]":
-    """The files of a checkout by module."""
+    """Return the files of a checkout by module."""
     files = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
     return {module_of(path.relative_to(root)): Source(path.read_text()) for path in files}
 
 
 def numbers(root: Path) -> dict[str, str]:
-    """What is counted of one checkout, by what it is called in the table."""
+    """Return the counts of one checkout, by their names in the table."""
     sources = read_sources(root)
     holding = [source for source in sources.values() if source.code]
     code = sum(source.code for source in holding)
@@ -88,7 +88,7 @@ def is_below(module: str, packages: tuple[str, ...]) -> bool:
 
 
 def imports_of_analysis(sources: "dict[str, Source]") -> list[tuple[str, str]]:
-    """The imports from files of benchkit into files of analysis, also within functions."""
+    """Return the imports from files of benchkit into files of analysis, also within functions."""
     below = [name for name in sources if is_below(name, ("benchkit",))]
     return [
         (name, other)
@@ -99,7 +99,7 @@ def imports_of_analysis(sources: "dict[str, Source]") -> list[tuple[str, str]]:
 
 
 def repeated_class_names(root: Path) -> dict[str, list[str]]:
-    """The class names that several classes of a checkout have, and the modules where they are."""
+    """Return the class names that several classes of a checkout have, and their modules."""
     modules: dict[str, list[str]] = {}
     for module, source in read_sources(root).items():
         for name in source.classes:
@@ -108,7 +108,7 @@ def repeated_class_names(root: Path) -> dict[str, list[str]]:
 
 
 def bare_participles(sources: "dict[str, Source]") -> Iterator[tuple[str, str]]:
-    """Modules and functions, or methods that are no properties, whose whole name is a PARTICIPLE."""
+    """Yield modules and functions, or methods that are no properties, whose whole name is a PARTICIPLE."""
     for module, source in sources.items():
         for name in source.called:
             if PARTICIPLE.fullmatch(name.strip("_")):
@@ -127,7 +127,7 @@ def names(root: Path) -> Iterator[str]:
 
 
 class Source:
-    """One file, counted. Code is what is neither blank, nor a docstring, nor a comment alone."""
+    """One file with its counts. Code is neither blank, nor a docstring, nor only a comment."""
 
     def __init__(self, text: str) -> None:
         self.tree = ast.parse(text)
@@ -176,7 +176,7 @@ def folder_of(module: str) -> str:
 
 
 def targets(tree: ast.Module, known: dict[str, Source]) -> set[str]:
-    """The modules of ours that a file imports."""
+    """Return the modules of ours that a file imports."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -186,7 +186,7 @@ def targets(tree: ast.Module, known: dict[str, Source]) -> set[str]:
 
 
 def floors(edges: set[tuple[str, str]]) -> int:
-    """Folders on the longest way down; of a graph without circles."""
+    """Return the number of folders on the longest path down an acyclic graph."""
     below: dict[str, set[str]] = {}
     for name, other in edges:
         below.setdefault(name, set()).add(other)

@@ -1,10 +1,10 @@
-"""How long this checkout takes beside an older one: its start, a dry run, points and a report, in turns.
+"""Compare the speed of this checkout with an older one: its start, a dry run, points and a report, interleaved.
 
     python -m perf.speed OLD_CHECKOUT [--rounds 7] [--only NAME ...]
 
 CPU and wall seconds, medians over the rounds; the ratio new / old is the median of those of the rounds. Where others
-use the machine, the ratio of CPU seconds counts. Ranks are no children that a process waits for, so points are told by
-wall seconds.
+use the machine, the ratio of CPU seconds counts. Ranks are no children that a process waits for, so points are
+compared by wall seconds.
 """
 
 import argparse
@@ -34,7 +34,7 @@ COMMANDS = {
 
 
 def timed(checkout: Path, folder: Path, arguments: tuple[str, ...]) -> tuple[float, float]:
-    """CPU and wall seconds of a command, from its start to its end, without anything that an earlier one kept."""
+    """Return CPU and wall seconds of a command, from its start to its end, without caches of earlier ones."""
     for name in ("cache", "report", "outputs"):
         shutil.rmtree(folder / name, ignore_errors=True)
     variables = {"PYTHONPATH": str(checkout), "XDG_CACHE_HOME": str(folder / "cache")}
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def ratio(old: np.ndarray, new: np.ndarray) -> str:
-    """The median of the ratios of the rounds, with its 95 % interval where there are enough."""
+    """Return the median of the ratios of the rounds, with its 95 % interval if there are enough."""
     interval = median_interval(new / old)
     return f"{np.median(new / old):.2f}" + (f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else "")
 

@@ -1,4 +1,4 @@
-"""Whether a sweep of 60 points survives its agents' death: SIGKILL at random moments, resumed until it is done.
+"""Check that a sweep of 60 points survives its agents' death: SIGKILL at random moments, resumed until it is done.
 
 Afterwards the records are those of a sweep that nobody killed, by key: none is lost, and none that was finished was
 measured again. No process and no temporary file is left.
@@ -26,12 +26,12 @@ from tests.support.cli import Cli, wait_until
 
 POINTS = 60
 ENDING_S = 90.0
-"""Seconds within which what belongs to a killed agent must have ended."""
+"""Seconds within which all processes of a killed agent must have ended."""
 TEMPORARY = "tmp"
 LONGEST_S = 9.0
 """Seconds from the start of a process to its death at most; some three pass before the first point."""
 FIRST_JOB_S, LONGEST_JOB_S = 6.0, 25.0
-"""The same for a job, which some ten seconds pass before."""
+"""The same for a job; some ten seconds pass before it starts."""
 SWEEP = [
     "+suite=allreduce", "-m", "data_size=1KiB", "measure=fixed", "measure.max_iterations=3", "measure.mode=loop",
     "measure.calls_per_sample=1", f"seed=range({POINTS})", "hydra.sweep.dir=sweep", "world_size=2",
@@ -40,7 +40,7 @@ SWEEP = [
 
 
 def start(cli: Cli, options: argparse.Namespace) -> "list[subprocess.Popen[str]]":
-    """Starts the sweep, or goes on with it where it has begun."""
+    """Start the sweep, or resume it."""
     begun = (cli.folder / "sweep" / manifest.FILE_NAME).exists()
     arguments = (
         ["--resume", "sweep", "--retry", "failed"]
@@ -53,7 +53,7 @@ def start(cli: Cli, options: argparse.Namespace) -> "list[subprocess.Popen[str]]
 def ended_within(
     processes: "list[subprocess.Popen[str]]", seconds: float, chance: random.Random, jobs_of: Path | None = None
 ) -> bool:
-    """Whether processes ended by themselves; otherwise one is killed, or the job that it waits for (`jobs_of`)."""
+    """Return whether processes ended by themselves; otherwise kill one, or the job that it waits for (`jobs_of`)."""
     deadline = time.monotonic() + seconds
     if wait_until(lambda: all(process.poll() is not None for process in processes), seconds):
         for process in processes:
@@ -71,7 +71,7 @@ def ended_within(
 
 
 def faults(place: Path, expected: Counter[str]) -> Iterator[str]:
-    """What is wrong with a sweep that is done, in words."""
+    """Yield what is wrong with a sweep that is done, in words."""
     sweep = place / "sweep"
     records = [json.loads(path.read_text()) for path in sweep.glob("*/record.json")]
     found = keys_of(place)
@@ -85,7 +85,7 @@ def faults(place: Path, expected: Counter[str]) -> Iterator[str]:
 
 
 def left_behind(cli: Cli) -> Iterator[str]:
-    """What processes have left once all of them should be gone, in words."""
+    """Yield what processes have left after all of them should be gone, in words."""
     if not wait_until(lambda: not cli.processes(), ENDING_S):
         yield f"{len(cli.processes())} processes live"
     if names := [path.name for path in (cli.folder / TEMPORARY).rglob("*") if not path.is_dir()]:
@@ -129,7 +129,7 @@ def main() -> None:
 
 @contextmanager
 def sweep_folder() -> Iterator[Cli]:
-    """A folder with a temporary folder of its own in it."""
+    """Provide a folder with a temporary folder in it."""
     with tempfile.TemporaryDirectory() as place:
         cli = Cli(Path(place))
         (cli.folder / TEMPORARY).mkdir()

@@ -1,10 +1,10 @@
-"""Verdicts on simulated clusters of few switches, with hosts numbered along the switches and at random.
+"""Judge simulated clusters of few switches, with hosts numbered along the switches and at random.
 
     python -m perf.switches --repetitions 5
 
 Per order of hosts and kind of fault, which takes 1.5 times as long, a row on all layouts together: how often the
-verdict names the fault, says something else, too or instead, or says that all are alike. Every switch of a layout is
-slow in turn, of other faults the first ones. Where a fault is not always named, a line goes to stderr.
+verdict names the fault, names something else, too or instead, or calls all alike. Every switch of a layout is
+slow once; of other faults the first ones. Where a fault is not always named, a line goes to stderr.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Mixed(Topology, frozen=True):
 
 
 def clusters(topology: Topology, kind: str) -> list[Topology]:
-    """The cluster with each fault of a kind."""
+    """Return the cluster with each fault of a kind."""
     if kind == "none":
         return [topology]
     places = {"leaf": [[leaf] for leaf in range(topology.num_leaves)], "node": [[3]], "link": [[2, 10]]}[kind]
@@ -44,7 +44,7 @@ def clusters(topology: Topology, kind: str) -> list[Topology]:
 
 
 def counts(topology: Topology, repetitions: int) -> np.ndarray:
-    """How many verdicts there are, name the fault, say something else, say that all are alike."""
+    """Count the verdicts: all, those that name the fault, that name something else, that call all alike."""
     rounds, ranks = rounds_of(topology, MINUTES, 0), topology.ranks()
     found = np.zeros(4, dtype=int)
     for seed in range(repetitions):

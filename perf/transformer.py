@@ -1,4 +1,4 @@
-"""Forward and backward of our network beside Hugging Face's Llama of the same sizes: one job, in turns, one ratio.
+"""Compare forward and backward of our network with Hugging Face's Llama of the same sizes, in one job, interleaved.
 
 python -m perf.transformer [--model small] [--samples 30]
 """
@@ -18,7 +18,7 @@ from tests.support.cli import ROOT
 
 
 def compare(folder: Path, model: str, samples: int) -> str:
-    """Runs the job and says how many times as fast ours is, with the 95 % interval."""
+    """Run the job; return the speedup of ours with its 95 % interval."""
     command = [
         sys.executable, "-m", "benchkit", "--config-dir", str(ROOT / "tests" / "conf"), "+suite=llama",
         f"model={model}", f"measure.max_iterations={samples}", "hydra.sweep.dir=here",

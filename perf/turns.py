@@ -1,8 +1,8 @@
-"""What taking turns does to the baseline and the best case of every suite, against the same alone in fresh ranks.
+"""Compare the interleaved baseline and best case of every suite with the same isolated in fresh ranks.
 
     python -m perf.turns FOLDER [--repeat 7]
 
-The last suite is made to show it: a case evicts the other's data. Prints turns.md of FOLDER.
+The last suite is made to show the effect: a case evicts the other's data. Print turns.md of FOLDER.
 """
 
 import argparse

@@ -1,1 +1,1 @@
-"""The verdict of an acceptance, on pairs of ranks and on ranks alone."""
+"""The verdict of an acceptance, on pairs of ranks and on single ranks."""

@@ -1,4 +1,4 @@
-"""What changed between two acceptances of the same ranks: a rank, a link, a node, or all."""
+"""Changes between two acceptances of the same ranks: of a rank, a link, a node, or all."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,14 +30,14 @@ MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class Changes:
-    """What changed.
+    """Changes of one set of ranks.
 
     Attributes:
-        slower, faster: what takes longer, or less, than before, beside the change of its peers.
-        overall: by name of a table, the median of all its times over that before.
+        slower, faster: causes that changed more than their peers.
+        overall: ratio of the median of all times, now over before, by name of the table.
         without_peers: names of tables with fewer than three of a kind.
-        not_compared: names of tables that were not measured alike both times.
-        exchanged: ranks on another device than before, with that before.
+        not_compared: names of tables that were not measured equally both times.
+        exchanged: ranks whose device was exchanged, as pairs (before, now).
     """
 
     slower: Sequence[FaultFinding]
@@ -77,18 +77,18 @@ class Changes:
             f"- {now}: another device than before ({before.uuid or before.device or 'unknown'})."
             for before, now in self.exchanged[:MOST_NAMED]
         ]
-        if more := len(self.exchanged) - len(lines):
-            lines.append(f"- {more} more ranks have other devices than before.")
+        if num_more := len(self.exchanged) - len(lines):
+            lines.append(f"- {num_more} more ranks have other devices than before.")
         return lines
 
 
 def changes(
     before: Sequence[Record], now: Sequence[Record], limits: FaultLimits
 ) -> Iterator[Changes | None]:
-    """Compare acceptances cell by cell: each pair of ranks, each rank, with itself before.
+    """Compare acceptances cell by cell: each pair of ranks, and each rank, with itself before.
 
-    Ranks are the same where their hosts are; their devices may have been exchanged. Records are in
-    order of time. Ranks of `now` that `before` does not have yield None.
+    Ranks are identified by their hosts; their devices may have been exchanged. Records are in order
+    of time. Yields None for ranks of `now` that `before` lacks.
     """
     earlier = {layout_of(records[0]): records for _, records in group_by_layout(list(before))}
     for _, records in group_by_layout(list(now)):
@@ -103,11 +103,11 @@ def changes(
         yield Changes(
             slower=find_changes(tables, SLOWER, shared, ranks),
             faster=find_changes(tables, FASTER, shared, ranks),
-            overall={each.name: float(np.exp(np.median(each.halves))) for each in tables},
+            overall={table.name: float(np.exp(np.median(table.halves))) for table in tables},
             without_peers=[
-                each.name
-                for each in tables
-                if not detectable_ratio(each.halves, each.peers, shared)
+                table.name
+                for table in tables
+                if not detectable_ratio(table.halves, table.peers, shared)
             ],
             not_compared=not_compared,
             exchanged=[(old, new) for old, new in both if device_of(old) != device_of(new)],
@@ -116,7 +116,7 @@ def changes(
 
 
 def layout_of(record: Record) -> tuple[object, ...]:
-    """Return what two acceptances must have in common."""
+    """Return the key of the ranks, which two acceptances must share."""
     settings = record.settings
     hosts = [place.host for place in places_of(record)]
     return *hosts, settings.backend.name, settings.hardware.device
@@ -130,7 +130,7 @@ def find_changes(
     tables: Sequence[JudgedTable], direction: int, limits: FaultLimits, ranks: GroupedRanks
 ) -> list[FaultFinding]:
     faults = {
-        each.name: find_faults(direction * each.halves, each.peers, limits) for each in tables
+        table.name: find_faults(direction * table.halves, table.peers, limits) for table in tables
     }
     return findings_of(faults, ranks)
 
@@ -138,8 +138,8 @@ def find_changes(
 def relative_tables(
     before: Sequence[Record], now: Sequence[Record], ranks: GroupedRanks
 ) -> tuple[list[JudgedTable], list[str]]:
-    """Return tables of each time over that before, and names of what was not measured alike."""
-    (old_pairs, old_tests), (new_pairs, new_tests) = measured_in(before), measured_in(now)
+    """Return tables of the ratios now / before, and names of tables not measured equally."""
+    (old_pairs, old_tests), (new_pairs, new_tests) = tables_by_key(before), tables_by_key(now)
     pairs = {
         key: pairs_over(old_pairs[key], new_pairs[key])
         for key in new_pairs.keys() & old_pairs.keys()
@@ -156,10 +156,10 @@ def relative_tables(
     return tables_of(list(pairs.values()), list(tests.values()), ranks), list(names)
 
 
-def measured_in(
+def tables_by_key(
     records: Sequence[Record],
 ) -> tuple[dict[tuple[float, bool], PairTimes], dict[tuple[str, float], Speeds]]:
-    """Return the pairs by their key, and the tests by name and amount of a call."""
+    """Return the pair tables by key, and the tests by name and amount of a call."""
     return (
         {each.key: each for each in matrix.matrices(records)},
         {(each.name, each.amount): each for each in speeds.speeds(records)},
@@ -171,7 +171,7 @@ def pairs_of(table: PairTimes) -> list[tuple[int, int]]:
 
 
 def pairs_over(before: PairTimes, now: PairTimes) -> PairTimes:
-    """Return the pairs that both measured, with each time over that before."""
+    """Return the pairs measured both times, with the ratios of times now / before."""
     places = {pair: place for place, pair in enumerate(pairs_of(before))}
     old = np.array([places.get(pair, -1) for pair in pairs_of(now)], dtype=int)
     kept = old >= 0

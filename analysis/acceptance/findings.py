@@ -1,4 +1,4 @@
-"""Join the faults of all tables of an acceptance into findings: one per cause."""
+"""Merge the faults of all tables of an acceptance into findings, one per cause."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,9 +12,9 @@ from benchkit.statistics.faults import Fault, FaultLimits, PeerGroups, detectabl
 from benchkit.statistics.intervals import Array
 
 LINKS = (matrix.ONE_WAY, matrix.LINK)
-MESSAGES = "messages of"  # begins the names of tables of pairs, all of which one cause may slow
+MESSAGES = "messages of"  # prefix of the names of pair tables, which can share a cause
 PLACES = (matrix.RANK, matrix.NODE, matrix.SWITCH)
-"""Groupings of causes; further ones are levels of nested groups."""
+"""Groupings of causes; all others are levels of nested groups."""
 DIRECTIONS = {
     matrix.RANK_SENDS: "what it sends",
     matrix.RANK_RECEIVES: "what it receives",
@@ -25,14 +25,14 @@ DIRECTIONS = {
     matrix.INSIDE: "what stays inside",
     matrix.NEAR: "what it exchanges with others at its switch",
 }
-"""By part of a family's name: what is slow."""
+"""Description of what is slow, by part of a family's name."""
 Key = tuple[str, frozenset[int]]
-"""Grouping and numbers of a cause, whichever end of a link is first."""
+"""Grouping and numbers of a cause; the ends of a link are unordered."""
 WITHOUT_PEERS = "Fewer than three of a kind, so without peers to compare with"
-LARGEST = 10.0  # a table in which no smaller ratio is found does not tell whether all are alike
-STEADY = 2.0  # how many times the change from half to half a difference between only two must be
-TRUSTED_SD = 3.0  # how many standard deviations of noise such a difference must be
-MAD_TO_SD = 1.4826  # standard deviation over the median deviation, of normal values
+LARGEST = 10.0  # a table without a smaller detectable ratio is not judged
+STEADY = 2.0  # least difference of two peers, as a multiple of its change between halves
+TRUSTED_SD = 3.0  # least difference of two peers, in standard deviations of noise
+MAD_TO_SD = 1.4826  # standard deviation / median absolute deviation of a normal distribution
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class GroupedRanks:
     """The ranks of an acceptance and their groups.
 
     Attributes:
-        groups: by grouping, the name of each group.
-        group_of: by grouping, the number of each rank's group: [rank].
+        groups: names of the groups, by grouping.
+        group_of: number of each rank's group, by grouping: [rank].
     """
 
     places: Sequence[RankMapping]
@@ -51,7 +51,7 @@ class GroupedRanks:
 
 @dataclass(frozen=True)
 class Cause:
-    """What a fault is about: a rank, a group, or a link of two of either, the sender first."""
+    """Cause of a fault: a rank, a group, or a link between two of either, the sender first."""
 
     grouping: str
     numbers: tuple[int, ...]
@@ -63,7 +63,7 @@ class Cause:
 
 @dataclass
 class FaultFinding:
-    """One cause, with the families that found it and, by table, its times over its peers'."""
+    """A cause, with the families that show it, and the ratio to its peers' times by table."""
 
     cause: Cause
     parts: set[str] = field(default_factory=set)
@@ -71,7 +71,7 @@ class FaultFinding:
 
 
 def cause_of(fault: Fault, ranks: GroupedRanks) -> Cause:
-    """Return what a fault is about; of a link in both directions the lower number is first."""
+    """Return the cause of a fault; for a link in both directions the lower number is first."""
     grouping, _, part = fault.family.partition(" ")
     if fault.family in LINKS:
         return Cause("rank", divmod(fault.subject, len(ranks.places)))
@@ -81,35 +81,35 @@ def cause_of(fault: Fault, ranks: GroupedRanks) -> Cause:
 
 
 def findings_of(faults: Mapping[str, Sequence[Fault]], ranks: GroupedRanks) -> list[FaultFinding]:
-    """Return the findings, what is large first, from the faults of each table.
+    """Return the findings from the faults of each table, large ones first.
 
-    A link whose end is slow itself, or a rank whose group is, is no finding but a consequence, of
-    the same table or of other messages: a slow disk slows no link. Nor is a nested group with a
-    slow part. Both directions of a link are one finding.
+    A slow link with a slow end, or a slow rank in a slow group, is a consequence and not reported;
+    only tables of the same kind explain each other. Nor is a nested group with a slow part
+    reported. Both directions of a link are one finding.
     """
-    found: dict[Key, FaultFinding] = {}
+    finding_by_key: dict[Key, FaultFinding] = {}
     causes: dict[str, dict[Key, Cause]] = {}
-    for table, own in faults.items():
-        for fault in own:
+    for table, of_table in faults.items():
+        for fault in of_table:
             cause = cause_of(fault, ranks)
             key = cause.grouping, frozenset(cause.numbers)
-            causes.setdefault(about(table), {}).setdefault(key, cause)
-            finding = found.setdefault(key, FaultFinding(cause))
+            causes.setdefault(table_kind(table), {}).setdefault(key, cause)
+            finding = finding_by_key.setdefault(key, FaultFinding(cause))
             if cause.numbers != finding.cause.numbers:
                 finding.parts.add(matrix.LINK)
             finding.parts.add(fault.family)
             finding.ratios[table] = max(fault.ratio, finding.ratios.get(table, 0.0))
     for table in faults:
-        together = causes.get(about(table), {})
-        for key, cause in together.items():
-            if is_consequence(cause, together.values(), ranks):
-                found[key].ratios.pop(table, None)
-    kept = [each for each in found.values() if each.ratios]
+        of_kind = causes.get(table_kind(table), {})
+        for key, cause in of_kind.items():
+            if is_consequence(cause, of_kind.values(), ranks):
+                finding_by_key[key].ratios.pop(table, None)
+    kept = [each for each in finding_by_key.values() if each.ratios]
     return [each for each in kept if not has_slow_part(each, kept, ranks)]
 
 
-def about(table: str) -> str:
-    """Return what a table is about: all tables of messages are about the same links."""
+def table_kind(table: str) -> str:
+    """Return the kind of a table: all tables of messages are of one kind."""
     return MESSAGES if table.startswith(MESSAGES) else table
 
 
@@ -129,7 +129,7 @@ def is_consequence(cause: Cause, others: Iterable[Cause], ranks: GroupedRanks) -
 def has_slow_part(
     finding: FaultFinding, others: Sequence[FaultFinding], ranks: GroupedRanks
 ) -> bool:
-    """Return whether a nested group is slow because of another finding that is within it."""
+    """Return whether another finding within a nested group explains that it is slow."""
     if finding.cause.grouping in PLACES:
         return False
     [mine] = members(finding.cause, ranks)
@@ -142,7 +142,7 @@ def has_slow_part(
 
 
 def members(cause: Cause, ranks: GroupedRanks) -> list[set[int]]:
-    """Return the ranks of a cause, or of each end of a link."""
+    """Return the ranks of a cause; for a link, those of each end."""
     if cause.grouping == matrix.RANK:
         return [{number} for number in cause.numbers]
     group_of = ranks.group_of[cause.grouping]
@@ -163,8 +163,10 @@ def describe_finding(finding: FaultFinding, ranks: GroupedRanks) -> str:
         one_way = parts <= {matrix.ONE_WAY, f"{cause.grouping} {matrix.BETWEEN_ONE_WAY}"}
         way = "from {} to {}, in this direction" if one_way else "between {} and {}, both ways"
         return f"the link {way.format(*names)}"
-    what = {DIRECTIONS.get(part) or DIRECTIONS.get(part.partition(" ")[2]) for part in parts}
-    only = what.pop() if len(what) == 1 else None
+    descriptions = {
+        DIRECTIONS.get(part) or DIRECTIONS.get(part.partition(" ")[2]) for part in parts
+    }
+    only = descriptions.pop() if len(descriptions) == 1 else None
     return f"{names[0]}, in {only}" if only else names[0]
 
 
@@ -178,12 +180,12 @@ def name_of(grouping: str, number: int, ranks: GroupedRanks) -> str:
 
 @dataclass(frozen=True)
 class JudgedTable:
-    """What is judged.
+    """Measured cells to be judged.
 
     Attributes:
-        halves: logarithm of the median time of each cell over the first and over the second half
-            of the samples, or of the runs: [2][cell].
-        peers: of the cells, and what may be slow; the first family has a candidate per cell.
+        halves: logarithm of the median time of each cell in the first and in the second half of
+            the samples, or of the runs: [2][cell].
+        peers: kinds of the cells, and families of faults; the first one has a candidate per cell.
     """
 
     name: str
@@ -192,23 +194,23 @@ class JudgedTable:
 
     @property
     def changes(self) -> Array:
-        """Change of the logarithm of each cell from the first half to the second: [cell]."""
+        """Change of the logarithm of each cell from the first to the second half: [cell]."""
         return np.asarray(self.halves[1] - self.halves[0])
 
-    def least_found(self, limits: FaultLimits) -> float:
-        """Return from which ratio on a cell is found nine times in ten."""
+    def detectable_slowdown(self, limits: FaultLimits) -> float:
+        """Return the smallest slowdown of a cell that is detected with a power of 0.9."""
         return detectable_ratio(self.halves, self.peers, limits) or math.inf
 
     def share_of(self, faults: Sequence[Fault]) -> float:
-        """Return the share of the cells of faults among all cells of their kinds."""
-        families = {each.name: each for each in self.peers.families}
+        """Return the number of faulty cells as a share of all cells of their kinds."""
+        families = {family.name: family for family in self.peers.families}
         of_faults = [
             families[fault.family].cells[families[fault.family].subjects == fault.subject].ravel()
             for fault in faults
         ]
-        every = np.unique(np.concatenate([np.array([-1]), *of_faults]))[1:]
-        is_alike = np.isin(self.peers.kinds, self.peers.kinds[every])
-        return len(every) / max(1, int(is_alike.sum()))
+        faulty = np.unique(np.concatenate([np.array([-1]), *of_faults]))[1:]
+        is_of_kind = np.isin(self.peers.kinds, self.peers.kinds[faulty])
+        return len(faulty) / max(1, int(is_of_kind.sum()))
 
     def finding_of(self, cell: int, ratio: float, ranks: GroupedRanks) -> FaultFinding:
         single = self.peers.families[0]
@@ -220,7 +222,7 @@ class JudgedTable:
 def compare_single_peers(
     tables: Sequence[JudgedTable], limits: FaultLimits, ranks: GroupedRanks
 ) -> Iterator[str]:
-    """Say which of only two of a kind is slower, where both halves show it alike."""
+    """Yield which of only two peers is slower, if both halves agree."""
     noise = TRUSTED_SD * math.sqrt(2) * max(limits.floor, noise_of(tables))
     for table in tables:
         for kind in np.unique(table.peers.kinds):
@@ -238,9 +240,9 @@ def compare_single_peers(
 
 
 def noise_of(tables: Sequence[JudgedTable]) -> float:
-    """Return the standard deviation of a cell's logarithm in a half, by its changes in all tables.
+    """Estimate the standard deviation of a cell's logarithm in a half, from changes in all tables.
 
-    Two values alone do not tell how much they vary.
+    A single pair of values is too few for an estimate.
     """
     changes = np.concatenate([table.changes - np.median(table.changes) for table in tables])
     return MAD_TO_SD * float(np.median(np.abs(changes))) / math.sqrt(2)

@@ -1,4 +1,4 @@
-"""The verdict of an acceptance: what is out of line among the ranks of one start, or nothing."""
+"""The verdict of an acceptance: faults among the ranks of one job, or none."""
 
 import math
 from collections import Counter
@@ -37,9 +37,9 @@ from benchkit.suites.rank_speed.suite import FLOPS
 
 SUITES = (matrix.SUITE, speeds.SUITE)
 CONCLUDED = SUITES
-DRIFT = 0.1  # a second half that is this much slower or faster than the first is told
+DRIFT = 0.1  # relative change of the second half above which a drift is reported
 AMBIGUOUS = 0.3
-"""From this share of its kind on, what is faster than the rest may be all that is healthy."""
+"""Share of fast cells of a kind from which on the others may be the faulty ones."""
 MOST_LINES = 5
 Amount = Annotated[float, Meta(gt=0, le=1e30)]
 
@@ -49,11 +49,11 @@ class AcceptanceVerdict:
     """The verdict.
 
     Attributes:
-        findings: what is slower than its peers.
-        below_sheet: what does not reach its share of the data sheet.
-        unlike: what differs, where its peers do not tell which is right.
-        missing: what an acceptance measures and these records lack.
-        has_peers, has_sheet: whether there was anything to compare with.
+        findings: causes that are slower than their peers.
+        below_sheet: sentences on rates below the share of the data sheet.
+        unlike: sentences on differences without enough peers to decide which side is faulty.
+        missing: parts of an acceptance that these records lack.
+        has_peers, has_sheet: whether there are peers, or data sheets, to compare with.
     """
 
     ranks: GroupedRanks
@@ -68,14 +68,14 @@ class AcceptanceVerdict:
 
     @property
     def is_alike(self) -> bool:
-        """Whether everything was measured and compared, and nothing is out of line."""
+        """Whether everything was measured and compared, without any fault."""
         differs = self.findings or self.below_sheet or self.unlike
         return not (differs or self.missing) and (self.has_peers or self.has_sheet)
 
     def lines(self, tolerance: float) -> list[str]:
-        found = [sentence(finding, self.ranks) for finding in self.findings]
-        every = (*found, *self.below_sheet, *self.unlike)
-        return [self.head(tolerance), *(f"- {line}" for line in every), *self.remarks]
+        slower = [sentence(finding, self.ranks) for finding in self.findings]
+        all_lines = (*slower, *self.below_sheet, *self.unlike)
+        return [self.head(tolerance), *(f"- {line}" for line in all_lines), *self.remarks]
 
     def head(self, tolerance: float) -> str:
         hosts = len({place.host for place in self.ranks.places})
@@ -99,21 +99,22 @@ class AcceptanceVerdict:
 def judge(
     records: Sequence[Record], limits: FaultLimits, switches: Mapping[str, str] | None = None
 ) -> AcceptanceVerdict | None:
-    """Judge records of the same ranks, in order of time; None where they hold nothing to judge.
+    """Judge records of the same ranks, in order of time; None without measurements.
 
-    The chance of a false finding is shared among the tables. The noise floor of the records is a
-    limit, too.
+    Alpha is divided among the tables. The noise floor of the records is a further limit.
     """
     matrices, tests = matrix.matrices(records), speeds.speeds(records)
     if not matrices and not tests:
         return None
-    floor = max((each.noise_floor.sigma_run for each in records if each.noise_floor), default=0.0)
+    floor = max(
+        (record.noise_floor.sigma_run for record in records if record.noise_floor), default=0.0
+    )
     levels = matrix.levels(records)
     ranks = with_levels(ranks_of(places_of(records[0]), switches or {}), levels)
     verdict = judge_tables(
         matrices, tests, ranks, replace(limits, floor=max(limits.floor, floor)), levels
     )
-    missing = [*missing_parts(matrices, tests, len(ranks.places)), *skipped(records)]
+    missing = [*missing_parts(matrices, tests, len(ranks.places)), *skipped_cases(records)]
     return replace(verdict, missing=missing, remarks=[*verdict.remarks, *single_runs(records)])
 
 
@@ -124,13 +125,15 @@ def judge_tables(
     limits: FaultLimits,
     levels: Sequence[Level] = (),
 ) -> AcceptanceVerdict:
-    """Judge tables of the same ranks, of which there is at least one."""
+    """Judge at least one table of the same ranks."""
     tables = tables_of(matrices, tests, ranks, levels)
-    # Half of alpha is for what is slower than its peers, half for what is faster.
+    # Half of alpha is for slow outliers, half for fast ones.
     shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
-    faults = {each.name: find_faults(each.halves, each.peers, shared) for each in tables}
-    least = {each.name: each.least_found(shared) for each in tables}
-    unlike, fast = faster_sides([each for each in tables if not faults[each.name]], shared, ranks)
+    faults = {table.name: find_faults(table.halves, table.peers, shared) for table in tables}
+    least = {table.name: table.detectable_slowdown(shared) for table in tables}
+    unlike, fast = fast_outliers(
+        [table for table in tables if not faults[table.name]], shared, ranks
+    )
     return AcceptanceVerdict(
         ranks=ranks,
         tables=tables,
@@ -146,25 +149,25 @@ def judge_tables(
             *transient_faults(tables, shared, ranks),
         ],
         has_peers=min(least.values()) <= LARGEST,
-        has_sheet=any(any(test.promises()) for test in tests),
+        has_sheet=any(any(test.sheet_rates()) for test in tests),
     )
 
 
 def ranks_of(places: Sequence[RankMapping], switches: Mapping[str, str]) -> GroupedRanks:
-    """Return the ranks with their nodes, and with their switches where all are known."""
+    """Return the ranks with their nodes, and with their switches if all are known."""
     labels = {NODE: [place.host for place in places]}
     if all(place.host in switches for place in places):
         labels[SWITCH] = [switches[place.host] for place in places]
     return GroupedRanks(
         places=places,
-        groups={name: list(dict.fromkeys(each)) for name, each in labels.items()},
-        group_of={name: number_labels(each) for name, each in labels.items()},
+        groups={name: list(dict.fromkeys(names)) for name, names in labels.items()},
+        group_of={name: number_labels(names) for name, names in labels.items()},
     )
 
 
 def with_levels(ranks: GroupedRanks, levels: Sequence[Level]) -> GroupedRanks:
-    names = {each.name: [f"group {n}" for n in range(len(each.seconds))] for each in levels}
-    group_of = {each.name: each.group_of for each in levels}
+    names = {level.name: [f"group {n}" for n in range(len(level.seconds))] for level in levels}
+    group_of = {level.name: level.group_of for level in levels}
     return replace(ranks, groups={**ranks.groups, **names}, group_of={**ranks.group_of, **group_of})
 
 
@@ -174,8 +177,8 @@ def tables_of(
     ranks: GroupedRanks,
     levels: Sequence[Level] = (),
 ) -> list[JudgedTable]:
-    known = ranks.group_of.get(SWITCH)
-    switch = Grouping(SWITCH, np.array(known)) if known else None
+    switch_of_rank = ranks.group_of.get(SWITCH)
+    switch = Grouping(SWITCH, np.array(switch_of_rank)) if switch_of_rank else None
     tables = []
     for pairs in matrices:
         tables.append(JudgedTable(f"{MESSAGES} {pairs.name}", pairs.halves, pairs.peers(switch)))
@@ -186,22 +189,22 @@ def tables_of(
 
 
 def conclude(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the verdict on each set of ranks: its first line, and a line per finding."""
+    """Yield the verdict on each set of ranks: a headline, and a line per finding."""
     records = [record for suite in CONCLUDED for record in records_of(table, suite)]
     limits = FaultLimits()
-    for _, alike in group_by_layout(sorted(records, key=lambda record: record.started_at)):
-        if verdict := judge(alike, limits):
+    for _, same_ranks in group_by_layout(sorted(records, key=lambda record: record.started_at)):
+        if verdict := judge(same_ranks, limits):
             yield from (line.removeprefix("- ") for line in verdict.lines(limits.tolerance))
 
 
 def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
-    """Say how slow a single link, rank or group must be to be found, and what has no peers."""
-    telling = [f"{name} {ratio:.2f} ×" for name, ratio in ratios.items() if ratio <= LARGEST]
+    """Yield the smallest detectable slowdown of each table, and the tables without peers."""
+    detectable = [f"{name} {ratio:.2f} ×" for name, ratio in ratios.items() if ratio <= LARGEST]
     few = [name for name, ratio in ratios.items() if math.isinf(ratio)]
     unsteady = [name for name, ratio in ratios.items() if LARGEST < ratio < math.inf]
-    if telling:
+    if detectable:
         single = "Smallest slowdown of a link, rank or group that is found nine times in ten"
-        yield f"{single}: {', '.join(telling)}."
+        yield f"{single}: {', '.join(detectable)}."
     if few:
         yield f"{WITHOUT_PEERS}: {', '.join(few)}."
     if unsteady:
@@ -210,67 +213,67 @@ def sensitivity(ratios: Mapping[str, float]) -> Iterator[str]:
 
 
 def coverage(matrices: Sequence[PairTimes]) -> Iterator[str]:
-    """Say which share of pairs was measured, and what two nodes do not tell."""
-    least = min((each.share for each in matrices), default=1.0)
+    """Yield remarks on pairs that were not measured, and on the limits of two nodes."""
+    least = min((pairs.share for pairs in matrices), default=1.0)
     if least < 1:
         yield (
             f"{percent(least)} of all pairs were measured; a single slow link among the others is "
             "not seen."
         )
-    if any(each.node.max() == 1 for each in matrices):
+    if any(pairs.node.max() == 1 for pairs in matrices):
         yield "With two nodes, the network of neither has a peer."
 
 
-def faster_sides(
+def fast_outliers(
     tables: Sequence[JudgedTable], limits: FaultLimits, ranks: GroupedRanks
 ) -> tuple[list[str], list[str]]:
-    """Say what is faster than its peers: large parts, whose peers may be slow, and small ones."""
+    """Return sentences on fast outliers: large parts, whose peers may be faulty, and small ones."""
     unlike: list[str] = []
-    few: list[str] = []
+    fast: list[str] = []
     for table in tables:
         faults = find_fast_outliers(table.halves, table.peers, limits)
         inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
-        lines = [sentence(each, ranks) for each in findings_of({table.name: inverse}, ranks)]
+        lines = [sentence(finding, ranks) for finding in findings_of({table.name: inverse}, ranks)]
         if table.share_of(faults) >= AMBIGUOUS:
-            unlike += at_most(lines)
+            unlike += truncate_lines(lines)
         else:
-            few += [f"Faster than its peers: {line}" for line in at_most(lines)]
-    return unlike, few
+            fast += [f"Faster than its peers: {line}" for line in truncate_lines(lines)]
+    return unlike, fast
 
 
-def at_most(lines: Sequence[str]) -> list[str]:
-    """Return the first lines; the last one counts those that are left out."""
-    more = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], *([f"and {more} more like it."] if more > 0 else [])]
+def truncate_lines(lines: Sequence[str]) -> list[str]:
+    """Return the first lines, and a last one that counts the others."""
+    num_more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"and {num_more} more like it."] if num_more > 0 else [])]
 
 
 def drifts(tables: Sequence[JudgedTable]) -> Iterator[str]:
-    found = []
+    changed = []
     for table in tables:
         change = float(np.expm1(np.median(table.changes)))
         if abs(change) > DRIFT:
             sign = "+" if change > 0 else "-"
-            found.append(f"{table.name} {sign}{percent(abs(change))}")
-    if found:
-        yield f"Not steady: time of the second half, or run, over the first: {', '.join(found)}."
+            changed.append(f"{table.name} {sign}{percent(abs(change))}")
+    if changed:
+        yield f"Not steady: time of the second half, or run, over the first: {', '.join(changed)}."
 
 
 def transient_faults(
     tables: Sequence[JudgedTable], limits: FaultLimits, ranks: GroupedRanks
 ) -> list[str]:
-    """Say which ranks and groups were slower than their peers in one half only, by heat perhaps."""
+    """Return sentences on ranks and groups that are slow in one half only, such as by heat."""
     lines = []
     for table in tables:
         families = [each for each in table.peers.families if each.name not in LINKS]
         peers = PeerGroups(table.peers.kinds, families)
         for half, change in (("second", table.changes), ("first", -table.changes)):
             faults = find_faults(np.stack([change, change]), peers, limits)
-            found: list[FaultFinding] = findings_of({table.name: faults}, ranks)
+            findings: list[FaultFinding] = findings_of({table.name: faults}, ranks)
             lines += [
                 f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"
-                for each in found
+                for each in findings
             ]
-    return at_most(lines)
+    return truncate_lines(lines)
 
 
 def missing_parts(
@@ -280,20 +283,20 @@ def missing_parts(
         yield "single ranks (suite rank_speed)"
     if not matrices and num_ranks > 1:
         yield "pairs of ranks (suite pair_matrix)"
-    if any(each.lacks_network for each in matrices):
+    if any(pairs.lacks_network for pairs in matrices):
         yield "pairs across nodes"
 
 
-def skipped(records: Sequence[Record]) -> list[str]:
+def skipped_cases(records: Sequence[Record]) -> list[str]:
     cases = [case for record in records for case in record.cases]
     names = [", ".join(map(str, case.labels.values())) for case in cases]
-    done = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
-    found = {
+    measured = {name for name, case in zip(names, cases, strict=True) if case.samples_s}
+    line_by_name = {
         name: f"{name} ({case.reason})"
         for name, case in zip(names, cases, strict=True)
-        if case.status == "skipped" and name not in done
+        if case.status == "skipped" and name not in measured
     }
-    return at_most(list(found.values()))
+    return truncate_lines(list(line_by_name.values()))
 
 
 def single_runs(records: Sequence[Record]) -> Iterator[str]:
@@ -306,21 +309,21 @@ def single_runs(records: Sequence[Record]) -> Iterator[str]:
 def below_sheet(tests: Sequence[Speeds]) -> list[str]:
     lines = []
     for test in tests:
-        short = [
-            (rate / promised.rate, place, promised)
-            for place, rate, promised in zip(
-                test.places, test.rates(), test.promises(), strict=True
+        below = [
+            (rate / sheet.rate, place, sheet)
+            for place, rate, sheet in zip(
+                test.places, test.rates(), test.sheet_rates(), strict=True
             )
-            if promised is not None and rate < promised.min_share * promised.rate
+            if sheet is not None and rate < sheet.min_share * sheet.rate
         ]
-        if short:
-            short.sort(key=lambda each: each[0])
-            places = at_most([f"{place}, {percent(share)}" for share, place, _ in short])
+        if below:
+            below.sort(key=lambda each: each[0])
+            places = truncate_lines([f"{place}, {percent(share)}" for share, place, _ in below])
             names = "; ".join(places).rstrip(".")
-            promised = short[0][2]
+            sheet = below[0][2]
             lines.append(
-                f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
-                f"{percent(promised.min_share)} of the {promised.source}: {names}."
+                f"{test.name}: {len(below)} of {len(test.places)} ranks are below "
+                f"{percent(sheet.min_share)} of the {sheet.source}: {names}."
             )
     return lines
 

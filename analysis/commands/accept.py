@@ -1,4 +1,4 @@
-"""`python -m analysis accept DIR...` tells whether every rank, link and node is like its peers."""
+"""`python -m analysis accept DIR...`: judge whether ranks, links and nodes are like their peers."""
 
 import argparse
 from collections import Counter
@@ -26,9 +26,10 @@ warn = partial(complain, "analysis accept")
 
 
 def switches_in(path: Path) -> dict[str, str]:
-    """Return the switch of each host, from YAML with the hosts of each switch.
+    """Read the switch of each host from YAML with the hosts of each switch.
 
-    Raise ConfigError for something else, or a host twice.
+    Raises:
+        ConfigError: the file has another form, or a host twice.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -42,16 +43,17 @@ def switches_in(path: Path) -> dict[str, str]:
 
 
 def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
-    """Return the switch of each host, from a file that may be of a larger cluster.
+    """Return the switch of each host, from a file that may describe a larger cluster.
 
-    Raise ConfigError for a host of the records that it does not have.
+    Raises:
+        ConfigError: the file lacks a host of the records.
     """
     if path is None:
         return {}
     switches = switches_in(path)
     hosts = {place.host for record in records for place in places_of(record)}
-    if without := sorted(hosts - switches.keys()):
-        line = f"{path}: no switch for {', '.join(without)}"
+    if missing := sorted(hosts - switches.keys()):
+        line = f"{path}: no switch for {', '.join(missing)}"
         if unknown := sorted(switches.keys() - hosts):
             line += f"; no record has {', '.join(unknown)}"
         raise ConfigError(f"--switches {line}")
@@ -60,28 +62,28 @@ def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
 
 @command("analysis accept")
 def main(arguments: list[str]) -> int:
-    """Print one verdict on the records of some folders.
+    """Print a verdict on the records of some folders.
 
-    The exit code is 0 where all are alike; 1 where something is out of line, failed, or there is
-    nothing to judge; 2 for invalid arguments.
+    Returns:
+        0 if all are alike; 1 for a finding, a failure, or nothing to judge; 2 for wrong arguments.
     """
     options = parser().parse_args(arguments)
     require_there(options.places)
     if not 0 < options.tolerance < 100:
         wrong = f"--tolerance {options.tolerance:g}"
         raise ConfigError(f"{wrong}: allowed is a share > 0, such as 0.1")
-    found = harvest(options.places)
-    for line in found.remarks():
+    loaded = harvest(options.places)
+    for line in loaded.remarks():
         warn(line)
-    records, flaws = read_records({str(row["path"]) for row in found.rows})
+    records, flaws = read_records({str(row["path"]) for row in loaded.rows})
     switches = switches_of(records, options.switches)
     limits = FaultLimits(tolerance=options.tolerance)
-    verdicts = [judge(alike, limits, switches) for _, alike in group_by_layout(records)]
+    verdicts = [judge(same_ranks, limits, switches) for _, same_ranks in group_by_layout(records)]
     judged = [verdict for verdict in verdicts if verdict is not None]
     for verdict in judged:
         print(*map(one_line, verdict.lines(options.tolerance)), sep="\n", end="\n\n")
     failed = [*flaws, *(one_line(line) for record in records for line in failures(record))]
-    failed += map(one_line, unmeasured(options.places, found))
+    failed += map(one_line, missing_runs(options.places, loaded))
     print(*(f"- FAILED: {line}" for line in failed), sep="\n", end="\n" * bool(failed))
     if not judged:
         remedy = "" if failed else "; run `python -m benchkit sweep=acceptance`"
@@ -92,12 +94,12 @@ def main(arguments: list[str]) -> int:
 
 
 def read_records(paths: set[str]) -> tuple[list[Record], list[str]]:
-    """Return records of an acceptance in order of time, and why others cannot be judged."""
+    """Return the records of an acceptance in order of time, and why others cannot be judged."""
     records, flaws = [], []
     for path in sorted(paths):
         try:
             record = files.read(Path(path))
-        except ValueError as error:  # it has gone since, or its name had to be escaped
+        except ValueError as error:  # it was removed since, or its name was escaped
             flaws.append(one_line(error))
             continue
         if record.suite in SUITES:
@@ -110,9 +112,9 @@ def read_records(paths: set[str]) -> tuple[list[Record], list[str]]:
 
 
 def failures(record: Record) -> list[str]:
-    """Say what was not measured, or measured wrong.
+    """Return lines on cases of a record that failed or gave wrong results.
 
-    A suite whose cases are all unavailable asks for something else, such as a second rank.
+    A suite whose cases are all unavailable lacks a prerequisite, such as a second rank.
     """
     if record.cases and record.status == "unavailable":
         return []
@@ -124,9 +126,9 @@ def failures(record: Record) -> list[str]:
     return lines
 
 
-def unmeasured(places: Sequence[Path], found: Harvest) -> list[str]:
-    """Say which runs that the sweeps of an acceptance planned have no record."""
-    suites = {str(row["path"]): row["suite"] for row in found.rows}
+def missing_runs(places: Sequence[Path], loaded: Harvest) -> list[str]:
+    """Return lines on the planned runs of an acceptance that have no record."""
+    suites = {str(row["path"]): row["suite"] for row in loaded.rows}
     runs = plan_of(places, suites).runs
     of_acceptance = {run.sweep for run in runs if suites.get(run.path) in SUITES}
     return [

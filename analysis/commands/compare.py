@@ -1,4 +1,4 @@
-"""`python -m analysis compare DIR DIR` compares the records of two places, point by point."""
+"""`python -m analysis compare DIR DIR`: compare the records of two places, point by point."""
 
 import argparse
 from functools import partial
@@ -25,12 +25,12 @@ warn = partial(complain, "analysis compare")
 
 STATISTICS = ("p25", "median", "mean", "p95")
 WORSE, INVALID, NO_MATCH = 1, 2, 3
-"""Exit codes. NO_MATCH, where nothing was compared, is that of unclear points."""
+"""Exit codes. NO_MATCH, if nothing was compared, equals that of unclear points."""
 
 
 @command("analysis compare")
 def main(arguments: list[str]) -> int:
-    """Print and write what differs between two environments, and how their points compare.
+    """Print and write the differences of two environments, and the comparison of their points.
 
     Returns:
         The exit code, as `parser` describes it.
@@ -39,42 +39,44 @@ def main(arguments: list[str]) -> int:
     require_there(options.places)
     sides = [harvest([place], usable_processes()) for place in options.places]
     plans = []
-    for place, found in zip(options.places, sides, strict=True):
-        plan = plan_of([place], {str(row["path"]) for row in found.rows})
-        for line in (*found.remarks(), *(f"passed over {fault}" for fault in plan.faults)):
+    for place, loaded in zip(options.places, sides, strict=True):
+        plan = plan_of([place], {str(row["path"]) for row in loaded.rows})
+        for line in (*loaded.remarks(), *(f"passed over {fault}" for fault in plan.faults)):
             warn(line)
-        if not found.rows:
+        if not loaded.rows:
             raise ConfigError(f"no readable record.json at or below {place}")
         plans.append(plan)
-    rows = [found.rows for found in sides]
+    rows = [loaded.rows for loaded in sides]
     result = compare_places(rows, plans, statistic=options.statistic, fail_on=options.fail_on)
     written = write(result, sides, options)
-    changed, code = what_changed(sides, options.fail_on)
+    changed, code = compare_acceptances(sides, options.fail_on)
     print(page(result, options.places, sides, TextTable.text), "", *changed, *written, sep="\n")
     codes = code, exit_code(result.words)
     return WORSE if WORSE in codes else max(codes)
 
 
-def what_changed(sides: list[Harvest], tolerance: float) -> tuple[list[str], int]:
-    """Return what two acceptances tell of ranks and links, and what that makes the exit code."""
+def compare_acceptances(sides: list[Harvest], tolerance: float) -> tuple[list[str], int]:
+    """Return lines on the changes between two acceptances, and the resulting exit code."""
     read = [read_records({str(row["path"]) for row in side.rows}) for side in sides]
     for line in chain.from_iterable(flaws for _, flaws in read):
         warn(f"passed over {line}")
     (before, _), (now, _) = read
     if not (before and now):
         return [], 0
-    found = [each for each in changes(before, now, FaultLimits(tolerance=tolerance)) if each]
-    lines = [one_line(line) for each in found for line in each.lines(tolerance)]
-    if not found:
+    comparable = [
+        of_ranks for of_ranks in changes(before, now, FaultLimits(tolerance=tolerance)) if of_ranks
+    ]
+    lines = [one_line(line) for of_ranks in comparable for line in of_ranks.lines(tolerance)]
+    if not comparable:
         lines = ["- The acceptances are of other ranks: nothing can be compared."]
-    code = 0 if any(each.overall for each in found) else NO_MATCH
-    if any(each.slower for each in found):
+    code = 0 if any(of_ranks.overall for of_ranks in comparable) else NO_MATCH
+    if any(of_ranks.slower for of_ranks in comparable):
         code = WORSE
     return ["What changed in the acceptance, B over A:", *lines, ""], code
 
 
 def write(result: PlacesComparison, sides: list[Harvest], options: argparse.Namespace) -> list[str]:
-    """Write the table as CSV and JUnit XML, and the page in Markdown; return a line for each."""
+    """Write the table as CSV and JUnit XML, and the page as Markdown; return a line per file."""
     folder = folder_for(options.places[0], options.output_dir)
     written = [
         write_file(folder, "compare.csv", result.points),

@@ -1,4 +1,4 @@
-"""`python -m analysis export` writes our records in the files of other systems."""
+"""`python -m analysis export`: write our records as files of other systems."""
 
 import argparse
 from functools import partial
@@ -24,17 +24,17 @@ def main(arguments: list[str]) -> int:
     """Write the files of one system and print their paths.
 
     Returns:
-        0; 1 where the records have nothing that the system measures; 2 for invalid arguments.
+        0; 1 if the system measures nothing of the records; 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
     require_there(options.places)
-    found = harvest(options.places, usable_processes())
-    for line in found.remarks():
+    loaded = harvest(options.places, usable_processes())
+    for line in loaded.remarks():
         warn(line)
-    if not found.rows:
-        warn(nothing_found(found, options.places))
+    if not loaded.rows:
+        warn(nothing_found(loaded, options.places))
         return 1
-    table = combine(found.rows)
+    table = combine(loaded.rows)
     texts: dict[str, str] = {}
     try:
         for write in WRITERS[options.system]:

@@ -1,4 +1,4 @@
-"""`python -m analysis import` shows results of other systems beside our own records."""
+"""`python -m analysis import`: show results of other systems beside our own records."""
 
 import argparse
 import codecs
@@ -47,35 +47,34 @@ HEADS = {
     "algbw_gb_per_s": "algbw [GB/s]",
     "busbw_gb_per_s": "busbw [GB/s]",
 }
-"""Their heads, where these are not the names."""
+"""Headers of columns, where they differ from the names."""
 TIMES = ("time_s", "std_s", "osu_mean_s")
 CSV = "imported.csv"
 HOW = ["source", "estimator", "conversion"]
-"""What the notes below a table say."""
+"""Columns of the notes below a table."""
 UNREADABLE = (
     OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
     csv.Error,
 )  # fmt: skip
-"""What reading a broken file may raise."""
+"""Exceptions of reading a corrupt file."""
 STDIN = Path("-")
 MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF32_LE: "utf-32",  # begins as that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",  # starts with that of UTF-16
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""Encodings by the mark with which a file begins."""
+"""Encodings by the byte order mark of a file."""
 warn = partial(complain, "analysis import")
 
 
 @command("analysis import")
 def main(arguments: list[str]) -> int:
-    """Print and write one table of all results.
+    """Print and write a table of all results.
 
     Returns:
-        0; 1 where a file has no results that could be read; 2 for invalid arguments, and where no
-        file has any.
+        0; 1 if a file has no readable results; 2 for invalid arguments, and if no file has any.
     """
     options = parser().parse_args(arguments)
     require_there(place for place in options.places if place != STDIN)
@@ -85,14 +84,14 @@ def main(arguments: list[str]) -> int:
     is_whole = True
     try:
         for place in options.places:
-            found = read(place, options.ranks)
-            for line in found.skipped:
+            reading = read(place, options.ranks)
+            for line in reading.skipped:
                 warn(line)
-            rows += found.rows
-            is_whole = is_whole and bool(found.rows)
+            rows += reading.rows
+            is_whole = is_whole and bool(reading.rows)
         if not rows:
             return 2
-        tables = combined(rows)
+        tables = combine_timings(rows)
         first = options.places[0]
         is_stored = first.is_dir() or first.is_file()
         folder = folder_for(first if is_stored else Path(), options.output_dir)
@@ -108,24 +107,24 @@ def main(arguments: list[str]) -> int:
 
 
 def read(place: Path, ranks: int | None) -> Reading:
-    """Read a file of results or a folder of records; RanksMissing where it needs `ranks`."""
+    """Read a file of results or a folder of records; RanksMissing if it requires `ranks`."""
     try:
         if place.is_dir() or place.match(PATTERN):
             return formats.read_records(place)
-        found = formats.read(str(place), text_of_file(place), ranks)
+        reading = formats.read(str(place), text_of_file(place), ranks)
     except RanksMissing:
         raise
     except UNREADABLE as error:
-        why = f"{place}: cannot be read ({type(error).__name__}: {error})"
-        return Reading(skipped=[one_line(why)])
-    if found is None:
-        why = f"{place}: no known format; known are {formats.KNOWN}, and folders of records"
-        return Reading(skipped=[why])
-    return found
+        line = f"{place}: cannot be read ({type(error).__name__}: {error})"
+        return Reading(skipped=[one_line(line)])
+    if reading is None:
+        line = f"{place}: no known format; known are {formats.KNOWN}, and folders of records"
+        return Reading(skipped=[line])
+    return reading
 
 
 def text_of_file(place: Path) -> str:
-    """Read a file, a pipe, or for "-" standard input."""
+    """Read a file, a pipe, or standard input for "-"."""
     if place != STDIN and not place.is_fifo():
         files.require_regular(place.resolve())
     with nullcontext(sys.stdin.buffer) if place == STDIN else place.open("rb") as file:
@@ -136,8 +135,8 @@ def text_of_file(place: Path) -> str:
     return content.decode(next(encodings, "utf-8"), errors="replace")
 
 
-def combined(rows: Sequence[Timing]) -> list[pd.DataFrame]:
-    """Make a table per suite, with comparable rows next to each other."""
+def combine_timings(rows: Sequence[Timing]) -> list[pd.DataFrame]:
+    """Return a table per suite, with comparable rows next to each other."""
     tables = []
     in_order = sorted(rows, key=lambda row: row.SUITE)
     for suite, of_suite in groupby(in_order, key=lambda row: row.SUITE):

@@ -1,4 +1,4 @@
-"""`python -m analysis log DIR --to mlflow` hands the points of a sweep to an experiment tracker."""
+"""`python -m analysis log DIR --to mlflow`: log the points of a sweep to an experiment tracker."""
 
 import argparse
 import hashlib
@@ -28,23 +28,23 @@ from benchkit.record import files
 from benchkit.record.naming import escape_unprintable
 
 ALWAYS = ("suite", "backend", "world_size")
-"""Parameters of every run; others are there where they differ between points."""
+"""Parameters of every run; others are only logged if they vary between points."""
 TAGS = ("status", "reason", "run", "host", "device_name", "torch", "commit", "point_id")
 NOT_ALLOWED = re.compile(r"[^\w./ -]", re.ASCII)
-"""Characters that MLflow does not allow in the names of parameters and figures."""
+"""Characters that MLflow forbids in the names of parameters and metrics."""
 
 
 @dataclass(frozen=True)
 class RunLog:
-    """What is told of one point.
+    """The log entry of one point.
 
     Attributes:
         key: identifies the measurement, so that it is not logged twice.
-        name: such as "collective data_size=1.0".
+        name: name, such as "collective data_size=1.0".
         params: settings, as text.
-        metrics: in the table's units; of several cases by names such as "back_to_back/median_s".
-        started_at: in ISO 8601; "" if not known.
-        is_ok: whether all its cases were measured.
+        metrics: metrics in the table's units; with several cases "back_to_back/median_s".
+        started_at: time in ISO 8601; "" if unknown.
+        is_ok: whether all cases were measured.
     """
 
     key: str
@@ -59,7 +59,7 @@ class RunLog:
 
 @dataclass(frozen=True)
 class SweepLog:
-    """What is told of all points together; the key has the folder's name and the first point's."""
+    """The log entry of a sweep; its key is derived from the folder and the first point."""
 
     key: str
     name: str
@@ -71,7 +71,7 @@ class SweepLog:
 
 
 def runs_of(table: pd.DataFrame) -> list[RunLog]:
-    """Make a run of each record in the combined table, in the table's order."""
+    """Return a run per record in the combined table, in the table's order."""
     settings = [name for name in identity_columns(table) if name != "status"]
     points = table.groupby("path", sort=False)
     labels = [name for name in settings if (points[name].nunique(dropna=False) > 1).any()]
@@ -81,19 +81,22 @@ def runs_of(table: pd.DataFrame) -> list[RunLog]:
 
 
 def run_of(path: str, rows: pd.DataFrame, params: Sequence[str], labels: Sequence[str]) -> RunLog:
-    """Make the run of a record; `labels` are the columns that tell its cases apart."""
+    """Return the run of a record; `labels` are the columns that distinguish its cases."""
     first = rows.iloc[0]
     values = texts(first, params)
-    others = [f"{name}={value}" for name, value in values.items() if name not in ALWAYS]
+    other_values = [f"{name}={value}" for name, value in values.items() if name not in ALWAYS]
     metrics: dict[str, float] = {}
     for _, row in rows.iterrows():
         case = " ".join(texts(row, labels).values())
-        metrics |= {allowed(f"{case}/{name}".lstrip("/")): value for name, value in figures(row)}
+        metrics |= {
+            replace_forbidden(f"{case}/{name}".lstrip("/")): value
+            for name, value in metrics_of(row)
+        }
     started_at = texts(first, ["started_at"]).get("started_at", "")
     return RunLog(
         key=digest(first["point_id"], started_at, first["run"]),
-        name=" ".join([str(first["suite"]), *others]),
-        params={allowed(name): value for name, value in values.items()},
+        name=" ".join([str(first["suite"]), *other_values]),
+        params={replace_forbidden(name): value for name, value in values.items()},
         metrics=metrics,
         tags=texts(first, TAGS) | {"benchkit_suite": str(first["title"])},
         started_at=started_at,
@@ -102,15 +105,17 @@ def run_of(path: str, rows: pd.DataFrame, params: Sequence[str], labels: Sequenc
     )
 
 
-def figures(row: "pd.Series[Any]") -> list[tuple[str, float]]:
-    return [(each.name, float(row[each.name])) for each in METRICS if pd.notna(row[each.name])]
+def metrics_of(row: "pd.Series[Any]") -> list[tuple[str, float]]:
+    return [
+        (metric.name, float(row[metric.name])) for metric in METRICS if pd.notna(row[metric.name])
+    ]
 
 
 def texts(row: "pd.Series[Any]", names: Sequence[Hashable]) -> dict[str, str]:
     return {str(name): str(row[name]) for name in names if pd.notna(row[name])}
 
 
-def allowed(name: str) -> str:
+def replace_forbidden(name: str) -> str:
     return NOT_ALLOWED.sub("_", name)
 
 
@@ -119,22 +124,22 @@ def digest(*parts: object) -> str:
 
 
 KEY = "benchkit_key"
-"""The tag of MLflow's runs that `RunLog.key` is in."""
+"""Tag of MLflow runs with `RunLog.key`."""
 
 
 ADVICE = (
     "MLFLOW_TRACKING_URI says where to log, which is {}; allowed are a server, http://HOST:PORT, "
     "and with MLFLOW_ALLOW_FILE_STORE=true a folder, file:///PATH"
 )
-"""What to do where MLflow refuses the place that its runs would go to."""
+"""Advice if MLflow refuses the tracking URI."""
 
 
 class TrackerError(ConfigError):
-    """The tracker cannot be used; the message is one line."""
+    """The tracker is not usable; the message is one line."""
 
 
 class Tracker(Protocol):
-    """Take runs; `place` says in words where they go."""
+    """Destination of runs; `place` describes it in words."""
 
     place: str
 
@@ -155,7 +160,7 @@ class Tracker(Protocol):
 
 
 class OneLine:
-    """Turn what a library raises into a TrackerError, with the first line of its message."""
+    """Convert exceptions of a library to TrackerError, with the first line of the message."""
 
     def __enter__(self) -> Any:
         return self
@@ -172,7 +177,7 @@ class OneLine:
 
 
 class MLflow(OneLine):
-    """Runs of an experiment of MLflow; those of a sweep are below the run with its report."""
+    """Runs of an MLflow experiment; those of a sweep are children of the run with its report."""
 
     def __init__(self, name: str) -> None:
         mlflow = library("mlflow")
@@ -181,32 +186,32 @@ class MLflow(OneLine):
         try:
             with OneLine():
                 self._client = mlflow.MlflowClient()
-                known = self._client.get_experiment_by_name(name)
+                experiment = self._client.get_experiment_by_name(name)
                 self._experiment = (
-                    known.experiment_id if known else self._client.create_experiment(name)
+                    experiment.experiment_id if experiment else self._client.create_experiment(name)
                 )
         except TrackerError as error:
-            why, _, _ = str(error).partition(". ")
-            raise TrackerError(f"{why}. {ADVICE.format(mlflow.get_tracking_uri())}") from None
+            reason, _, _ = str(error).partition(". ")
+            raise TrackerError(f"{reason}. {ADVICE.format(mlflow.get_tracking_uri())}") from None
 
     def log_run(self, run: RunLog, sweep: SweepLog) -> bool:
         if self._logged(run.key):
             return False
         tags = run.tags | {KEY: run.key, "mlflow.parentRunId": self._parent(sweep)}
         started_ms = milliseconds(run.started_at)
-        made = self._client.create_run(
+        created = self._client.create_run(
             self._experiment, start_time=started_ms, tags=tags, run_name=run.name
         )
-        now = started_ms or made.info.start_time
+        now = started_ms or created.info.start_time
         metric, param = self._entity.Metric, self._entity.Param
-        number = made.info.run_id
+        run_id = created.info.run_id
         self._client.log_batch(
-            number,
+            run_id,
             metrics=[metric(name, value, now, 0) for name, value in run.metrics.items()],
             params=[param(name, value) for name, value in run.params.items()],
         )
-        self._client.log_artifact(number, str(run.record))
-        self._client.set_terminated(number, "FINISHED" if run.is_ok else "FAILED")
+        self._client.log_artifact(run_id, str(run.record))
+        self._client.set_terminated(run_id, "FINISHED" if run.is_ok else "FAILED")
         return True
 
     def log_report(self, folder: Path, sweep: SweepLog) -> None:
@@ -215,24 +220,26 @@ class MLflow(OneLine):
         self._client.set_terminated(parent)
 
     def _parent(self, sweep: SweepLog) -> str:
-        """Return the run of the sweep; make it the first time."""
-        if known := self._logged(sweep.key):
-            return known
-        made = self._client.create_run(
+        """Return the run of the sweep; create it the first time."""
+        if logged := self._logged(sweep.key):
+            return logged
+        created = self._client.create_run(
             self._experiment, tags={KEY: sweep.key}, run_name=f"{sweep.name} report"
         )
-        return str(made.info.run_id)
+        return str(created.info.run_id)
 
     def _logged(self, key: str) -> str:
-        """Return the run with a key; "" if there is none."""
-        found = self._client.search_runs([self._experiment], f"tags.{KEY} = '{key}'", max_results=1)
-        return str(found[0].info.run_id) if found else ""
+        """Return the run with a key; "" without one."""
+        matches = self._client.search_runs(
+            [self._experiment], f"tags.{KEY} = '{key}'", max_results=1
+        )
+        return str(matches[0].info.run_id) if matches else ""
 
 
 class WandB(OneLine):
-    """Runs of a project of Weights & Biases; those of a sweep are one group.
+    """Runs of a Weights & Biases project; those of a sweep are one group.
 
-    A run that was logged before is replaced: offline, only its identity is known.
+    A run that was logged before is replaced: offline, only its id is known.
     """
 
     def __init__(self, name: str) -> None:
@@ -269,7 +276,7 @@ def library(name: str) -> Any:
     """Import an optional library.
 
     Raises:
-        TrackerError: it is not installed; the message says how to install it.
+        TrackerError: it is not installed; the message has the command to install it.
     """
     try:
         return importlib.import_module(name)
@@ -281,7 +288,7 @@ def library(name: str) -> Any:
 
 
 def milliseconds(time: str) -> int | None:
-    """Read a time in ISO 8601 as milliseconds since 1970; None for another text."""
+    """Parse a time in ISO 8601 as milliseconds since 1970; None for another text."""
     try:
         return round(datetime.fromisoformat(time).timestamp() * 1e3)
     except (ValueError, OverflowError):
@@ -293,47 +300,48 @@ warn = partial(complain, "analysis log")
 
 @command("analysis log")
 def main(arguments: list[str]) -> int:
-    """Log one run per point, and one with the report.
+    """Log a run per point, and a run with the report.
 
-    Return 0; 1 without a record; 2 for bad arguments, a missing library, or a refusing tracker.
+    Returns:
+        0; 1 without a record; 2 for invalid arguments, a missing library, or a refusing tracker.
     """
     options = parser().parse_args(arguments)
     folder: Path = options.folder
     require_there([folder])
     if not folder.is_dir():
         raise ConfigError(f"{folder}: allowed is a folder")
-    found = harvest([folder], usable_processes())
-    for line in found.remarks():
+    loaded = harvest([folder], usable_processes())
+    for line in loaded.remarks():
         warn(line)
-    if not found.rows:
+    if not loaded.rows:
         warn(f"no readable record.json at or below {escape_unprintable(str(folder))}")
         return 1
     with TRACKERS[options.to](options.name) as tracker:
-        print(log(folder, found, tracker))
+        print(log(folder, loaded, tracker))
     return 0
 
 
-def log(folder: Path, found: Harvest, tracker: Tracker) -> str:
-    """Log the points of a sweep that the tracker does not have yet; return a line on them.
+def log(folder: Path, loaded: Harvest, tracker: Tracker) -> str:
+    """Log the points of a sweep that the tracker lacks; return a summary line.
 
-    The report goes with a run of its own: copies of it in each run would be many files.
+    The report belongs to a separate run: copies in each run would be many files.
     """
-    table = combine(found.rows)
+    table = combine(loaded.rows)
     is_earlier = (folder / EARLIER / "analysis.txt").is_file() and not (folder / FOLDER).exists()
     name = EARLIER if is_earlier else FOLDER
     has_report = (folder / name).is_dir()
     report = files.make_own(folder / name)
     if not has_report:
-        list(write_report(ReportData(table, None, found.ranks), report))
+        list(write_report(ReportData(table, None, loaded.ranks), report))
     for path in report.rglob("*"):
-        if not path.is_dir() or path.is_symlink():  # The tracker would be handed what it leads to.
+        if not path.is_dir() or path.is_symlink():  # The tracker would follow a link.
             files.require_regular(path)
     runs = runs_of(table)
     sweep = SweepLog.of(folder, runs)
     logged = [run for run in runs if tracker.log_run(run, sweep)]
     tracker.log_report(report, sweep)
-    old = f"; {len(runs) - len(logged)} were there" if len(logged) < len(runs) else ""
-    return f"logged {len(logged)} runs and the report{old}: {tracker.place}"
+    already_logged = f"; {len(runs) - len(logged)} were there" if len(logged) < len(runs) else ""
+    return f"logged {len(logged)} runs and the report{already_logged}: {tracker.place}"
 
 
 def parser() -> argparse.ArgumentParser:

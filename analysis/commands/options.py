@@ -24,7 +24,7 @@ SUBCOMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "predict": (predict.main, "collectives between more ranks"),
     "profile": (profile.main, "what the traces of profile=true say"),
 }
-"""Name, function, and what its result is about."""
+"""By name: the function, and the subject of its output."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_report_options(result: argparse.ArgumentParser) -> None:
-    """Add what speedups compare with, where the report goes and which of its texts is printed."""
+    """Add the options of the baseline, the output, and the printed texts."""
     result.add_argument(
         "--output-dir",
         metavar="D",
@@ -91,7 +91,7 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
 
 
 def add_figure_options(result: argparse.ArgumentParser) -> None:
-    """Add what is drawn beside the usual, and in which formats."""
+    """Add the options of figures."""
     result.add_argument(
         "--compare-at",
         metavar="MIB",
@@ -116,24 +116,24 @@ def add_figure_options(result: argparse.ArgumentParser) -> None:
 
 
 def most_in(text: str) -> int | None:
-    """Return how many figures are asked for; None for all."""
+    """Parse the number of figures; None for all."""
     return None if text == ALL else parse_positive(text)
 
 
 def formats_in(text: str) -> tuple[str, ...]:
-    """Return the formats of a list, each once.
+    """Parse a list of formats, each once.
 
     Raises:
-        argparse.ArgumentTypeError: for one that figures cannot have.
+        argparse.ArgumentTypeError: for an unknown format.
     """
     formats = tuple(dict.fromkeys(parse_names(text)))
-    if wrong := [each for each in formats if each not in style.FORMATS]:
+    if wrong := [name for name in formats if name not in style.FORMATS]:
         allowed = ", ".join(style.FORMATS)
         raise argparse.ArgumentTypeError(f"{wrong[0]}: allowed are {allowed}")
     return formats
 
 
-def meant(word: str) -> str:
-    """Suggest the subcommand that a mistyped word is nearest to; "" where none is near."""
+def suggest_subcommand(word: str) -> str:
+    """Suggest the subcommand that is nearest to a mistyped word; "" without a near one."""
     near = difflib.get_close_matches(word, SUBCOMMANDS, n=1)
     return f"; did you mean the subcommand {near[0]}?" if near else ""

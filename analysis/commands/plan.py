@@ -1,4 +1,4 @@
-"""`python -m analysis plan` compares strategies that split a sequence over ranks, by arithmetic."""
+"""`python -m analysis plan`: compare strategies that split a sequence over ranks, by the model."""
 
 import argparse
 import math
@@ -51,7 +51,7 @@ def read_lut(options: argparse.Namespace) -> lut.Table | None:
     """Read the look-up table, if there is one.
 
     Raises:
-        ValueError, OSError, TypeError: for a file that is no look-up table.
+        ValueError, OSError, TypeError: the file is not a look-up table.
     """
     if not options.lut:
         return None
@@ -61,7 +61,7 @@ def read_lut(options: argparse.Namespace) -> lut.Table | None:
 
 
 def cost_of(options: argparse.Namespace) -> CostModel:
-    """Return the costs in seconds where the time of a pair is known, else in pairs."""
+    """Return the cost model, in seconds if the time of a pair is known, else in pairs."""
     pair_s = 1.0 if options.pair_ns is None else 1e-9 * options.pair_ns
     token_s = pair_s * options.token_cost
     pass_s = pair_s * options.pass_cost
@@ -75,13 +75,13 @@ def plan(
     cost: CostModel,
     performance: Mapping[float, float] | None = None,
 ) -> pd.DataFrame:
-    """Make one row per strategy: tokens per rank, time, efficiency, and speedup over even.
+    """Return a row per strategy: tokens per rank, time, efficiency, and speedup over even.
 
-    Time and efficiency are against the ideal, in which all work is spread over all speed.
+    Time and efficiency are relative to the ideal, total work / total speed.
 
     Args:
-        align: boundaries are at multiples of this many tokens.
-        performance: of a look-up table, by compute share in percent; without it no strategy lut.
+        align: boundaries are multiples of this number of tokens.
+        performance: values of a look-up table by compute share in percent; None omits strategy lut.
     """
     shares = shares_of(speeds)
     candidates = [splits.even(seq_len, speeds), splits.uneven(seq_len, speeds, align)]
@@ -113,7 +113,7 @@ def row(split: Split, slowest_s: float, ideal_s: float, even_s: float) -> dict[s
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raise ConfigError for an argument out of its range."""
+    """Raise ConfigError for an argument out of range."""
     if options.seq_len < 1 or options.align < 1:
         numbers = f"--seq-len {options.seq_len} --align {options.align}"
         raise ConfigError(f"{numbers}: allowed are numbers >= 1")

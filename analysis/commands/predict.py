@@ -1,4 +1,4 @@
-"""`python -m analysis predict DIR... --world-size N,N` predicts collectives on more ranks."""
+"""`python -m analysis predict DIR... --world-size N,N`: predict collectives on more ranks."""
 
 import argparse
 import math
@@ -34,7 +34,7 @@ MOST_RANKS = 10**9
 
 @dataclass(frozen=True)
 class Model:
-    """What explains the measured times of one collective, by number of ranks."""
+    """Measured times of one collective by number of ranks, and the fits of its algorithms."""
 
     collective: str
     times: Times
@@ -46,33 +46,33 @@ class Model:
 
     @property
     def rivals(self) -> list[AlgorithmFit]:
-        """The algorithms that the measured times do not tell apart."""
+        """The algorithms that the measured times do not distinguish."""
         return [message for message in self.messages if message.is_plausible]
 
 
 def models_of(series: list[CollectiveTimes]) -> list[Model]:
-    """Make a model of each collective that ran on several ranks and whose algorithms are known."""
-    found = []
+    """Return a model of each collective with known algorithms that ran on several ranks."""
+    models = []
     for name in dict.fromkeys(line.collective for line in series):
         times: dict[int, list[tuple[float, float]]] = {}
         for line in series:
             if line.collective == name and line.world_size > 1:
                 times[line.world_size] = list(zip(line.sizes, line.times_s, strict=True))
-        if times and (known := fit_algorithms(name, times)):
-            found.append(Model(name, times, known))
-    return found
+        if times and (fits := fit_algorithms(name, times)):
+            models.append(Model(name, times, fits))
+    return models
 
 
 def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]:
-    """Yield a row per algorithm and size, and per size one over all algorithms in question."""
+    """Yield a row per algorithm and size, and per size one for all plausible algorithms."""
     lines: list[tuple[str, float | None, Callable[[int, float], str]]] = [
-        (message.algorithm, 100 * message.max_error, partial(in_ms, model, message))
+        (message.algorithm, 100 * message.max_error, partial(format_prediction, model, message))
         for message in model.messages
     ]
     if len(model.rivals) > 1:
         lines.append((f"any of the first {len(model.rivals)}", None, partial(span, model)))
     for algorithm, misses, cell in lines:
-        for size in some_of(model.sizes):
+        for size in choose_sizes(model.sizes):
             yield {
                 "collective": model.collective,
                 "measured on": "/".join(map(str, model.times)),
@@ -83,21 +83,21 @@ def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]
             }
 
 
-def in_ms(model: Model, message: AlgorithmFit, world_size: int, size: float) -> str:
+def format_prediction(model: Model, message: AlgorithmFit, world_size: int, size: float) -> str:
     """Format the prediction and its interval: "4.5 [4.1, 4.9]"."""
     value = message.seconds(model.collective, world_size, size)
-    ends = message.interval(model.collective, world_size, size) or (0.0, math.inf)
-    return format_with_interval(*(1e3 * seconds for seconds in (value, *ends)))
+    bounds = message.interval(model.collective, world_size, size) or (0.0, math.inf)
+    return format_with_interval(*(1e3 * seconds for seconds in (value, *bounds)))
 
 
 def span(model: Model, world_size: int, size: float) -> str:
-    """Format the least and the most that the algorithms in question predict: "4.5 to 27"."""
+    """Format the range of the predictions of all plausible algorithms: "4.5 to 27"."""
     values = [1e3 * message.seconds(model.collective, world_size, size) for message in model.rivals]
     return f"{min(values):.4g} to {max(values):.4g}"
 
 
 def remarks(model: Model, world_sizes: list[int]) -> Iterator[str]:
-    """Yield what the table does not show: rival algorithms, contradictions to measurements."""
+    """Yield remarks below the table: plausible algorithms, contradictions to measurements."""
     if len(model.rivals) > 1:
         names = ", ".join(message.algorithm for message in model.rivals)
         times = "measured times"
@@ -107,31 +107,31 @@ def remarks(model: Model, world_sizes: list[int]) -> Iterator[str]:
             f"{model.collective}: the {times} do not distinguish {names}; their order says nothing."
         )
     for message in model.messages:
-        if (found := contradiction(model, message, world_sizes)) is not None:
-            yield f"{model.collective}, {message.algorithm}: {found}"
+        if (description := contradiction(model, message, world_sizes)) is not None:
+            yield f"{model.collective}, {message.algorithm}: {description}"
 
 
 def contradiction(model: Model, message: AlgorithmFit, world_sizes: list[int]) -> str | None:
-    """Describe the worst prediction whose whole interval is below what fewer ranks took."""
-    worst, found = 1.0, None
+    """Describe the worst prediction whose whole interval is below the time of fewer ranks."""
+    worst, description = 1.0, None
     points = [(n, size, time) for n, pairs in model.times.items() for size, time in pairs]
     for n, size, time in points:
-        here = message.seconds(model.collective, n, size)
-        for more in (count for count in world_sizes if count > n):
-            there = message.seconds(model.collective, more, size)
-            _, most = message.interval(model.collective, more, size) or (0.0, math.inf)
-            # A shorter time is no contradiction where more ranks cost the same.
-            if there > here and most < time and there / time < worst:
-                worst = there / time
-                found = (
-                    f"{1e3 * there:.4g} ms predicted for {format_bytes(size)} on {more} ranks, "
+        fewer_s = message.seconds(model.collective, n, size)
+        for larger in (count for count in world_sizes if count > n):
+            more_s = message.seconds(model.collective, larger, size)
+            _, upper_s = message.interval(model.collective, larger, size) or (0.0, math.inf)
+            # A shorter time is no contradiction if the cost is equal on more ranks.
+            if more_s > fewer_s and upper_s < time and more_s / time < worst:
+                worst = more_s / time
+                description = (
+                    f"{1e3 * more_s:.4g} ms predicted for {format_bytes(size)} on {larger} ranks, "
                     f"but {n} ranks took {1e3 * time:.4g} ms; do not rely on it."
                 )
-    return found
+    return description
 
 
-def some_of(sizes: list[float]) -> list[float]:
-    """Return the smallest, the middle and the largest."""
+def choose_sizes(sizes: list[float]) -> list[float]:
+    """Return the smallest, the middle and the largest size."""
     return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
 
 
@@ -139,18 +139,19 @@ def some_of(sizes: list[float]) -> list[float]:
 def main(arguments: list[str]) -> int:
     """Print a table of predictions for each group of comparable records.
 
-    The exit code is 1 where nothing can be predicted, 2 for invalid arguments.
+    Returns:
+        0; 1 if nothing can be predicted; 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
     require_there(options.places)
-    wrong = [number for number in options.world_size if not 2 <= number <= MOST_RANKS]
-    if wrong:
+    invalid = [number for number in options.world_size if not 2 <= number <= MOST_RANKS]
+    if invalid:
         allowed = f"allowed are numbers >= 2, up to {MOST_RANKS}"
-        raise ConfigError(f"--world-size {wrong[0]}: {allowed}")
-    found = harvest(options.places, usable_processes())
-    for line in found.remarks():
+        raise ConfigError(f"--world-size {invalid[0]}: {allowed}")
+    loaded = harvest(options.places, usable_processes())
+    for line in loaded.remarks():
         warn(line)
-    groups = groups_of(combine(found.rows)) if found.rows else []
+    groups = groups_of(combine(loaded.rows)) if loaded.rows else []
     if not groups:
         places = ", ".join(map(str, options.places))
         warn(

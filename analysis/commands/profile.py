@@ -1,6 +1,6 @@
-"""`python -m analysis profile DIR...` shows traces of `profile=true` per case, rank and step.
+"""`python -m analysis profile DIR...`: show traces of `profile=true` per case, rank and step.
 
-Host and device are kept apart. All times are in ms.
+Host and device are separate. All times are in ms.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from benchkit.record import files
 from benchkit.record.naming import escape_unprintable
 
 STEP = "step "
-"""Begins the label of a step; the case's labels follow (benchkit/rank/around_samples.py)."""
+"""Prefix of the label of a step, before the case's labels (benchkit/rank/traces.py)."""
 IN_FLIGHT = re.compile(r"(gloo|nccl|mpi|ucc):")
-"""Host labels that torch gives to a collective from its call to its end."""
+"""Host labels of torch for a collective, from its call to its end."""
 HOST = "user_annotation"
 DEVICE = "gpu_user_annotation"
-"""Kinds of labels; the device has one for each stream that worked under it."""
+"""Categories of labels; the device has one label per stream."""
 OURS = re.compile(r"step |warm-up|ProfilerStep")
 LONGEST_MS = 1e12
 LATEST_MS = 1e18  # longer durations and later starts are invalid
@@ -40,7 +40,7 @@ UNREADABLE = (
     OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
     zlib.error,
 )  # fmt: skip
-"""What reading a file that is no trace may raise."""
+"""Exceptions of reading a file that is no trace."""
 Interval = tuple[float, float]
 warn = partial(complain, "analysis profile")
 PATTERN = "*trace*rank*.json*"
@@ -50,12 +50,12 @@ TOP = (
     ("Top kernels", KERNELS),
     ("Top operators of the host, by their own time", ("cpu_op",)),
 )
-"""The tables of top events: their titles and kinds of events."""
+"""Tables of top events: title and categories of events."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A complete event, of a category of torch.profiler, from `start` to `end`.
+    """A complete event of a category of torch.profiler, from `start` to `end` in ms.
 
     Attributes:
         thread: "process/thread".
@@ -78,36 +78,40 @@ class Trace:
     events: list[Event]
 
     def steps(self) -> dict[str, list[Event]]:
-        """Return the steps of each case on the host, which waits for the device at their ends."""
-        found: dict[str, list[Event]] = defaultdict(list)
+        """Return the steps of each case on the host; each ends with a device synchronisation."""
+        steps_by_case: dict[str, list[Event]] = defaultdict(list)
         for event in self.events:
             if event.kind == HOST and event.name.startswith(STEP):
-                found[event.name.removeprefix(STEP)].append(event)
-        return found
+                steps_by_case[event.name.removeprefix(STEP)].append(event)
+        return steps_by_case
 
-    def within(self, steps: Sequence[Event], kinds: Iterable[str]) -> list[Event]:
-        chosen = set(kinds)
+    def events_within(self, steps: Sequence[Event], kinds: Iterable[str]) -> list[Event]:
+        wanted_kinds = set(kinds)
         return [
             event
             for event in self.events
-            if event.kind in chosen and any(step.start <= event.start < step.end for step in steps)
+            if event.kind in wanted_kinds
+            and any(step.start <= event.start < step.end for step in steps)
         ]
 
     def regions(self, steps: Sequence[Event], kind: str) -> dict[str, float]:
-        """Return the time per step in each region, on the HOST or any stream of the DEVICE."""
-        found: dict[str, list[Interval]] = defaultdict(list)
-        for event in self.within(steps, (kind,)):
+        """Return the ms per step in each region, on the HOST or any stream of the DEVICE."""
+        intervals_by_name: dict[str, list[Interval]] = defaultdict(list)
+        for event in self.events_within(steps, (kind,)):
             if not (OURS.match(event.name) or IN_FLIGHT.match(event.name)):
-                found[event.name].append(event.interval)
-        return {name: length(union(intervals)) / len(steps) for name, intervals in found.items()}
+                intervals_by_name[event.name].append(event.interval)
+        return {
+            name: length(union(intervals)) / len(steps)
+            for name, intervals in intervals_by_name.items()
+        }
 
 
 def read(path: Path) -> Trace:
-    """Read a trace, compressed or not; raises ValueError where it is none."""
+    """Read a trace, compressed or not; ValueError for another file."""
     try:
         content = files.read_regular(path)
         if path.suffix == ".gz":
-            content = unpacked(content)
+            content = unpack(content)
         parsed = msgspec.json.decode(content)
         events = []
         for event in parsed["traceEvents"]:
@@ -119,16 +123,16 @@ def read(path: Path) -> Trace:
             rank = numbered[1] if numbered else 0
         return Trace(int(rank), events)
     except UNREADABLE as error:
-        why = f"not a trace of torch.profiler ({type(error).__name__}: {error})"
-        raise ValueError(f"{path}: {why}") from None
+        reason = f"not a trace of torch.profiler ({type(error).__name__}: {error})"
+        raise ValueError(f"{path}: {reason}") from None
 
 
-def unpacked(content: bytes) -> bytes:
+def unpack(content: bytes) -> bytes:
     with gzip.open(io.BytesIO(content)) as file:
-        found = file.read(files.MOST_BYTES + 1)
-    if len(found) > files.MOST_BYTES:
+        unpacked = file.read(files.MOST_BYTES + 1)
+    if len(unpacked) > files.MOST_BYTES:
         raise ValueError(f"unpacked it is more than {files.MOST_BYTES / 1e9:g} GB")
-    return found
+    return unpacked
 
 
 def as_event(event: dict[str, Any]) -> Event:
@@ -141,7 +145,7 @@ def as_event(event: dict[str, Any]) -> Event:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """Merge overlapping intervals, and return them in order."""
+    """Merge overlapping intervals; return them in order."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -155,12 +159,12 @@ def length(intervals: Iterable[Interval]) -> float:
     return sum(end - start for start, end in intervals)
 
 
-def common(first: Sequence[Interval], second: Sequence[Interval]) -> float:
+def overlap_length(first: Sequence[Interval], second: Sequence[Interval]) -> float:
     return length(first) + length(second) - length(union([*first, *second]))
 
 
 def self_times(events: Sequence[Event]) -> dict[str, float]:
-    """Return the time in events of each name without that of events inside them, per thread."""
+    """Return the self time of the events of each name: without nested events of the thread."""
     spent: dict[str, float] = defaultdict(float)
     open_events: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda event: (event.start, -event.end)):
@@ -178,26 +182,27 @@ def self_times(events: Sequence[Event]) -> dict[str, float]:
 def main(arguments: list[str]) -> int:
     """Print a table of regions per rank, and tables of the kernels with the most time.
 
-    The exit code is 1 where there is no trace, 2 for invalid arguments.
+    Returns:
+        0; 1 without a trace; 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
     require_there(options.places)
-    found: list[tuple[Path, Trace]] = []
-    passed_over: list[str] = []
+    traces: list[tuple[Path, Trace]] = []
+    skipped: list[str] = []
     for path in trace_files(options.places):
         try:
-            found.append((path, read(path)))
+            traces.append((path, read(path)))
         except (ValueError, OSError) as error:
-            passed_over.append(one_line(error))
-    num_files = len(found) + len(passed_over)
-    for line in Harvest(skipped=passed_over, num_files=num_files).remarks():
+            skipped.append(one_line(error))
+    num_files = len(traces) + len(skipped)
+    for line in Harvest(skipped=skipped, num_files=num_files).remarks():
         warn(line)
-    if not any(trace.steps() for _, trace in found):
+    if not any(trace.steps() for _, trace in traces):
         places = ", ".join(map(str, options.places))
         warn(f"no trace with steps at or below {places}; run with profile=true")
         return 1
-    print(table_of(per_rank(found)).text(), end="\n\n")
-    for title, table in top_kernels(found, options.top_n):
+    print(table_of(per_rank(traces)).text(), end="\n\n")
+    for title, table in top_kernels(traces, options.top_n):
         print(title, table_of(table).text(), sep="\n", end="\n\n")
     return 0
 
@@ -207,17 +212,17 @@ def trace_files(places: list[Path]) -> Iterator[Path]:
         yield from sorted(place.rglob(PATTERN)) if place.is_dir() else [place.resolve()]
 
 
-def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
-    """Make a row per case and rank, with the ms per step in each region.
+def per_rank(traces: list[tuple[Path, Trace]]) -> pd.DataFrame:
+    """Return a row per case and rank, with the ms per step in each region.
 
-    Host and device overlap, so their regions have columns of their own and are never added.
+    Host and device overlap, so their regions have separate columns and are never added.
     """
-    several = len({path.parent for path, _ in found}) > 1
+    has_runs = len({path.parent for path, _ in traces}) > 1
     rows = []
-    for path, trace in found:
+    for path, trace in traces:
         for case, steps in trace.steps().items():
             run = escape_unprintable(path.parent.name, keep="")
-            row: dict[str, object] = {"run": run} if several else {}
+            row: dict[str, object] = {"run": run} if has_runs else {}
             row |= {"case": case or "-", "rank": trace.rank, "steps": len(steps)}
             row["step [ms]"] = length(step.interval for step in steps) / len(steps)
             on_host = trace.regions(steps, HOST)
@@ -227,41 +232,41 @@ def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
             row |= {f"{name} on device [ms]": time for name, time in on_device.items()}
             row["overlap on device [%]"] = overlap_on_device(trace, steps)
             rows.append(row)
-    order = ["run", "case", "rank"] if several else ["case", "rank"]
+    order = ["run", "case", "rank"] if has_runs else ["case", "rank"]
     return pd.DataFrame(rows).sort_values(order).dropna(axis=1, how="all")
 
 
 def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
-    """Compute the percentage of time with messages in flight in which the rank works on."""
-    labels = trace.within(steps, (HOST,))
+    """Compute the percentage of the time of messages in flight in which the rank does not wait."""
+    labels = trace.events_within(steps, (HOST,))
     in_flight = union(e.interval for e in labels if IN_FLIGHT.match(e.name))
     waiting = union(e.interval for e in labels if e.name.endswith(WAITING))
     whole = length(in_flight)
-    return 100 * (1 - common(in_flight, waiting) / whole) if whole else None
+    return 100 * (1 - overlap_length(in_flight, waiting) / whole) if whole else None
 
 
 def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
-    """Compute the percentage of the GPU's communication in which it also computed."""
+    """Compute the percentage of the GPU's communication time in which it also computes."""
     moving: list[Interval] = []
     computing: list[Interval] = []
-    for event in trace.within(steps, KERNELS):
+    for event in trace.events_within(steps, KERNELS):
         kernels = moving if COMMUNICATING in event.name.lower() else computing
         kernels.append(event.interval)
     communication = union(moving)
     whole = length(communication)
-    return 100 * common(communication, union(computing)) / whole if whole else None
+    return 100 * overlap_length(communication, union(computing)) / whole if whole else None
 
 
-def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[str, pd.DataFrame]]:
+def top_kernels(traces: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield tables of kernels, and of the host's operators, with the most time in steps.
 
-    The time of an operator is its own, without that of events inside it.
+    Times are self times, without nested events.
     """
     for title, kinds in TOP:
         spent: dict[str, float] = {}
-        for _, trace in found:
+        for _, trace in traces:
             steps = [step for case_steps in trace.steps().values() for step in case_steps]
-            for name, time in self_times(trace.within(steps, kinds)).items():
+            for name, time in self_times(trace.events_within(steps, kinds)).items():
                 spent[name] = spent.get(name, 0.0) + time
         total = sum(spent.values())
         rows = [

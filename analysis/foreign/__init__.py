@@ -1,1 +1,1 @@
-"""Files of other systems: read as timings beside ours, and written of our records."""
+"""Files of other systems: read as timings beside ours, and written from our records."""

@@ -1,4 +1,4 @@
-"""The timing of a collective, which nccl-tests, OSU, CS336 and our records have in common."""
+"""The timing of a collective, common to nccl-tests, OSU, PARAM, CS336 and our records."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,16 @@ IN_PLACE = {
     **dict.fromkeys((names.ALL_REDUCE, names.BROADCAST, names.REDUCE), True),
     **dict.fromkeys(names.SHARED_OUT, False),
 }
-"""Whether our suite calls a collective on one buffer."""
+"""Whether our suite runs a collective in place."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveTiming(Timing):
-    """A collective. For send_recv, time and payload are those of the way there and back.
+    """A collective. For send_recv, time and payload are those of a round trip.
 
     Attributes:
         payload_bytes: S of nccl-tests' doc/PERFORMANCE.md.
-        osu_mean_s: the mean over iterations and ranks, of calls that follow a barrier, if measured.
+        osu_mean_s: mean over iterations and ranks of calls after a barrier, if measured.
         algbw_gb_per_s: algorithm bandwidth in 10^9 bytes/s.
         busbw_gb_per_s: bus bandwidth in 10^9 bytes/s.
     """
@@ -37,7 +37,7 @@ class CollectiveTiming(Timing):
     in_place: bool | None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a whole number that no table can hold."""
+        """Raise ValueError for a number out of the range of the tables."""
         for name, most in (("world_size", 10**6), ("payload_bytes", 10**18)):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and 0 <= value <= most):
@@ -47,7 +47,7 @@ class CollectiveTiming(Timing):
     def of_record(cls, row: Row) -> "CollectiveTiming":
         """Convert a row of a record; its time is the median.
 
-        Where nothing was measured, the payload is the one asked for.
+        Without a measurement, the payload is the requested one.
         """
         collective = str(row["collective"])
         payload_bytes = round(row.get("payload_bytes") or row["data_size"] * 2**20)
@@ -56,7 +56,7 @@ class CollectiveTiming(Timing):
             remarks.append("asynchronous")
         if row.get("ragged"):
             remarks.append("parts of unlike sizes")
-        return cls.recorded(
+        return cls.from_row(
             row,
             dtype=None if collective == names.BARRIER else row["dtype"],
             time_s=row.get("median_s"),
@@ -76,7 +76,7 @@ class CollectiveTiming(Timing):
 def bandwidths(
     collective: str, payload_bytes: int | None, time_s: float | None, world_size: int
 ) -> dict[str, float | None]:
-    """Compute the fields of both bandwidths, for tools that print none or use other units."""
+    """Compute both bandwidths, for tools that print none or use other units."""
     algbw = payload_bytes / time_s / 1e9 if payload_bytes and time_s else None
     factor = names.bus_factor(collective, world_size)
     busbw = algbw * factor if algbw and factor else None

@@ -1,4 +1,4 @@
-"""Files of CS336's scripts: CSV of all-reduces, and JSON or CSV of language models."""
+"""Read and write files of CS336's scripts: CSV of all-reduces, JSON or CSV of language models."""
 
 import json
 import re
@@ -23,11 +23,11 @@ from benchkit.suites.transformer.suite import FORWARD, FORWARD_BACKWARD, PASS, T
 
 MEAN, SIZE = "avg_time_s", "data_size_mb"
 DEVICES = {"cuda": "gpu"}
-"""How names of files call devices."""
+"""Devices in file names, where they differ."""
 
 
 def all_reduces_of(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
-    """Yield the row of a line. Its bandwidth is of other units, and is computed anew."""
+    """Yield the row of a line; the bandwidth is recomputed, because its unit differs."""
     world_size, time_s = cells.whole("world_size"), cells.seconds(MEAN)
     payload_bytes = round(cells.positive(SIZE) * 2**20)
     yield CollectiveTiming(
@@ -51,7 +51,7 @@ def all_reduces_of(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
 
 
 def export_all_reduces(table: pd.DataFrame) -> dict[str, str]:
-    """Write a file per backend and device, with one line per point and failures as lines."""
+    """Return a file per backend and device, with a line per point, failed ones too."""
     rows = table[table["suite"] == CollectiveTiming.SUITE]
     if rows.empty or "collective" not in rows:
         return {}
@@ -67,17 +67,18 @@ def export_all_reduces(table: pd.DataFrame) -> dict[str, str]:
 
 
 def all_reduce_lines(rows: pd.DataFrame) -> list[Row]:
-    """Return the line of each row, by ranks and size."""
+    """Return a line per row, sorted by ranks and size."""
     measured = rows[rows["status"].isin(["ok", "invalid"]) & rows["mean_s"].notna()]
     lines = [
-        {**what_was_reduced(row), **times_of(row, case)} for row, case in rows_with_cases(measured)
+        {**all_reduce_settings(row), **times_of(row, case)}
+        for row, case in rows_with_cases(measured)
     ]
     for row in rows.drop(measured.index).to_dict("records"):
-        lines.append({**what_was_reduced(row), "error": row["reason"] or row["status"]})
+        lines.append({**all_reduce_settings(row), "error": row["reason"] or row["status"]})
     return sorted(lines, key=lambda line: (line["world_size"], line[SIZE]))
 
 
-def what_was_reduced(row: Row) -> Row:
+def all_reduce_settings(row: Row) -> Row:
     return {
         "backend": row["backend"],
         "device": row["device"],
@@ -87,7 +88,7 @@ def what_was_reduced(row: Row) -> Row:
 
 
 def times_of(row: Row, case: CaseRecord) -> Row:
-    """Compute the times of a case as the script does: the deviation is the mean of the ranks'."""
+    """Compute the times of a case as the script does: its deviation is the mean over ranks."""
     samples = case.samples.calls_s
     mean_s = float(samples.mean())
     return {
@@ -101,7 +102,7 @@ SHORT_NAMES = {FORWARD: "fwd", FORWARD_BACKWARD: "fwd_bwd", TRAIN_STEP: "train"}
 OF_MODEL = frozenset((
     "model_size", "context_length", "batch_size", "num_steps", "forward_only", "mean_time_ms",
 ))  # fmt: skip
-"""Keys of JSON, or columns of CSV, by which a file of models is recognised."""
+"""Keys of JSON, or columns of CSV, that identify a file of models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +122,11 @@ class StepTiming(Timing):
         """Convert a row of a record; None for a component of a step."""
         if row.get("is_component"):
             return None
-        return cls.recorded(row, model=str(row["model"]), step=str(row.get(PASS)))
+        return cls.from_row(row, model=str(row["model"]), step=str(row.get(PASS)))
 
 
 def read_json(output: ForeignOutput) -> Reading | None:
-    """Read one configuration and pass; None where the file is none."""
+    """Read one configuration and pass; None for another file."""
     try:
         content = json.loads(output.text)
     except json.JSONDecodeError:
@@ -160,26 +161,25 @@ def steps_of(file: str, cells: Cells) -> Iterator[StepTiming]:
 
 
 def export_models(table: pd.DataFrame) -> dict[str, str]:
-    """Write a file per measured pass.
+    """Return a file per measured pass.
 
-    What was measured several times has a file for each time, in order of time: NAME.json,
-    NAME_2.json, …
+    Repetitions have numbered files, in order of time: NAME.json, NAME_2.json, …
     """
     texts = {}
     for suffix, rows in group_equal_except(transformer.whole_passes(table), *transformer.CASE):
-        times_met: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for row, case in rows_with_cases(rows[rows["status"] == "ok"]):
             pass_name = SHORT_NAMES[row[PASS]]
             name = f"bench_{row['model']}_ctx{row['context_length']}_{pass_name}{suffix}"
             name = re.sub("[^0-9A-Za-z._-]", "-", name)
-            times_met[name] += 1
-            number = f"_{times_met[name]}" if times_met[name] > 1 else ""
+            counts[name] += 1
+            number = f"_{counts[name]}" if counts[name] > 1 else ""
             texts[f"{name}{number}.json"] = json.dumps(model_content(row, case), indent=2)
     return texts
 
 
 def model_content(row: Row, case: CaseRecord) -> Row:
-    """Make the content of a file; its trial, a loop of num_steps steps, is one sample here."""
+    """Return the content of a file; a trial, a loop of num_steps steps, is one sample."""
     times = slowest_rank(case.samples.calls_s) * case.calls_per_sample * 1e3
     sizes = ("d_model", "d_ff", "num_layers", "num_heads")
     return {

@@ -1,4 +1,4 @@
-"""Read tensor-parallel products of DDLB; `suites.tensor_parallel.ddlb_csv` writes its columns."""
+"""Read tensor-parallel products of DDLB; `suites.tensor_parallel.ddlb_csv` writes them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from analysis.suites.tensor_parallel.ddlb_csv import (
     OPTION,
     TIME,
     TIMER,
-    labelled,
+    label_with_options,
     options_of,
 )
 from analysis.suites.tensor_parallel.summary import SHAPE, SUITES
@@ -24,11 +24,11 @@ STATUSES = {"True": "ok", "False": "invalid"}
 
 @dataclass(frozen=True, kw_only=True)
 class ProductTiming(Timing):
-    """A matrix product that several ranks compute together.
+    """A matrix product that is distributed over ranks.
 
     Attributes:
         primitive: tp_columnwise or tp_rowwise.
-        implementation: with its options, as in "pytorch (order=AG_before, backend=nccl)".
+        implementation: name with options, as in "pytorch (order=AG_before, backend=nccl)".
     """
 
     SUITE = "tensor_parallel"
@@ -42,12 +42,12 @@ class ProductTiming(Timing):
 
     @classmethod
     def of_record(cls, row: Row) -> "ProductTiming":
-        label = labelled(str(row.get(IMPLEMENTATION)), options_of(row))
-        return cls.recorded(row, primitive=row["suite"], implementation=label)
+        label = label_with_options(str(row.get(IMPLEMENTATION)), options_of(row))
+        return cls.from_row(row, primitive=row["suite"], implementation=label)
 
 
 def rows_of(file: str, cells: Cells) -> Iterator[ProductTiming]:
-    """Yield the row of a line. The columns do not name the primitive, but files often do."""
+    """Yield the row of a line; the primitive is in the name of the file, not in a column."""
     rowwise = "rowwise" in Path(file).name.lower()
     time_s = cells.seconds(TIME if TIME in cells else OLD_TIME, 1e-3)
     label, options = cells.word(IMPLEMENTATION), cells.get(OPTION) or ""
@@ -58,14 +58,14 @@ def rows_of(file: str, cells: Cells) -> Iterator[ProductTiming]:
         world_size=cells.whole("world_size"),
         dtype=cells.word("dtype"),
         time_s=time_s,
-        # of the total of all calls there is one sample, and no deviation
+        # without barriers the only sample is the total of all calls
         std_s=None if cells.get(BARRIER) == "False" else cells.deviation("std_time", 1e-3),
         status=status_of(time_s, STATUSES.get(cells.get("valid") or "")),
         estimator="mean over iterations",
         conversion=f"as printed{protocol(cells)}; the primitive is that of the file's name, or "
         "tp_columnwise",
         primitive=ROWWISE if rowwise else COLUMNWISE,
-        implementation=label if "(" in label else labelled(label, options),
+        implementation=label if "(" in label else label_with_options(label, options),
         m=cells.whole("m"),
         n=cells.whole("n"),
         k=cells.whole("k"),
@@ -73,7 +73,7 @@ def rows_of(file: str, cells: Cells) -> Iterator[ProductTiming]:
 
 
 def protocol(cells: Cells) -> str:
-    """Format how a line was timed, if it says so: rows of different protocols are no pair."""
+    """Format the timing protocol of a line, if given: other protocols are not comparable."""
     if not cells.get(TIMER):
         return ""
     barrier = "before each iteration" if cells.get(BARRIER) == "True" else "none"

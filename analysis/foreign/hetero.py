@@ -1,6 +1,6 @@
-"""The CSV of hpml_testing (Columbia, 2025 and 2026).
+"""Read and write the CSV of hpml_testing (Columbia, 2025 and 2026).
 
-It times matrix products, ring attention and decoders on GPUs of which one is slower. Shares of a
+It times matrix products, ring attention and decoders on GPUs, one of which is slower. Shares of a
 device are in percent; our slowdown is 100 / share.
 """
 
@@ -32,7 +32,7 @@ def slowdown_of(row: Row) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MatmulTiming(Timing):
-    """A product of square matrices of `size` rows, beside streams that compute, too."""
+    """A product of square matrices of `size` rows, with concurrent background streams."""
 
     SUITE = matmul_lut.SUITE
     ORDER = ("size", "slowdown", "bg_streams", "source", "file")
@@ -43,7 +43,7 @@ class MatmulTiming(Timing):
 
     @classmethod
     def of_record(cls, row: Row) -> "MatmulTiming":
-        return cls.recorded(row, slowdown=slowdown_of(row))
+        return cls.from_row(row, slowdown=slowdown_of(row))
 
 
 def matmuls_of(file: str, cells: Cells) -> Iterator[MatmulTiming]:
@@ -64,14 +64,14 @@ def matmuls_of(file: str, cells: Cells) -> Iterator[MatmulTiming]:
 
 
 def export_matmuls(table: pd.DataFrame) -> dict[str, str]:
-    """Write a table per machine and way to run, without comments, which other scripts cannot read.
+    """Return a table per machine and mechanism, without comments, which other scripts cannot read.
 
-    The report writes the same tables with comments that say where the numbers are from.
+    The report has the same tables, with the origin of the numbers in comments.
     """
     groups = matmul_lut.groups_of(table, lut.DTYPE, lut.STREAMS)
     columns = matmul_lut.COLUMNS
     return {
-        f"matmul_mps_sweep{suffix}.csv": as_csv(matmul_lut.shaped(group)[columns], "%.6g")
+        f"matmul_mps_sweep{suffix}.csv": as_csv(matmul_lut.lut_rows(group)[columns], "%.6g")
         for suffix, group in groups
     }
 
@@ -79,7 +79,7 @@ def export_matmuls(table: pd.DataFrame) -> dict[str, str]:
 SPLIT = "split_type"
 TOKENS_OF_SWEEP, TIME, SHARE = "seq_len", "overall_latency_ms", "slowdown_pct"
 REFERENCE = "reference_homogeneous"
-"""What the system calls names.REFERENCE."""
+"""The system's name of `names.REFERENCE`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,8 @@ class RingTiming(Timing):
     """A layer of ring attention.
 
     Attributes:
-        seq_len: None for a profile, which does not say.
-        slowdown: how many times slower the last rank was.
+        seq_len: number of tokens; None for a profile, which lacks it.
+        slowdown: slowdown of the last rank.
     """
 
     SUITE = ring_attention.SUITE
@@ -101,7 +101,7 @@ class RingTiming(Timing):
     @classmethod
     def of_record(cls, row: Row) -> "RingTiming":
         strategy = str(row.get(names.STRATEGY))
-        return cls.recorded(row, strategy=strategy, slowdown=slowdown_of(row))
+        return cls.from_row(row, strategy=strategy, slowdown=slowdown_of(row))
 
 
 def sweep_rings_of(file: str, cells: Cells) -> Iterator[RingTiming]:
@@ -122,7 +122,7 @@ def sweep_rings_of(file: str, cells: Cells) -> Iterator[RingTiming]:
 
 
 def profile_rings_of(file: str, cells: Cells) -> Iterator[RingTiming]:
-    """Yield the row of a line of a profile, which is of the even split."""
+    """Yield the row of a line of a profile; its strategy is the even split."""
     time_s = cells.seconds(lut.LATENCY, 1e-3)
     yield RingTiming(
         source="hetero",
@@ -138,7 +138,7 @@ def profile_rings_of(file: str, cells: Cells) -> Iterator[RingTiming]:
 
 
 def export_rings(table: pd.DataFrame) -> dict[str, str]:
-    """Write a sweep per way to run, and of its even splits a profile per sequence length."""
+    """Return a sweep per mechanism, and a profile of its even splits per sequence length."""
     rows = table[(table["suite"] == RingTiming.SUITE) & (table["status"] == "ok")]
     if rows.empty:
         return {}
@@ -173,14 +173,14 @@ def ring_line(row: Row, case: CaseRecord) -> Row:
 
 
 # Decoders have two files: one with a line per split of the sequence, one with a line for the ring
-# and for one GPU alone. Neither says how much slower a GPU was.
+# and one for a single GPU. Neither has the slowdown.
 BLOCKS, PROMPT, LABEL = "block_lens", "prompt_tokens", "strategy"
 FIRST, LATER, TOTAL, TOTAL_TIME = "ttft_ms", "avg_decode_ms", "total_ms", "total_time_ms"
 LABELS = {
     "Ring": (model_names.RING, names.EVEN),
     "Regular": (model_names.SINGLE, model_names.WHOLE),
 }
-"""Our implementation and strategy, by what the second file calls them."""
+"""Our implementation and strategy, by label of the second file."""
 LABEL_OF = {case: label for label, case in LABELS.items()}
 
 
@@ -189,7 +189,7 @@ class DecoderTiming(Timing):
     """A pass of a decoder: the time to the first token, or per further token.
 
     Attributes:
-        slowdown: how many times slower the last rank was; None where the file does not say.
+        slowdown: slowdown of the last rank; None if the file lacks it.
     """
 
     SUITE = ring_model.SUITE
@@ -203,18 +203,18 @@ class DecoderTiming(Timing):
 
     @classmethod
     def of_record(cls, row: Row) -> "DecoderTiming":
-        """Convert a row of a record; a call of decode makes several tokens."""
+        """Convert a row of a record; a decode call generates several tokens."""
         phase = str(row.get(model_names.PHASE))
         decodes = phase == model_names.DECODE
-        alone = row.get(model_names.IMPLEMENTATION) == model_names.SINGLE
+        is_single = row.get(model_names.IMPLEMENTATION) == model_names.SINGLE
         tokens = row["decode_tokens"] if decodes else 1
         mean_s, std_s = row.get("mean_s"), row.get("std_s")
-        return cls.recorded(
+        return cls.from_row(
             row,
             time_s=mean_s and mean_s / tokens,
             std_s=std_s and std_s / tokens,
             conversion="time of a call / its tokens" if decodes else "as recorded",
-            world_size=1 if alone else row["world_size"],
+            world_size=1 if is_single else row["world_size"],
             phase=phase,
             implementation=str(row.get(model_names.IMPLEMENTATION)),
             strategy=str(row.get(names.STRATEGY)),
@@ -231,7 +231,7 @@ def decoders_of(file: str, cells: Cells) -> Iterator[DecoderTiming]:
         case = LABELS[cells[LABEL]]
         ranks = 1 if case[0] == model_names.SINGLE else None
     columns = {model_names.PREFILL: FIRST}
-    if number(cells[LATER]) != 0:  # 0 stands for no token
+    if number(cells[LATER]) != 0:  # 0 means no token
         columns[model_names.DECODE] = LATER
     for phase, column in columns.items():
         time_s = cells.seconds(column, 1e-3)
@@ -251,7 +251,7 @@ def decoders_of(file: str, cells: Cells) -> Iterator[DecoderTiming]:
 
 
 def export_decoders(table: pd.DataFrame) -> dict[str, str]:
-    """Write both files, for each slowdown and whatever else sets points apart."""
+    """Return both files per slowdown and other settings in which points differ."""
     rows = table[(table["suite"] == DecoderTiming.SUITE) & (table["status"] == "ok")]
     texts = {}
     for suffix, group in group_equal_except(rows, *ring_model.CASE, "seq_len"):
@@ -272,11 +272,11 @@ def decoder_csv(lines: pd.DataFrame, *columns: str) -> str:
 
 
 def decoder_lines(rows: pd.DataFrame) -> Iterator[Row]:
-    """Yield a line per length and split: the means of both phases, 0 for one without a record."""
-    found: dict[tuple[int, str, str], dict[str, Any]] = {}
+    """Yield a line per length and split: the means of both phases, 0 without a record."""
+    line_by_key: dict[tuple[int, str, str], dict[str, Any]] = {}
     for row, case in rows_with_cases(rows):
         key = (int(row["seq_len"]), row[model_names.IMPLEMENTATION], str(row[names.STRATEGY]))
-        line = found.setdefault(key, {FIRST: 0.0, LATER: 0.0, TOTAL: 0.0})
+        line = line_by_key.setdefault(key, {FIRST: 0.0, LATER: 0.0, TOTAL: 0.0})
         mean_ms = row["mean_s"] * 1e3
         if row[model_names.PHASE] == model_names.DECODE:
             line[LATER] = mean_ms / row["decode_tokens"]
@@ -284,7 +284,7 @@ def decoder_lines(rows: pd.DataFrame) -> Iterator[Row]:
             line[FIRST] = mean_ms
         line[TOTAL] += mean_ms
         line[BLOCKS] = case.details.get(names.TOKENS)
-    for (length, implementation, split), line in sorted(found.items()):
+    for (length, implementation, split), line in sorted(line_by_key.items()):
         label = LABEL_OF.get((implementation, split))
         named = {SPLIT: split, LABEL: label, PROMPT: length}
         yield {model_names.IMPLEMENTATION: implementation, **named, **line}

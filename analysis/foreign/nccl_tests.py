@@ -1,4 +1,4 @@
-"""Read output of nccl-tests: text of all_reduce_perf and its like, and the JSON that -J writes."""
+"""Read output of nccl-tests: text of all_reduce_perf and other programs, and the JSON of -J."""
 
 import json
 import re
@@ -18,30 +18,30 @@ SAME = (
     "reduce_scatter", "scatter",
 )  # fmt: skip
 COLLECTIVES = {name: name for name in SAME} | {"alltoall": ALL_TO_ALL, "sendrecv": RING_SHIFT}
-"""Names of collectives by those of programs, less _perf."""
+"""Collectives by program name without _perf."""
 TYPES = {"half": "float16", "float": "float32", "double": "float64"}
 OPERATIONS = {"prod": "product", "none": None, "": None}
 
 PROGRAM = re.compile(rf"(?<![A-Za-z])(?<!all_)({'|'.join(COLLECTIVES)})_perf")
 STRANGER = re.compile(r"(?<!\w)(\w+)_perf(?=\s|$)")
-"""Another program, such as all_reduce_bias_perf of rccl-tests."""
+"""An unknown program, such as all_reduce_bias_perf of rccl-tests."""
 OWN = re.compile(r"# Collective test (starting|concluded)(?:: (?P<program>\w+)_perf$)?")
 BEGIN = re.compile(
     r"#\s*(?:nccl-tests version|Collective test starting|nThread\s|Using devices"
     r"|size\s+count\s+type\s)"
 )
-"""Each begins an output, or what belongs to its next table."""
+"""Lines that begin an output, or the header of its next table."""
 OF_PROCESS = re.compile(r"# nThread (\d+) nGpus (\d+) ")
 RANK = re.compile(r"#\s+Rank\s+(\d+)(?:\s+Group\s+(\d+))?\s+Pid\s")
 HEAD = re.compile(r"#\s+size\s+count\s+type\s")
 UNITS = re.compile(r"#\s+\(B\)\s")
 KNOWN_UNITS = {"(B)", "(elements)", "(us)", "(GB/s)", "(%)"}
 SIDES = re.compile(r"#\s+((?:(?:out-of|in)-place\s*)+)$")
-"""The line above the heads; of old versions, both."""
+"""The line above the headers; old versions name both sides."""
 WRONG = ("#wrong", "error")
 MOST_BYTES = 10**18
 OFF = 0.1
-"""Share by which a printed bandwidth may differ from S / time by rounding."""
+"""Relative difference between a printed bandwidth and S / time that rounding explains."""
 JSON_RESULTS = re.compile(r'"results"\s*:\s*\[')
 AVERAGE = re.compile(r"(?:^|\s)(?:-a\s*|--average[=\s])([0-3])")
 OVER_PROCESSES = (
@@ -50,9 +50,9 @@ OVER_PROCESSES = (
     "of the fastest process",
     "of the slowest process",
 )
-"""What -a chooses, by its number."""
+"""Statistics over processes, by the number of -a."""
 JSON_KEYS = {"cputime": "cpu_time", "algbw": "alg_bw", "busbw": "bus_bw", "#wrong": "nwrong"}
-"""Keys of JSON by the heads of columns in text, where they differ."""
+"""Keys of JSON by column header of the text, where they differ."""
 NAMELESS = "does not say which test it was; put it in the file's name, as in all_reduce_perf.txt"
 
 MIXED = "below several starts of tests, or the end of another: one of"
@@ -60,12 +60,12 @@ MIXED = "below several starts of tests, or the end of another: one of"
 
 @dataclass(frozen=True)
 class NcclRun:
-    """What all rows of a table have in common.
+    """Common properties of all rows of a table.
 
     Attributes:
         program: a key of COLLECTIVES.
-        world_size: the number of ranks of one communicator; None where the list is cut.
-        over: the statistic over processes, in words.
+        world_size: number of ranks of one communicator; None if their list is incomplete.
+        over: statistic over processes, in words.
     """
 
     file: str
@@ -76,11 +76,11 @@ class NcclRun:
 
 @dataclass(frozen=True)
 class NcclResult:
-    """One of the two results of a size, with the keys of JSON.
+    """The in-place or out-of-place result of a size, with the keys of JSON.
 
     Attributes:
-        shared: what both have in common: size, type, redop.
-        own: time, alg_bw, bus_bw, nwrong; cpu_time for time with -C.
+        shared: values common to both: size, type, redop.
+        own: values of this one: time, alg_bw, bus_bw, nwrong; with -C cpu_time for time.
     """
 
     shared: Row
@@ -88,23 +88,23 @@ class NcclResult:
     in_place: bool
 
     def is_whole(self, program: str) -> bool:
-        """Return whether size and count agree, which a part of a size does not."""
+        """Return whether size and count are consistent; a truncated size is not."""
         size, count = int(self.shared["size"]), int(self.shared["count"])
         return program == "alltoallv" or count == 0 or size % count == 0
 
 
 @dataclass
 class NcclTable:
-    """One table, and what stands before its heads and after its rows.
+    """One table, with the lines before its headers and after its rows.
 
     Attributes:
-        started, concluded: the programs that nccl-tests names itself; None for a torn line.
-        command: the program of the command before the table.
-        ranks: the groups of each rank. A number that repeats is of another communicator of the
-            same size, of a process built without MPI.
-        is_cut: whether the list of ranks is not whole.
-        columns: of a table whose heads are known.
-        sides: whether each result of a line is in place.
+        started, concluded: programs that nccl-tests itself names; None for a torn line.
+        command: program of the command line before the table.
+        ranks: groups of each rank. A repeated number belongs to another communicator of the same
+            size, of a process built without MPI.
+        is_cut: whether the list of ranks is incomplete.
+        columns: columns, if the headers are known.
+        sides: for each result of a line, whether it is in place.
     """
 
     started: set[str | None] = field(default_factory=set)
@@ -118,11 +118,11 @@ class NcclTable:
     sides: tuple[bool, ...] = (False, True)
     results: list[NcclResult] = field(default_factory=list)
 
-    def next_one(self) -> "NcclTable":
-        """Return the table of the next heads, without a list of ranks of its own.
+    def next_table(self) -> "NcclTable":
+        """Return the table of the next headers that have no list of ranks before them.
 
-        Processes that are built without MPI list their ranks one after the other, before any of
-        them prints its table.
+        Processes built without MPI list their ranks one after the other, before any of them prints
+        its table.
         """
         are_several = any(len(groups) > 1 for groups in self.ranks.values())
         if self.results and not are_several:
@@ -136,7 +136,7 @@ class NcclTable:
         )
 
     def programs(self, default: str | None) -> set[str | None]:
-        """Return the programs of which it may be, by the best witness; None for an unknown one."""
+        """Return the candidate programs, from the most reliable line; None for an unknown one."""
         named = self.started | self.concluded
         if self.concluded and self.concluded <= self.started:
             return self.concluded  # others failed before their tables
@@ -144,17 +144,19 @@ class NcclTable:
 
 
 def read(output: ForeignOutput) -> Reading:
-    """Read the tables of an output. Each has a program of its own: no table lends it to another."""
-    found = Reading()
+    """Read the tables of an output; the program is determined for each table."""
+    reading = Reading()
     torn = output.num_cut_off()
     tables, command = [NcclTable()], None
-    for line in map(str.strip, output.whole_lines()):
+    for line in map(str.strip, output.complete_lines()):
         table = tables[-1]
         words = line.split()
         if table.columns and (BEGIN.match(line) or RANK.match(line) or SIDES.match(line)):
-            tables.append(table := table.next_one() if SIDES.match(line) else NcclTable())
-        if own := OWN.match(line):
-            (table.started if own[1] == "starting" else table.concluded).add(own["program"])
+            tables.append(table := table.next_table() if SIDES.match(line) else NcclTable())
+        if status_line := OWN.match(line):
+            (table.started if status_line[1] == "starting" else table.concluded).add(
+                status_line["program"]
+            )
         elif rank := RANK.match(line):
             table.ranks.setdefault(int(rank[1]), []).append(rank[2] or "")
         elif sides := SIDES.match(line):
@@ -162,13 +164,13 @@ def read(output: ForeignOutput) -> Reading:
         elif HEAD.match(line):
             table.columns = tuple(line.removeprefix("#").split())
             is_whole = not table.is_cut and len(table.ranks) % table.ranks_per_process == 0
-            table.world_size = size_of(table.ranks) if is_whole else None
+            table.world_size = count_ranks(table.ranks) if is_whole else None
             table.command, command = command, None
             if not is_known(table.columns):
-                found.skipped.append(unknown(output.file, "heads", line))
+                reading.skipped.append(unknown_table(output.file, "heads", line))
                 tables.append(NcclTable())
         elif UNITS.match(line) and not {word for word in words if "(" in word} <= KNOWN_UNITS:
-            found.skipped.append(unknown(output.file, "units", line))
+            reading.skipped.append(unknown_table(output.file, "units", line))
             tables.append(NcclTable())
         elif process := OF_PROCESS.match(line):
             table.ranks_per_process = max(1, int(process[1]) * int(process[2]))
@@ -185,60 +187,60 @@ def read(output: ForeignOutput) -> Reading:
             torn += bool(ROW.search(line))
     default = default_program(output, sum(bool(table.columns) for table in tables))
     for table in tables:
-        torn += found_in(table, output.file, table.programs(default), found)
-    found.pass_over_torn(output.file, torn)
-    return found
+        torn += add_table(table, output.file, table.programs(default), reading)
+    reading.skip_torn(output.file, torn)
+    return reading
 
 
 def default_program(output: ForeignOutput, num_tables: int) -> str | None:
-    """Return the program that the file's name tells, or its only mention beside the only table."""
+    """Return the program in the file's name, or the only one mentioned in a file with one table."""
     name = Path(output.file).name
-    mentions = {found[1] for found in PROGRAM.finditer(output.text)}
-    if known := PROGRAM.search(name):
-        return known[1]
+    mentions = {mention[1] for mention in PROGRAM.finditer(output.text)}
+    if in_name := PROGRAM.search(name):
+        return in_name[1]
     if num_tables == len(mentions) == 1:
         return mentions.pop()
     stranger = STRANGER.search(Path(name).stem)
     return stranger[1] if stranger else None
 
 
-def found_in(table: NcclTable, file: str, programs: set[str | None], found: Reading) -> int:
-    """Add the rows of a table, or a line on why there are none; return how many are torn."""
+def add_table(table: NcclTable, file: str, programs: set[str | None], reading: Reading) -> int:
+    """Add the rows of a table, or a line on why there are none; return the number of torn rows."""
     if not table.results:
         return 0
     if len(programs) > 1:
         tests = " and ".join(sorted(map(str, filter(None, programs))))
-        found.skipped.append(one_line(f"{file}: a table {MIXED} {tests}"))
+        reading.skipped.append(one_line(f"{file}: a table {MIXED} {tests}"))
         return 0
     (program,) = programs
     if program not in COLLECTIVES:
-        found.skipped.append(f"{file}: {without_counterpart(program)}")
+        reading.skipped.append(f"{file}: {unknown_program(program)}")
         return 0
     if table.world_size is None:
-        found.skipped.append(f"{file}: the list of devices is missing or cut: ranks unknown")
+        reading.skipped.append(f"{file}: the list of devices is missing or cut: ranks unknown")
     run = NcclRun(file, program, table.world_size)
     whole = [result for result in table.results if result.is_whole(program)]
-    found.rows += [row_of(run, result) for result in whole]
+    reading.rows += [row_of(run, result) for result in whole]
     return (len(table.results) - len(whole)) // len(table.sides)
 
 
-def without_counterpart(program: str | None) -> str:
+def unknown_program(program: str | None) -> str:
     return f"{program:.40}_perf is none of {', '.join(COLLECTIVES)}" if program else NAMELESS
 
 
 def is_known(columns: tuple[str, ...]) -> bool:
-    """Return whether each time has both bandwidths and a check, without which nothing is read."""
+    """Return whether each time has both bandwidths and a check, as required."""
     times = sum(name in ("time", "cputime") for name in columns)
     checks = sum(name in WRONG for name in columns)
     return times == checks == columns.count("algbw") == columns.count("busbw") > 0
 
 
-def unknown(file: str, what: str, line: str) -> str:
+def unknown_table(file: str, what: str, line: str) -> str:
     return one_line(f"{file}: a table with {what} that are not known: {line:.200}")
 
 
-def size_of(ranks: dict[int, list[str]]) -> int | None:
-    """Count the ranks of one communicator; None where numbers are missing, or all."""
+def count_ranks(ranks: dict[int, list[str]]) -> int | None:
+    """Count the ranks of one communicator; None if numbers are missing."""
     times_met = set(map(len, ranks.values()))
     if len(times_met) != 1 or sorted(ranks) != list(range(len(ranks))):
         return None
@@ -249,26 +251,26 @@ def size_of(ranks: dict[int, list[str]]) -> int | None:
 def results_of(
     columns: tuple[str, ...], words: list[str], sides: tuple[bool, ...]
 ) -> list[NcclResult]:
-    """Split a line into its results, out of place or in place; [] where it is not whole."""
+    """Split a line into its out-of-place and in-place results; [] if it is incomplete."""
     names = [name for name in columns if name != "timestamp"]
     count = len(words) - 2 * (len(columns) - len(names))  # a timestamp is two words
     one_less = count == len(names) - 1
     if one_less and "redop" in names and number(words[names.index("redop")]) is not None:
-        names.remove("redop")  # which may be blank
+        names.remove("redop")  # may be blank
     times = [index for index, name in enumerate(names) if name in ("time", "cputime")]
     if count != len(names) or len(times) != len(sides):
         return []
     pairs = list(zip(names, words, strict=False))
     shared = dict(pairs[: times[0]])
-    found = []
+    results = []
     for start, end, in_place in zip(times, [*times[1:], len(pairs)], sides, strict=True):
-        own = dict(pairs[start:end])
-        if None in (number(own["algbw"]), number(own["busbw"])):
+        cells = dict(pairs[start:end])
+        if None in (number(cells["algbw"]), number(cells["busbw"])):
             return []
-        if (number(own.get("time")) or 0) < 0 or not is_payload(shared):
+        if (number(cells.get("time")) or 0) < 0 or not is_payload(shared):
             return []
-        found.append(NcclResult(shared, with_json_keys(own), in_place))
-    return found
+        results.append(NcclResult(shared, with_json_keys(cells), in_place))
+    return results
 
 
 def is_payload(shared: Mapping[str, str]) -> bool:
@@ -280,47 +282,47 @@ def with_json_keys(cells: Mapping[str, str]) -> dict[str, str]:
     return {JSON_KEYS.get(name, name): value for name, value in cells.items()}
 
 
-def of_cloudai(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
-    """Yield the rows of a line of the table that github.com/NVIDIA/cloudai makes of the text."""
+def read_cloudai_line(file: str, cells: Cells) -> Iterator[CollectiveTiming]:
+    """Yield the rows of a line of the CSV that github.com/NVIDIA/cloudai makes from the text."""
     program = PROGRAM.search(Path(file).name)
     if program is None:
         raise ValueError(NAMELESS)
     run = NcclRun(file, program[1], world_size=cells.whole("Ranks", least=0) or None)
     shared = {"size": cells["Size (B)"], "type": cells["Type"], "redop": cells["Redop"]}
     for side, in_place in (("Out-of-place", False), ("In-place", True)):
-        own = {
+        values = {
             "time": cells[f"Time (us) {side}"],
             "alg_bw": cells[f"Algbw (GB/s) {side}"],
             "bus_bw": cells[f"Busbw (GB/s) {side}"],
             "nwrong": cells[f"#Wrong {side}"],
         }
-        yield row_of(run, NcclResult(shared, own, in_place))
+        yield row_of(run, NcclResult(shared, values, in_place))
 
 
 CSV: LinesByHeads = {
-    frozenset({"Size (B)", "Time (us) Out-of-place", "#Wrong In-place", "Ranks"}): of_cloudai
+    frozenset({"Size (B)", "Time (us) Out-of-place", "#Wrong In-place", "Ranks"}): read_cloudai_line
 }
 
 
 def read_json(output: ForeignOutput) -> Reading | None:
-    """Read the file that -J writes; None where it is none."""
+    """Read the file of -J; None for another file."""
     if '"nccl_version"' not in output.text:
         return None
-    content, whole = decoded(output.text)
+    content, is_complete = decode_json(output.text)
     config = content.get("config", {})
     arguments = " ".join(map(str, content.get("args", ())))
     devices = config.get("devices", ())
-    named = PROGRAM.search(arguments) or STRANGER.search(arguments)
-    program = named[1] if named else default_program(output, 1)
+    mentioned = PROGRAM.search(arguments) or STRANGER.search(arguments)
+    program = mentioned[1] if mentioned else default_program(output, 1)
     average = AVERAGE.search(arguments)
     # One device is listed per process.
     processes = sum(device["group"] == devices[0]["group"] for device in devices)
-    found = Reading()
-    if not whole:
-        found.skipped.append(f"{output.file}: cut off; what is whole of it is read")
+    reading = Reading()
+    if not is_complete:
+        reading.skipped.append(f"{output.file}: cut off; what is whole of it is read")
     if program not in COLLECTIVES:
-        found.skipped.append(f"{output.file}: {without_counterpart(program)}")
-        return found
+        reading.skipped.append(f"{output.file}: {unknown_program(program)}")
+        return reading
     run = NcclRun(
         output.file,
         program,
@@ -330,22 +332,22 @@ def read_json(output: ForeignOutput) -> Reading | None:
     torn = 0
     for content_of_size in content.get("results", ()):
         for side, in_place in (("out_of_place", False), ("in_place", True)):
-            if own := content_of_size.get(side):
+            if values := content_of_size.get(side):
                 try:
-                    row = row_of(run, NcclResult(content_of_size, own, in_place))
+                    row = row_of(run, NcclResult(content_of_size, values, in_place))
                 except ValueError:
                     torn += 1
                     continue
                 per_iteration = content_of_size.get(f"{side}_per_iter")
-                found.rows += [row, *by_median(row, per_iteration)]
-    found.pass_over_torn(output.file, torn)
-    return found
+                reading.rows += [row, *median_timings(row, per_iteration)]
+    reading.skip_torn(output.file, torn)
+    return reading
 
 
-def decoded(text: str) -> tuple[Row, bool]:
-    """Decode a JSON document, and return whether it is whole.
+def decode_json(text: str) -> tuple[Row, bool]:
+    """Decode a JSON document, and return whether it is complete.
 
-    One that is cut off has all that comes before the results, and each whole result.
+    A truncated one gives everything before the results, and all complete results.
     """
     try:
         return dict(json.loads(text)), True
@@ -353,12 +355,12 @@ def decoded(text: str) -> tuple[Row, bool]:
         start = JSON_RESULTS.search(text)
     if start is None:
         return {}, False
-    before = json.loads(text[: start.end()] + "]}")
-    return {**before, "results": list(whole_objects(text, start.end()))}, False
+    without_results = json.loads(text[: start.end()] + "]}")
+    return {**without_results, "results": list(whole_objects(text, start.end()))}, False
 
 
 def whole_objects(text: str, at: int) -> Iterator[Any]:
-    """Yield the whole objects of a list that is cut off, from an index inside the list."""
+    """Yield the complete objects of a truncated list, from an index inside the list."""
     decoder = json.JSONDecoder()
     gap = re.compile(r"[ ,\r\n\t]*")
     while True:
@@ -372,7 +374,7 @@ def whole_objects(text: str, at: int) -> Iterator[Any]:
 
 
 def row_of(run: NcclRun, result: NcclResult) -> CollectiveTiming:
-    """Make the row of a result, whose size is S already; ValueError for a negative time."""
+    """Return the row of a result, whose size is S; ValueError for a negative time."""
     collective = COLLECTIVES[run.program]
     time_us = number(result.own.get("time"))
     if time_us is not None and time_us < 0:
@@ -397,25 +399,25 @@ def row_of(run: NcclRun, result: NcclResult) -> CollectiveTiming:
         status=status_by(result.own.get("nwrong")),
         estimator=f"mean over iterations, {run.over}",
         conversion=conversion(of_host="cpu_time" in result.own)
-        + ("" if agree(num_bytes, time_us, algbw) else OF_OLD_SIZE),
+        + ("" if is_consistent(num_bytes, time_us, algbw) else OF_OLD_SIZE),
     )
 
 
 OF_OLD_SIZE = ", though it is not S / time (before July 2020 all_gather had another S)"
 
 
-def agree(num_bytes: int, time_us: float | None, algbw: float | None) -> bool:
-    """Return whether a bandwidth is the size over the time, as far as both are printed."""
+def is_consistent(num_bytes: int, time_us: float | None, algbw: float | None) -> bool:
+    """Return whether a bandwidth is the size over the time, within rounding, or one is missing."""
     if not time_us or not algbw or algbw < 0.1:
         return True
     return abs(num_bytes / (time_us * 1e3) - algbw) <= OFF * algbw
 
 
-def by_median(row: CollectiveTiming, times: Row | None) -> Iterator[CollectiveTiming]:
-    """Yield a second row by the median, as ours have it, where iterations were timed apart (-I 1).
+def median_timings(row: CollectiveTiming, times: Row | None) -> Iterator[CollectiveTiming]:
+    """Yield a second row with the median, as in our records, if each iteration was timed (-I 1).
 
     Args:
-        row: by the mean over iterations.
+        row: row with the mean over iterations.
         times: statistics of the iterations.
     """
     if times and times["p50_us"] and row.time_s and row.algbw_gb_per_s and row.busbw_gb_per_s:
@@ -431,7 +433,7 @@ def by_median(row: CollectiveTiming, times: Row | None) -> Iterator[CollectiveTi
 
 
 def status_by(num_wrong: Any) -> str:
-    """Judge a result by its number of wrong elements; one that is no number is invalid, too."""
+    """Return the status of a result by its number of wrong elements; a non-number is invalid."""
     # Old versions print a deviation in another column, which is not judged.
     if num_wrong in (None, "N/A"):
         return "unchecked"

@@ -33,22 +33,22 @@ COLLECTIVES = {
     "Barrier Latency Test": names.BARRIER,
 }
 SIZED_BY_PART = (names.ALL_GATHER, names.GATHER, names.SCATTER, names.ALL_TO_ALL)
-"""OSU prints the size of one rank's part; for reduce_scatter, that of all parts."""
+"""OSU prints the size of one rank's part of these; for reduce_scatter, that of all parts."""
 TIMES = ("Avg Latency(us)", "Latency (us)")
 TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32"}
 MOST_BYTES = 10**18
 SIZE = re.compile(r"\d+\s+-?\d+\.")
-"""A line whose size is whole, and hence no first part of one whose rest looks like a row."""
+"""A line with a complete size; its rest, if torn off, would not look like a row."""
 CELL = re.compile(r"\d+\.\d\d")
 LAST_CELL = re.compile(r"(\.\d\d|Pass|Fail)\s*$")
-"""Ends a whole line: OSU prints two decimals."""
+"""End of a complete line: OSU prints two decimals."""
 MIXED = "sizes that do not grow, or two titles before one table: of outputs at the same time"
 CHECKED = {"Pass": "ok", "Fail": "invalid"}
 
 
 @dataclass(frozen=True)
 class OsuRun:
-    """What the lines before a table say about it; no columns before the table begins."""
+    """Settings from the lines before a table; `columns` is empty before its headers."""
 
     collective: str
     backend: str
@@ -59,18 +59,18 @@ class OsuRun:
 
 @dataclass
 class OsuTable:
-    """The lines below one line of heads.
+    """The lines below one line of headers.
 
     Attributes:
-        is_mixed: whether lines of two outputs stand in it, which cannot be told apart.
+        is_mixed: whether it has lines of two outputs, which cannot be distinguished.
     """
 
     run: OsuRun
     is_mixed: bool
     lines: list["OsuLine"] = field(default_factory=list)
 
-    def grows_by(self, line: "OsuLine", was_torn: bool) -> bool:
-        """Return whether a line is the next, and not the rest of one that was torn."""
+    def is_next(self, line: "OsuLine", was_torn: bool) -> bool:
+        """Return whether a line is the next one, and not the rest of a torn one."""
         return line.size > self.lines[-1].size if self.lines else not was_torn
 
 
@@ -78,32 +78,34 @@ def read(output: ForeignOutput) -> Reading:
     """Read the results of one or several benchmarks.
 
     Raises:
-        RanksMissing: a result needs the number of ranks.
+        RanksMissing: a result requires the number of ranks.
     """
-    found = Reading()
+    reading = Reading()
     tables: list[OsuTable] = []
     run: OsuRun | None = None
     titles: list[str] = []  # since the last line of numbers
     was_torn = False
     torn = output.num_cut_off(LAST_CELL)
-    for line in map(str.strip, output.whole_lines(LAST_CELL)):
+    for line in map(str.strip, output.complete_lines(LAST_CELL)):
         if title := TITLE.match(line):
-            run = begun(title)
+            run = begin_run(title)
             titles.append(title["test"])
             if run is None:
-                found.skipped.append(one_line(f"{output.file}: {unknown(title['test'])}"))
+                reading.skipped.append(
+                    one_line(f"{output.file}: {unknown_benchmark(title['test'])}")
+                )
         elif run and line.startswith("#"):
-            run = described(run, line)
+            run = add_comment(run, line)
             if run is None:
                 why = f"a table without a title, or with heads that are not known: {line:.200}"
-                found.skipped.append(one_line(f"{output.file}: {why}"))
+                reading.skipped.append(one_line(f"{output.file}: {why}"))
             elif HEAD.match(line):
                 tables.append(OsuTable(run, is_mixed=len(titles) > 1))
                 was_torn = False
         elif run and run.columns and line[:1].isdigit():
             table = tables[-1]
             parsed = line_of(run.columns, line.split())
-            if parsed and table.grows_by(parsed, was_torn):
+            if parsed and table.is_next(parsed, was_torn):
                 table.lines.append(parsed)
                 titles = []
             else:
@@ -116,19 +118,19 @@ def read(output: ForeignOutput) -> Reading:
             titles = titles[-1:]
     for table in tables:
         if table.is_mixed:
-            found.skipped.append(f"{output.file}: {MIXED}")
+            reading.skipped.append(f"{output.file}: {MIXED}")
         else:
-            found.rows += [row_of(output, table.run, line) for line in table.lines]
-    found.pass_over_torn(output.file, torn)
-    return found
+            reading.rows += [row_of(output, table.run, line) for line in table.lines]
+    reading.skip_torn(output.file, torn)
+    return reading
 
 
-def unknown(test: str) -> str:
+def unknown_benchmark(test: str) -> str:
     return f"OSU's {test!r} is none of {', '.join(COLLECTIVES)}"
 
 
-def begun(title: re.Match[str]) -> OsuRun | None:
-    """Begin the run of a title; None for a benchmark that has no counterpart here."""
+def begin_run(title: re.Match[str]) -> OsuRun | None:
+    """Return the run of a title; None for a benchmark without a counterpart here."""
     if title["test"] not in COLLECTIVES:
         return None
     collective = COLLECTIVES[title["test"]]
@@ -136,25 +138,29 @@ def begun(title: re.Match[str]) -> OsuRun | None:
     if title["backend"] == "MPI" and not title["accelerator"]:
         device = "cpu"
     elif title["backend"] == "MPI" and collective == names.SEND_RECV:
-        device = None  # of two ranks either may use the memory of the CPU; another line tells
+        device = None  # either rank may use host memory; another line states it
     return OsuRun(collective, title["backend"].lower(), device)
 
 
-def described(run: OsuRun, line: str) -> OsuRun | None:
-    """Add what a line of comment says: the type, the place of the buffers, or the columns.
+def add_comment(run: OsuRun, line: str) -> OsuRun | None:
+    """Add the content of a comment line: the type, the memory of the buffers, or the columns.
 
-    None for heads that are not known, and for a table that begins again, though neither a title
-    nor another type stands before it: its title is missing.
+    Returns None for unknown headers, and for a further table without a new title or type: its
+    title is missing.
     """
     if line.startswith("# Datatype"):
-        found = DATATYPE.match(line)
-        dtype = TYPES.get(found[1], found[1]) if found else None
+        match = DATATYPE.match(line)
+        dtype = TYPES.get(match[1], match[1]) if match else None
         is_again = bool(run.columns) and dtype == run.dtype
-        return replace(run, dtype=dtype, columns=()) if found and not is_again else None
+        return replace(run, dtype=dtype, columns=()) if match and not is_again else None
     if line.startswith("# Send Buffer"):
         buffers = BUFFERS.match(line)
-        on = {"cpu" if each == "HOST" else "cuda" for each in buffers.groups()} if buffers else ()
-        return replace(run, device=min(on) if len(on) == 1 else None)
+        devices = (
+            {"cpu" if memory == "HOST" else "cuda" for memory in buffers.groups()}
+            if buffers
+            else ()
+        )
+        return replace(run, device=min(devices) if len(devices) == 1 else None)
     if HEAD.match(line):
         columns = tuple(re.split(r"\s{2,}", line.removeprefix("# ").strip()))
         is_known = all(map(COLUMN.fullmatch, columns)) and any(name in TIMES for name in columns)
@@ -164,11 +170,11 @@ def described(run: OsuRun, line: str) -> OsuRun | None:
 
 @dataclass(frozen=True)
 class OsuLine:
-    """What a line of a table says.
+    """The values of a line of a table.
 
     Attributes:
-        size: in bytes, as OSU counts it; 0 for a barrier.
-        validation: Pass or Fail; None where the results were not checked.
+        size: bytes as OSU counts them; 0 for a barrier.
+        validation: Pass or Fail; None if results were not checked.
     """
 
     size: int
@@ -177,7 +183,7 @@ class OsuLine:
 
 
 def line_of(columns: tuple[str, ...], words: list[str]) -> OsuLine | None:
-    """Read a line; None where it is not whole."""
+    """Parse a line; None if it is incomplete."""
     cells: Mapping[str, str] = dict(zip(columns, words, strict=False))
     size = cells.get("Size", "0")
     latency = next((cells[name] for name in TIMES if name in cells), "")
@@ -189,10 +195,10 @@ def line_of(columns: tuple[str, ...], words: list[str]) -> OsuLine | None:
 
 
 def row_of(output: ForeignOutput, run: OsuRun, line: OsuLine) -> CollectiveTiming:
-    """Make the row of a line of a table.
+    """Return the row of a line of a table.
 
     Raises:
-        RanksMissing: payload or bus bandwidth depend on the number of ranks, which is not known.
+        RanksMissing: payload or bus bandwidth depend on the unknown number of ranks.
     """
     name = run.collective
     both_ways = name == names.SEND_RECV
@@ -226,7 +232,7 @@ def row_of(output: ForeignOutput, run: OsuRun, line: OsuLine) -> CollectiveTimin
 
 
 def conversion(collective: str, parts: int) -> str:
-    """Describe how size and time were converted; the payload is `parts` times OSU's size."""
+    """Describe the conversion of size and time; the payload is `parts` times OSU's size."""
     if collective == names.BARRIER:
         return "time as printed"
     if collective == names.SEND_RECV:

@@ -11,7 +11,7 @@ WORLD = re.compile(r"\s*PARAM COMM environment: .*'world_size': (-?\d+)")
 BACKEND = re.compile(r"\s*backend: (\w+) nw-stack:")
 HEAD = re.compile(r"\s*COMMS-RES(-QUANT)?\s.*\((?:B|us)\)")
 LINE = re.compile(r"\s*COMMS-RES-(?:QUANT\s+)?(\w+)-([a-z]+(?![a-z])\d*(?!\d))\S*\s+(\d.*)")
-"""The looks ahead keep matching linear in the line's length."""
+"""The lookaheads keep matching linear in the length of the line."""
 UNITS = {"(B)", "Time(us):p50", "AlgBW(GB/s)", "BusBW(GB/s)"}
 COLUMNS = ("size", "elements", "p50", "p75", "p95", "min", "max", "algbw", "busbw", "total")
 COLLECTIVES = {
@@ -25,40 +25,44 @@ COLLECTIVES = {
     "scatter": names.SCATTER,
 }
 LAST_CELL = re.compile(r"\d\.\d\s*$")
-"""Ends a whole line: the total time has one decimal."""
+"""End of a complete line: the total time has one decimal."""
 
 
 def read(output: ForeignOutput) -> Reading:
-    """Read all results."""
-    found = Reading()
+    """Read all results of an output."""
+    reading = Reading()
     backend, world_size = None, output.ranks
     columns: tuple[str, ...] | None = None
     torn = output.num_cut_off(LAST_CELL)
-    others: set[str] = set()
-    for line in output.whole_lines(LAST_CELL):
-        if world := WORLD.match(line):
-            world_size = int(world[1]) if int(world[1]) > 0 else output.ranks
-        elif said := BACKEND.match(line):
-            backend = said[1]
+    unknown_names: set[str] = set()
+    for line in output.complete_lines(LAST_CELL):
+        if world_line := WORLD.match(line):
+            world_size = int(world_line[1]) if int(world_line[1]) > 0 else output.ranks
+        elif backend_line := BACKEND.match(line):
+            backend = backend_line[1]
         elif HEAD.match(line):
             columns = COLUMNS if UNITS.issubset(line.split()) else ()
         elif columns is not None and (result := LINE.match(line)):
-            name, dtype, rest = result.groups()
+            name, dtype, numbers = result.groups()
             if not columns or name not in COLLECTIVES:
-                others.add(name)
-            elif row := row_of(output, backend, world_size, COLLECTIVES[name], dtype, rest.split()):
-                found.rows.append(row)
+                unknown_names.add(name)
+            elif row := row_of(
+                output, backend, world_size, COLLECTIVES[name], dtype, numbers.split()
+            ):
+                reading.rows.append(row)
             else:
                 torn += 1
         else:
             torn += bool(ROW.search(line))
-    if found.rows and None in (backend, world_size):
-        found.skipped.append(f"{output.file}: the line that tells backend or ranks is missing")
-    found.pass_over_torn(output.file, torn)
-    for name in sorted(others):
-        known = ", ".join(COLLECTIVES)
-        found.skipped.append(f"{output.file}: PARAM's {name}; read are {known} without -z 1")
-    return found
+    if reading.rows and None in (backend, world_size):
+        reading.skipped.append(f"{output.file}: the line that tells backend or ranks is missing")
+    reading.skip_torn(output.file, torn)
+    for name in sorted(unknown_names):
+        names_known = ", ".join(COLLECTIVES)
+        reading.skipped.append(
+            f"{output.file}: PARAM's {name}; read are {names_known} without -z 1"
+        )
+    return reading
 
 
 def row_of(
@@ -69,7 +73,7 @@ def row_of(
     dtype: str,
     words: list[str],
 ) -> CollectiveTiming | None:
-    """Make the row of a line, whose size is S already; None where it is not whole."""
+    """Return the row of a line, whose size is S; None if it is incomplete."""
     cells = {name: number(word) for name, word in zip(COLUMNS, words, strict=False)}
     if len(words) != len(COLUMNS) or None in cells.values():
         return None

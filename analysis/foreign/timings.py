@@ -1,4 +1,4 @@
-"""The timing that every result becomes, ours too, and what reading the files of others shares."""
+"""The common timing of foreign results and our records, and shared functions of readers."""
 
 import csv
 import re
@@ -16,20 +16,20 @@ Kind = TypeVar("Kind", bound="Timing")
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """One measurement; the subclass of a suite adds what its measurements are of.
+    """One measurement; the subclass of a suite adds its settings.
 
     Attributes:
-        time_s: the time of one call; `estimator` says which statistic it is.
-        std_s: the standard deviation, as the tool computes it.
-        status: ok, invalid, unchecked where the tool did not check the results, failed, or the
+        time_s: seconds of one call; `estimator` names the statistic.
+        std_s: standard deviation as the tool computes it.
+        status: ok, invalid, unchecked if the tool did not check the results, failed, or the
             status of a record.
-        conversion: how time and size were taken over.
+        conversion: how time and size were converted.
     """
 
     SUITE: ClassVar[str]
-    """The suite whose records are of the same kind."""
+    """The suite of our corresponding records."""
     ORDER: ClassVar[tuple[str, ...]]
-    """Fields that say what was measured; rows that are equal in them stand together."""
+    """Sort keys: fields that identify what was measured."""
 
     source: str
     file: str
@@ -45,18 +45,18 @@ class Timing:
 
     @classmethod
     def of_record(cls, row: Row) -> "Timing | None":
-        """Convert a row of a record; None for one that other systems do not measure.
+        """Convert a row of a record; None if other systems do not measure it.
 
         Raises:
-            LookupError, TypeError, ValueError: the record is not one of the suite.
+            LookupError, TypeError, ValueError: the record is not of the suite.
         """
-        return cls.recorded(row)
+        return cls.from_row(row)
 
     @classmethod
-    def recorded(cls: type[Kind], row: Row, **others: Any) -> Kind:
-        """Take each field from the record's column of the same name, but for some `others`.
+    def from_row(cls: type[Kind], row: Row, **others: Any) -> Kind:
+        """Take each field from the record's column of that name, except for `others`.
 
-        Times are means, as in all files of other systems, so that they can be compared.
+        Times are means, as in all files of other systems.
         """
         values = {
             "source": "benchkit",
@@ -68,8 +68,8 @@ class Timing:
             "conversion": "as recorded",
             **others,
         }
-        rest = (each.name for each in fields(cls) if each.name not in values)
-        return cls(**values, **{name: row[name] for name in rest})
+        other_names = (column.name for column in fields(cls) if column.name not in values)
+        return cls(**values, **{name: row[name] for name in other_names})
 
 
 def samples_of(row: Row) -> str:
@@ -79,7 +79,7 @@ def samples_of(row: Row) -> str:
 
 @dataclass
 class Reading:
-    """The rows of a place, and one line for each thing passed over."""
+    """The rows of a place, and a line for everything skipped."""
 
     rows: list[Timing] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -88,34 +88,35 @@ class Reading:
         self.rows += other.rows
         self.skipped += other.skipped
 
-    def pass_over_torn(self, file: str, lines: int, why: str = "") -> None:
+    def skip_torn(self, file: str, lines: int, why: str = "") -> None:
         if lines:
             self.skipped.append(f"{file}: {lines} line(s) cut off or torn{why}")
 
 
 class RanksMissing(ValueError):
-    """The output needs the number of ranks, and neither it nor the user says it."""
+    """Neither the output nor the user gives the required number of ranks."""
 
 
 ROW = re.compile(r"(?:\s{2,}|,)\d+\.\d|,,")
-"""What a row has, and hardly any other line: columns of numbers, or cells without one."""
+"""Occurs in rows, but rarely elsewhere: columns of numbers, or empty cells."""
 MOST_LETTERS = 10_000
-"""A longer line is no row: patterns that search it may take the square of its length."""
+"""Longer lines are skipped: patterns may take quadratic time."""
 LINE_BREAK = re.compile(r"\n\Z")
 
 
 @dataclass(frozen=True)
 class ForeignOutput:
-    """A file of another system, by its path, and how many ranks it is of, if the user says so."""
+    """Path and text of a file of another system, and the number of ranks if the user gives it."""
 
     file: str
     text: str
     ranks: int | None = None
 
-    def whole_lines(self, ending: re.Pattern[str] = LINE_BREAK) -> list[str]:
-        """Return the lines that end so and may be rows.
+    def complete_lines(self, ending: re.Pattern[str] = LINE_BREAK) -> list[str]:
+        """Return the lines that may be rows, without a truncated last one.
 
-        A file that was cut off lacks a part of its last line.
+        Args:
+            ending: pattern at the end of a complete last line.
         """
         lines = self.text.splitlines(keepends=True)
         whole = lines[: len(lines) - self.num_cut_off(ending)]
@@ -139,9 +140,9 @@ def number(text: Any) -> float | None:
 
 
 class Cells(dict[str, Any]):
-    """A line of CSV by head, or an object of JSON by key.
+    """A line of CSV by header, or an object of JSON by key.
 
-    The methods raise ValueError where a cell has an impossible value.
+    The methods raise ValueError for an impossible value.
     """
 
     def positive(self, name: str) -> float:
@@ -151,24 +152,24 @@ class Cells(dict[str, Any]):
         return value
 
     def seconds(self, name: str, unit_s: float = 1.0) -> float | None:
-        """Convert a time; None where it is missing."""
+        """Convert a time to seconds; None if missing."""
         is_missing = str(self[name]).strip().lower() in MISSING
         return None if is_missing else self.positive(name) * unit_s
 
     def deviation(self, name: str, unit_s: float = 1.0) -> float | None:
-        """Convert a standard deviation. It may be zero, and its column may be missing."""
+        """Convert a standard deviation to seconds; it may be zero, and None without the column."""
         if name not in self:
             return None
         return 0.0 if number(self[name]) == 0 else self.seconds(name, unit_s)
 
     def word(self, name: str) -> str:
-        """Return a name. A number is a cell of another table."""
+        """Return a name; ValueError for a number, which is of another table."""
         if number(self[name]) is not None:
             raise ValueError(f"{self[name]!r:.40}: allowed are names")
         return str(self[name])
 
     def whole(self, name: str, least: int = 1) -> int:
-        """Convert a whole number, also one that is written as "4.0"."""
+        """Convert a whole number, which may be written as "4.0"."""
         value = float(self[name])
         if value != int(value) or value < least:
             raise ValueError(f"{self[name]!r:.40}: allowed are whole numbers >= {least}")
@@ -176,14 +177,14 @@ class Cells(dict[str, Any]):
 
 
 def status_of(time_s: float | None, checked: str | None = None) -> str:
-    """Return the status of a result; `checked` is that by the tool's check, if it made one."""
+    """Return the status of a result; `checked` is that of the tool's check, if any."""
     return "failed" if time_s is None else checked or "unchecked"
 
 
 LinesByHeads = dict[frozenset[str], Callable[[str, Cells], Iterable[Timing]]]
-"""The columns that tell a CSV format, and what makes rows of the file's name and a line.
+"""By the columns that identify a CSV format: converts file name and line to rows.
 
-ArithmeticError, LookupError, TypeError and ValueError say that the line is torn.
+It raises ArithmeticError, LookupError, TypeError or ValueError for a torn line.
 """
 
 
@@ -192,31 +193,33 @@ def cells_of(line: str) -> list[str]:
 
 
 def read_csv(output: ForeignOutput, formats: LinesByHeads) -> Reading:
-    """Read a CSV table, whose first line has the heads of a known format.
+    """Read a CSV table whose first line has the headers of a known format.
 
-    Lines that begin with # are comments. The first ValueError of a line is quoted.
+    Lines that begin with # are comments. The first ValueError is quoted.
     """
-    lines = [line for line in output.whole_lines() if not line.startswith("#")]
+    lines = [line for line in output.complete_lines() if not line.startswith("#")]
     heads = [head.strip() for head in next(csv.reader(lines[:1]), [])]
-    rows_of = next((make for known, make in formats.items() if known.issubset(heads)), None)
+    rows_of = next(
+        (convert for required, convert in formats.items() if required.issubset(heads)), None
+    )
     if rows_of is None:
         return Reading()
     table = csv.DictReader(lines[1:], heads)
-    found = Reading()
-    torn, why = output.num_cut_off(), ""
+    reading = Reading()
+    torn, reason = output.num_cut_off(), ""
     is_torn = False
     for line in table:
         was_torn, is_torn = is_torn, None in line or None in line.values()
-        if is_torn or was_torn:  # too many cells, or too few; and what may be the rest of the line
+        if is_torn or was_torn:  # too many or too few cells, or possibly the rest of a torn line
             torn += 1
             continue
         cells = Cells({head: from_text_cell(cell) for head, cell in line.items()})
         try:
-            found.rows += list(rows_of(output.file, cells))
+            reading.rows += list(rows_of(output.file, cells))
         except ValueError as error:
             torn += 1
-            why = why or one_line(f"; {error}")
+            reason = reason or one_line(f"; {error}")
         except (ArithmeticError, LookupError, TypeError):
             torn += 1
-    found.pass_over_torn(output.file, torn, why)
-    return found
+    reading.skip_torn(output.file, torn, reason)
+    return reading

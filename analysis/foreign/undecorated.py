@@ -1,8 +1,8 @@
-"""Strip what launchers and collectors put before lines, and tell the lines of each source apart.
+"""Strip the prefixes of launchers and log collectors from lines, and split the lines by source.
 
-The line with which a known output begins shows what stands before each line of its source, such as
-a rank, a pod or a level: whatever it is, nothing of it varies but the time. Hence no launcher needs
-a rule, and no line joins the table of another source.
+The first line of a known output shows the prefix of all lines of its source, such as a rank, a pod
+or a log level; only times in it vary. Hence no launcher needs a rule, and no line enters the table
+of another source.
 """
 
 import json
@@ -17,7 +17,7 @@ UNSEEN = re.compile(
     r"|[\ufeff\x00]"  # marks of encodings
 )
 CONTINUED = re.compile(r"\r?\n\S+Z [0-9a-f]{2}[OE]\+")
-"""Ends a piece of a line and begins the next, in logs of GitLab."""
+"""Separates the pieces of a line in GitLab logs."""
 DAY = (
     r"(?:\d{4}[-/.]\d\d[-/.]\d\d|\d\d?[-/]\w{2,3}[-/]\d{2,4}|\d{8}|[A-Z]\d{4}"
     r"|(?P<weekday>[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d)"
@@ -32,24 +32,24 @@ TIME = re.compile(
     r"|(?<![\w.-]) *\d+\.\d+(?![\w.])|(?<![\w.-])\d{10,}(?![\w.-])"  # seconds
 )
 MARK = "\0"
-"""Stands for a time in what stands before a line."""
+"""Replaces a time in a prefix."""
 MOST_LETTERS = 500
-"""Before a head; what is longer is no prefix."""
+"""Greatest length of a prefix."""
 
 MESSAGES = ("log", "message", "msg", "MESSAGE", "line", "textPayload", "body", "@message")
-"""The fields in which collectors that write JSON keep a line."""
+"""Fields with a line in the JSON of log collectors."""
 HAS_MESSAGE = re.compile(rf'"(?:{"|".join(MESSAGES)}|values)"\s*:')
 WHO = re.compile("rank|host|node|pod|container|worker|replica|task|stream|pid", re.IGNORECASE)
-"""What is in the names of fields that tell sources apart."""
+"""Occurs in the names of fields that distinguish sources."""
 
 
 @dataclass
 class OutputSource:
-    """The lines of one source, without what stood before them.
+    """The lines of one source, without prefixes.
 
     Attributes:
-        prefix: what stood before the first head.
-        is_spaced: whether a blank ends it.
+        prefix: prefix of its first line.
+        is_spaced: whether the prefix ends with a blank.
     """
 
     prefix: str
@@ -62,49 +62,49 @@ class OutputSource:
 
 
 Start = Callable[[str], int | None]
-"""Returns where a known output begins in a line, if it does."""
+"""Returns where a known output begins in a line; None if none does."""
 
 
-def undecorated(text: str, starts: Sequence[Start]) -> tuple[list[OutputSource], str]:
-    """Return what each source printed in which a known output begins, and the lines of all others.
+def strip_prefixes(text: str, starts: Sequence[Start]) -> tuple[list[OutputSource], str]:
+    """Return the sources in which a known output begins, and the lines of all others.
 
     Args:
-        text: of one file. One in which nothing begins is of one source.
-        starts: the first that finds a source counts.
+        text: text of one file. Without a known output it is one source.
+        starts: detectors of outputs; the first that finds a source counts.
     """
-    lines = clean_lines(unwrapped(text))
-    found = (sources_by(start_of, lines) for start_of in starts)
-    sources = next(filter(None, found), None)
+    lines = clean_lines(unwrap_json(text))
+    detected = (find_sources(start_of, lines) for start_of in starts)
+    sources = next(filter(None, detected), None)
     if sources is None:
         return [OutputSource("", lines=clean_lines(text))], ""
     lengths = sorted(set(map(len, sources)), reverse=True)
-    others = []
+    other_lines = []
     for line in lines:
-        prefix, rest = split(line, sources, lengths)
-        if prefix is None or not rest:  # cut off within a prefix: what follows it is missing
-            others.append(line)
+        prefix, rest = split_prefix(line, sources, lengths)
+        if prefix is None or not rest:  # truncated within or after its prefix
+            other_lines.append(line)
         else:
             sources[prefix].lines.append(rest)
-    return list(sources.values()), "".join(others)
+    return list(sources.values()), "".join(other_lines)
 
 
 def clean_lines(text: str) -> list[str]:
     return CONTINUED.sub("", UNSEEN.sub("", text)).splitlines(keepends=True)
 
 
-def sources_by(start_of: Start, lines: list[str]) -> dict[str, OutputSource]:
-    """Make a source of each prefix, with marks for times, behind which an output begins."""
+def find_sources(start_of: Start, lines: list[str]) -> dict[str, OutputSource]:
+    """Return a source for each prefix before an output, by the prefix with marks for times."""
     sources: dict[str, OutputSource] = {}
     for line in lines:
         start = start_of(line)
         if start is not None and start <= MOST_LETTERS:
-            before = TIME.sub(MARK, line[:start])
-            key = before.rstrip()
-            sources.setdefault(key, OutputSource(line[:start].strip(), bool(key) and key != before))
+            prefix = TIME.sub(MARK, line[:start])
+            key = prefix.rstrip()
+            sources.setdefault(key, OutputSource(line[:start].strip(), bool(key) and key != prefix))
     return sources
 
 
-def split(
+def split_prefix(
     line: str, prefixes: dict[str, OutputSource], lengths: list[int]
 ) -> tuple[str | None, str]:
     """Split a line into its prefix, with marks for times, and the rest."""
@@ -116,7 +116,7 @@ def split(
         times = list(TIME.finditer(line, 0, MOST_LETTERS))[: prefix.count(MARK)]
         rest = line[length + sum(len(time[0]) - len(MARK) for time in times) :]
         if prefixes[prefix].is_spaced and not rest[:1].isspace():
-            continue  # another word begins so
+            continue  # only the beginning of another word
         rest = rest.lstrip(" \t")
         if prefix[-1:] in ("'", '"'):
             body = rest.rstrip("\r\n")
@@ -125,17 +125,17 @@ def split(
     return None, line
 
 
-def unwrapped(text: str) -> str:
-    """Return the messages of JSON lines, or of one document, behind what tells who wrote them."""
+def unwrap_json(text: str) -> str:
+    """Return the messages of JSON lines, or of one JSON document, with their source as prefix."""
     if not HAS_MESSAGE.search(text):
         return text
     try:
         return "".join(lines_of(json.loads(text)))
     except (ValueError, RecursionError):
-        return "".join(map(unwrapped_line, text.splitlines(keepends=True)))
+        return "".join(map(unwrap_json_line, text.splitlines(keepends=True)))
 
 
-def unwrapped_line(line: str) -> str:
+def unwrap_json_line(line: str) -> str:
     start = line.find("{")
     if start < 0:
         return line
@@ -147,23 +147,23 @@ def unwrapped_line(line: str) -> str:
 
 
 def lines_of(value: Any, who: str = "") -> Iterator[str]:
-    """Yield each line of each message in a JSON value, behind what its fields say of its source."""
+    """Yield each line of each message in a JSON value, prefixed by the fields of its source."""
     message, inner = None, []
     if isinstance(value, dict):
         who = " ".join([*filter(None, [who]), *names_in(value)])
         message, inner = message_in(value), list(value.values())
     elif isinstance(value, list):
-        message, inner = stamped_in(value), value
+        message, inner = line_in_pair(value), value
     if message is None:
         for each in inner:
             yield from lines_of(each, who)
         return
-    for line in message.splitlines():  # which may be JSON, of a program in a container
-        yield from (f"{who} {each}\n" for each in unwrapped_line(line).splitlines() or [""])
+    for line in message.splitlines():  # may be JSON of a program in a container
+        yield from (f"{who} {each}\n" for each in unwrap_json_line(line).splitlines() or [""])
 
 
 def message_in(fields: dict[str, Any]) -> str | None:
-    """Return the message of an entry; journald writes one with colours as a list of bytes."""
+    """Return the message of an entry; journald writes coloured ones as a list of bytes."""
     for value in map(fields.get, MESSAGES):
         if isinstance(value, str):
             return value
@@ -176,9 +176,9 @@ def is_byte(value: Any) -> bool:
     return isinstance(value, int) and value in range(256)
 
 
-def stamped_in(pair: list[Any]) -> str | None:
-    """Return the line of a pair of a time and a line, as Loki answers them."""
-    if len(pair) == 2 and all(isinstance(each, str) for each in pair) and pair[0].isdecimal():
+def line_in_pair(pair: list[Any]) -> str | None:
+    """Return the line of a pair (time, line), as in responses of Loki."""
+    if len(pair) == 2 and all(isinstance(part, str) for part in pair) and pair[0].isdecimal():
         return str(pair[1])
     return None
 

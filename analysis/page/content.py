@@ -1,4 +1,4 @@
-"""What the page shows: question and answer, a section per suite, and what else is known."""
+"""Content of the page: question and answer, a section per suite, findings and environment."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from benchkit.record.record import HARMLESS
 
 MOST_TITLES = 4
 TEXT_LEVEL = 3
-"""Of the highest heading of a suite's own text."""
+"""Level of the highest heading of a suite's text."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class PageFigure:
     """An interactive figure.
 
     Attributes:
-        id: of its place on the page.
+        id: id of its element.
         title: what is measured.
         note: how to read it.
-        words: what it shows, for readers who do not see it.
-        num_panels: side by side.
-        data: what page.js draws.
+        words: description for screen readers.
+        num_panels: number of panels.
+        data: input of page.js.
     """
 
     id: str
@@ -64,13 +64,13 @@ class SuiteSection:
     """The section of a suite.
 
     Attributes:
-        id: of the section.
-        name: of the suite.
-        title: its name, and what it measured where that has other names.
-        measurements: its table.
-        figures: interactive ones.
-        left_out: figures that would be too large, and why.
-        texts: its own tables, as HTML.
+        id: id of the section.
+        name: name of the suite.
+        title: name of the suite, and other titles of its rows.
+        measurements: table of its rows.
+        figures: interactive figures.
+        left_out: notes on figures that are not drawn.
+        texts: the tables of the suite, as HTML.
     """
 
     id: str
@@ -94,25 +94,27 @@ def suite_of(
 
     Args:
         table: rows of this suite in the combined table, with PAGE_ROW.
-        not_drawn: what to say of other figures.
+        not_drawn: notes on other figures.
         samples: by PAGE_ROW.
     """
     name = str(table["suite"].iloc[0])
-    made = (make_figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(charts))
+    page_figures = (
+        make_figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(charts)
+    )
     texts = parts.texts_of(name)
     return SuiteSection(
         id=f"suite-{number}",
         name=name,
         title=title_of(table),
         measurements=measurements_of(table, samples),
-        figures=[each for each in made if each],
+        figures=[figure for figure in page_figures if figure],
         left_out=not_drawn,
         texts=[as_html(text, TEXT_LEVEL) for key, text in texts.items() if key.endswith(".md")],
     )
 
 
 def title_of(table: pd.DataFrame) -> str:
-    """Return "collective: all_reduce, broadcast", or the suite's name where titles are many."""
+    """Return "collective: all_reduce, broadcast", or only the suite's name for many titles."""
     suite, titles = str(table["suite"].iloc[0]), list(table["title"].dropna().unique())
     if titles == [suite] or len(titles) > MOST_TITLES:
         return suite
@@ -120,7 +122,7 @@ def title_of(table: pd.DataFrame) -> str:
 
 
 def make_figure(place: str, chart: Chart) -> PageFigure | None:
-    """Make a figure; None, with a line on stderr, where that fails."""
+    """Make a figure; on failure print a line on stderr and return None."""
     data = make_or_leave_out(f"figure {chart.title}", partial(figure_of, chart))
     if data is None:
         return None
@@ -130,7 +132,7 @@ def make_figure(place: str, chart: Chart) -> PageFigure | None:
 
 
 def tally_of(table: pd.DataFrame) -> str:
-    """Count the cases: "14 of 17 cases measured, 2 failed, 1 not available"."""
+    """Count the cases by outcome: "14 of 17 cases measured, 3 failed"."""
     statuses = table["status"]
     measured = (statuses == "ok").sum()
     harmless = statuses.isin(HARMLESS).sum() - measured
@@ -145,27 +147,27 @@ MOST_COMMANDS, MOST_SENTENCES = 3, 40
 MAIN = "__main__.py"
 """The program of `python -m benchkit` in records."""
 HEAD = (sentences.OVERVIEW, sentences.RUNS, sentences.FAILURES, sentences.NOT_MEASURED)
-"""Paragraphs that have a place of their own on the page."""
+"""Paragraphs that the page shows elsewhere."""
 
 
 @dataclass(frozen=True)
 class PageContent:
-    """All that the template shows.
+    """Content of the template.
 
     Attributes:
-        screen: the answer, and what stands beside it.
-        answer_table: the table of the answer, as HTML; "" without one.
-        tally: how many cases were measured, and how many not.
+        screen: the first screen.
+        answer_table: table of the answer as HTML; "" without one.
+        tally: number of cases by outcome.
         overview: hosts and times.
-        trust: what is known of the spread between runs.
-        commands: command lines that measured.
+        trust: spread between runs.
+        commands: command lines of the sweeps.
         suites: one section each.
-        findings: all other sentences, by the titles of their paragraphs.
-        texts: pages on turns and on the devices of ranks, as HTML.
+        findings: all other sentences, by title of their paragraph.
+        texts: pages on interleaving and on the devices of ranks, as HTML.
         environment: names and values.
         failures: kinds of failures, the harmless ones last.
-        samples: by the ids of rows.
-        unsampled: how many rows have samples; "" where all have.
+        samples: by id of the row.
+        unsampled: number of rows with samples; "" if all have some.
     """
 
     screen: Screen
@@ -184,26 +186,26 @@ class PageContent:
 
     @property
     def rest(self) -> list[str]:
-        """What follows the headline: the rest of the answers, and what was not measured."""
+        """Text below the headline: the rest of the answers, and what was not measured."""
         first, *others = self.screen.answers or [""]
-        more = first.partition("; ")[2]
-        return [*filter(None, (more, *others)), *self.screen.unmeasured]
+        first_rest = first.partition("; ")[2]
+        return [*filter(None, (first_rest, *others)), *self.screen.unmeasured]
 
     @property
     def num_failed(self) -> int:
-        """Number of cases that failed, without those that could not be measured here."""
+        """Number of failed cases, without harmless ones."""
         return sum(len(kind.names) for kind in self.failures if not kind.is_harmless)
 
 
 def content_of(
     parts: ReportData, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
 ) -> PageContent:
-    """Collect the page of a report; a part that cannot be made is left out with a line on stderr.
+    """Collect the content of the page; skip a part that fails, with a line on stderr.
 
     Args:
-        parts: of a report on rows `with_ids`.
+        parts: report data with rows `with_ids`.
         environments: one per record.
-        most_figures: that the page has; None for all.
+        most_figures: largest number of figures; None for all.
     """
     table, screen = parts.table, parts.screen
     sampled = table[table["path"].isin(paths_sampled(parts))]
@@ -233,30 +235,30 @@ def content_of(
 
 
 def figures_of_suites(
-    found: Mapping[str, Charts], suites: Sequence[str], most: int | None
+    charts_by_module: Mapping[str, Charts], suites: Sequence[str], most: int | None
 ) -> tuple[dict[str, list[Chart]], dict[str, list[str]]]:
     """Choose the figures of each suite's section.
 
     Returns:
-        They, and what to say of those that are not drawn.
+        By suite, the charts to draw, and notes on those that are not drawn.
     """
     charts: dict[str, list[Chart]] = {name: [] for name in suites}
     not_drawn: dict[str, list[str]] = {name: [] for name in suites}
 
     def section(chart: Chart) -> str:
-        # A chart of a foreign suite may not know its suite.
+        # Charts of plugin suites may lack their suite.
         return chart.suite if chart.suite in charts else suites[0]
 
     fitting: dict[str, Charts] = {}
-    for module, own in found.items():
-        for name, chart in own.items():
-            if why := too_large(chart):
-                not_drawn[section(chart)].append(f"{chart.title}: {why}.")
+    for module, of_module in charts_by_module.items():
+        for name, chart in of_module.items():
+            if reason := too_large(chart):
+                not_drawn[section(chart)].append(f"{chart.title}: {reason}.")
             else:
                 fitting.setdefault(module, {})[name] = chart
     kept, left_out = choose_figures(fitting, most)
-    for own in kept.values():
-        for chart in own.values():
+    for of_module in kept.values():
+        for chart in of_module.values():
             charts[section(chart)].append(chart)
     if left_out:
         not_drawn[suites[-1]].append(f"{left_out}.")
@@ -270,12 +272,11 @@ def answer_table(grid: ScreenTable) -> str:
 
 
 MOST_SAMPLED = 1000
-"""Cases whose samples are on the page. Nobody looks at all of thousands, and to read their records
-again takes most of the time."""
+"""Cases with samples on the page. Reading the records of thousands again takes most of the time."""
 
 
 def paths_sampled(parts: ReportData) -> list[str]:
-    """Choose records whose samples are on the page: of many points some, evenly apart."""
+    """Choose the records with samples on the page: all, or of many evenly spaced points."""
     paths = list(dict.fromkeys(parts.measured["path"].dropna()))
     if len(parts.measured) > MOST_SAMPLED:
         paths = list(dict.fromkeys(parts.points["path"].dropna()))
@@ -285,7 +286,7 @@ def paths_sampled(parts: ReportData) -> list[str]:
 
 
 def sampling_note(count: int, total: int) -> str:
-    """Say how many cases have samples on the page, and how to see others; "" where all have."""
+    """Return a note on how many cases have samples on the page; "" if all have."""
     if count >= total:
         return ""
     return (
@@ -294,28 +295,31 @@ def sampling_note(count: int, total: int) -> str:
     )
 
 
-def other_paragraphs(found: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the paragraphs that have no place of their own on the page."""
-    for title, lines in found.items():
+def other_paragraphs(paragraphs: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the paragraphs that the page does not show elsewhere."""
+    for title, lines in paragraphs.items():
         if lines and title not in HEAD:
-            more = len(lines) - MOST_SENTENCES
-            yield title, lines[:MOST_SENTENCES] + [f"And {more} more like these."] * (more > 0)
+            num_more = len(lines) - MOST_SENTENCES
+            yield (
+                title,
+                lines[:MOST_SENTENCES] + [f"And {num_more} more like these."] * (num_more > 0),
+            )
 
 
 def commands_of(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the command line of each sweep, as its first record has it."""
+    """Yield the command line of each sweep, from its first record."""
     first = table.groupby("run", sort=False, dropna=False)["path"].first()
     commands = []
     for _, record in records_of(table[table["path"].isin(first)]):
         program, *arguments = record.environment.command or [""]
         program = "python -m benchkit" if program == MAIN else program
-        again = without_settings(arguments) or arguments
-        commands.append(f"{program} {shlex.join(again)}".strip())
+        arguments_shown = without_settings(arguments) or arguments
+        commands.append(f"{program} {shlex.join(arguments_shown)}".strip())
     yield from dict.fromkeys(filter(None, commands))
 
 
 def environment_of(environments: Sequence[Facts]) -> Iterator[tuple[str, str]]:
-    """Yield what is known of hosts and software; values that differ stand beside each other."""
+    """Yield names and values of hosts and software; differing values are joined."""
     for name in dict.fromkeys(name for facts in environments for name in facts):
         values = [facts[name] for facts in environments if facts.get(name) is not None]
         if values:

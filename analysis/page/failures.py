@@ -1,4 +1,4 @@
-"""Collects the points that failed, with the end of the log of the rank that is the cause."""
+"""Collect failed points, with the tail of the log of the causing rank."""
 
 import os
 import re
@@ -16,28 +16,28 @@ from benchkit.record.record import HARMLESS, ErrorReport, Record
 from launch import trust
 
 MOST_KINDS = 40
-"""Kinds of failures with their logs; of further ones the names alone are listed."""
+"""Kinds of failures with logs; further ones only list names."""
 MOST_LINES, MOST_LETTERS = 40, 6000
-"""Of a log or a traceback, from its end."""
+"""Lines and letters of the tail of a log or a traceback."""
 MOST_REASON = 600
 LOG_NAME = re.compile(r"rank_\d+\.log", re.ASCII)
 CONTROL = re.compile(rf"\x1b\[[0-9;?]*[ -/]*[@-~]|(?![\n\t]){UNPRINTABLE.pattern}")
-"""Colours of a terminal, and whatever else a page cannot show."""
+"""Terminal colours and unprintable characters."""
 
 
 @dataclass
 class FailureKind:
-    """Points that ended in the same way.
+    """Points with the same status and reason.
 
     Attributes:
-        status: of the points.
-        reason: what they say, in full.
-        names: of all these points.
-        where: the rank and the host of the first of them; "" where no rank is the cause.
-        log_name: file with the output of that rank; "" without one.
-        log: its end.
-        traceback: the end of that of the exception.
-        is_harmless: whether it was known before that the points cannot be measured.
+        status: status of the points.
+        reason: full reason.
+        names: names of all these points.
+        where: rank and host of the first of them; "" if no rank is the cause.
+        log_name: name of the log of that rank; "" without one.
+        log: tail of the log.
+        traceback: tail of the traceback.
+        is_harmless: whether the points are known not to be measurable.
     """
 
     status: str
@@ -51,38 +51,38 @@ class FailureKind:
 
 
 def failures_of(table: pd.DataFrame) -> list[FailureKind]:
-    """Return all kinds of failures, the most frequent ones first and harmless ones last."""
+    """Return all kinds of failures, the most frequent first, harmless ones last."""
     name = Namer(table)
-    found: dict[tuple[str, str], FailureKind] = {}
+    kind_by_key: dict[tuple[str, str], FailureKind] = {}
     failed = table[table["status"] != "ok"]
     for _, row in failed.assign(reason=reasons(failed)).iterrows():
         reason, status = row["reason"], str(row["status"])
         key = (status, reason.split("\n")[0])
-        if key not in found:
+        if key not in kind_by_key:
             text = truncate(reason, MOST_REASON)
-            found[key] = FailureKind(status, text, is_harmless=status in HARMLESS)
-        found[key].names.append(name(row))
-    kinds = sorted(found.values(), key=lambda kind: (kind.is_harmless, -len(kind.names)))
-    add_logs(table[table["path"].isin(failed["path"])], found, kinds[:MOST_KINDS])
+            kind_by_key[key] = FailureKind(status, text, is_harmless=status in HARMLESS)
+        kind_by_key[key].names.append(name(row))
+    kinds = sorted(kind_by_key.values(), key=lambda kind: (kind.is_harmless, -len(kind.names)))
+    add_logs(table[table["path"].isin(failed["path"])], kind_by_key, kinds[:MOST_KINDS])
     return kinds
 
 
 def add_logs(
-    table: pd.DataFrame, found: dict[tuple[str, str], FailureKind], shown: list[FailureKind]
+    table: pd.DataFrame, kind_by_key: dict[tuple[str, str], FailureKind], shown: list[FailureKind]
 ) -> None:
-    """Add to each kind the log and the traceback of the first record that ended so."""
+    """Add to each kind the log and the traceback of its first record."""
     for rows, record in records_of(table):
         error = record.error
-        kind = found.get((record.status, error.message.split("\n")[0])) if error else None
+        kind = kind_by_key.get((record.status, error.message.split("\n")[0])) if error else None
         if error is None or kind is None or kind not in shown or kind.where or kind.log:
             continue
-        kind.where = where_of(error)
+        kind.where = format_location(error)
         kind.traceback = last_lines(error.traceback or "")
         kind.log_name, kind.log = log_of(record, Path(str(rows["path"].iloc[0])).parent)
 
 
-def where_of(error: ErrorReport) -> str:
-    """Return "rank 1 on HOST, signal 11", as far as it is known."""
+def format_location(error: ErrorReport) -> str:
+    """Return the known parts of "rank 1 on HOST, signal 11"."""
     rank = "" if error.rank is None else f"rank {error.rank}"
     host = f"on {error.host}" if error.host else ""
     signal = f"signal {error.signal}" if error.signal else ""
@@ -90,10 +90,10 @@ def where_of(error: ErrorReport) -> str:
 
 
 def log_of(record: Record, folder: Path) -> tuple[str, str]:
-    """Return the name and the end of the log that a record names; both "" where there is none.
+    """Return the name and the tail of the log that a record names; both "" without one.
 
-    Only a rank's log in the record's own folder is read, and no other file by a link: a record may
-    come from anywhere, and a page is passed on.
+    Only a regular log file in the record's folder is read, never through a link: records may come
+    from untrusted sources, and pages are shared.
     """
     name = record.error.log if record.error and record.error.log else ""
     if not LOG_NAME.fullmatch(name):
@@ -111,7 +111,7 @@ def log_of(record: Record, folder: Path) -> tuple[str, str]:
 
 
 def last_lines(text: str) -> str:
-    """Return the last lines of a text, without what a page cannot show."""
+    """Return the last lines of a text, without unprintable characters."""
     lines = CONTROL.sub("", text.replace("\r\n", "\n")).rstrip().split("\n")
     cut = "\n".join(lines[-MOST_LINES:])
     is_cut = len(lines) > MOST_LINES or len(cut) > MOST_LETTERS
@@ -119,5 +119,5 @@ def last_lines(text: str) -> str:
 
 
 def truncate(text: str, most: int) -> str:
-    """Cut a text to a number of letters, and say so by "…"."""
+    """Cut a text to a number of letters, and append "…"."""
     return text if len(text) <= most else f"{text[:most]}…"

@@ -1,8 +1,7 @@
-"""Figures of the page in Vega-Lite: those of charts, and those of the samples of a case.
+"""Figures of the page in Vega-Lite: charts, and the samples of a case.
 
-Histograms and quantiles are of all samples. The times over the iterations are thinned where a page
-would become too large: then each of several iterations in a row gives their least, median and
-highest time.
+Histograms and quantiles are of all samples. Times over iterations are downsampled if the page would
+become too large: consecutive iterations are reduced to their minimum, median and maximum.
 """
 
 import base64
@@ -34,9 +33,9 @@ from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.intervals import Array
 
 Spec = dict[str, Any]
-"""Of Vega-Lite, as JSON."""
+"""A specification of Vega-Lite as JSON."""
 ROWS = "rows"
-"""Name of the data, which has a column `kind`: POINT, CURVE or REFERENCE."""
+"""Name of the data set; its column `kind` is POINT, CURVE or REFERENCE."""
 POINT, CURVE, REFERENCE = "point", "curve", "reference"
 SHAPES = (
     "M0,-.8A.8,.8 0 1,1 0,.8A.8,.8 0 1,1 0,-.8Z",
@@ -48,9 +47,9 @@ SHAPES = (
     "M-.95,0L.7,-.95V.95Z",
     "M.95,0L-.7,-.95V.95Z",
 )
-"""Markers as paths of SVG, which tell series apart in black and white."""
+"""Markers as SVG paths; they distinguish series in black and white."""
 NUM_COLOURS = 10
-"""Custom properties `--series-0` and so on of page.css, for light and for dark pages."""
+"""Custom properties `--series-0` and so on of page.css, for light and dark mode."""
 INK, SOFT, ACCENT, CARD = "var(--ink)", "var(--ink-soft)", "var(--accent)", "var(--card)"
 LABELS = {"": "digits(datum.value)", BYTES: "bytes(datum.value)", SECONDS: "seconds(datum.value)"}
 """Expressions of Vega that format a value; page.js defines their functions."""
@@ -63,14 +62,14 @@ def colour(index: int) -> str:
 
 
 def shape(index: int, mark: str = LINES) -> str:
-    """Return the marker of a series; lengths have squares in the legend."""
+    """Return the marker of a series; bars and stacks have squares in the legend."""
     return SHAPES[1 if mark in (BARS, STACKS) else index % len(SHAPES)]
 
 
 def spec_of(chart: Chart) -> Spec:
-    """Return the specification as JSON."""
-    drawing = {LINES: over_x, SCATTER: over_x, CELLS: cells, STACKS: stacks}
-    layers = drawing.get(chart.mark, beside_names)(chart)
+    """Return the specification of a chart as JSON."""
+    drawing = {LINES: draw_over_x, SCATTER: draw_over_x, CELLS: cells, STACKS: stacks}
+    layers = drawing.get(chart.mark, draw_beside_names)(chart)
     shown: alt.LayerChart | alt.FacetChart = alt.layer(*layers, data=alt.NamedData(ROWS))
     if len(chart.panels) > 1:
         header = alt.Header(labelLimit=260)
@@ -83,7 +82,7 @@ def spec_of(chart: Chart) -> Spec:
 
 
 def with_ticks(shown: alt.LayerChart | alt.FacetChart) -> Spec:
-    """Return a specification whose ticks the page sets, without what all of them share."""
+    """Return a specification whose ticks the page sets, without the shared configuration."""
     ticks = [alt.param(name=f"{name}_ticks", value=[]) for name in ("x", "y")]
     spec: Spec = shown.add_params(*ticks).to_dict(validate=False)  # tests do
     return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
@@ -95,14 +94,14 @@ def filter_kind(kind: str) -> alt.Chart:
 
 
 def scale_of(axis: Axis) -> alt.Scale:
-    """Return the scale of numbers; the logarithm of bytes has powers of two."""
+    """Return a numeric scale; a logarithmic scale of bytes has base 2."""
     if axis.scale != LOG:
         return alt.Scale(zero=True)
     return alt.Scale(type="log", base=2 if axis.unit == BYTES else 10, nice=False, padding=12)
 
 
 def axis_of(axis: Axis, ticks: str) -> alt.Axis:
-    """Return an axis of numbers; the page sets the ticks of a logarithm as a parameter."""
+    """Return a numeric axis; the page sets the ticks of a logarithmic one as a parameter."""
     values = alt.ExprRef(ticks) if axis.scale == LOG or ticks == "x_ticks" else alt.Undefined
     return alt.Axis(
         labelExpr=LABELS[axis.unit],
@@ -114,23 +113,23 @@ def axis_of(axis: Axis, ticks: str) -> alt.Axis:
 
 
 def colours_of(chart: Chart) -> alt.Color:
-    """Return the colours of series; curves that are no series, such as an ideal, are grey."""
+    """Return the colours of series; curves of no series, such as an ideal, are grey."""
     names = chart.all_series
     curves = [] if chart.curves is None else dict.fromkeys(chart.curves["series"])
-    others = [name for name in curves if name not in names]
-    shades = [*(colour(chart.look(name)) for name in names), *(SOFT for _ in others)]
-    scale = alt.Scale(domain=[*names, *others], range=shades)
+    curve_names = [name for name in curves if name not in names]
+    shades = [*(colour(chart.style_number(name)) for name in names), *(SOFT for _ in curve_names)]
+    scale = alt.Scale(domain=[*names, *curve_names], range=shades)
     return alt.Color("series:N", legend=None, scale=scale)
 
 
 def shapes_of(chart: Chart) -> alt.Shape:
     names = chart.all_series
-    scale = alt.Scale(domain=names, range=[shape(chart.look(name)) for name in names])
+    scale = alt.Scale(domain=names, range=[shape(chart.style_number(name)) for name in names])
     return alt.Shape("series:N", legend=None, scale=scale)
 
 
 def tooltip_of(chart: Chart) -> list[alt.Tooltip]:
-    """Return what a point says; the page makes its texts."""
+    """Return the tooltip of a point; the page formats its texts."""
     shown = [alt.Tooltip("panel:N")] if len(chart.panels) > 1 else []
     if len(chart.all_series) > 1:
         shown.append(alt.Tooltip("series:N"))
@@ -138,8 +137,8 @@ def tooltip_of(chart: Chart) -> list[alt.Tooltip]:
     return [*shown, x, alt.Tooltip("value_text:N", title=chart.y.label)]
 
 
-def over_x(chart: Chart) -> list[alt.Chart]:
-    """Draw points over numbers or names, joined for LINES, with intervals and curves."""
+def draw_over_x(chart: Chart) -> list[alt.Chart]:
+    """Draw points over numbers or names, connected for LINES, with intervals and curves."""
     if chart.x.scale == NAMES:
         across = alt.Axis(labelAngle=0)
         x = alt.X("x:N", title=chart.x.label, sort=chart.names, axis=across)
@@ -170,16 +169,16 @@ def over_x(chart: Chart) -> list[alt.Chart]:
     return [*layers, dots.encode(shape=shapes_of(chart), tooltip=tooltip_of(chart))]
 
 
-def names_down(chart: Chart) -> alt.Y:
+def y_of_names(chart: Chart) -> alt.Y:
     axis = alt.Axis(grid=False, ticks=False, domain=False)
     return alt.Y("x:N", title=None, sort=chart.names, axis=axis)
 
 
-def beside_names(chart: Chart) -> list[alt.Chart]:
-    """Draw bars or dots with intervals beside names, which need no turned labels there."""
+def draw_beside_names(chart: Chart) -> list[alt.Chart]:
+    """Draw bars or dots with intervals beside names, so that labels are horizontal."""
     axis = axis_of(chart.y, "y_ticks")
     x = alt.X("value:Q", title=chart.y.label, scale=scale_of(chart.y), axis=axis)
-    points = filter_kind(POINT).encode(x=x, y=names_down(chart), color=colours_of(chart))
+    points = filter_kind(POINT).encode(x=x, y=y_of_names(chart), color=colours_of(chart))
     if chart.points.duplicated(["panel", "x"]).any():
         points = points.encode(yOffset=alt.YOffset("series:N", sort=chart.all_series))
     if chart.mark == BARS:
@@ -189,22 +188,22 @@ def beside_names(chart: Chart) -> list[alt.Chart]:
         marks = dots.encode(shape=shapes_of(chart))
     layers = [marks.encode(tooltip=tooltip_of(chart))]
     if chart.points["low"].notna().any():
-        ends = points.mark_rule(strokeWidth=1.2)
-        layers.append(ends.encode(x=alt.X("low:Q"), x2="high:Q", color=alt.value(INK)))
+        intervals = points.mark_rule(strokeWidth=1.2)
+        layers.append(intervals.encode(x=alt.X("low:Q"), x2="high:Q", color=alt.value(INK)))
     if chart.reference is not None:
         layers.append(filter_kind(REFERENCE).mark_rule(color=SOFT).encode(x="value:Q"))
     return layers
 
 
 def stacks(chart: Chart) -> list[alt.Chart]:
-    """Draw lengths on top of each other beside names, and a mark at the total where known."""
+    """Draw stacked bars beside names, and a mark at the total if known."""
     x = alt.X("value:Q", title=chart.y.label, stack="zero", axis=axis_of(chart.y, "y_ticks"))
     bars = (
         filter_kind(POINT)
         .mark_bar(cursor="pointer")
         .encode(
             x=x,
-            y=names_down(chart),
+            y=y_of_names(chart),
             color=colours_of(chart),
             order=alt.Order("order:Q"),
             tooltip=tooltip_of(chart),
@@ -213,11 +212,11 @@ def stacks(chart: Chart) -> list[alt.Chart]:
     if "total" not in chart.points:
         return [bars]
     marks = filter_kind(POINT).mark_tick(color=INK, thickness=2)
-    return [bars, marks.encode(x="total:Q", y=names_down(chart))]
+    return [bars, marks.encode(x="total:Q", y=y_of_names(chart))]
 
 
 def cells(chart: Chart) -> list[alt.Chart]:
-    """Draw a map whose shade is the value, with words in each cell."""
+    """Draw a heat map with text in each cell."""
     across, down = alt.Axis(labelAngle=0, ticks=False), alt.Axis(ticks=False)
     x = alt.X("x:N", title=chart.x.label, sort=chart.names, axis=across)
     y = alt.Y("series:N", title=None, sort=chart.all_series, axis=down)
@@ -230,9 +229,9 @@ def cells(chart: Chart) -> list[alt.Chart]:
 
 
 MOST_SERIES = 100
-"""A legend of more cannot be read; the table says the same."""
+"""Most series of a readable legend; the table has all."""
 MOST_NAMES = 60
-"""A figure with more names on its axis is higher than a screen; the table says the same."""
+"""Most names on the axis of a figure that fits on a screen; the table has all."""
 
 
 class AxisData(TypedDict):
@@ -243,7 +242,7 @@ class AxisData(TypedDict):
 
 
 class FigureData(TypedDict):
-    """All that page.js needs to draw a chart."""
+    """Input of page.js for one chart."""
 
     title: str
     spec: Spec
@@ -263,18 +262,18 @@ def figure_of(chart: Chart) -> FigureData:
         "rows": columns_of(chart),
         "series": legend_of(chart),
         "reference": chart.reference,
-        "x": described_axis(chart.x),
-        "y": described_axis(chart.y),
+        "x": axis_data(chart.x),
+        "y": axis_data(chart.y),
     }
 
 
 def is_over_x(chart: Chart) -> bool:
-    """Return whether values are drawn over the settings, not beside their names."""
+    """Return whether values are drawn over settings, not beside names."""
     return chart.mark in (LINES, SCATTER)
 
 
 def too_large(chart: Chart) -> str:
-    """Return why a figure cannot show a chart, "" where it can."""
+    """Return why a chart is too large for a figure; "" if it is not."""
     if len(chart.all_series) > MOST_SERIES:
         return f"{len(chart.all_series)} series; at most {MOST_SERIES} are drawn"
     count = chart.points["x"].nunique()
@@ -283,13 +282,13 @@ def too_large(chart: Chart) -> str:
     return ""
 
 
-def described_axis(axis: Axis) -> AxisData:
+def axis_data(axis: Axis) -> AxisData:
     names, log = axis.scale == NAMES, axis.scale == LOG
     return {"label": axis.label, "names": names, "log": log, "unit": axis.unit}
 
 
 def columns_of(chart: Chart) -> dict[str, list[Any]]:
-    """Return the points, then the curves, as columns; None where a row lacks a value."""
+    """Return points, then curves, as columns; missing values are None."""
     parts = [chart.points.assign(kind=POINT)]
     if chart.curves is not None:
         parts.append(chart.curves.assign(kind=CURVE))
@@ -302,19 +301,19 @@ def columns_of(chart: Chart) -> dict[str, list[Any]]:
 
 
 def legend_of(chart: Chart) -> list[dict[str, str]]:
-    """Return name, colour and marker of each series; none where one series needs no legend."""
+    """Return name, colour and marker of each series; [] if no legend is needed."""
     shown = [name for name in chart.all_series if (chart.points["series"] == name).any()]
     if not chart.has_legend or len(shown) < 2:
         return []
-    looks = {name: chart.look(name) for name in shown}
+    style_numbers = {name: chart.style_number(name) for name in shown}
     return [
-        {"name": name, "colour": colour(look), "shape": shape(look, chart.mark)}
-        for name, look in looks.items()
+        {"name": name, "colour": colour(number), "shape": shape(number, chart.mark)}
+        for name, number in style_numbers.items()
     ]
 
 
 def describe(chart: Chart) -> str:
-    """Say in words what a figure shows, for readers who do not see it."""
+    """Describe a figure in words, for screen readers."""
     points = chart.points
     low, high = map(format_number, (points["value"].min(), points["value"].max()))
     parts = [f"{chart.title}. {len(points)} points; {chart.y.label} from {low} to {high}"]
@@ -329,20 +328,20 @@ def describe(chart: Chart) -> str:
 
 TIME = "seconds(datum.value)"
 SCALE = alt.Scale(type="log", nice=False, padding=8)
-"""Times are positive, and single slow ones would flatten all others on a linear axis."""
+"""Logarithmic, because single slow times would flatten all others on a linear axis."""
 
 
 def sample_specs() -> dict[str, Spec]:
-    """Return the specifications by the names of their places on the page."""
-    drawn = {"times": over_iterations(), "histogram": histogram(), "ranks": by_rank()}
+    """Return the specifications by name of their element on the page."""
+    drawn = {"times": draw_over_iterations(), "histogram": histogram(), "ranks": draw_by_rank()}
     return {
         name: with_ticks(alt.layer(*layers, data=alt.NamedData(ROWS)))
         for name, layers in drawn.items()
     }
 
 
-def over_iterations() -> list[alt.Chart]:
-    """Draw times over iterations: a dot for each, or the median and the range of several."""
+def draw_over_iterations() -> list[alt.Chart]:
+    """Draw times over iterations: a dot per iteration, or median and range of several."""
     axis = alt.Axis(values=alt.ExprRef("y_ticks"), labelExpr=TIME)
     rows = alt.Chart().encode(
         x=alt.X(
@@ -373,8 +372,8 @@ def histogram() -> list[alt.Chart]:
     return [drawn, median]
 
 
-def by_rank() -> list[alt.Chart]:
-    """Draw the quantiles of each rank: 5 to 95 % as a line, 25 to 75 % as a bar, the median."""
+def draw_by_rank() -> list[alt.Chart]:
+    """Draw the quantiles of each rank: 5 to 95 % as a line, 25 to 75 % as a bar, and the median."""
     axis = alt.Axis(values=alt.ExprRef("x_ticks"), labelExpr=TIME)
     down = alt.Axis(grid=False, ticks=False, domain=False)
     rows = alt.Chart().encode(y=alt.Y("rank:N", title="rank", sort=None, axis=down))
@@ -389,23 +388,23 @@ def by_rank() -> list[alt.Chart]:
 
 
 NUM_BYTES = 1_600_000
-"""Of all samples on a page, as text."""
+"""Size of all samples on a page, as text."""
 MOST_VALUES, FEWEST_VALUES = 3000, 60
-"""Times of one case on the page, whatever its share of NUM_BYTES is."""
+"""Limits of the number of times per case, whatever its share of NUM_BYTES."""
 NUM_BINS, SPARK_HEIGHT = 32, 20
 QUANTILES = (0, 5, 25, 50, 75, 95, 100)
-"""In percent, of each rank."""
+"""Quantiles of each rank in percent."""
 MOST_RANKS = 64
-"""Of more ranks, those with the longest medians are shown."""
+"""Most ranks shown, those with the longest medians."""
 OVERHEAD_BYTES = 200
-"""Of a case, beside its times and quantiles."""
+"""Size of a case without its times and quantiles."""
 
 
 def records_of(table: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, Record]]:
-    """Read each record once more, because tables hold no samples; yield it with its rows.
+    """Read each record again, because tables have no samples; yield it with its rows.
 
-    The rows are in the order of the record's cases; one row stands for a record without cases. A
-    record that is no longer readable, or has changed, is left out.
+    Rows are in the order of the record's cases; a record without cases has one row. Records that
+    are no longer readable, or have changed, are skipped.
     """
     for path, rows in table.groupby("path", sort=False):
         try:
@@ -421,11 +420,10 @@ class PackedSamples(TypedDict):
 
     Attributes:
         n: number of iterations.
-        step: how many of them are one entry of `times`.
-        times: in seconds, `as_text`; with a step above 1 all least, then all median, then all
-            highest ones.
-        low: of a histogram whose bins are equally wide in their logarithms.
-        ranks: numbers of the ranks shown, of `num_ranks`.
+        step: number of iterations per entry of `times`.
+        times: seconds, `as_text`; with a step above 1 all minima, then medians, then maxima.
+        low, high: limits of a histogram with bins of equal width in the logarithm.
+        ranks: numbers of the shown ranks, of `num_ranks`.
         quantiles: QUANTILES of each of these ranks, `as_text`.
     """
 
@@ -449,16 +447,16 @@ def samples_of(table: pd.DataFrame) -> Packed:
     """Return the samples of all measured cases."""
     measured = table[table["status"] == "ok"]
     num_values = values_per_case(len(measured), measured["world_size"].max())
-    found: Packed = {}
+    packed: Packed = {}
     for rows, record in records_of(table[table["path"].isin(measured["path"])]):
         for row, median_s, case in zip(rows[PAGE_ROW], rows["median_s"], record.cases, strict=True):
             if case.status == "ok":
-                found[row] = pack_samples(case, median_s, num_values)
-    return found
+                packed[row] = pack_samples(case, median_s, num_values)
+    return packed
 
 
 def values_per_case(num_cases: int, num_ranks: float) -> int:
-    """Return how many times each case may have on the page, so that all fit in NUM_BYTES."""
+    """Return the number of times per case such that all fit into NUM_BYTES."""
     if not num_cases:
         return MOST_VALUES
     room = NUM_BYTES / num_cases - OVERHEAD_BYTES
@@ -491,11 +489,11 @@ def pack_samples(case: CaseRecord, median_s: float, num_values: int) -> PackedSa
 
 
 def downsample(times: Array, num_values: int) -> tuple[int, Array]:
-    """Reduce times to at most `num_values`, or little more.
+    """Reduce times to about `num_values`.
 
     Returns:
-        How many iterations are one entry, and the times; with more than one iteration per entry
-        the least ones, the medians and the highest ones: [3][entry].
+        The number of iterations per entry, and the times; with more than one iteration per entry
+        minima, medians and maxima: [3][entry].
     """
     if len(times) <= num_values:
         return 1, times
@@ -509,12 +507,12 @@ def downsample(times: Array, num_values: int) -> tuple[int, Array]:
 
 
 def as_text(values: Array) -> str:
-    """Encode numbers as float32 in base64, in the byte order of all common machines."""
+    """Encode numbers as little-endian float32 in base64."""
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode()
 
 
 def sparkline(counts: Sequence[int]) -> str:
-    """Return the outline of a histogram as the path of an SVG, one wide per bin and 20 high."""
+    """Return the outline of a histogram as an SVG path, width 1 per bin and height SPARK_HEIGHT."""
     heights = [round(SPARK_HEIGHT * (1 - count / max(counts))) for count in counts]
     steps = "".join(f"V{top}h{NUM_BINS // len(counts)}" for top in heights)
     return f"M0,{SPARK_HEIGHT}{steps}V{SPARK_HEIGHT}Z"

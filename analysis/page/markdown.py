@@ -1,4 +1,4 @@
-"""Turns the Markdown of a report's tables into HTML that follows the page's headings."""
+"""Convert the Markdown of a report to HTML with heading levels of the page."""
 
 import html
 import re
@@ -9,24 +9,24 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 NUMBER = re.compile(r"[<>]? ?-?\d[\d.,]*(e[+-]?\d+)?( .*)?$")
-"""Also one that an interval or a rate in brackets follows."""
+"""A number, optionally followed by an interval or a rate in brackets."""
 RULES = ("backticks", "escape", "heading", "list", "table")
-"""What the tables use. Without links, images and HTML, a label in them is only text."""
+"""Markdown rules in use. Without links, images and HTML, labels stay plain text."""
 
 
 def as_html(text: str, level: int) -> str:
-    """Return the HTML of a text.
+    """Convert Markdown to HTML.
 
     Args:
-        level: of its highest heading on the page; 2 turns "# A" into h2, "## B" into h3.
+        level: level of the highest heading; 2 turns "# A" into h2, "## B" into h3.
     """
     parser = MarkdownIt("zero").enable(list(RULES))
-    tokens = list(adapted(parser.parse(text), level - 1))
+    tokens = list(adapt_tokens(parser.parse(text), level - 1))
     return str(parser.renderer.render(tokens, parser.options, {}))
 
 
-def adapted(tokens: list[Token], deeper: int) -> Iterator[Token]:
-    """Yield the tokens with lower headings, and tables in a frame that scrolls, with captions."""
+def adapt_tokens(tokens: list[Token], deeper: int) -> Iterator[Token]:
+    """Yield tokens with lowered headings, and tables with captions in a scrolling frame."""
     heading = ""
     for position, token in enumerate(tokens):
         if token.type in ("heading_open", "heading_close"):
@@ -34,39 +34,41 @@ def adapted(tokens: list[Token], deeper: int) -> Iterator[Token]:
             if token.nesting > 0:
                 heading = html.escape(tokens[position + 1].content)
         if token.type == "table_open":
-            yield raw(f'<div class="scroll" role="region" aria-label="{heading}" tabindex="0">')
+            yield raw_token(
+                f'<div class="scroll" role="region" aria-label="{heading}" tabindex="0">'
+            )
             align(tokens[position:])
         yield token
         if token.type == "table_open":
-            yield raw(f'<caption class="hidden">{heading}</caption>')
+            yield raw_token(f'<caption class="hidden">{heading}</caption>')
         if token.type == "table_close":
-            yield raw("</div>")
+            yield raw_token("</div>")
 
 
 def align(tokens: list[Token]) -> None:
-    """Mark the heads of the columns of a table, and the columns of numbers.
+    """Mark the column headers of a table, and its numeric columns.
 
     Args:
-        tokens: of the table, and of what follows it.
+        tokens: tokens from the start of the table on.
     """
     end = next(at for at, token in enumerate(tokens) if token.type == "table_close")
     columns: dict[int, list[tuple[Token, str]]] = {}
-    place = 0
+    column = 0
     for token, inner in pairwise(tokens[: end + 1]):
         if token.type == "tr_open":
-            place = 0
+            column = 0
         if token.type in ("th_open", "td_open"):
-            columns.setdefault(place, []).append((token, inner.content))
-            place += 1
+            columns.setdefault(column, []).append((token, inner.content))
+            column += 1
     for cells in columns.values():
-        (head, _), *rest = cells
+        (head, _), *body = cells
         head.attrSet("scope", "col")
-        texts = [text for _, text in rest if text]
+        texts = [text for _, text in body if text]
         if texts and all(map(NUMBER.match, texts)):
             for token, _ in cells:
                 token.attrSet("class", "number")
 
 
-def raw(text: str) -> Token:
-    """Return a token that is rendered as it is."""
+def raw_token(text: str) -> Token:
+    """Return a token that is rendered verbatim."""
     return Token("html_block", "", 0, content=text)

@@ -1,4 +1,4 @@
-"""The table of a suite's measurements, which the browser sorts and filters."""
+"""The table of a suite's measurements; the browser sorts and filters it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from analysis.page.figures import Packed, sparkline
 from analysis.records.columns import FIGURES
 from analysis.report.chart import PAGE_ROW
 from analysis.report.naming import Namer
-from analysis.screen.terminal import column_of as formatted
+from analysis.screen.terminal import column_of as terminal_column
 from analysis.table.combine import heads_of, identity_columns, select_printed
 from analysis.table.repetitions import REPETITION, aggregate_repetitions
 from benchkit.record.naming import format_label
 
 MOST_CHOICES = 25
-"""Values of a filter; a column with more is no filter."""
+"""Most values of a filter."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Filter:
     """A setting in which rows differ.
 
     Attributes:
-        column: of the combined table.
-        values: as they are shown, in order.
+        column: column of the combined table.
+        values: formatted values, in order.
     """
 
     column: str
@@ -34,21 +34,21 @@ class Filter:
 
 
 def filters_of(rows: pd.DataFrame) -> list[Filter]:
-    """Return the settings in which the rows differ, and their values in order."""
-    found = []
+    """Return the settings in which rows differ, with their values in order."""
+    filters = []
     for column in ("status", *identity_columns(rows)):
         values = rows[column].dropna().unique().tolist()
         if rows[column].nunique(dropna=False) > 1 and len(values) <= MOST_CHOICES:
             numbers = all(isinstance(value, int | float) for value in values)
             ordered = sorted(values) if numbers else list(dict.fromkeys(values))
             missing = [None] if rows[column].isna().any() else []
-            choices = map(partial(choice, column), [*ordered, *missing])
-            found.append(Filter(column, list(dict.fromkeys(choices))))
-    return found
+            choices = map(partial(format_choice, column), [*ordered, *missing])
+            filters.append(Filter(column, list(dict.fromkeys(choices))))
+    return filters
 
 
-def choice(column: str, value: Any) -> str:
-    """Format a value of a filter; "–" stands for rows without one."""
+def format_choice(column: str, value: Any) -> str:
+    """Format a value of a filter; "–" for missing."""
     return "–" if pd.isna(value) else format_label(column, value)
 
 
@@ -60,8 +60,8 @@ class MeasuredColumn:
     """A column of the table.
 
     Attributes:
-        name: in combined.csv, or of `analysis.table.combine.printed`.
-        head: in words, with the unit.
+        name: name in combined.csv, or of `analysis.table.combine.select_printed`.
+        head: header with the unit.
         kind: "number", "long" for sentences, or "".
     """
 
@@ -75,8 +75,8 @@ class SortedCell:
     """A value of a row.
 
     Attributes:
-        text: as it is shown.
-        value: the number as in combined.csv, which it is sorted by; "" for text.
+        text: formatted value.
+        value: sort key, the number in combined.csv; "" for text.
     """
 
     text: str
@@ -88,11 +88,11 @@ class MeasuredRow:
     """A row of the table.
 
     Attributes:
-        id: of the row on the page.
-        name: what sets it apart from the other rows.
-        status: of the case.
+        id: id of the row on the page.
+        name: settings in which it differs from other rows.
+        status: status of the case.
         cells: one per column.
-        spark: outline of the histogram of its samples, "" without any.
+        spark: sparkline of the histogram of its samples; "" without samples.
     """
 
     id: str
@@ -107,12 +107,12 @@ class Measurements:
     """The table of a suite.
 
     Attributes:
-        shared: settings and values that all rows share, as text by head.
-        columns: those in which rows differ.
+        shared: constant settings and values, as text by header.
+        columns: columns in which rows differ.
         rows: one per case; repetitions of a sweep are merged.
         filters: settings in which rows differ.
-        chosen: by row and column of the filters, the value as it is shown.
-        members: by row, the ids of the rows whose samples it stands for.
+        chosen: formatted value by row and column of the filters.
+        members: ids of the rows that were merged, by row.
     """
 
     shared: dict[str, str]
@@ -124,7 +124,7 @@ class Measurements:
 
 
 def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
-    """Make the table of one suite, from rows with PAGE_ROW and samples by it."""
+    """Make the table of one suite, from rows with PAGE_ROW and samples by PAGE_ROW."""
     rows = aggregate_repetitions(table)
     shown, heads = select_printed(rows), heads_of(rows)
     shared = [
@@ -139,7 +139,8 @@ def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
     ]
     filters = filters_of(rows)
     choices = {
-        each.column: [choice(each.column, value) for value in rows[each.column]] for each in filters
+        setting.column: [format_choice(setting.column, value) for value in rows[setting.column]]
+        for setting in filters
     }
     chosen = zip(*choices.values(), strict=True) if choices else ([()] * len(rows))
     return Measurements(
@@ -156,7 +157,7 @@ def measurements_of(table: pd.DataFrame, samples: Packed) -> Measurements:
 
 
 def kind_of(name: str, rows: pd.DataFrame) -> str:
-    """Return the kind of a column, which holds numbers if all of its values are numbers."""
+    """Return the kind of a column: "number" if all of its values are numbers."""
     values = rows[name].dropna() if name in rows else pd.Series()
     if not values.empty and all(map(is_numeric, values)):
         return "number"
@@ -170,24 +171,24 @@ def is_numeric(value: Any) -> bool:
 def rows_of(
     rows: pd.DataFrame, shown: pd.DataFrame, columns: list[MeasuredColumn], samples: Packed
 ) -> Iterator[MeasuredRow]:
-    """Yield the rows of the table; `shown` are the same, `printed`, and `samples` by PAGE_ROW."""
+    """Yield the rows of the table; `shown` are the same `select_printed`, `samples` by PAGE_ROW."""
     name = Namer(rows)
     cells = [cells_of(column, rows, shown) for column in columns]
     heads = zip(name.rows(rows), rows[PAGE_ROW], rows["status"], strict=True)
-    for (row, row_id, status), *own in zip(heads, *cells, strict=True):
+    for (row, row_id, status), *row_cells in zip(heads, *cells, strict=True):
         sample = samples.get(row_id)
         yield MeasuredRow(
             id=row_id,
             name=name(row),
             status=str(status),
-            cells=own,
+            cells=row_cells,
             spark=sparkline(sample["counts"]) if sample else "",
         )
 
 
 def cells_of(column: MeasuredColumn, rows: pd.DataFrame, shown: pd.DataFrame) -> list[SortedCell]:
-    """Make the cells of what is printed, and of the rows' own values, which they are sorted by."""
-    texts = formatted(rows if column.name in FIGURES else shown, column.name).cells
+    """Make the cells of a column: printed texts, with the values of `rows` as sort keys."""
+    texts = terminal_column(rows if column.name in FIGURES else shown, column.name).cells
     if column.kind != "number":
         return [SortedCell(text, "") for text in texts]
     values = rows[column.name].tolist()
@@ -196,7 +197,7 @@ def cells_of(column: MeasuredColumn, rows: pd.DataFrame, shown: pd.DataFrame) ->
 
 
 def members_of(table: pd.DataFrame, rows: pd.DataFrame) -> dict[str, list[str]]:
-    """Return, by the ids of merged rows, the ids of all rows that were merged into them."""
+    """Return the ids of the rows that were merged, by id of the merged row."""
     if len(rows) == len(table):
         return {row: [row] for row in table[PAGE_ROW]}
     sweeps = table["run"].astype("string").str.replace(REPETITION, "", regex=True)

@@ -1,4 +1,4 @@
-"""Writes the page: one file of HTML, with its style, its script and all of its data within."""
+"""Write the page: one HTML file that contains its style, its scripts and all data."""
 
 import base64
 import hashlib
@@ -19,9 +19,9 @@ from benchkit.errors import ConfigError
 FILE_NAME = "report.html"
 FOLDER = Path(__file__).parent
 SCRIPTS = ("numbers.js", "figures.js", "samples.js", "tables.js", "page.js")
-"""In the order in which the page runs them, as one module."""
+"""Scripts of the page in order; they run as one module."""
 LIBRARY, EXPOSED = "drawing_library", "window.vegaEmbed = vegaEmbed;"
-"""Its file in the user's cache, and what the page calls."""
+"""Cache file of the drawing library, and the statement that exposes its entry point."""
 LIBRARIES = ("altair", "jinja2", "markdown_it", "vl_convert")
 
 
@@ -37,15 +37,15 @@ def write_page(
     environments: Sequence[Facts],
     most_figures: int | None = MOST_FIGURES,
 ) -> Path:
-    """Write the page into a folder and return its path.
+    """Write the page into a folder; return its path.
 
     Args:
-        parts: of a report on rows `with_ids`.
+        parts: report data with rows `with_ids`.
         environments: one per record.
-        most_figures: that the page has; None for all.
+        most_figures: largest number of figures; None for all.
 
     Raises:
-        OSError: where the folder cannot be written to.
+        OSError: the folder is not writable.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return write(folder, FILE_NAME, render(parts, environments, most_figures))
@@ -55,7 +55,7 @@ def render(
     parts: ReportData, environments: Sequence[Facts], most_figures: int | None = MOST_FIGURES
 ) -> str:
     """Return the page; the arguments are those of `write_page`."""
-    # The libraries are an extra, and other modules of analysis must work without them.
+    # Optional dependencies: other modules of analysis must work without them.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -72,8 +72,10 @@ def render(
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     environment.filters["code"] = with_code
-    library = inlined(drawing_library())
-    script = inlined("\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS))
+    library = escape_script(drawing_library())
+    script = escape_script(
+        "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    )
     style = (FOLDER / "page.css").read_text(encoding="utf-8")
     return environment.get_template("template.html.j2").render(
         content=content,
@@ -88,14 +90,14 @@ def render(
 
 
 def with_code(text: str) -> Any:
-    """Escape a sentence, and mark what it has in backticks as code."""
+    """Escape a sentence, and turn its backticks into code elements."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def data_of(content: Any) -> dict[str, Any]:
-    """Return what the scripts read: figures by place, and rows by id."""
+    """Return the data of the scripts: figures and rows by id."""
     figures: dict[str, Any] = {}
     rows: dict[str, Any] = {}
     for suite in content.suites:
@@ -105,7 +107,9 @@ def data_of(content: Any) -> dict[str, Any]:
             rows[row.id] = {
                 "name": row.name,
                 "chosen": table.chosen[row.id],
-                "samples": [each for each in table.members[row.id] if each in content.samples],
+                "samples": [
+                    sample_id for sample_id in table.members[row.id] if sample_id in content.samples
+                ],
             }
     return {"figures": figures, "rows": rows}
 
@@ -113,28 +117,28 @@ def data_of(content: Any) -> dict[str, Any]:
 def drawing_library() -> str:
     """Return the source of Vega, Vega-Lite and Vega-Embed in the version of the specifications.
 
-    It is bundled once, which takes seconds, and kept in the user's cache.
+    It is bundled once, which takes seconds, and cached.
     """
     import altair
     import vl_convert
 
     version = altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
     bundler = distribution_version("vl-convert-python")
-    maker = hashlib.sha256(f"{version} {bundler} {EXPOSED}".encode()).digest()
-    if known := bytes(read_cache_file(LIBRARY, lambda: maker)):
-        return known.decode()
+    fingerprint = hashlib.sha256(f"{version} {bundler} {EXPOSED}".encode()).digest()
+    if cached := bytes(read_cache_file(LIBRARY, lambda: fingerprint)):
+        return cached.decode()
     library = vl_convert.javascript_bundle(EXPOSED, version)
-    write_cache(LIBRARY, maker, library.encode())
+    write_cache(LIBRARY, fingerprint, library.encode())
     return library
 
 
-def inlined(script: str) -> str:
-    """Return a script that may stand within an element of HTML."""
+def escape_script(script: str) -> str:
+    """Escape a script for a script element of HTML."""
     return script.replace("</script", r"<\/script").replace("<!--", r"<\!--")
 
 
 def policy(scripts: Sequence[str], style: str) -> str:
-    """Return a Content-Security-Policy: these scripts and this style run, nothing is fetched."""
+    """Return a Content-Security-Policy that allows these scripts and this style, and no fetch."""
     allowed = {
         "default-src": "'none'",
         "script-src": " ".join(map(digest, scripts)),

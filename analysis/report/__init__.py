@@ -1,1 +1,1 @@
-"""What `python -m analysis FOLDER` writes: tables, sentences and plots."""
+"""The report of `python -m analysis FOLDER`: tables, sentences and plots."""

@@ -1,8 +1,8 @@
-"""What a figure shows, apart from how it is drawn: points in long form, and two axes.
+"""Charts: the content of a figure, independent of drawing. Points in long form, and two axes.
 
 A suite's module with `show(table, baseline) -> dict[name, Chart]` adds its figures to the report
-(drawn by analysis.report.draw) and to the page (by analysis.page.figures). What is too much
-to tell apart is merged here, thinned where it is drawn, and the small print says so. Tables and CSV
+(drawn by analysis.report.draw) and to the page (by analysis.page.figures). Merge series that are
+too many to distinguish. The drawing code samples the rest, and the caption says so. Tables and CSV
 files have everything.
 """
 
@@ -23,22 +23,22 @@ from benchkit.api.question import Question
 from benchkit.record.naming import format_bytes
 
 LINES, SCATTER, DOTS, BARS, STACKS, CELLS = "lines", "scatter", "dots", "bars", "stacks", "cells"
-"""How points are drawn.
+"""Marks: how points are drawn.
 
 - LINES: over numbers or names, joined; SCATTER: over numbers, not joined.
 - DOTS, BARS: beside names; STACKS: lengths on top of each other, beside names.
-- CELLS: a map; the series is down, x across, the value is the shade.
+- CELLS: a heat map; series down, x across, the value as shade.
 """
 LINEAR, LOG, NAMES = "linear", "log", "names"
 BYTES, SECONDS = "bytes", "seconds"
 PAGE_ROW = "page_row"
-"""Column with the id of a row of the page. `over_runs` keeps that of the latest row."""
+"""Column with the id of a row of the page. `aggregate_runs` keeps that of the latest row."""
 POINT = ("panel", "series", "x", "value", "low", "high", PAGE_ROW)
-"""The columns of a chart's points. `low` and `high` are NaN without an interval."""
+"""Columns of a chart's points. `low` and `high` are NaN without an interval."""
 TIMES = ("median_s", "ci_low_s", "ci_high_s")
 PAIRED_SPEEDUPS = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
 RATE = ("rate", "rate_low", "rate_high")
-"""Columns of a value and of both ends of its interval."""
+"""Columns of a value and of both bounds of its interval."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,19 @@ class Chart:
 
     Attributes:
         mark: how points are drawn, see LINES.
-        title: says what is measured.
+        title: what is measured.
         note: how to read it.
-        x: the axis of the settings.
-        y: the axis of the values.
-        points: one row per point with the columns POINT; x is text if its axis has names. Also,
-            where there are any: `text`, the words in a cell; `total`, of all that is stacked;
-            `band_low` and `band_high`, ends of a shaded band around a line.
-        series: all series in their order; those of the points by default.
-        reference: a value to compare with, such as 1 for speedups.
-        is_shared: whether all panels have the same axis of values.
-        curves: dashed lines, such as a fit: panel, series, x, value; `low` and `high` shade a band
-            around it, `part` tells several curves of one series apart.
-        style_numbers: the number of the colour and the marker of each series, see `numbered`.
+        x: axis of the settings.
+        y: axis of the values.
+        points: one row per point with the columns POINT; x is text if its axis has names. Optional
+            columns: `text`, the text of a cell; `total`, the length of a whole stack; `band_low`
+            and `band_high`, bounds of a shaded band around a line.
+        series: all series in order; by default those of the points.
+        reference: value to compare with, such as 1 for speedups.
+        is_shared: whether all panels share the axis of values.
+        curves: dashed lines, such as a fit: panel, series, x, value; `low` and `high` bound a
+            shaded band, `part` distinguishes several curves of one series.
+        style_numbers: number of the colour and the marker of each series, see `number_series`.
     """
 
     mark: str
@@ -95,19 +95,19 @@ class Chart:
 
     @property
     def names(self) -> list[str]:
-        """The settings of an axis of names, in an order that holds in every panel, if there is one.
+        """Names on an axis, in an order consistent with every panel, if there is one.
 
-        A panel of an interrupted or ragged sweep lacks some. Rows of a map lack cells likewise.
+        Panels of an interrupted or ragged sweep may lack names, and rows of a map may lack cells.
         """
         part = "series" if self.mark == CELLS else "panel"
         parts = [names.unique() for _, names in self.points.groupby(part, sort=False)["x"]]
-        return in_common_order(parts)
+        return merge_orders(parts)
 
     @property
     def all_series(self) -> list[str]:
         return list(dict.fromkeys((*self.series, *self.points["series"])))
 
-    def look(self, name: str) -> int:
+    def style_number(self, name: str) -> int:
         """Return the number of the colour and the marker of a series."""
         return (
             self.style_numbers[name] if name in self.style_numbers else self.all_series.index(name)
@@ -115,54 +115,56 @@ class Chart:
 
     @property
     def has_legend(self) -> bool:
-        """Return whether series have names, and these stand nowhere else."""
+        """Return whether series have names that no axis shows."""
         stand_beside = self.points["series"].eq(self.points["x"]).all()
         return self.mark != CELLS and any(self.all_series) and not stand_beside
 
     @property
     def suite(self) -> str:
-        """Return the suite of the first point, "" where it is not known."""
+        """Return the suite of the first point; "" if unknown."""
         suites = self.points["suite"].dropna() if "suite" in self.points else ()
         return str(next(iter(suites), ""))
 
     @property
     def small_print(self) -> str:
-        """How to read the figure, and the processors or GPUs of its points."""
-        where = hardware(self.points)
-        known = not where or where.removeprefix("on ") in self.note
-        return self.note if known else "; ".join(filter(None, (self.note, where)))
+        """Caption: the note, and the processors or GPUs of the points."""
+        hardware_text = hardware(self.points)
+        is_stated = not hardware_text or hardware_text.removeprefix("on ") in self.note
+        return self.note if is_stated else "; ".join(filter(None, (self.note, hardware_text)))
 
     def of_group(self, suffix: str) -> "Chart":
-        """Return the chart with a title that says what sets its rows apart."""
+        """Return the chart with the group of its rows in the title."""
         return replace(self, title=add_group_to_title(self.title, suffix))
 
 
-def in_common_order(parts: Sequence[Sequence[str]]) -> list[str]:
-    """Return the names of all parts, each after those before it in any part.
+def merge_orders(parts: Sequence[Sequence[str]]) -> list[str]:
+    """Merge ordered lists of names: each name follows those that precede it in any list.
 
-    Where parts contradict each other, the names that appear first come first.
+    Where lists contradict each other, order by first appearance.
     """
-    before: dict[str, set[str]] = {name: set() for name in chain.from_iterable(parts)}
-    for one, other in chain.from_iterable(map(pairwise, parts)):
-        before[other].add(one)
-    found: dict[str, None] = {}
-    while before:
-        first = (name for name, others in before.items() if others <= found.keys())
-        name = next(first, next(iter(before)))
-        found[name] = None
-        del before[name]
-    return list(found)
+    predecessors_of: dict[str, set[str]] = {name: set() for name in chain.from_iterable(parts)}
+    for earlier, later in chain.from_iterable(map(pairwise, parts)):
+        predecessors_of[later].add(earlier)
+    ordered: dict[str, None] = {}
+    while predecessors_of:
+        first = (
+            name for name, predecessors in predecessors_of.items() if predecessors <= ordered.keys()
+        )
+        name = next(first, next(iter(predecessors_of)))
+        ordered[name] = None
+        del predecessors_of[name]
+    return list(ordered)
 
 
 Charts = dict[str, Chart]
-"""By name, which is that of the plot's file without its ending."""
+"""By name: the file name of the plot without suffix."""
 Rows = TypeVar("Rows")
 
 
 def group_charts(
     stem: str, groups: Iterable[tuple[str, Rows]], charts_of: Callable[[Rows], Charts]
 ) -> Charts:
-    """Make the charts of each group, given with its suffix, with names that begin with `stem`."""
+    """Make the charts of each group of rows; names have the stem, and the suffix of the group."""
     return {
         f"{stem}_{name}{suffix}": chart.of_group(suffix)
         for suffix, rows in groups
@@ -171,7 +173,7 @@ def group_charts(
 
 
 def hardware(rows: pd.DataFrame) -> str:
-    """Name the processors or GPUs of the rows: "on AMD EPYC 7B13"; "" where none is known."""
+    """Name the processors or GPUs of the rows: "on AMD EPYC 7B13"; "" if unknown."""
     names = ", ".join(rows["device_name"].dropna().unique()) if "device_name" in rows else ""
     return f"on {names}" if names else ""
 
@@ -189,18 +191,18 @@ def chart_points(
 
     Args:
         rows: one per point.
-        x: the settings, one per row.
-        values: the column of the value, and of both ends of its interval where it has one.
-        series, panel: of each row, or of all.
-        scale: what the values and their limits are multiplied by.
+        x: settings, one per row.
+        values: column of the value, and optionally of both bounds of its interval.
+        series, panel: one per row, or one for all.
+        scale: factor of the values and their bounds.
         **more: further columns, see `Chart.points`.
     """
-    ends = dict(zip(("value", "low", "high"), values, strict=False))
+    columns = dict(zip(("value", "low", "high"), values, strict=False))
     numbers = {
-        end: pd.to_numeric(rows[ends[end]], errors="coerce") * scale
-        if end in ends
+        bound: pd.to_numeric(rows[columns[bound]], errors="coerce") * scale
+        if bound in columns
         else float("nan")
-        for end in ("value", "low", "high")
+        for bound in ("value", "low", "high")
     }
     cells = {
         "panel": panel,
@@ -217,25 +219,25 @@ def chart_points(
 
 
 def setting_name(suite: str, column: str, value: object) -> str:
-    """Call a setting what the suite's question calls it: "float32", "2 ranks", "back to back".
+    """Format a setting as the suite's question does: "float32", "2 ranks", "back to back".
 
-    What the question does not call anything, such as the default backend, keeps its value.
+    A value that the question does not format, such as the default backend, is returned as text.
     """
     return questions().get(suite, Question()).format_value(column, value) or str(value)
 
 
 def map_unique(values: pd.Series, word: Callable[[Any], str]) -> pd.Series:
-    """Call each different value of a column by its word: there are far fewer than rows."""
+    """Map a column by calling `word` once per unique value: there are far fewer than rows."""
     numbers, different = pd.factorize(values, use_na_sentinel=False)
     words = np.array([word(value) for value in different], dtype=object)
     return pd.Series(words[numbers], values.index)
 
 
 def rates_of(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the columns RATE from a rate at the median time and the interval of that time."""
+    """Return the columns RATE: a rate at the median time, and at the bounds of its interval."""
     amount = rows[name] * rows["median_s"]
-    ends = (rows[name], amount / rows["ci_high_s"], amount / rows["ci_low_s"])
-    return pd.DataFrame(dict(zip(RATE, ends, strict=True)))
+    values = (rows[name], amount / rows["ci_high_s"], amount / rows["ci_low_s"])
+    return pd.DataFrame(dict(zip(RATE, values, strict=True)))
 
 
 def phases_of_step(
@@ -248,12 +250,12 @@ def phases_of_step(
     note: str,
     x: str,
 ) -> Chart:
-    """Stack the phases of a step, whose seconds are in columns such as `forward_s`.
+    """Stack the phases of a step; their seconds are in columns such as `forward_s`.
 
     Args:
-        bars: the name of each row's bar.
-        panel: of each row.
-        note: follows how to read the lengths.
+        bars: name of the bar of each row.
+        panel: panel of each row.
+        note: appended to the caption.
         x: label of the axis of bars.
     """
     total = rows["median_s"] * 1e3
@@ -274,20 +276,20 @@ def phases_of_step(
 
 
 MOST_SERIES = 16
-"""As many as a legend beside a panel holds."""
+"""Series that fit into the legend beside a panel."""
 MOST_POINTS = 40
-"""Names beside an axis."""
+"""Names that fit beside an axis."""
 Step = TypeVar("Step")
 
 
 def sample_evenly(steps: Sequence[Step]) -> list[Step]:
-    """Return at most MOST_SERIES of some steps, evenly apart, with the first and the last."""
+    """Return at most MOST_SERIES evenly spaced items, with the first and the last."""
     count = min(len(steps), MOST_SERIES)
     return [steps[round(place)] for place in np.linspace(0, len(steps) - 1, count)]
 
 
 def choose_series_settings(rows: pd.DataFrame, always: list[str], settings: list[str]) -> list[str]:
-    """Select the settings that tell series apart without making more than MOST_SERIES of them.
+    """Select the settings that distinguish series, without exceeding MOST_SERIES series.
 
     Settings with few values come first, because a reader compares these; `always` are kept.
     """
@@ -301,31 +303,33 @@ def choose_series_settings(rows: pd.DataFrame, always: list[str], settings: list
 
 
 def merge_series(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Merge the rows that are equal in some columns: their median, their lowest and their highest.
+    """Aggregate the rows that are equal in some columns: median, minimum and maximum.
 
-    The lowest and the highest become the ends of an interval; the bandwidth is that of the median.
+    Minimum and maximum become the bounds of the interval; the bandwidth is that of the median.
     """
     groups = rows.groupby(columns, dropna=False, sort=False)
     times = groups["median_s"].agg(["median", "min", "max"])
-    moved = rows.assign(moved=rows["busbw_gb_per_s"] * rows["median_s"])
+    with_bytes = rows.assign(moved=rows["busbw_gb_per_s"] * rows["median_s"])
     devices = groups["device_name"].agg(lambda names: ", ".join(names.dropna().unique()) or None)
-    found = {
+    columns_of_groups = {
         "median_s": times["median"],
         "ci_low_s": times["min"],
         "ci_high_s": times["max"],
-        "busbw_gb_per_s": moved.groupby(columns, dropna=False, sort=False)["moved"].median()
+        "busbw_gb_per_s": with_bytes.groupby(columns, dropna=False, sort=False)["moved"].median()
         / times["median"],
         "device_name": devices,
         "suite": groups["suite"].first(),
     }
-    made = {name: values for name, values in found.items() if name not in columns}
-    return pd.DataFrame(made).reset_index()
+    new_columns = {
+        name: values for name, values in columns_of_groups.items() if name not in columns
+    }
+    return pd.DataFrame(new_columns).reset_index()
 
 
 FAR = 5.0
-"""Panels whose highest values differ by a larger factor have linear axes of their own."""
+"""Panels whose highest values differ by a larger factor have separate linear axes."""
 MOST_BARS_RANGE = 20.0
-"""Bars begin at 0, where values that differ by a larger factor cannot be compared."""
+"""Bars start at 0; values that differ by a larger factor are drawn as dots."""
 
 
 def charts_of(
@@ -334,44 +338,45 @@ def charts_of(
     attempt: Attempt = make_directly,
     more: Mapping[str, Chart] | None = None,
 ) -> dict[str, Charts]:
-    """Return the charts of a report by the modules that show them; files and page draw the same.
+    """Return the charts of a report by module; the files and the page draw the same ones.
 
-    A chart of a single point asks no question, and is left out.
+    Charts of a single point are left out.
     """
     if not (table["status"] == "ok").any():
         return {}
 
-    def asking(show: Callable[..., Charts]) -> Charts:
-        shown = show(table, baseline)
-        return {key: simplified(each) for key, each in shown.items() if len(each.points) > 1}
+    def charts_with_data(show: Callable[..., Charts]) -> Charts:
+        charts = show(table, baseline)
+        return {key: simplify(chart) for key, chart in charts.items() if len(chart.points) > 1}
 
-    found = {
-        name: attempt(f"figures of {name}", partial(asking, module.show)) or {}
+    charts_by_module = {
+        name: attempt(f"figures of {name}", partial(charts_with_data, module.show)) or {}
         for name, module in modules_with("show")
     }
     if more:
-        found["further charts"] = asking(lambda *_: dict(more))
-    looks = number_series(list(chain.from_iterable(charts.values() for charts in found.values())))
+        charts_by_module["further charts"] = charts_with_data(lambda *_: dict(more))
+    style_numbers = number_series(
+        list(chain.from_iterable(charts.values() for charts in charts_by_module.values()))
+    )
     return {
-        name: {key: replace(chart, style_numbers=looks) for key, chart in charts.items()}
-        for name, charts in found.items()
+        name: {key: replace(chart, style_numbers=style_numbers) for key, chart in charts.items()}
+        for name, charts in charts_by_module.items()
     }
 
 
 def number_series(charts: Sequence[Chart]) -> dict[str, int]:
-    """Number the series of all charts of a report, so that each has one colour in all of them.
+    """Number the series of all charts of a report, so that each has one colour in all charts.
 
-    The series of one chart are numbered together in their natural order, and so are those of
-    charts that have a series in common.
+    Series of one chart, and of charts that share a series, are numbered in natural order.
     """
     families: list[set[str]] = []
     for chart in charts:
         if chart.mark == CELLS:
             continue
         names = set(chart.all_series)
-        for known in [each for each in families if each & names]:
-            families.remove(known)
-            names |= known
+        for family in [other for other in families if other & names]:
+            families.remove(family)
+            names |= family
         families.append(names)
     return {
         name: number
@@ -381,16 +386,16 @@ def number_series(charts: Sequence[Chart]) -> dict[str, int]:
 
 
 def natural_order(name: str) -> list[tuple[float, str]]:
-    """Return what sorts "2 ranks" before "10 ranks"."""
+    """Return a sort key that puts "2 ranks" before "10 ranks"."""
     parts = re.split(r"(\d+(?:\.\d+)?)", name)
     return [(float(part), "") if place % 2 else (0.0, part) for place, part in enumerate(parts)]
 
 
-def simplified(chart: Chart) -> Chart:
-    """Return the chart as it is best read, in files and on the page.
+def simplify(chart: Chart) -> Chart:
+    """Simplify a chart for the files and the page.
 
-    Points over a single setting become bars beside the names of their series, in order of value.
-    Panels whose values are far apart have axes of their own.
+    Points over a single setting become bars beside the names of their series, sorted by value.
+    Panels of very different values have separate axes.
     """
     if chart.mark in (LINES, SCATTER) and chart.points["x"].nunique() == 1:
         chart = sorted_bars(chart)
@@ -404,7 +409,7 @@ def sorted_bars(chart: Chart) -> Chart:
     points, setting = chart.points, chart.points["x"].iloc[0]
     words = format_bytes(setting) if chart.x.unit == BYTES else setting
     value = words if isinstance(words, str) else f"{words:g}"
-    if len(chart.all_series) == 1:  # The panels are what differs.
+    if len(chart.all_series) == 1:  # Only the panels differ.
         points = points.assign(series=points["panel"], panel="")
     points = points.assign(x=points["series"]).drop(
         columns=["band_low", "band_high"], errors="ignore"

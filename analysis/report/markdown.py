@@ -1,4 +1,4 @@
-"""Pieces of Markdown of which suites make their reports."""
+"""Markdown building blocks of the suites' reports."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from analysis.table.repetitions import describe_runs
 
 
 def document(*parts: str) -> str:
-    """Join titles, paragraphs and tables; "" stands for a part that is not there."""
+    """Join titles, paragraphs and tables; skip empty parts."""
     return "\n\n".join(filter(None, parts))
 
 
@@ -17,5 +17,5 @@ def bullets(lines: Iterable[str]) -> str:
 
 
 def format_run_spread(rows: pd.DataFrame) -> str:
-    """Say in a paragraph how much merged rows vary from run to run."""
+    """Describe in a paragraph how much merged rows vary between runs."""
     return " ".join(describe_runs(rows))

@@ -1,4 +1,4 @@
-"""Names of rows for sentences."""
+"""Name rows in sentences by the settings in which they differ."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -13,14 +13,14 @@ from benchkit.record.naming import format_label
 
 
 class Namer:
-    """Name rows by what sets them apart from others of their suite: "allreduce (world_size=2)"."""
+    """Name rows by the settings that vary in their suite: "allreduce (world_size=2)"."""
 
     def __init__(self, among: pd.DataFrame, *without: str) -> None:
         self.among, self.without = among, without
 
     @cached_property
     def columns(self) -> dict[Any, list[str]]:
-        """The columns that name the rows of each suite."""
+        """Columns that name the rows, by suite."""
         ignored, among = ("suite", *self.without), self.among
         columns = [name for name in identity_columns(among) if name not in ignored]
         repeated = ["run"] if is_repeated(among) else []
@@ -30,9 +30,9 @@ class Namer:
         }
 
     def rows(self, table: pd.DataFrame, *columns: str) -> list[Row]:
-        """Return rows as dictionaries with some columns and with those that name them.
+        """Return rows as dictionaries with some columns and those that name them.
 
-        Thousands of rows of all columns, as objects of pandas, would take seconds.
+        As pandas objects with all columns, thousands of rows would take seconds.
         """
         if table.empty:
             return []
@@ -42,15 +42,15 @@ class Namer:
         return rows
 
     def __call__(self, row: Any, *without: str) -> str:
-        of = operation(row)
+        title = operation(row)
         columns = self.columns[row["suite"]]
-        shown = [name for name in columns if name not in without and row[name] != of]
-        held = settings(row, shown)
-        return f"{of} ({held})" if held else of
+        names = [name for name in columns if name not in without and row[name] != title]
+        described = settings(row, names)
+        return f"{title} ({described})" if described else title
 
 
 def operation(row: Any) -> str:
-    """Return what was measured: "all_reduce", or the suite where it has no such name."""
+    """Return the title of a row, such as "all_reduce"; its suite if it has no title."""
     return str(row["suite"] if pd.isna(row["title"]) else row["title"])
 
 

@@ -1,4 +1,4 @@
-"""What several files of a report show, made once: where the first of them asks for it."""
+"""Data that several files of a report share, computed once, on first use."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,13 +18,14 @@ from analysis.table.variants import Baseline
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
-    """The rows of a report, and what is made of them.
+    """The rows of a report, and the data derived from them.
 
     Attributes:
         table: the combined table.
-        baseline: what speedups compare with; by default each suite has its own.
-        per_rank: one row per rank and case, of the cases that report their ranks.
-        compare_at: a size in MiB at which backends are compared, beside the largest that all have.
+        baseline: baseline of speedups; by default that of each suite.
+        per_rank: one row per rank and case, for cases with values per rank.
+        compare_at: further size in MiB at which backends are compared, beside the largest
+            common one.
     """
 
     table: pd.DataFrame
@@ -47,9 +48,9 @@ class ReportData:
 
     @cached_property
     def findings(self) -> dict[str, list[str]]:
-        """The sentences of each paragraph, by its title; all of those on noise are in `noise`."""
-        found = sentences.findings(self.table, self.points)
-        return {title: list(lines) for title, lines in found.items()}
+        """Sentences by title of their paragraph; all sentences on noise are in `noise`."""
+        paragraphs = sentences.findings(self.table, self.points)
+        return {title: list(lines) for title, lines in paragraphs.items()}
 
     @cached_property
     def noise(self) -> list[str]:
@@ -57,38 +58,40 @@ class ReportData:
 
     @cached_property
     def turns(self) -> str | None:
-        """The page on the cases that were timed alone, too."""
+        """The page on cases that were timed both interleaved and isolated."""
         return turns_table(self.table)
 
     @cached_property
     def rank_devices(self) -> str | None:
-        """The page on the ranks that have devices of their own."""
+        """The page on the devices of ranks."""
         return rank_devices_table(self.per_rank)
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The suites' own tables, by file name."""
+        """The tables of all suites, by file name."""
         return dict(write_all(self.table, make_or_leave_out))
 
     def texts_of(self, suite: str) -> dict[str, str]:
         """The tables of one suite."""
-        is_own = self.table["suite"] == suite
+        is_of_suite = self.table["suite"] == suite
         return (
-            self.texts if is_own.all() else dict(write_all(self.table[is_own], make_or_leave_out))
+            self.texts
+            if is_of_suite.all()
+            else dict(write_all(self.table[is_of_suite], make_or_leave_out))
         )
 
     @cached_property
     def charts(self) -> dict[str, Charts]:
-        """What figures show, by the modules that show it."""
-        more: Charts = {}
+        """Charts of all figures, by module."""
+        further: Charts = {}
         if self.compare_at is not None:
-            more = sizes.comparisons_at(self.table, self.compare_at)
-            if not more:
+            further = sizes.comparisons_at(self.table, self.compare_at)
+            if not further:
                 size = f"--compare-at {self.compare_at:g}"
                 complain("analysis", f"{size}: no such data_size was measured")
-        return charts_of(self.table, self.baseline, make_or_leave_out, more)
+        return charts_of(self.table, self.baseline, make_or_leave_out, further)
 
 
 def with_ids(table: pd.DataFrame) -> pd.DataFrame:
-    """Number the rows, for the page."""
+    """Add the column PAGE_ROW, an id per row."""
     return table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})

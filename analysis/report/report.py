@@ -1,4 +1,4 @@
-"""Write all files of a report: its texts, the suites' own tables, and the figures."""
+"""Write all files of a report: its texts, the tables of suites, and the figures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,18 +23,18 @@ def write_report(
     formats: Sequence[str] = style.FORMATS[:1],
     most_figures: int | None = MOST_FIGURES,
 ) -> Iterator[Path]:
-    """Yield each file as it is written; one that cannot be made is left out with a line on stderr.
+    """Yield each file as it is written; skip one that fails, with a line on stderr.
 
     Args:
-        formats: of the figures, of `style.FORMATS`.
-        most_figures: that are drawn; None for all.
+        formats: file formats of figures, some of `style.FORMATS`.
+        most_figures: largest number of figures; None for all.
 
     Raises:
-        OSError: the folder cannot be written to.
+        OSError: the folder is not writable.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, make in texts_of(parts):
-        content = make_or_leave_out(name, make)
+    for name, make_content in texts_of(parts):
+        content = make_or_leave_out(name, make_content)
         if content is not None:
             yield write(folder, name, content)
     for name, text in parts.texts.items():
@@ -44,7 +44,7 @@ def write_report(
 
 
 def texts_of(parts: ReportData) -> Iterator[tuple[str, Callable[[], FileContent | None]]]:
-    """Yield each file that belongs to no single suite, and what makes its content or None."""
+    """Yield the name of each file on all suites, and what returns its content or None."""
     table, per_rank = parts.table, parts.per_rank
     yield "combined.csv", lambda: table.drop(columns=[ROUNDS, PAGE_ROW], errors="ignore")
     yield "full_results.md", lambda: full_results(aggregate_repetitions(table))
@@ -60,7 +60,7 @@ def texts_of(parts: ReportData) -> Iterator[tuple[str, Callable[[], FileContent 
 
 
 def analysis_text(parts: ReportData) -> str:
-    """Return the first screen, and below it what else is known."""
+    """Return the first screen, and below it all findings."""
     parts_of_text = parts.screen.text(), sentences.describe(parts.findings)
     return "\n\n".join(filter(None, parts_of_text))
 
@@ -68,7 +68,7 @@ def analysis_text(parts: ReportData) -> str:
 def write_figures(
     charts: Mapping[str, Charts], folder: Path, formats: Sequence[str], most: int | None
 ) -> Iterator[Path]:
-    """Draw and write one figure after the other, and yield the files of each."""
+    """Draw and write one figure after the other; yield the files of each."""
     style.apply()
     for name, figure in draw_all(charts, make_or_leave_out, most):
         save = partial(style.save, figure, folder / file_name(name), formats)

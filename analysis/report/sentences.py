@@ -1,4 +1,4 @@
-"""analysis.txt: the table in plain sentences, with ratios formed within each run."""
+"""analysis.txt: the table as sentences; ratios are formed within each run."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ FILE_NAME = "noise.md"
 NOISY_REL_CI = 0.05
 """A median with a wider rel_ci than this is called noisy."""
 STRAGGLING_SHARE = 0.75
-"""A rank that ends last in more than this share of the samples is named. By chance the share would
-be 1 / ranks."""
+"""A rank that ends last in more than this share of the samples is reported. The share expected by
+chance is 1 / ranks."""
 SPIKY_SHARE = 0.01
 OF_NOISE = (
     "median_s", "ci_low_s", "ci_high_s", "rel_ci", "p99_s", "stopped_by", "converged", "steady",
@@ -34,7 +34,7 @@ OF_NOISE = (
 
 
 def summary(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield one line that counts what `describe` says of each row; none without any noise."""
+    """Yield one line that counts the sentences of `noise` by kind; none without noise."""
     with_ranks = measured[measured["world_size"] > 1]
     spikes = measured["spikes_all_share"] + measured["spikes_some_share"]
     wide = measured["rel_ci"] > NOISY_REL_CI
@@ -52,7 +52,7 @@ def summary(measured: pd.DataFrame) -> Iterator[str]:
 
 
 def as_markdown(lines: Sequence[str]) -> str | None:
-    """Return the page of all sentences on noise; None without any."""
+    """Return the page with all sentences on noise; None without any."""
     return "\n".join(["# Noise", "", *(f"- {line}" for line in lines)]) if lines else None
 
 
@@ -66,28 +66,28 @@ def noise_sentences(measured: pd.DataFrame) -> Iterator[str]:
 
 def noise(name: str, row: Row) -> Iterator[str]:
     yield from uncertainty(name, row)
-    yield from straggling(name, row)
+    yield from straggler(name, row)
     yield from disturbances(name, row)
 
 
 def uncertainty(name: str, row: Row) -> Iterator[str]:
-    """Yield that a median has a wide interval, or did not reach its target."""
+    """Yield a sentence if a median has a wide interval, or did not reach its target."""
     if row["rel_ci"] > NOISY_REL_CI:
-        shown = time_text(row["median_s"], row["ci_low_s"], row["ci_high_s"], math.nan, math.nan)
-        yield f"{name}: median {shown} ms {WITHIN}; p99 {milliseconds(row['p99_s'])}."
+        interval = time_text(row["median_s"], row["ci_low_s"], row["ci_high_s"], math.nan, math.nan)
+        yield f"{name}: median {interval} ms {WITHIN}; p99 {milliseconds(row['p99_s'])}."
     elif pd.notna(row["converged"]) and not row["converged"]:
         width = 100 * row["rel_ci"]
         yield f"{name}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
 
 
-def straggling(name: str, row: Row) -> Iterator[str]:
+def straggler(name: str, row: Row) -> Iterator[str]:
     if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
         rank, share = row["straggler_rank"], 100 * row["straggler_share"]
         yield f"{name}: rank {rank:.0f} ends last in {share:.0f} % of the samples."
 
 
 def disturbances(name: str, row: Row) -> Iterator[str]:
-    """Yield what took cores away, a warm-up that was too short, spikes, and slow modes."""
+    """Yield sentences on lost cores, a short warm-up, spikes, and slow modes."""
     if pd.notna(row["disturbed"]):
         yield f"{name}: disturbed: {row['disturbed']}."
     if pd.notna(row["steady"]) and not row["steady"]:
@@ -95,11 +95,11 @@ def disturbances(name: str, row: Row) -> Iterator[str]:
             f"{name}: calls still got faster when the warm-up ended; "
             "raise measure.max_warmup_seconds."
         )
-    everywhere, some = 100 * row["spikes_all_share"], 100 * row["spikes_some_share"]
+    on_all, on_some = 100 * row["spikes_all_share"], 100 * row["spikes_some_share"]
     if row["spikes_all_share"] + row["spikes_some_share"] > SPIKY_SHARE:
         several = row["world_size"] > 1
-        where = f" on all ranks at once, {some:.1f} % on some only" if several else ""
-        share = f"{everywhere:.1f} % of the samples"
+        where = f" on all ranks at once, {on_some:.1f} % on some only" if several else ""
+        share = f"{on_all:.1f} % of the samples"
         yield f"{name}: {share} took over {SPIKE:g} times the median{where}."
     if pd.notna(row["slow_mode_ratio"]):
         ratio, share = row["slow_mode_ratio"], 100 * row["slow_mode_share"]
@@ -107,7 +107,7 @@ def disturbances(name: str, row: Row) -> Iterator[str]:
 
 
 def has_rough_clocks(measured: pd.DataFrame) -> pd.Series:
-    """Return of each row whether its starts are known too imprecisely to compare ranks."""
+    """Return a boolean mask of the rows whose host clocks are too imprecise to compare ranks."""
     on_host_clock = measured["clock"] == HostClock.name
     return measured["start_uncertainty_s"].gt(0) & measured["makespan_s"].isna() & on_host_clock
 
@@ -122,11 +122,11 @@ def rough_clock(name: str, row: Row) -> Iterator[str]:
 
 ALPHA = 0.05
 LEAK_BYTES = 2**20
-"""Ranks that hold so much more memory with each further point are said to leak."""
+"""Growth of memory per point above which reused ranks are reported to leak."""
 
 
 def reuse_sentences(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield, per suite, the effect on times, and how much memory the ranks hold on to."""
+    """Yield, per suite, the effect of reused ranks on times, and their memory leaks."""
     reused = measured[measured["points_before"].fillna(0) > 0]
     for suite, rows in reused.groupby("suite"):
         points = number_of(rows.drop_duplicates(["run", "point_id"]), "point")
@@ -136,9 +136,9 @@ def reuse_sentences(measured: pd.DataFrame) -> Iterator[str]:
 
 
 def effect(rows: pd.DataFrame) -> str:
-    """Format the ratio of times in ranks that had measured other points to those in fresh ranks.
+    """Format the ratio of times in reused ranks to those in fresh ranks.
 
-    Each point that was measured both ways counts once, with the mean of its cases' log ratios.
+    Each point measured both ways counts once, with the mean of its cases' log ratios.
     """
     logs = np.log(pd.to_numeric(rows["reuse_ratio"]))
     ratios = logs[logs.notna()].groupby([rows["run"], rows["point_id"]]).mean()
@@ -152,8 +152,8 @@ def effect(rows: pd.DataFrame) -> str:
         return f"; they take {ratio} times as long as fresh ranks ({basis})"
     is_changed = judge_interval(interval) in (AHEAD, BEHIND)
     meaning = "measure with ranks=fresh" if is_changed else "no change that shows"
-    known = f"{ratio_interval(*np.exp(interval))}, {len(ratios)} pairs"
-    return f"; they take {ratio} times as long as fresh ranks ({known}): {meaning}"
+    details = f"{ratio_interval(*np.exp(interval))}, {len(ratios)} pairs"
+    return f"; they take {ratio} times as long as fresh ranks ({details}): {meaning}"
 
 
 def leaks(measured: pd.DataFrame) -> Iterator[str]:
@@ -190,25 +190,25 @@ CLOCKS, WARNINGS = "Clocks", "Warnings"
 """Titles of the paragraphs, in their order."""
 NO_FAILURES = tuple(status for status in (*HARMLESS, *UNFINISHED) if status != "ok")
 MOST_LINES = 20
-"""The longest paragraph. Of a report of thousands of points the table is read instead."""
+"""Lines of the longest paragraph. For thousands of points, read the table."""
 
 
 def describe(paragraphs: Mapping[str, Iterable[str]]) -> str:
-    """Write the sentences of each paragraph below its title."""
-    return "\n\n".join(filter(None, (as_paragraph(*each) for each in paragraphs.items())))
+    """Return the sentences of each paragraph below its title."""
+    return "\n\n".join(filter(None, (as_paragraph(*paragraph) for paragraph in paragraphs.items())))
 
 
 def findings(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, Iterator[str]]:
-    """Return the sentences of each paragraph, by its title and in order; noise takes one line.
+    """Return the sentences of each paragraph by title, in order; noise has one line.
 
     Args:
-        points: the measured rows, merged over all runs.
+        points: measured rows, merged over all runs.
     """
     measured = table[table["status"] == "ok"]
     status, name, name_of_all = table["status"], Namer(measured), Namer(table)
-    ended = table.assign(reason=reasons(table))
-    not_measured = ended[status.isin(NO_FAILURES)]
-    failed = ended[~status.isin(("ok", *NO_FAILURES))]
+    with_reasons = table.assign(reason=reasons(table))
+    not_measured = with_reasons[status.isin(NO_FAILURES)]
+    failed = with_reasons[~status.isin(("ok", *NO_FAILURES))]
     first_calls = measured[measured["first_call_ratio"].notna()]
     warned = measured[measured["warning"].notna()].drop_duplicates(["point_id", "run", "warning"])
     point_name = Namer(measured, *suite_columns(measured))
@@ -234,13 +234,13 @@ def sentences_of(
     name: Namer,
     columns: Sequence[str],
 ) -> Iterator[str]:
-    """Yield the sentences on each row, from its name and some columns."""
+    """Yield the sentences on each row, made from its name and some columns."""
     for row in name.rows(rows, *columns):
         yield from describe_row(name(row), row)
 
 
 def cell(column: str) -> Callable[[str, Row], Iterable[str]]:
-    """Make a sentence of a column that holds one."""
+    """Return a function that makes a sentence of a text column."""
     return lambda name, row: [f"{name}: {row[column]}."]
 
 
@@ -248,7 +248,7 @@ OF_OUTCOME = ("status", "failed_rank", "reason")
 
 
 def outcome(name: str, row: Row) -> Iterator[str]:
-    """Yield how a row ended, and why."""
+    """Yield the status of a row, and its reason."""
     rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
     yield f"{name}: {row['status']}{rank}: {shorten_reason(row['reason'])}"
 
@@ -256,8 +256,8 @@ def outcome(name: str, row: Row) -> Iterator[str]:
 def as_paragraph(title: str, lines: Iterable[str]) -> str:
     remaining = iter(lines)
     shown = [f"- {line}" for line in islice(remaining, MOST_LINES)]
-    if more := sum(1 for _ in remaining):
-        shown.append(f"- and {more} more like these: see combined.csv.")
+    if num_more := sum(1 for _ in remaining):
+        shown.append(f"- and {num_more} more like these: see combined.csv.")
     return "\n".join([title, *shown]) if shown else ""
 
 
@@ -266,7 +266,7 @@ def number_of(rows: pd.DataFrame, noun: str) -> str:
 
 
 def overview(table: pd.DataFrame) -> Iterator[str]:
-    """Say how many rows there are, and where and when they were measured."""
+    """Yield the number of rows by status, their hosts, and the time of measurement."""
     statuses = table["status"].value_counts()
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
     hosts = ", ".join(sorted(table["host"].dropna().unique()))
@@ -275,7 +275,7 @@ def overview(table: pd.DataFrame) -> Iterator[str]:
 
 
 def spread_sentences(points: pd.DataFrame) -> Iterator[str]:
-    """Yield how much runs differ: those of the report, and identical ones on this machine."""
+    """Yield how much runs differ: those of the report, and the noise floor of this machine."""
     yield from describe_runs(points, Namer(points))
     if line := describe_floor(points):
         yield f"{line[0].upper()}{line[1:]}."

@@ -37,21 +37,21 @@ from analysis.table.variants import Baseline
 from benchkit.record.naming import format_bytes
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
-"""What panels, lines and x axes show; any other column that varies is written into the labels."""
+"""Columns shown by panels, lines and x axes; other varying columns go into the labels."""
 VERSIONS = frozenset(HARDWARE_AND_SOFTWARE) - {"device_name"}
 BUS_BANDWIDTH = "busbw_gb_per_s"
 SIZE = Axis("data_size", LOG, BYTES)
 FEW_BANDS = 2
-"""Series of which each has a band from its fastest sample to p95."""
+"""Up to this many series have bands from the fastest sample to p95."""
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return time over size per title, bandwidth where ranks exchange data, and backends."""
+    """Return charts per title: time over size, bandwidth over size and ranks, and backends."""
     charts: Charts = {}
     for title, rows, bars in rows_by_title(table):
         series = tuple(rows.sort_values("series")["label"].unique())
         charts[f"{title}_time_vs_datasize"] = time_over_size(title, rows, series, bars)
-        moving = rows[rows[BUS_BANDWIDTH].notna()]  # A single rank moves nothing.
+        moving = rows[rows[BUS_BANDWIDTH].notna()]  # A single rank sends nothing.
         if not moving.empty:
             name = f"{title}_bandwidth_vs_datasize"
             charts[name] = bandwidth_over_size(title, moving, series, bars)
@@ -60,17 +60,17 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
         size = comparison_size(rows)
         at_size = rows[rows["data_size"] == size]
         if at_size["place"].nunique() > 1:
-            charts[comparison_name(title, size)] = backends_at(title, at_size, size, bars)
+            charts[comparison_name(title, size)] = compare_backends(title, at_size, size, bars)
     return charts
 
 
 def comparisons_at(table: pd.DataFrame, size: float) -> Charts:
-    """Return the comparison of each title that was measured at a size in MiB."""
+    """Return the comparison of backends of each title that was measured at a size in MiB."""
     charts: Charts = {}
     for title, rows, bars in rows_by_title(table):
         at_size = rows[rows["data_size"] == size]
         if not at_size.empty:
-            charts[comparison_name(title, size)] = backends_at(title, at_size, size, bars)
+            charts[comparison_name(title, size)] = compare_backends(title, at_size, size, bars)
     return charts
 
 
@@ -79,10 +79,10 @@ def comparison_name(title: str, size: float) -> str:
 
 
 def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
-    """Yield each title that has sizes, its points over all runs, and what their bars are.
+    """Yield each title with sizes, its points over all runs, and a description of their error bars.
 
-    Series that would be too many are merged. The points have further columns: `place`, the panel;
-    `variant`, what no axis shows; `series`, the number of the line; `label`, its name.
+    Too many series are merged. Points have further columns: `place`, the panel; `variant`, the
+    settings that no axis shows; `series`, the number of the line; `label`, its name.
     """
     if "data_size" not in table:
         return
@@ -104,13 +104,13 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]
 
 
 def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Add each row's variant, and merge variants that make too many series.
+    """Add the column `variant`, and merge variants that make too many series.
 
-    A setting that goes with the backend and the device is written into their name. Hardware and
-    software that go with them are not: no reader asks for a GPU's driver beside one without GPU.
+    A setting that is confounded with backend and device is written into their name. Confounded
+    hardware and software are not: the driver of a GPU does not matter beside a row without GPU.
 
     Returns:
-        The rows, and what their bars are.
+        The rows, and a description of their error bars.
     """
     differing = [
         name
@@ -146,7 +146,7 @@ def suite_of(rows: pd.DataFrame) -> str:
 def label_of(suite: str, column: str, value: Any) -> str:
     """Format a setting for a legend.
 
-    Versions have their name, and so has a setting that old records lack.
+    Versions, and settings that old records lack, include the name of the column.
     """
     if pd.isna(value):
         return f"{column} -"
@@ -154,15 +154,15 @@ def label_of(suite: str, column: str, value: Any) -> str:
 
 
 def comparison_size(rows: pd.DataFrame) -> float:
-    """Return the largest of the sizes that most backends and devices have measured."""
+    """Return the largest size among those measured on most backends and devices."""
     places = rows.groupby("data_size")["place"].nunique()
     return float(places[places == places.max()].index.max())
 
 
 def time_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str) -> Chart:
-    """Show the median time; of few series a band goes from the fastest sample to p95."""
+    """Return a chart of the median time; few series have bands from the fastest sample to p95."""
     note, bands = f"median, {bars}", {}
-    # Bands over bands would hide everything, and merged series have none.
+    # Many bands would hide each other, and merged series have none.
     if len(series) <= FEW_BANDS and "min_s" in rows:
         of_a_run = ", medians over the runs" if rows["num_runs"].max() > 1 else ""
         note += f"\nband: fastest sample to 95th percentile{of_a_run}"
@@ -173,7 +173,7 @@ def time_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars
         note=note,
         x=SIZE,
         y=Axis("time of one call [ms]", LOG),
-        points=over_size(rows, TIMES, 1e3, **bands),
+        points=points_over_size(rows, TIMES, 1e3, **bands),
         series=series,
     )
 
@@ -181,20 +181,20 @@ def time_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars
 def bandwidth_over_size(
     title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str
 ) -> Chart:
-    """Show the bus bandwidth at the median time; its bars are those of the time."""
+    """Return a chart of the bus bandwidth; its error bars follow from those of the median time."""
     return Chart(
         mark=LINES,
         title=f"{title}: bus bandwidth",
         note=f"payload / median time × bus factor; {bars}",
         x=SIZE,
         y=Axis("bus bandwidth [GB/s, 10⁹ bytes]"),
-        points=over_size(rows.assign(**rates_of(rows, BUS_BANDWIDTH)), RATE, 1.0),
+        points=points_over_size(rows.assign(**rates_of(rows, BUS_BANDWIDTH)), RATE, 1.0),
         series=series,
     )
 
 
 def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
-    """Show how the bus bandwidth of each size holds with more ranks."""
+    """Return a chart of the bus bandwidth of each size over the number of ranks."""
     ordered = rows.sort_values(["place", "variant", "data_size", "world_size"])
     sizes = ordered["data_size"].map(lambda size: format_bytes(size * 2**20))
     several = ordered["variant"].nunique() > 1
@@ -210,17 +210,17 @@ def bandwidth_over_ranks(title: str, rows: pd.DataFrame, bars: str) -> Chart:
     )
 
 
-def over_size(
-    rows: pd.DataFrame, values: tuple[str, ...], scale: float, **more: Any
+def points_over_size(
+    rows: pd.DataFrame, values: tuple[str, ...], scale: float, **columns: Any
 ) -> pd.DataFrame:
-    """Return points with a panel per place and a line per series; sizes are in bytes."""
+    """Return points with a panel per place and a line per series; x is in bytes."""
     sizes = rows["data_size"] * 2**20
-    points = chart_points(rows, sizes, values, rows["label"], rows["place"], scale, **more)
+    points = chart_points(rows, sizes, values, rows["label"], rows["place"], scale, **columns)
     order = rows.sort_values(["place", "series", "data_size"]).index
     return points.loc[order.intersection(points.index, sort=False)]
 
 
-def backends_at(title: str, rows: pd.DataFrame, size: float, bars: str) -> Chart:
+def compare_backends(title: str, rows: pd.DataFrame, size: float, bars: str) -> Chart:
     """Compare the time of every backend on the same ranks, at one size in MiB."""
     rows = rows.sort_values(["world_size", "variant", "median_s"])
     points = chart_points(rows, rows["label"], TIMES, rows["place"], scale=1e3)

@@ -1,4 +1,4 @@
-"""The tables of a report that belong to no single suite, in Markdown."""
+"""Tables of a report on all suites, in Markdown."""
 
 import math
 from typing import Any
@@ -29,7 +29,7 @@ FULL_RESULTS_HEAD = (
 
 
 def full_results(rows: pd.DataFrame) -> str:
-    """Describe all rows of a combined table whose repetitions are merged."""
+    """Render all rows of a combined table with merged repetitions."""
     return FULL_RESULTS_HEAD + as_markdown(format_printed(rows, MOST_ROWS), total=len(rows))
 
 
@@ -40,18 +40,18 @@ PER_RANK_HEAD = (
 
 
 def rank_results(per_rank: pd.DataFrame) -> str:
-    """Describe the ranks of all cases."""
+    """Render the ranks of all cases."""
     shown = ranks_for_print(per_rank, MOST_ROWS)
     return PER_RANK_HEAD + as_markdown(shown, "per_rank.csv", len(per_rank))
 
 
 def ranks_for_print(rows: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
-    """Return rows of ranks with times in ms, without the columns that are the same throughout.
+    """Return rows of ranks with times in ms, without constant columns.
 
-    Where ranks ran is in `rank_devices_table`.
+    The placement of ranks is in `rank_devices_table`.
 
     Args:
-        most: the first rows that are returned; by default all.
+        most: largest number of rows, the first ones; by default all.
     """
     names = [name for name in rows if name not in (*PLACE, *STATE)]
     differing = [name for name in names if rows[name].nunique(dropna=False) > 1 or name == "rank"]
@@ -72,19 +72,19 @@ RANK_DEVICES_UNITS = {
 
 
 def rank_devices_table(per_rank: pd.DataFrame) -> str | None:
-    """Describe where the ranks of each run were, and their GPUs; None where none differ."""
+    """Render the placement and the GPUs of the ranks of each run; None where no rank differs."""
     if per_rank.empty:
         return None
     tables = []
-    for run, own in per_rank.groupby("run", dropna=False, sort=False):
-        differing = rank_device_rows(own)
+    for run, of_run in per_rank.groupby("run", dropna=False, sort=False):
+        differing = rank_device_rows(of_run)
         if len(differing.columns) > 1:
             tables.append(f"## {run}\n\n" + as_markdown(differing))
     return RANK_DEVICES_HEAD + "\n\n".join(tables) if tables else None
 
 
 def rank_device_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per rank, or more if its place changed, with the columns that differ."""
+    """Return a row per rank and placement, with the columns that differ."""
     place = ["rank", *(name for name in PLACE if name in rows)]
     state = [name for name in STATE if name in rows]
     by_rank = rows.groupby(place, dropna=False, as_index=False)[state].median()
@@ -108,7 +108,7 @@ TURNS_HEAD = (
 
 
 def turns_table(table: pd.DataFrame) -> str | None:
-    """Describe all cases that were timed isolated, too; None where there is none."""
+    """Render the cases that were timed both interleaved and isolated; None without any."""
     measured = table[table["turns_ratio"].notna()]
     if measured.empty:
         return None
@@ -138,7 +138,7 @@ def interval(row: Any) -> str:
 
 
 def verdict(row: Any) -> str:
-    """Say whether turns changed a row's time, by its interval or else by the noise floor."""
+    """Judge whether interleaving changed the time of a row, by its interval or the noise floor."""
     word = "slower" if row["turns_ratio"] > 1 else "faster"
     if pd.notna(row["turns_ratio_low"]):
         return word if is_changed(row) else "no change that shows"
@@ -151,10 +151,10 @@ def verdict(row: Any) -> str:
 
 
 def is_changed(row: Any) -> bool:
-    """Return whether `turns_ratio` of a row of `over_runs` is more than chance.
+    """Return whether `turns_ratio` of a row of `aggregate_runs` differs significantly from 1.
 
-    It is judged by its interval between runs or, where there are too few runs for one, by what two
-    identical runs differ by. Without a noise floor nothing is more than chance.
+    The test uses the interval between runs or, with too few runs, the noise floor. Without a
+    noise floor no ratio is significant.
     """
     if pd.notna(row["turns_ratio_low"]):
         return judge_speedup(row["turns_ratio_low"], row["turns_ratio_high"]) in (AHEAD, BEHIND)
@@ -167,12 +167,12 @@ SUMMARY_HEAD = "# Summary by configuration\n\n"
 
 
 def summary_by_config(table: pd.DataFrame, points: pd.DataFrame) -> str:
-    """Summarize each configuration: how many points it has, how they went, and their extremes.
+    """Summarize each configuration: the number of points, their outcomes, and their extremes.
 
-    Unlike points are never averaged: mean and standard deviation are those of a point's samples.
+    Different points are never averaged: mean and standard deviation are of the samples of a point.
 
     Args:
-        points: the measured rows, one per point, over all runs.
+        points: measured rows, one per point, over all runs.
     """
     rows = []
     groups, is_of_runs = table.groupby(CONFIGURATION, dropna=False), is_repeated(table)
@@ -200,6 +200,6 @@ def summary_by_config(table: pd.DataFrame, points: pd.DataFrame) -> str:
 
 
 def mean_and_deviation(point: pd.Series) -> str:
-    """Format the mean of a point's samples and, of several, their deviation, in milliseconds."""
+    """Format the mean ± standard deviation of a point's samples in ms; one sample has none."""
     texts = (format_number(point[name] * 1e3) for name in ("mean_s", "std_s"))
     return " ± ".join(filter(None, texts))

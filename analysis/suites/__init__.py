@@ -1,1 +1,1 @@
-"""Tables and plots of one suite each, in a folder of the suite's name."""
+"""Tables and plots of the suites, one folder per suite."""

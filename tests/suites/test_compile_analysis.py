@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from analysis.suites.compile.table import BreakEven, break_even, rounded
+from analysis.suites.compile.table import BreakEven, break_even, round_estimate
 
 from tests.support.records import compiled as record
 from tests.support.reports import NARROW, drawn, harvested, texts_of
@@ -41,7 +41,7 @@ def test_break_even_is_told():
     told = [str(found(times)) for times in ([5.0] + 9 * [1.0], [12345.0] + 9 * [1.0], [12.0] + 9 * [3.0])]
     assert told[:2] == ["4", "about 12000"]
     assert "never" in told[2]
-    assert [rounded(count) for count in (7, 96, 104, 12_345)] == [7, 96, 100, 12_000]
+    assert [round_estimate(count) for count in (7, 96, 104, 12_345)] == [7, 96, 100, 12_000]
 
 
 def unavailable(compiler, number):

@@ -1,4 +1,4 @@
-"""Shows the same program on one device and on several: scaling, shardings, phases of a step."""
+"""Charts of the same program on one device and on several: scaling, shardings, phases of a step."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from analysis.suites.auto_shard.rows import (
     SUITE,
     ShardingGroup,
     amdahl,
-    counted,
+    format_devices,
     groups_of,
     serial_share,
 )
@@ -40,7 +40,9 @@ from benchkit.suites.auto_shard.suite import (
 from benchkit.suites.auto_shard.workloads import Phase
 
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
-FEWEST_FOR_FIT = 2  # speedups that a fit needs: a law with one unknown goes through any single one
+FEWEST_FOR_FIT = (
+    2  # least number of speedups for a fit: any single one fits a law with one parameter
+)
 FEW_TIMES = 4
 IDEAL = "ideal"
 
@@ -69,7 +71,7 @@ def charts_of(group: ShardingGroup) -> Charts:
 
 
 def scaling(group: ShardingGroup) -> Chart:
-    """Show a line per workload over the devices, a panel per scope."""
+    """Return a chart with a line per workload over the devices, and a panel per scope."""
     rows = scaling_rows(group)
     rows = rows.assign(scope_order=rows[SCOPE].map(list(SCOPES).index))
     rows = rows.sort_values(["scope_order", RANKS], kind="stable")
@@ -78,7 +80,7 @@ def scaling(group: ShardingGroup) -> Chart:
     if is_one:  # The base is 1 by definition.
         rows = further
     weak = bool((rows["scaling"] == WEAK).any())
-    # Where devices range far, both axes are logarithmic, so that the ideal is straight.
+    # For a wide range of devices both axes are logarithmic, so that the ideal is straight.
     wide = rows[RANKS].max() > FEW_TIMES * rows[RANKS].min()
     values = EFFICIENCY if weak else SPEEDUP
     note = (
@@ -101,20 +103,20 @@ def scaling(group: ShardingGroup) -> Chart:
 
 
 def curves(rows: pd.DataFrame, weak: bool) -> pd.DataFrame:
-    """Return the ideal of each scope and, where scaling is strong, each workload's fit."""
-    found = []
+    """Return the ideal of each scope and, for strong scaling, the fit of each workload."""
+    tables = []
     for scope, part in rows.groupby(SCOPE, sort=False):
-        lines = {IDEAL: ideal(rows, weak)}
+        lines = {IDEAL: ideal_curve(rows, weak)}
         if not weak:
-            lines |= {str(name): fitted(line) for name, line in part.groupby("workload")}
+            lines |= {str(name): fit_curve(line) for name, line in part.groupby("workload")}
         for series, (x, value) in lines.items():
             curve = {"panel": scope, "series": series, "x": x, "value": value}
-            found.append(pd.DataFrame(curve))
-    return pd.concat(found, ignore_index=True)
+            tables.append(pd.DataFrame(curve))
+    return pd.concat(tables, ignore_index=True)
 
 
 def shardings(rows: pd.DataFrame) -> Chart:
-    """Show speedups on the most devices: a panel per scope, a place per workload."""
+    """Return a chart of speedups on the most devices: a panel per scope, a name per workload."""
     most = rows[RANKS].max()
     rows = rows[rows[RANKS] == most]
     note = (
@@ -133,7 +135,7 @@ def shardings(rows: pd.DataFrame) -> Chart:
 
 
 def phases(rows: pd.DataFrame) -> Chart:
-    """Show the phases of a step: a panel per workload, a bar per sharding and devices."""
+    """Return a chart of the phases of a step: a panel per workload, bars per sharding."""
     bars = [label(*bar) for bar in zip(rows[SHARDING], rows[RANKS], strict=True)]
     return phases_of_step(
         rows,
@@ -147,16 +149,18 @@ def phases(rows: pd.DataFrame) -> Chart:
 
 
 def scaling_rows(group: ShardingGroup) -> pd.DataFrame:
-    """Select the rows of the main sharding that have a speedup, and add their EFFICIENCY."""
+    """Select the rows of the main sharding with a speedup, and add EFFICIENCY."""
     rows = group.rows[(group.rows[SHARDING] == group.main) | group.rows["is_base"]]
     rows = rows.dropna(subset=["speedup"])
-    ideal = 100 * rows["base_ranks"] / rows[RANKS]
+    ideal_percent = 100 * rows["base_ranks"] / rows[RANKS]
     columns = zip(EFFICIENCY, SPEEDUP, strict=True)
-    return rows.assign(**{efficiency: rows[speedup] * ideal for efficiency, speedup in columns})
+    return rows.assign(
+        **{efficiency: rows[speedup] * ideal_percent for efficiency, speedup in columns}
+    )
 
 
-def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:
-    """Return devices and speedups along Amdahl's law for one workload; none where rows are few."""
+def fit_curve(line: pd.DataFrame) -> tuple[list[float], list[float]]:
+    """Return devices and fitted speedups of Amdahl's law for one workload; [] for too few rows."""
     further = line[line[RANKS] > line["base_ranks"]]
     if len(further) < FEWEST_FOR_FIT:
         return [], []
@@ -166,12 +170,12 @@ def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:
     return at, [amdahl(serial, devices, base) for devices in at]
 
 
-def ideal(rows: pd.DataFrame, weak: bool) -> tuple[list[float], list[float]]:
-    """Return devices, and the ideal speedup or efficiency on them."""
+def ideal_curve(rows: pd.DataFrame, weak: bool) -> tuple[list[float], list[float]]:
+    """Return devices, and the ideal speedup or efficiency for each."""
     least = rows["base_ranks"].min()
     at = np.geomspace(least, rows[RANKS].max(), 50)
     return at.tolist(), [100.0] * len(at) if weak else (at / least).tolist()
 
 
 def label(sharding: str, count: float) -> str:
-    return counted(count) if sharding == UNSHARDED else f"{sharding} x{count:g}"
+    return format_devices(count) if sharding == UNSHARDED else f"{sharding} x{count:g}"

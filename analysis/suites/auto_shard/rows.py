@@ -1,4 +1,4 @@
-"""Rows of auto_shard that may be compared, and how well their work scales over devices."""
+"""Comparable rows of auto_shard, and how their work scales over devices."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,14 +45,14 @@ NUMBERS = (
     *PAIRED_SPEEDUPS, *(f"{phase}_s" for phase in Phase),
 )  # fmt: skip
 BANDS = ((6 / 7, "near perfect"), (4 / 7, "good"), (1 / 7, "poor"))
-"""Least gains: at 8 devices speedups of 7, 5 and 2, as in GT (bwasti/gt2)."""
+"""Least gain of each band: at 8 devices speedups of 7, 5 and 2, as in GT (bwasti/gt2)."""
 NO_BAND, BEYOND = "none", "beyond ideal"
-SMALL_LOSS = 0.05  # a loss below this share of the time needs no reason
+SMALL_LOSS = 0.05  # a loss below this share of the time is not explained
 MOST_OF_IT = 0.5
-"""Where devices that share no work lose this share of the lost time, they hinder each other."""
-EVEN = 1.05  # the busiest device may have this many times its share of the work
+"""If independent devices lose at least this share of the lost time, they share a resource."""
+EVEN = 1.05  # largest work of the busiest device, as a multiple of its share
 NEARLY_ALL = 0.95
-"""Where nothing is sharded, each device does at least this share of the whole work."""
+"""Without sharding, each device does at least this share of the whole work."""
 ROUNDING = 1e-9  # gains are quotients: a speedup of exactly 5 is to count as 5
 Finding = tuple[str, str]  # a reason, and what to try; "" where there is nothing to say
 BEYOND_ITS_IDEAL: Finding = (
@@ -62,12 +62,12 @@ BEYOND_ITS_IDEAL: Finding = (
 
 
 def gain(speedup: float, devices: float, base: float) -> float:
-    """Compute the share of what the further devices could add: 1 where the speedup is ideal."""
+    """Compute the gain as a share of what further devices could add: 1 for the ideal speedup."""
     return (speedup - 1) / (devices / base - 1)
 
 
 def band(speedup: float, devices: float, base: float) -> str:
-    """Name the gain: GT's bands of speedup on 8 devices, for any number of them."""
+    """Return the band of the gain: GT's bands of speedup on 8 devices, for any number."""
     if speedup * base > (1 + SMALL_LOSS) * devices:
         return BEYOND
     reached = gain(speedup, devices, base) + ROUNDING
@@ -75,7 +75,7 @@ def band(speedup: float, devices: float, base: float) -> str:
 
 
 def kind_of(workload: str) -> str:
-    """Return what GT averages apart: square products, batches, MLPs; or relu."""
+    """Return the kind of a workload, which GT averages separately: square, batch, MLP, or relu."""
     try:
         chain = parse(workload)
     except ConfigError:
@@ -89,7 +89,7 @@ def serial_share(speedups: Mapping[int, float], base: int = 1) -> float:
     """Fit Amdahl's serial share of the time on one device to speedups over `base` devices.
 
     T(n) / T(base) = p + (1 - p) base / n is linear in p, the serial share of the time on `base`
-    devices. It is fitted by least squares and clipped to what a share can be.
+    devices. p is fitted by least squares and clipped to [0, 1].
     """
     factors = [1 - base / devices for devices in speedups]
     values = [1 / speedup - base / devices for devices, speedup in speedups.items()]
@@ -108,23 +108,23 @@ def amdahl(serial: float, devices: float, base: int = 1) -> float:
 
 
 def further_counts(measured: int) -> list[int]:
-    """List powers of two beyond the most devices that were measured."""
+    """List powers of two beyond the largest number of devices that was measured."""
     return [2**power for power in range(1, 7) if 2**power > measured]
 
 
 def reason(row: Row, base: Row, independent: Row | None) -> Finding:
-    """Find why a row is slower than its ideal, and what to try; the phase that loses most decides.
+    """Find why a row is slower than its ideal, and what to try, by the phase with the largest loss.
 
     Args:
-        base: the row on the fewest devices.
-        independent: that of as many devices, each with a whole workload of its own.
+        base: row on the fewest devices.
+        independent: row on as many devices, with a whole workload on each.
     """
     if row["status"] in ("oom", "skipped"):
         return "out of memory", "more devices, smaller sizes or a smaller dtype"
     if row["status"] != "ok":
         return str(row["status"]), ""
     if base["status"] != "ok":
-        return f"nothing to compare with: {base['status']} on {counted(base[RANKS])}", ""
+        return f"nothing to compare with: {base['status']} on {format_devices(base[RANKS])}", ""
     ideal = 1.0 if row["scaling"] == WEAK else base[RANKS] / row[RANKS]
     if row["median_s"] - ideal * base["median_s"] <= SMALL_LOSS * row["median_s"]:
         if row["median_s"] < (1 - SMALL_LOSS) * ideal * base["median_s"]:
@@ -135,11 +135,13 @@ def reason(row: Row, base: Row, independent: Row | None) -> Finding:
     if lost[worst] <= 0:
         return "between the phases", "profile=true: its traces show where"
     if worst == COMPUTE:
-        return of_compute(row, independent, lost[worst] / seconds(row, worst))
-    return {CREATE: of_create, COMMUNICATE: of_communicate, FETCH: of_fetch}[worst](row)
+        return compute_finding(row, independent, lost[worst] / seconds(row, worst))
+    return {CREATE: create_finding, COMMUNICATE: communicate_finding, FETCH: fetch_finding}[worst](
+        row
+    )
 
 
-def counted(devices: float) -> str:
+def format_devices(devices: float) -> str:
     return "1 device" if devices == 1 else f"{devices:g} devices"
 
 
@@ -148,7 +150,7 @@ def seconds(row: Row, phase: Phase) -> float:
     return 0.0 if value is None or math.isnan(value) else float(value)
 
 
-def of_communicate(row: Row) -> Finding:
+def communicate_finding(row: Row) -> Finding:
     latency_s = row.get(LATENCY_S) or 0.0
     if latency_s >= 0.5 * (seconds(row, COMMUNICATE) + seconds(row, FETCH)):
         return "too small: messages are mostly latency", "larger matrices, or fewer devices"
@@ -158,11 +160,11 @@ def of_communicate(row: Row) -> Finding:
     )
 
 
-def of_fetch(row: Row) -> Finding:
+def fetch_finding(row: Row) -> Finding:
     return "communication-bound: fetching the result", "leave results on the devices, fetch less"
 
 
-def of_create(row: Row) -> Finding:
+def create_finding(row: Row) -> Finding:
     if row.get(CREATES_WHOLE) is True:  # NaN where a case has no such detail
         return (
             "operands are created whole on each device",
@@ -171,8 +173,8 @@ def of_create(row: Row) -> Finding:
     return "creating operands", "resident operands, or a cheaper source of them"
 
 
-def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
-    """Find why computing, which lost a share of its time, takes longer than its ideal."""
+def compute_finding(row: Row, independent: Row | None, lost_share: float) -> Finding:
+    """Find why the compute phase, which lost a share of its time, is slower than its ideal."""
     share = row.get(WORK_SHARE) or 0.0
     if share >= NEARLY_ALL * row[RANKS]:
         return (
@@ -200,7 +202,7 @@ def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
 
 @dataclass(frozen=True)
 class ShardingGroup:
-    """Rows that may stand in one table, one per case; `suffix` is that of its files."""
+    """Comparable rows, one per case; `suffix` is that of the files."""
 
     suffix: str
     rows: pd.DataFrame
@@ -212,7 +214,7 @@ class ShardingGroup:
 
     @cached_property
     def bases(self) -> dict[tuple[str, str], Row]:
-        """By workload and scope: the case that the others are compared with."""
+        """Baseline case by workload and scope."""
         bases = [row for row in self.cases.values() if row["is_base"]]
         return {(row["workload"], row[SCOPE]): row for row in bases}
 
@@ -222,33 +224,33 @@ class ShardingGroup:
 
     @property
     def main(self) -> str:
-        """The sharding that is shown where only one is: auto, else the first there is."""
+        """The sharding to show if only one is shown: auto, else the first that was measured."""
         return next((name for name in SHARDINGS if (self.rows[SHARDING] == name).any()), UNSHARDED)
 
     @property
     def further(self) -> pd.DataFrame:
-        """Cases that have a speedup over fewer devices."""
-        more = self.rows[RANKS] > self.rows["base_ranks"]
-        return self.rows[self.rows["speedup"].notna() & more]
+        """Cases with a speedup over fewer devices."""
+        has_more_ranks = self.rows[RANKS] > self.rows["base_ranks"]
+        return self.rows[self.rows["speedup"].notna() & has_more_ranks]
 
 
 def groups_of(table: pd.DataFrame) -> list[ShardingGroup]:
-    """Group all cases that were tried; rows of a group differ in the case alone (`alike`)."""
+    """Group all cases, failed ones too, by `group_equal_except` the case."""
     rows = table[table["suite"] == SUITE]
     if rows.empty:
         return []
     rows = rows.reindex(columns=list(dict.fromkeys((*rows, *CASE, *NUMBERS))))
-    groups = by_fewest_ranks(group_equal_except(convert_to_numeric(rows, NUMBERS), *CASE))
+    groups = split_by_base_ranks(group_equal_except(convert_to_numeric(rows, NUMBERS), *CASE))
     return [ShardingGroup(suffix, add_speedup(part)) for suffix, part in groups]
 
 
-def by_fewest_ranks(
+def split_by_base_ranks(
     groups: Iterable[tuple[str, pd.DataFrame]],
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Add `base_ranks` to rows, the fewest ranks of their workload and scope in their job.
+    """Add `base_ranks`, the fewest ranks of a workload and scope in a job, and split groups by it.
 
-    Speedups are over those ranks, so jobs of a workload that differ in them are groups of their
-    own. Jobs that failed as a whole have no known ranks and belong to each group.
+    Speedups are over `base_ranks`, so jobs that differ in it are in different groups. Jobs that
+    failed as a whole have no ranks, and belong to each group.
     """
     job = ["run", "point_id", "started_at", "workload", SCOPE]
     for suffix, rows in groups:
@@ -263,10 +265,10 @@ def by_fewest_ranks(
 
 
 def add_speedup(rows: pd.DataFrame) -> pd.DataFrame:
-    """Reduce the rows to one per case over all runs, with its speedup over the fewest devices."""
+    """Aggregate runs to one row per case, and add its speedup over the fewest devices."""
     rows = aggregate_runs(rows, *CASE)
     fewest = rows[rows[RANKS] == rows["base_ranks"]]
-    # The base is the one of these that has no paired speedup, since it is compared with no other.
+    # The base is the one without a paired speedup.
     first = fewest.sort_values("paired_speedup", na_position="first", kind="stable")
     is_base = rows.index.isin(first.drop_duplicates(["workload", SCOPE]).index)
     speedup = rows["paired_speedup"].mask(is_base & (rows["status"] == "ok"), 1.0)

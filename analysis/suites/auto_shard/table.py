@@ -16,7 +16,7 @@ from analysis.suites.auto_shard.rows import (
     ShardingGroup,
     amdahl,
     band,
-    counted,
+    format_devices,
     further_counts,
     gain,
     groups_of,
@@ -62,7 +62,7 @@ PREDICTED_NOTE = (
 
 
 def comparison(group: ShardingGroup, scope: str) -> Lines:
-    """Yield the rows of GT's table: times on each number of devices, and the speedup."""
+    """Yield the rows of GT's table: the time on each number of devices, and the speedup."""
     if not group.counts:
         return
     # Jobs that failed as a whole have no scope.
@@ -75,13 +75,13 @@ def comparison(group: ShardingGroup, scope: str) -> Lines:
             row = base
             if base.get(RANKS) != count:
                 row = group.cases.get((workload, group.main, count, scope), failed_job)
-            line[f"{counted(count)} [ms (TFLOP/s)]"] = timed(row)
+            line[f"{format_devices(count)} [ms (TFLOP/s)]"] = format_time(row)
             if count > group.counts[0]:
                 line[f"speedup on {count}"] = speedup_of(row)
         yield line
 
 
-def timed(row: Row) -> str:
+def format_time(row: Row) -> str:
     """Format "12.5 (0.172)", or the status."""
     if row.get("status") != "ok":
         return str(row.get("status", "-"))
@@ -89,7 +89,7 @@ def timed(row: Row) -> str:
 
 
 def speedup_of(row: Row) -> str:
-    """Format "1.93 [1.90, 1.95]"; "-" where it was not measured."""
+    """Format "1.93 [1.90, 1.95]"; "-" if not measured."""
     if pd.isna(row.get("speedup")):
         return "-"
     value, low, high = (row[name] for name in SPEEDUP)
@@ -97,7 +97,7 @@ def speedup_of(row: Row) -> str:
 
 
 def summary(rows: pd.DataFrame) -> Lines:
-    """Summarise speedups by kind of workload, also as shares of what independent devices reach."""
+    """Summarise speedups by kind of workload, also relative to those of independent devices."""
     cell = ["workload", RANKS]
     limits = rows[rows[SHARDING] == INDEPENDENT].set_index(cell)["scaling_efficiency"]
     rows = rows.assign(kind=rows["workload"].map(kind_of))
@@ -120,21 +120,21 @@ def summary(rows: pd.DataFrame) -> Lines:
 
 
 def rivals(group: ShardingGroup) -> Lines:
-    """Yield how many times as fast as the other shardings auto is."""
-    auto, *others = SHARDINGS
+    """Yield the speedup of auto over the other shardings."""
+    auto, *rival_names = SHARDINGS
     for (workload, sharding, count, scope), row in group.cases.items():
         if sharding != auto or row["status"] != "ok":
             continue
         ratios = {}
-        for name in others:
-            if other := group.cases.get((workload, name, count, scope)):
-                ratios[f"over {name}"] = other["median_s"] / row["median_s"]
+        for name in rival_names:
+            if rival := group.cases.get((workload, name, count, scope)):
+                ratios[f"over {name}"] = rival["median_s"] / row["median_s"]
         if ratios:
             yield {"workload": workload, "scope": scope, "devices": int(count)} | ratios
 
 
 def findings(group: ShardingGroup) -> Lines:
-    """Yield band and reason of the main sharding's cases, and of all cases that failed."""
+    """Yield band and reason of the cases of the main sharding, and of all failed cases."""
     for (workload, sharding, count, scope), row in group.cases.items():
         if row["status"] == "ok" and (sharding != group.main or count == row["base_ranks"]):
             continue
@@ -159,8 +159,8 @@ def phases(group: ShardingGroup) -> Lines:
             yield line | {"step [ms]": 1e3 * row["median_s"]}
 
 
-def predicted(group: ShardingGroup) -> Lines:
-    """Yield speedups by Amdahl's law on more devices than were measured."""
+def predict_speedups(group: ShardingGroup) -> Lines:
+    """Yield speedups by Amdahl's law on more devices than measured."""
     beyond = further_counts(max(group.counts, default=0))
     if not beyond:
         return
@@ -168,7 +168,7 @@ def predicted(group: ShardingGroup) -> Lines:
     for (scope, workload), part in rows.groupby([SCOPE, "workload"], sort=False):
         base = int(part["base_ranks"].iloc[0])
         serial = serial_share(dict(zip(part[RANKS], part["speedup"], strict=True)), base)
-        if not serial:  # no number of devices is known to limit it
+        if not serial:  # without a serial share, speedups are unlimited
             continue
         line = {"workload": workload, "scope": scope, "serial share [%]": 100 * serial}
         yield line | {
@@ -210,4 +210,4 @@ def sections_of(group: ShardingGroup, weak: bool) -> Iterator[tuple[str, str, Li
     yield "Phases", PHASES_NOTE, phases(group)
     if not weak:
         note = PREDICTED_NOTE.format(counts="/".join(map(str, group.counts[1:])))
-        yield "More devices than here (predicted)", note, predicted(group)
+        yield "More devices than here (predicted)", note, predict_speedups(group)

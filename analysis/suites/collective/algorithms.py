@@ -1,4 +1,4 @@
-"""Costs of collective algorithms, which explain measured times and predict other world sizes.
+"""Costs of collective algorithms: explain measured times, and predict other world sizes.
 
 Costs are those of Thakur, Rabenseifner and Gropp, Optimization of Collective Communication
 Operations in MPICH (2005).
@@ -13,11 +13,11 @@ from benchkit.statistics.intervals import t_quantile
 from benchkit.suites.collective import suite as names
 
 Cost = Callable[[int], tuple[float, float]]
-"""Maps n ranks to the longest path: its latencies, and its bytes as a multiple of the payload."""
+"""Maps n ranks to the critical path: number of latencies, and bytes per byte of the payload."""
 
 
 def rounds(n: int) -> int:
-    """Count the steps in which doubling reaches n ranks."""
+    """Return the number of doubling steps that reach n ranks."""
     return math.ceil(math.log2(n))
 
 
@@ -63,11 +63,11 @@ ALGORITHMS: Mapping[str, Mapping[str, Cost]] = {
 
 @dataclass(frozen=True)
 class AlgorithmFit:
-    """One message of a collective, fitted as the cost of an algorithm explains measured times.
+    """Latency and time per byte of one message, fitted to measured times under an algorithm's cost.
 
     Attributes:
-        max_error: the largest distance from a measured time, as a share of that time.
-        is_plausible: whether this may be the algorithm, as far as the measured times tell.
+        max_error: largest distance from a measured time, as a share of that time.
+        is_plausible: whether the measured times are consistent with the algorithm.
     """
 
     algorithm: str
@@ -82,7 +82,7 @@ class AlgorithmFit:
     def interval(
         self, collective: str, world_size: int, num_bytes: float
     ) -> tuple[float, float] | None:
-        """Compute the 95 % interval of `seconds`; None where it is unknown."""
+        """Compute the 95 % interval of `seconds`; None if unknown."""
         latencies, times_over = ALGORITHMS[collective][self.algorithm](world_size)
         return self.line.interval(latencies, times_over * num_bytes)
 
@@ -92,30 +92,30 @@ Times = Mapping[int, Sequence[tuple[float, float]]]
 
 
 def fit_algorithms(collective: str, times: Times) -> list[AlgorithmFit]:
-    """Fit one message per algorithm of a collective: the likely ones, then others by `off`.
+    """Fit one message per algorithm of a collective: plausible ones, then others by `max_error`.
 
-    An algorithm is likely if it leaves hardly more unexplained than the best one: as much as a
+    An algorithm is plausible if its sum of squares exceeds that of the best one by no more than a
     parameter within its 95 % interval does.
     """
     measured = measurements(times)
-    found: list[tuple[float, AlgorithmFit]] = []
+    fits: list[tuple[float, AlgorithmFit]] = []
     for name, cost in ALGORITHMS.get(collective, {}).items():
         message = AlgorithmFit(name, message_of(cost, times), 0.0, True)
         ratios = [message.seconds(collective, n, size) / time for n, size, time in measured]
-        off = max(abs(ratio - 1) for ratio in ratios)
+        worst = max(abs(ratio - 1) for ratio in ratios)
         missed = sum(math.log(ratio) ** 2 for ratio in ratios)
-        found.append((missed, replace(message, max_error=off)))
+        fits.append((missed, replace(message, max_error=worst)))
     freedom = max(1, len(measured) - 2)
-    least = min((missed for missed, _ in found), default=0.0)
+    least = min((missed for missed, _ in fits), default=0.0)
     limit = least * (1 + float(t_quantile(ONE_SIDE, freedom)) ** 2 / freedom) + EXACT
-    judged = [replace(message, is_plausible=missed <= limit) for missed, message in found]
+    judged = [replace(message, is_plausible=missed <= limit) for missed, message in fits]
     likely = [message for message in judged if message.is_plausible]
     unlikely = [message for message in judged if not message.is_plausible]
     return [*likely, *sorted(unlikely, key=lambda message: message.max_error)]
 
 
 def message_of(cost: Cost, times: Times) -> FittedLine:
-    """Fit latency and time per byte of one message to all sizes and numbers of ranks at once."""
+    """Fit latency and time per byte of one message to all sizes and numbers of ranks together."""
     latencies: list[float] = []
     sizes: list[float] = []
     times_s: list[float] = []

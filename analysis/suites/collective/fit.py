@@ -1,12 +1,12 @@
 """Fit the latency and bandwidth of a link to measured times over sizes.
 
-Noise multiplies times, so a fit minimises the squared logarithms of model / time. Squared relative
-errors would give short times more weight than long ones, and the line would come out too fast.
+Noise is multiplicative, so a fit minimises the squared logarithms of model / time. Squared relative
+errors would give short times more weight than long ones, and bias the line towards short times.
 
 For a known ratio of latency to time per byte, the squared error of the best line through some sizes
-follows from the sum and the sum of squares of what is left of their logarithms. Running sums give
-both for the sizes below and above every place at once, for each ratio of a grid; one step of
-Gauss-Newton, whose sums run just as well, then tells the error between the points of the grid.
+follows from the sum and the sum of squares of their logarithmic residuals. Cumulative sums give
+both for all splits at once, for each ratio of a grid. One Gauss-Newton step refines the error
+between grid points.
 
 Hockney's model (1994): a message of S bytes takes latency + S / bandwidth.
 """
@@ -24,7 +24,7 @@ Array = npt.NDArray[np.float64]
 Matrix = tuple[tuple[float, float], tuple[float, float]]
 ONE_SIDE = ALPHA / 2
 BEYOND = 10.0
-"""How far the search for log(latency / time per byte) goes beyond the logarithms of all sizes."""
+"""Margin of the search for log(latency / time per byte) beyond the logarithms of all sizes."""
 STARTS = 40
 STEPS = 60
 SETTLED = 1e-13
@@ -35,8 +35,8 @@ class FittedLine:
     """The time of a message over its size, from `low_bytes` on: latency_s + byte_s x bytes.
 
     Attributes:
-        covariance: of (latency_s, byte_s), times the square of Student's t for 95 %; None where
-            the line goes through two points.
+        covariance: covariance of (latency_s, byte_s), times the square of Student's t for 95 %;
+            None for a line through two points.
     """
 
     latency_s: float
@@ -50,9 +50,9 @@ class FittedLine:
     def interval(self, latencies: float, num_bytes: float) -> tuple[float, float] | None:
         """Compute the 95 % interval of latencies x latency_s + num_bytes x byte_s, in seconds.
 
-        (1, 0) asks for the latency, (0, 1) for the time per byte. The lower end is 0 where the
-        times cannot tell the value from 0; otherwise the value is the geometric mean of both ends.
-        It is None where the line goes through two points.
+        (1, 0) gives the latency, (0, 1) the time per byte. The lower bound is 0 if the value does
+        not differ significantly from 0; otherwise the value is the geometric mean of both bounds.
+        None for a line through two points.
         """
         if self.covariance is None:
             return None
@@ -72,7 +72,7 @@ class FittedLine:
 def line_through(
     sizes: Sequence[float], times_s: Sequence[float], low_bytes: float = 0.0
 ) -> FittedLine:
-    """Fit the line nearest to the times; neither latency nor time per byte is negative."""
+    """Fit a line to the times; latency and time per byte are not negative."""
     return fit_weighted([1.0] * len(sizes), sizes, times_s, low_bytes)
 
 
@@ -82,7 +82,7 @@ def fit_weighted(
     times_s: Sequence[float],
     low_bytes: float = 0.0,
 ) -> FittedLine:
-    """Fit the line with the least squares of log(model / times_s).
+    """Fit a line by least squares of log(model / times_s).
 
     The model is latency_s x latencies + byte_s x sizes. For a known latency_s / byte_s, byte_s is a
     geometric mean. Gauss-Newton finds the logarithm of that ratio, in time proportional to the
@@ -95,7 +95,7 @@ def fit_weighted(
     low = ratios.min() - BEYOND
     high = ratios.max() + BEYOND
     where = search_log_ratio(latency_counts, size, logs, low, high)
-    if where <= low:  # A line without latency explains as much as any other.
+    if where <= low:  # A line without latency fits as well as any other.
         latency = 0.0
         byte = math.exp((logs - np.log(size)).mean())
     elif where >= high:
@@ -126,16 +126,19 @@ def search_log_ratio(many: Array, size: Array, logs: Array, low: float, high: fl
         share = math.exp(at) * many / model  # The share of the latency in each time.
         slope = share - share.sum() / len(size)
         steepness = float(slope @ slope)
-        if not steepness:  # The sizes differ by less than floating point resolves.
+        if not steepness:  # The sizes are equal within floating point precision.
             break
         step = float(residuals @ slope) / steepness
-        further = min(high, max(low, at + step))
-        after = rest(further)
-        while after @ after > residuals @ residuals and abs(further - at) > SETTLED:
-            further = (at + further) / 2
-            after = rest(further)
-        moved = abs(further - at)
-        at, residuals = further, after
+        candidate = min(high, max(low, at + step))
+        candidate_residuals = rest(candidate)
+        while (
+            candidate_residuals @ candidate_residuals > residuals @ residuals
+            and abs(candidate - at) > SETTLED
+        ):
+            candidate = (at + candidate) / 2
+            candidate_residuals = rest(candidate)
+        moved = abs(candidate - at)
+        at, residuals = candidate, candidate_residuals
         if moved <= SETTLED:
             break
     return at
@@ -152,29 +155,29 @@ def covariance(latency: float, byte: float, many: Array, size: Array, logs: Arra
     scale = float(missed @ missed) / freedom * float(t_quantile(ONE_SIDE, freedom)) ** 2
     try:
         ((a, b), (c, d)) = np.linalg.inv(slopes.T @ slopes) * scale
-    except np.linalg.LinAlgError:  # Sizes this close determine one number, not two.
+    except np.linalg.LinAlgError:  # Sizes this close determine only one parameter.
         return None
     return (float(a), float(b)), (float(c), float(d))
 
 
 Places = npt.NDArray[np.intp]
 STEP = 0.25  # between ratios of the grid, as logarithms
-FEWEST = 3  # fewer sizes than this say nothing of a line
+FEWEST = 3  # least number of sizes for a line
 CANDIDATES, CLOSE, ROUNDING = 4, 1.5, 1e-6
-"""The errors are nearly exact, so at most this many places are returned whose errors are at most
-this multiple of the least one, plus what the grid may miss of lines without noise."""
+"""Errors are nearly exact: return at most CANDIDATES splits with errors up to CLOSE times the least
+one, plus ROUNDING, the error of the grid for lines without noise."""
 PAYS = 20.0
-"""A second line is believed where it divides the sum of squared errors by more than this.
+"""A second line must reduce the sum of squared errors by more than this factor.
 
-It brings three parameters and the choice of where to split. At 6 to 12 sizes these divide the
-squared errors of mere noise by this much in some 3 % of trials (test).
+It adds three parameters and the choice of the split. At 6 to 12 sizes these reduce the squared
+errors of pure noise by this factor in some 3 % of trials (test).
 """
 CLEARLY = 0.9
-"""Where the error of one line is less than this share of PAYS times that of two, one is enough."""
+"""One line suffices if its error is less than this share of PAYS times that of two."""
 
 
 class Splits:
-    """The errors of all splits of ascending sizes in two."""
+    """Squared errors of all splits of ascending sizes into two lines."""
 
     def __init__(self, sizes: Sequence[float], times_s: Sequence[float]) -> None:
         size = np.asarray(sizes, dtype=float)
@@ -188,15 +191,15 @@ class Splits:
         terms = np.stack([left, left * left, share, share * share, share * left])
         self._sums = np.concatenate([np.zeros((*terms.shape[:2], 1)), terms.cumsum(axis=2)], axis=2)
 
-    def best(self, without: int | None = None) -> list[int]:
-        """Return the best splits, as numbers of sizes below: at most CANDIDATES.
+    def best(self, left_out: int | None = None) -> list[int]:
+        """Return the best splits, at most CANDIDATES, as the number of sizes of the first line.
 
-        There are none where one line is clearly enough. The size of index `without` is not counted.
+        [] if one line clearly suffices. The size of index `left_out` is left out.
         """
         sums = self._sums
-        if without is not None:
-            term = sums[:, :, [without + 1]] - sums[:, :, [without]]
-            parts = (sums[:, :, : without + 1], sums[:, :, without + 2 :] - term)
+        if left_out is not None:
+            term = sums[:, :, [left_out + 1]] - sums[:, :, [left_out]]
+            parts = (sums[:, :, : left_out + 1], sums[:, :, left_out + 2 :] - term)
             sums = np.concatenate(parts, axis=2)
         count = sums.shape[2] - 1
         places = np.arange(FEWEST, count - FEWEST + 1)
@@ -212,10 +215,10 @@ class Splits:
 
 
 def least_errors(sums: Array, counts: Places) -> Array:
-    """Return the least squared errors of lines, each through `counts` sizes: [line].
+    """Return the least squared errors of lines, each fitted to `counts` sizes: [line].
 
     Args:
-        sums: over the sizes of each line: [term][ratio][line].
+        sums: cumulative sums of each line: [term][ratio][line].
     """
     errors = sums[1] - sums[0] ** 2 / counts
     nearest = errors.argmin(axis=0)
@@ -224,19 +227,19 @@ def least_errors(sums: Array, counts: Places) -> Array:
     steepness = squares - share**2 / counts
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = (products - share * left / counts) ** 2 / steepness
-    found = errors[nearest, lines] - np.where(steepness > 0, gain, 0.0)
-    return np.asarray(np.maximum(found, 0.0))
+    refined = errors[nearest, lines] - np.where(steepness > 0, gain, 0.0)
+    return np.asarray(np.maximum(refined, 0.0))
 
 
 FAR_OFF = 0.25
-"""Where the model is further from a measured time than this share of the time, it is marked."""
-MOST = 100  # at most this many sizes are left out in turn
-EXACT = 1e-9  # at this sum of squared errors, one line is exact
+"""Relative error of the model above which a size is marked."""
+MOST = 100  # largest number of leave-one-out fits
+EXACT = 1e-9  # sum of squared errors of an exact line
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One line, or two in ascending order of size where the protocol changes with it."""
+    """One line, or two in ascending order of size if the protocol changes with the size."""
 
     lines: tuple[FittedLine, ...]
 
@@ -246,18 +249,18 @@ class Fit:
     def all_seconds(self, sizes: Sequence[float]) -> Array:
         """Compute the time of a message of each size: [size]."""
         size = np.asarray(sizes, dtype=float)
-        found = np.asarray(self.lines[0].latency_s + self.lines[0].byte_s * size)
+        times_s = np.asarray(self.lines[0].latency_s + self.lines[0].byte_s * size)
         for line in self.lines[1:]:
-            found = np.where(size >= line.low_bytes, line.latency_s + line.byte_s * size, found)
-        return found
+            times_s = np.where(size >= line.low_bytes, line.latency_s + line.byte_s * size, times_s)
+        return times_s
 
     def errors(self, sizes: Sequence[float], times_s: Sequence[float]) -> list[float]:
-        """Compute how far the model is from each measured time, as a share of that time."""
+        """Compute the error of the model at each measured time, as a share of that time."""
         errors: list[float] = (self.all_seconds(sizes) / np.asarray(times_s) - 1).tolist()
         return errors
 
     def r_squared(self, sizes: Sequence[float], times_s: Sequence[float]) -> float | None:
-        """Compute R² of logarithms, since sizes span decades; None where all times are equal."""
+        """Compute R² of logarithms, since sizes span decades; None if all times are equal."""
         logs = np.log(times_s)
         spread = float(((logs - logs.mean()) ** 2).sum())
         missed = float(((np.log(self.all_seconds(sizes)) - logs) ** 2).sum())
@@ -265,7 +268,7 @@ class Fit:
 
 
 def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
-    """Fit one line, or two at the best split where they leave far less unexplained (PAYS)."""
+    """Fit one line, or two at the best split if these reduce the error enough (PAYS)."""
     points = sorted(zip(sizes, times_s, strict=True))
     size = [size for size, _ in points]
     time = [time for _, time in points]
@@ -273,15 +276,15 @@ def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
 
 
 def best_of(sizes: Sequence[float], times_s: Sequence[float], places: Sequence[int]) -> Fit:
-    """Fit one line, or two that are split at the best of some places where they pay."""
-    one = Fit((line_through(sizes, times_s),))
+    """Fit one line, or two at the best of some splits if these reduce the error enough."""
+    single = Fit((line_through(sizes, times_s),))
     if not places:
-        return one
+        return single
     pairs = [split_at(sizes, times_s, place) for place in places]
-    two = min(pairs, key=lambda pair: unexplained(pair, sizes, times_s))
-    if unexplained(one, sizes, times_s) > PAYS * unexplained(two, sizes, times_s) + EXACT:
-        return two
-    return one
+    double = min(pairs, key=lambda pair: unexplained(pair, sizes, times_s))
+    if unexplained(single, sizes, times_s) > PAYS * unexplained(double, sizes, times_s) + EXACT:
+        return double
+    return single
 
 
 def split_at(sizes: Sequence[float], times_s: Sequence[float], cut: int) -> Fit:
@@ -291,7 +294,7 @@ def split_at(sizes: Sequence[float], times_s: Sequence[float], cut: int) -> Fit:
 
 
 def choose_left_out(sizes: Sequence[float]) -> list[int]:
-    """Select at most MOST of ascending sizes, by index, about evenly apart in logarithms."""
+    """Return the indexes of at most MOST of ascending sizes, about evenly spaced in logarithms."""
     if len(sizes) <= MOST:
         return list(range(len(sizes)))
     logs = np.log(sizes)
@@ -301,31 +304,32 @@ def choose_left_out(sizes: Sequence[float]) -> list[int]:
     return sorted(set(nearest.tolist()))
 
 
-def unexplained(found: Fit, sizes: Sequence[float], times_s: Sequence[float]) -> float:
-    """Sum the squared logarithms of model / time, which fitting a line minimises."""
-    missed = np.log(found.all_seconds(sizes) / np.asarray(times_s))
+def unexplained(model: Fit, sizes: Sequence[float], times_s: Sequence[float]) -> float:
+    """Sum the squared logarithms of model / time, the objective of the fit."""
+    missed = np.log(model.all_seconds(sizes) / np.asarray(times_s))
     return float(missed @ missed)
 
 
 def leave_one_out_errors(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | None]:
-    """Compute how far a fit to all other sizes is from each time, as a share of that time.
+    """Compute the leave-one-out error of the fit at each time, as a share of that time.
 
-    It is None for both ends, where the fit would have to extrapolate, and what `spread` leaves out.
+    None for the smallest and the largest size, where the fit would extrapolate, and for sizes that
+    `choose_left_out` does not select.
     """
-    found: list[float | None] = [None] * len(sizes)
+    errors: list[float | None] = [None] * len(sizes)
     if len(sizes) <= FEWEST:
-        return found
+        return errors
     order = sorted(range(len(sizes)), key=lambda place: sizes[place])
     size = [sizes[place] for place in order]
     time = [times_s[place] for place in order]
     splits = Splits(size, time)
     for index in choose_left_out(size):
         if size[0] < size[index] < size[-1]:
-            places = splits.best(without=index)
-            rest = best_of(without(size, index), without(time, index), places)
-            found[order[index]] = rest.seconds(size[index]) / time[index] - 1
-    return found
+            places = splits.best(left_out=index)
+            rest = best_of(drop_index(size, index), drop_index(time, index), places)
+            errors[order[index]] = rest.seconds(size[index]) / time[index] - 1
+    return errors
 
 
-def without(values: Sequence[float], index: int) -> list[float]:
+def drop_index(values: Sequence[float], index: int) -> list[float]:
     return [*values[:index], *values[index + 1 :]]

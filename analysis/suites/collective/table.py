@@ -1,4 +1,4 @@
-"""The latency and bandwidth that fit collectives, and the sizes where the fit fails."""
+"""Fitted latency and bandwidth of collectives, and the sizes where the fit is poor."""
 
 import math
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ SUITE = "collective"
 SERIES = ["collective", "world_size"]
 UNKNOWN = (0.0, math.inf)
 HALVED = ("payload_bytes", *TIMES)
-"""Columns that are halved for a ping-pong: it is measured there and back, a link by one message."""
+"""Columns that are halved for a ping-pong: a round trip is measured, a link is one message."""
 NOTE = (
     "Of calls back to back: latency + bytes / bandwidth (Hockney), least squares of logarithms; "
     "two lines where the times change their slope with the size; send_recv one way. "
@@ -65,7 +65,7 @@ THINNED = (
 
 @dataclass(frozen=True)
 class CollectiveTimes:
-    """One collective on one number of ranks, measured over payloads in bytes, with its fit."""
+    """Times of one collective and world size over payloads in bytes, with their fit."""
 
     collective: str
     world_size: int
@@ -86,13 +86,13 @@ class CollectiveTimes:
 
     @cached_property
     def leave_one_out(self) -> list[float | None]:
-        """How far the fit to all other sizes is from each time; None at both ends."""
+        """Relative error at each size of the fit to all others, see `leave_one_out_errors`."""
         return leave_one_out_errors(self.sizes, self.times_s)
 
 
 @cache_latest
 def groups_of(table: pd.DataFrame) -> list[tuple[str, list[CollectiveTimes]]]:
-    """Group series with enough sizes that differ in collective, ranks and size alone."""
+    """Group series with enough sizes; rows of a group differ only in collective, ranks and size."""
     rows = measured_rows(table, SUITE)
     if TIMING in rows:
         rows = rows[rows[TIMING] != LATENCY]
@@ -107,8 +107,8 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, list[CollectiveTimes]]]:
     groups = group_equal_except(
         aggregate_runs(rows, *settings, "payload_bytes"), *SERIES, "data_size"
     )
-    found = [(suffix, list(series_of(group))) for suffix, group in groups]
-    return [(suffix, series) for suffix, series in found if series]
+    series_by_group = [(suffix, list(series_of(group))) for suffix, group in groups]
+    return [(suffix, series) for suffix, series in series_by_group if series]
 
 
 def series_of(rows: pd.DataFrame) -> Iterator[CollectiveTimes]:
@@ -127,22 +127,24 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def text_of(series: list[CollectiveTimes]) -> str:
-    lines = [line for one in series for line in lines_of(one)]
-    runs = format_run_spread(pd.concat([one.rows for one in series]))
-    note = f"{NOTE} {THINNED}" if any(len(one.rows) > MOST for one in series) else NOTE
+    lines = [line for times in series for line in lines_of(times)]
+    runs = format_run_spread(pd.concat([times.rows for times in series]))
+    note = f"{NOTE} {THINNED}" if any(len(times.rows) > MOST for times in series) else NOTE
     parts = ["# Latency and bandwidth (fit)", note, runs, as_markdown(lines)]
-    if marked := [line for one in series for line in marks(one)]:
+    if marked := [line for times in series for line in marks(times)]:
         parts += [f"## More than {FAR_OFF:.0%} off", bullets(marked)]
     return document(*parts)
 
 
 def lines_of(series: CollectiveTimes) -> Iterator[dict[str, object]]:
-    """Yield a row per line of the fit; the first has the figures of the whole fit, too."""
-    apart = [abs(error) for error in series.leave_one_out if error is not None]
+    """Yield a row per line of the fit; the first also has the metrics of the whole fit."""
+    left_out_errors = [abs(error) for error in series.leave_one_out if error is not None]
     whole = {
         "R²": series.fit.r_squared(series.sizes, series.times_s),
         "largest error [%]": 100 * max(map(abs, series.errors)),
-        "largest error of a size left out [%]": 100 * max(apart) if apart else None,
+        "largest error of a size left out [%]": 100 * max(left_out_errors)
+        if left_out_errors
+        else None,
         "sizes": len(series.sizes),
     }
     for number, line in enumerate(series.fit.lines):
@@ -158,7 +160,7 @@ def lines_of(series: CollectiveTimes) -> Iterator[dict[str, object]]:
 
 
 def latency_us(line: FittedLine) -> str:
-    """Format "100 [90, 110]"; "< 12" where the times cannot tell the latency from none."""
+    """Format "100 [90, 110]"; "< 12" if the latency does not differ significantly from 0."""
     low, high = line.interval(1, 0) or UNKNOWN
     if not low:
         return f"< {format_measurement(1e6 * high)}"
@@ -166,7 +168,7 @@ def latency_us(line: FittedLine) -> str:
 
 
 def bandwidth(line: FittedLine) -> str:
-    """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second; "> 3" where only a bound is known."""
+    """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second; "> 3" if only a bound is known."""
     low, high = line.interval(0, 1) or UNKNOWN
     if not low:
         return f"> {format_measurement(1e-9 / high)}" if high else ""
@@ -174,46 +176,46 @@ def bandwidth(line: FittedLine) -> str:
 
 
 def half_bandwidth(line: FittedLine) -> str:
-    """Format the size that reaches half the bandwidth; "" where only a bound is known."""
+    """Format the size that reaches half the bandwidth; "" if only a bound is known."""
     intervals = (line.interval(1, 0), line.interval(0, 1))
-    known = all(ends is not None and ends[0] > 0 for ends in intervals)
+    is_known = all(bounds is not None and bounds[0] > 0 for bounds in intervals)
     half = line.half_bandwidth_bytes
-    return format_bytes(half) if half and known else ""
+    return format_bytes(half) if half and is_known else ""
 
 
 def marks(series: CollectiveTimes) -> Iterator[str]:
-    """Yield a sentence for each size that is far from the fit to all sizes, or to the others."""
+    """Yield a sentence per size with a large error of the fit to all sizes, or to the others."""
     points = zip(series.sizes, series.errors, series.leave_one_out, strict=True)
-    for size, error, error_apart in points:
-        errors = {"the line": error, "the line through the others": error_apart}
-        far = [
+    for size, error, left_out_error in points:
+        errors = {"the line": error, "the line through the others": left_out_error}
+        remarks = [
             describe_error(model, value)
             for model, value in errors.items()
             if value is not None and abs(value) > FAR_OFF
         ]
-        if far:
+        if remarks:
             where = f"{series.collective} on {series.world_size} ranks, {format_bytes(size)}"
-            yield f"{where}: {'; '.join(far)}."
+            yield f"{where}: {'; '.join(remarks)}."
 
 
 def describe_error(model: str, error: float) -> str:
-    side = "below" if error < 0 else "above"
-    return f"{model} is {abs(100 * error):.0f} % {side} what was measured"
+    direction = "below" if error < 0 else "above"
+    return f"{model} is {abs(100 * error):.0f} % {direction} what was measured"
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Show a panel per collective, and a series per number of ranks."""
+    """Return a chart per group, with a panel per collective and a series per number of ranks."""
     return {
         f"link{suffix}": time_chart(series).of_group(suffix) for suffix, series in groups_of(table)
     }
 
 
 def time_chart(series: list[CollectiveTimes]) -> Chart:
-    counts = sorted({one.world_size for one in series})
-    measured = pd.concat([one.rows for one in series])
-    sizes = [size for one in series for size in one.sizes]
-    names = [label(one.world_size) for one in series for _ in one.sizes]
-    panels = [one.collective for one in series for _ in one.sizes]
+    counts = sorted({times.world_size for times in series})
+    measured = pd.concat([times.rows for times in series])
+    sizes = [size for times in series for size in times.sizes]
+    names = [label(times.world_size) for times in series for _ in times.sizes]
+    panels = [times.collective for times in series for _ in times.sizes]
     points = chart_points(fill_with_ranges(measured), sizes, TIMES, names, panels)
     return Chart(
         mark=SCATTER,
@@ -226,7 +228,7 @@ def time_chart(series: list[CollectiveTimes]) -> Chart:
         y=Axis("time of one call", LOG, SECONDS),
         points=points,
         series=tuple(map(label, counts)),
-        curves=pd.concat([curves(one) for one in series], ignore_index=True),
+        curves=pd.concat([curves(times) for times in series], ignore_index=True),
     )
 
 
@@ -235,19 +237,19 @@ def label(count: int) -> str:
 
 
 def curves(series: CollectiveTimes) -> pd.DataFrame:
-    """Return the lines of the fit, each as a part of its own, with their intervals.
+    """Return the lines of the fit as separate parts, with their intervals.
 
-    An interval that reaches 0 is left out: a logarithmic axis cannot show it.
+    An interval that includes 0 is left out, because the axis is logarithmic.
     """
     starts = [line.low_bytes or min(series.sizes) for line in series.fit.lines]
     stops = [*starts[1:], max(series.sizes)]
-    found: dict[str, list[float]] = {name: [] for name in ("x", "value", "part", "low", "high")}
+    cells: dict[str, list[float]] = {name: [] for name in ("x", "value", "part", "low", "high")}
     for part, (line, start, stop) in enumerate(zip(series.fit.lines, starts, stops, strict=True)):
         sizes = np.geomspace(start, stop, 50).tolist()
-        ends = np.array([line.interval(1, size) or (np.nan, np.nan) for size in sizes])
-        ends[ends[:, 0] <= 0] = np.nan
+        bounds = np.array([line.interval(1, size) or (np.nan, np.nan) for size in sizes])
+        bounds[bounds[:, 0] <= 0] = np.nan
         values = [line.seconds(size) for size in sizes]
-        columns = (sizes, values, [part] * len(sizes), *ends.T.tolist())
-        for name, column in zip(found, columns, strict=True):
-            found[name] += column
-    return pd.DataFrame(found).assign(panel=series.collective, series=label(series.world_size))
+        columns = (sizes, values, [part] * len(sizes), *bounds.T.tolist())
+        for name, column in zip(cells, columns, strict=True):
+            cells[name] += column
+    return pd.DataFrame(cells).assign(panel=series.collective, series=label(series.world_size))

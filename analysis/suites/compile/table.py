@@ -37,7 +37,7 @@ from benchkit.suites.compile.suite import (
 
 SUITE = "compile"
 WITHIN, ESTIMATED, NEVER, UNCLEAR = "within", "estimated", "never", "unclear"
-VARIANT = (COMPILER, CACHE, DYNAMIC)  # what differs between a case and its baseline
+VARIANT = (COMPILER, CACHE, DYNAMIC)  # labels in which a case differs from its baseline
 HEADS = {
     "name": "compiler",
     "first_step_s": "first step [s]",
@@ -54,13 +54,13 @@ HEADS = {
     "runs": "runs",
     "reason": "reason",
 }
-"""Columns of compile.md. Those without any value are left out."""
+"""Columns of compile.md; empty ones are left out."""
 FIGURES = (
     "runs", "first_step_s", COMPILE_S, "steady_s", "steady_at_rows", "steady_speedup",
     "break_even_call", "break_even_outcome", "calls", GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,
     RECOMPILE_S, COMPILED_AT, CACHE_HITS, CACHE_MISSES, "status", "reason",
 )  # fmt: skip
-FARTHEST = 1000.0  # an estimate beyond this multiple of the calls that were measured is not drawn
+FARTHEST = 1000.0  # estimates beyond this multiple of the measured calls are not drawn
 NOTE = (
     "each line: the sum of all calls so far, on the slowest rank; dashed: with later calls as long "
     "as the median of the steady ones"
@@ -69,14 +69,14 @@ NOTE = (
 
 @dataclass(frozen=True)
 class BreakEven:
-    """From which call on the sum of all calls is at most that of the baseline.
+    """The call from which on the cumulative time is at most that of the baseline.
 
     Attributes:
-        outcome: WITHIN the calls that were measured; ESTIMATED, beyond them; NEVER, because steady
-            calls are slower; UNCLEAR, because the middle halves of the steady calls and of the
-            baseline's overlap, so that their difference says little.
-        call: its number from 1; None for NEVER and UNCLEAR.
-        measured: how many calls were compared.
+        outcome: WITHIN the measured calls; ESTIMATED, beyond them; NEVER, because steady calls are
+            slower; UNCLEAR, because the interquartile ranges of the steady calls and of the
+            baseline's overlap.
+        call: number of the call from 1; None for NEVER and UNCLEAR.
+        measured: number of compared calls.
     """
 
     outcome: str
@@ -86,23 +86,23 @@ class BreakEven:
     def short(self) -> str:
         if self.call is None:
             return self.outcome
-        return str(self.call) if self.outcome == WITHIN else f"about {rounded(self.call)}"
+        return str(self.call) if self.outcome == WITHIN else f"about {round_estimate(self.call)}"
 
     def __str__(self) -> str:
         return self.short() + ("" if self.call else f", not within {self.measured}")
 
 
-def rounded(count: int) -> int:
-    """Return a number of calls with the two digits that an estimate has."""
+def round_estimate(count: int) -> int:
+    """Round a number of calls to the two significant digits of an estimate."""
     return round(count, 1 - int(math.log10(count)))
 
 
 def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Array) -> BreakEven:
-    """Find the call from which on compiling has paid, to the end of what was measured.
+    """Find the call from which on compiling has paid off.
 
-    With C and E the sums of the first n calls, compiled and as the baseline, it is the smallest n
-    such that C <= E for n and for all later calls. Where C > E after all N calls, later calls are
-    taken to last as long as the median of the steady ones, so that
+    With C and E the sums of the first n calls, compiled and of the baseline, it is the smallest n
+    such that C <= E for n and all later measured calls. If C > E after all N calls, later calls are
+    assumed to take the median of the steady ones:
 
         n = N + (C - E) / (median steady baseline - median steady time).
     """
@@ -129,14 +129,14 @@ def middle_half(times: Array) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Curve:
-    """The calls of one compiler, from the first one of fresh ranks on.
+    """The calls of one compiler, from the first call of fresh ranks on.
 
     Attributes:
-        name: the compiler, with its cache and its handling of sizes where these differ.
-        row: of the combined table, of the latest run, with median seconds of compilation.
+        name: compiler, with its cache and its handling of sizes if these vary.
+        row: row of the latest run in the combined table, with median seconds of compilation.
         runs: seconds of each call of each run: [run][call].
-        size_begins: index of the first call with the last size that was reached.
-        short_of: that size, where measuring ended before the last one; else "".
+        size_begins: index of the first call with the last measured size.
+        short_of: last measured size if further sizes were not measured; else "".
     """
 
     name: str
@@ -147,7 +147,7 @@ class Curve:
 
     @property
     def times(self) -> Array:
-        """Seconds of each call, the median over runs: [call]."""
+        """Median seconds of each call over runs: [call]."""
         return medians(self.runs.T)
 
     @property
@@ -162,24 +162,24 @@ class Curve:
     def steady_s(self) -> float:
         return float(median(self.steady))
 
-    def against(self, baseline: "Curve", run: Array | None = None) -> BreakEven:
-        """Return from which call on this curve, or one of its runs, is below another curve."""
+    def break_even_against(self, baseline: "Curve", run: Array | None = None) -> BreakEven:
+        """Return the break-even of this curve, or of one of its runs, against another curve."""
         times = self.times if run is None else run
         return break_even(times, baseline.times, self.later_half(times), baseline.steady)
 
     def later_half(self, times: Array) -> Array:
-        """Return the later half of the calls with the last size that was reached."""
+        """Return the later half of the calls with the last measured size."""
         at_size = times[self.size_begins :]
         return at_size[len(at_size) // 2 :]
 
 
 @dataclass(frozen=True)
 class CompilerGroup:
-    """Compilers with the same workload, on the same machine.
+    """Compilers with one workload, on one machine.
 
     Attributes:
-        curves: of those that were measured, in the order of their first points.
-        failed: rows of those that were not.
+        curves: curves of the measured compilers, in the order of their first points.
+        failed: rows of the others.
     """
 
     suffix: str
@@ -189,7 +189,7 @@ class CompilerGroup:
 
     @property
     def baseline(self) -> Curve | None:
-        """The eager code; None where it was not measured."""
+        """The curve of eager code; None if it was not measured."""
         return next((curve for curve in self.curves if curve.is_eager), None)
 
 
@@ -197,14 +197,16 @@ def groups(table: pd.DataFrame) -> list[CompilerGroup]:
     rows = table[table["suite"] == SUITE]
     if rows.empty or not {*VARIANT, BATCH_SIZES} <= set(rows):
         return []
-    if rows[BATCH_SIZES].nunique() == 1:  # A point that could not run has no cases, nor labels.
+    if rows[BATCH_SIZES].nunique() == 1:  # A point that could not run has neither cases nor labels.
         rows = rows.assign(**{BATCH_SIZES: rows[BATCH_SIZES].dropna().iloc[0]})
-    found = [group_of(suffix, group) for suffix, group in group_equal_except(rows, *VARIANT)]
-    return [group for group in found if group.curves]
+    compiler_groups = [
+        group_of(suffix, group) for suffix, group in group_equal_except(rows, *VARIANT)
+    ]
+    return [group for group in compiler_groups if group.curves]
 
 
 def group_of(suffix: str, rows: pd.DataFrame) -> CompilerGroup:
-    """Return the curves of comparable rows; eager code has no cache and no symbols for sizes."""
+    """Return the curves of comparable rows; eager code has neither cache nor symbolic sizes."""
     is_eager = rows[COMPILER] == EAGER
     compiled = rows[~is_eager]
     differing = [name for name in (CACHE, DYNAMIC) if compiled[name].nunique() > 1]
@@ -214,18 +216,18 @@ def group_of(suffix: str, rows: pd.DataFrame) -> CompilerGroup:
     rows = rows.assign(variant=names)
     measured, order = rows[rows["status"] == "ok"], list(dict.fromkeys(names))
     by_name = measured.groupby("variant", sort=False)
-    found = (curve_of(str(name), group) for name, group in by_name)
-    curves = [curve for curve in found if curve is not None]
+    all_curves = (curve_of(str(name), group) for name, group in by_name)
+    curves = [curve for curve in all_curves if curve is not None]
     curves.sort(key=lambda curve: order.index(curve.name))
-    done = [curve.name for curve in curves]
-    failed = rows[(rows["status"] != "ok") & ~rows["variant"].isin(done)]
+    curve_names = [curve.name for curve in curves]
+    failed = rows[(rows["status"] != "ok") & ~rows["variant"].isin(curve_names)]
     failed = failed.drop_duplicates("variant", keep="last")
     title = rows["title"].iloc[0].partition(" by ")[0]
     return CompilerGroup(suffix, curves, failed.to_dict("records"), title)
 
 
 def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
-    """Return the curve of all runs of one variant; None where others came before its calls."""
+    """Return the curve of all runs of one variant; None if other calls preceded its first ones."""
     cold = rows[rows["mode"] == FIRST_CALLS]
     runs = [
         (row, case.samples.times, case) for row, case in rows_with_cases(cold) if not case.warmup_s
@@ -236,7 +238,7 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     of_runs = np.array([times[:number] for _, times, _ in runs])
     row, _, case = runs[-1]
     costs = {
-        detail: median([each.details[detail] for _, _, each in runs])
+        detail: median([timed.details[detail] for _, _, timed in runs])
         for detail in (COMPILE_S, RECOMPILE_S)
         if detail in case.details
     }
@@ -247,7 +249,7 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
 
 
 def comparisons(group: CompilerGroup) -> Iterator[tuple[Curve, BreakEven | None]]:
-    """Yield each curve with its break-even against eager, None where there is none.
+    """Yield each curve with its break-even against eager; None without one.
 
     Curves that ended at different sizes are not compared.
     """
@@ -256,19 +258,19 @@ def comparisons(group: CompilerGroup) -> Iterator[tuple[Curve, BreakEven | None]
         if baseline is None or curve.is_eager or curve.short_of != baseline.short_of:
             yield curve, None
         else:
-            yield curve, curve.against(baseline)
+            yield curve, curve.break_even_against(baseline)
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    """Write a table for readers, and the same as plain numbers: seconds, numbers of calls."""
-    found = groups(table)
-    if not found:
+    """Return a table for readers, and the same as plain numbers: seconds, numbers of calls."""
+    compiler_groups = groups(table)
+    if not compiler_groups:
         return {}
     parts = []
-    for group in found:
-        head = f"## {group.suffix.strip('_') or group.title}" if len(found) > 1 else ""
+    for group in compiler_groups:
+        head = f"## {group.suffix.strip('_') or group.title}" if len(compiler_groups) > 1 else ""
         parts.append(document(head, markdown(group)))
-    rows = pd.DataFrame([row for group in found for row in rows_of(group)])
+    rows = pd.DataFrame([row for group in compiler_groups for row in rows_of(group)])
     settings = [
         name for name in identity_columns(table) if rows.get(name, rows.suite).notna().any()
     ]
@@ -280,23 +282,23 @@ def markdown(group: CompilerGroup) -> str:
     rows = pd.DataFrame(rows_of(group))
     if (rows["runs"].dropna() == 1).all():
         rows = rows.drop(columns="runs")
-    known = [name for name in HEADS if name in rows and rows[name].notna().any()]
-    return as_markdown(rows[known].rename(columns=HEADS), "compile.csv")
+    with_values = [name for name in HEADS if name in rows and rows[name].notna().any()]
+    return as_markdown(rows[with_values].rename(columns=HEADS), "compile.csv")
 
 
 def rows_of(group: CompilerGroup) -> list[Row]:
     measured = [row_of(*pair, group.baseline) for pair in comparisons(group)]
-    failed = [{**row, "name": row["variant"], "reason": ending(row)} for row in group.failed]
+    failed = [{**row, "name": row["variant"], "reason": failure_text(row)} for row in group.failed]
     return [*measured, *failed]
 
 
-def ending(row: Row) -> str:
-    """Format why there are no figures: "unavailable: …", or "running" where no reason is known."""
+def failure_text(row: Row) -> str:
+    """Format why there are no metrics: "unavailable: …", or "running" without a reason."""
     status, reason = str(row["status"]), row["reason"]
     return status if pd.isna(reason) else f"{status}: {shorten_reason(reason)}"
 
 
-def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> Row:
+def row_of(curve: Curve, paid_off: BreakEven | None, baseline: Curve | None) -> Row:
     cells: dict[str, object] = {
         "name": curve.name,
         "runs": len(curve.runs),
@@ -307,14 +309,14 @@ def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> Row
         "calls": len(curve.times),
         "reason": None,
     }
-    if found and baseline:
+    if paid_off and baseline:
         cells["steady_speedup"] = baseline.steady_s / curve.steady_s
-        cells["break_even"] = str(found)
+        cells["break_even"] = str(paid_off)
         if len(curve.runs) > 1:
-            each = [curve.against(baseline, run).short() for run in curve.runs]
-            cells["of_each_run"] = ", ".join(each)
-        cells["break_even_call"] = found.call
-        cells["break_even_outcome"] = found.outcome
+            of_runs = [curve.break_even_against(baseline, run).short() for run in curve.runs]
+            cells["of_each_run"] = ", ".join(of_runs)
+        cells["break_even_call"] = paid_off.call
+        cells["break_even_outcome"] = paid_off.outcome
     return {**curve.row, **cells}
 
 
@@ -325,14 +327,16 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def chart_of(group: CompilerGroup) -> Chart:
-    """Show the sum of all calls so far over their number, a line per compiler."""
-    paid = [(curve, found) for curve, found in comparisons(group) if found is not None]
+    """Return a chart of cumulative time over the number of calls, a line per compiler."""
+    compared = [(curve, paid_off) for curve, paid_off in comparisons(group) if paid_off is not None]
     near = [
-        found.call
-        for curve, found in paid
-        if found.outcome == ESTIMATED and found.call and found.call <= FARTHEST * len(curve.times)
+        paid_off.call
+        for curve, paid_off in compared
+        if paid_off.outcome == ESTIMATED
+        and paid_off.call
+        and paid_off.call <= FARTHEST * len(curve.times)
     ]
-    words = ", ".join(f"{curve.name} {found.short()}" for curve, found in paid)
+    words = ", ".join(f"{curve.name} {paid_off.short()}" for curve, paid_off in compared)
     return Chart(
         mark=LINES,
         title=f"When compiling pays: {group.title}",
@@ -345,7 +349,7 @@ def chart_of(group: CompilerGroup) -> Chart:
 
 
 def measured_sums(curve: Curve) -> pd.DataFrame:
-    """Return the points of a curve at some of the calls that were measured."""
+    """Return the points of a curve at some of the measured calls."""
     number = len(curve.times)
     rounds = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
     calls = np.array([call for call in rounds if call < number] + [number])
@@ -361,11 +365,11 @@ def later_sums(curve: Curve, end: float) -> pd.DataFrame:
 
 
 def sums(curve: Curve, calls: Array) -> Array:
-    """Return the seconds of the first calls, for several numbers of calls.
+    """Return the cumulative seconds of several numbers of calls.
 
-    Calls beyond those that were measured take the median of the steady ones.
+    Calls beyond the measured ones take the median of the steady ones.
     """
-    known, number = np.cumsum(curve.times), len(curve.times)
-    asked = np.asarray(calls, dtype=float)
-    within = known[np.minimum(asked, number).astype(int) - 1]
-    return np.asarray(within + np.maximum(asked - number, 0) * curve.steady_s)
+    cumulative, number = np.cumsum(curve.times), len(curve.times)
+    numbers = np.asarray(calls, dtype=float)
+    within = cumulative[np.minimum(numbers, number).astype(int) - 1]
+    return np.asarray(within + np.maximum(numbers - number, 0) * curve.steady_s)

@@ -1,4 +1,4 @@
-"""The look-up table of matmul_lut, where strategies of splitting look up speeds; its figures."""
+"""The look-up table of matmul_lut, from which split strategies take speeds; its figures."""
 
 from collections.abc import Iterator
 
@@ -26,24 +26,24 @@ SOURCE = {
     "slowed_by": "slowed by",
     "threads_per_rank": lut.THREADS,
 }
-"""Columns that say where figures are from, and how a comment calls them."""
+"""Columns with the origin of the times, and their names in comments."""
 NAME = "share"  # of the device, in words
 DOUBT = "doubt"  # why a row of the table cannot be right; empty else
 FASTER = "faster than a larger share"
 COLUMNS = [lut.SHARE, lut.SIZE, lut.DTYPE, lut.STREAMS, "avg_ms", lut.RATE]
-"""Columns as in the tables of hpml_testing (Columbia, 2025); SHARE is that asked for."""
+"""Columns as in the tables of hpml_testing (Columbia, 2025); SHARE is the requested share."""
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    """Write a table per machine and way to run; comments say what was measured, how and when."""
+    """Return a table per machine and mechanism; comments state what was measured, how and when."""
     groups = groups_of(table, lut.DTYPE, lut.STREAMS)
     return {f"{SUITE}{suffix}.csv": text_of(group) for suffix, group in groups}
 
 
 def groups_of(table: pd.DataFrame, *further: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Group measured rows of single ranks that differ in size, share and further columns alone.
+    """Group measured rows of single ranks; rows differ only in size, share and further columns.
 
-    They have the share of the device that was asked for in percent, and NAME.
+    Adds the requested share of the device in percent, and NAME.
     """
     rows = measured_rows(table, SUITE)
     rows = rows[rows["world_size"] == 1]
@@ -51,9 +51,12 @@ def groups_of(table: pd.DataFrame, *further: str) -> Iterator[tuple[str, pd.Data
         return
     for suffix, group in group_by_mechanism(rows, lut.SIZE, "slowdown", *further):
         whole = 100 / group["ranks_per_device"].where(group["device"] == "cuda", 1)
-        found = list(zip(whole, slowdowns(group), strict=True))
-        shares = {lut.SHARE: [share_of(*each) for each in found]}
-        yield suffix, group.assign(**shares, **{NAME: [name_of(*each) for each in found]})
+        whole_and_slowdown = list(zip(whole, slowdowns(group), strict=True))
+        shares = {lut.SHARE: [share_of(*pair) for pair in whole_and_slowdown]}
+        yield (
+            suffix,
+            group.assign(**shares, **{NAME: [name_of(*pair) for pair in whole_and_slowdown]}),
+        )
 
 
 def share_of(whole: float, slowdown: Slowdown) -> float:
@@ -61,28 +64,28 @@ def share_of(whole: float, slowdown: Slowdown) -> float:
 
 
 def name_of(whole: float, slowdown: Slowdown) -> str:
-    """Format a share: "50 %", or "50 % (measured 83 to 91 %)" where the device had another one."""
-    measured = [whole / factor for ends in slowdown.measured for factor in reversed(ends)]
-    beside = f" (measured {format_factor_range(*measured)} %)" if measured else ""
-    return f"{share_of(whole, slowdown):g} %{beside}"
+    """Format a share: "50 %", or "50 % (measured 83 to 91 %)" if the device had another one."""
+    measured = [whole / factor for bounds in slowdown.measured for factor in reversed(bounds)]
+    remark = f" (measured {format_factor_range(*measured)} %)" if measured else ""
+    return f"{share_of(whole, slowdown):g} %{remark}"
 
 
-def shaped(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add COLUMNS and DOUBT and sort; a repeated point has medians over the runs."""
+def lut_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return sorted rows with COLUMNS and DOUBT; a repeated point has medians over runs."""
     rows = aggregate_runs(rows, *COLUMNS[:4])
-    # Of all streams; records from before they were counted have the rate of one.
-    done = rows["executed_tflop_per_s"].fillna(rows["useful_tflop_per_s"])
-    rate = done * rows["median_s"] / rows["mean_s"]
-    found = rows.assign(**{"avg_ms": rows["mean_s"] * 1e3, lut.RATE: rate})
+    # Rate of all streams; older records only have the rate of one.
+    rates = rows["executed_tflop_per_s"].fillna(rows["useful_tflop_per_s"])
+    mean_rate = rates * rows["median_s"] / rows["mean_s"]
+    table = rows.assign(**{"avg_ms": rows["mean_s"] * 1e3, lut.RATE: mean_rate})
     order = [lut.DTYPE, lut.STREAMS, lut.SIZE, lut.SHARE]
-    found = found.sort_values(order, ascending=[True, True, True, False])
-    return found.assign(**{DOUBT: is_faster(found).map({True: FASTER, False: ""})})
+    table = table.sort_values(order, ascending=[True, True, True, False])
+    return table.assign(**{DOUBT: is_faster(table).map({True: FASTER, False: ""})})
 
 
 def is_faster(points: pd.DataFrame) -> pd.Series:
-    """Find rows that are faster than one with a larger share, beyond the bars of both.
+    """Return a mask of rows that are faster than one with a larger share, beyond both intervals.
 
-    Each type, streams and size has its shares in descending order.
+    Rows of one dtype, number of streams and size must be in descending order of share.
     """
     points = fill_with_ranges(points)
     low, high = points["ci_low_s"], points["ci_high_s"]
@@ -92,7 +95,7 @@ def is_faster(points: pd.DataFrame) -> pd.Series:
 
 
 def text_of(rows: pd.DataFrame) -> str:
-    points = shaped(rows)
+    points = lut_rows(rows)
     comments = provenance(rows)
     if points["num_points"].max() > 1:
         comments += comment(
@@ -107,13 +110,13 @@ def provenance(rows: pd.DataFrame) -> str:
         values = ", ".join(map(str, rows[name].dropna().unique()))
         lines.append(f"{words}: {values or 'none'}")
     lines.append(f"measured: {rows['started_at'].min()} to {rows['started_at'].max()}")
-    lines += [f"share: {name}" for name in measured_otherwise(rows)]
+    lines += [f"share: {name}" for name in deviating_shares(rows)]
     lines += [f"warning: {text}" for text in rows["warning"].dropna().unique()]
     return "".join(map(comment, lines))
 
 
-def measured_otherwise(rows: pd.DataFrame) -> list[str]:
-    """List the names of shares that the device did not have, from the largest asked for."""
+def deviating_shares(rows: pd.DataFrame) -> list[str]:
+    """List the names of shares that the device did not have, by descending requested share."""
     names = rows.sort_values(lut.SHARE, ascending=False)[NAME].unique()
     return [name for name in names if "measured" in name]
 
@@ -123,7 +126,7 @@ COMPARED = (SUITE,)
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Show time over size, and performance over share where there are several shares."""
+    """Return charts of time over size and, for several shares, of performance over share."""
     return group_charts(SUITE, groups_of(table), charts_of)
 
 
@@ -148,7 +151,7 @@ def time_over_size(rows: pd.DataFrame) -> Chart:
 
 
 def performance_over_share(rows: pd.DataFrame) -> Chart:
-    """Show the time at the largest share over that at each, so that the ideal is the share."""
+    """Return a chart of performance relative to the largest share; the ideal is the share."""
     rows = with_performance(rows).sort_values([SIZE, lut.SHARE])
     whole = rows[lut.SHARE].max()
     ideal = pd.DataFrame({"panel": "", "series": "ideal", "x": [0, whole], "value": [0, 1]})
@@ -165,11 +168,11 @@ def performance_over_share(rows: pd.DataFrame) -> Chart:
 
 
 def with_performance(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the time of each size at the largest share over its time; NaN where it has none."""
+    """Add `performance`: time of the size at the largest share over the time; NaN without one."""
     full = rows[rows[lut.SHARE] == rows[lut.SHARE].max()].drop_duplicates(SIZE).set_index(SIZE)
     return rows.assign(performance=rows[SIZE].map(full["median_s"]) / rows["median_s"])
 
 
 def note_on(rows: pd.DataFrame) -> str:
     several = ["of medians over runs"] if rows["run"].nunique() > 1 else []
-    return "; ".join(["dashed: performance = share", *several, *measured_otherwise(rows)])
+    return "; ".join(["dashed: performance = share", *several, *deviating_shares(rows)])

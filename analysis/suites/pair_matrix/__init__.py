@@ -1,1 +1,1 @@
-"""The matrix of pairs of ranks, and what is slow in it."""
+"""The matrix of pairs of ranks, and the faults in it."""

@@ -1,4 +1,4 @@
-"""Maps of the time of each pair and of each group, over the median of its kind."""
+"""Heat maps of the time of each pair and of each group, relative to the median of its kind."""
 
 from collections.abc import Sequence
 
@@ -21,13 +21,13 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     charts: Charts = {}
     rows = measured_rows(table, SUITE)
     for suffix, records in group_by_layout(records_of(table, SUITE)):
-        found = matrices(records)
-        for each in found:
-            size = format_bytes(each.size_mib * 2**20).replace(" ", "")
-            way = "_both_ways" if each.at_once else ""
-            charts[f"pairs_{size}{way}{suffix}"] = map_of_pairs(each, rows)
+        pair_tables = matrices(records)
+        for pairs in pair_tables:
+            size = format_bytes(pairs.size_mib * 2**20).replace(" ", "")
+            direction = "_both_ways" if pairs.at_once else ""
+            charts[f"pairs_{size}{direction}{suffix}"] = map_of_pairs(pairs, rows)
         if groups := levels(records):
-            charts[f"groups{suffix}"] = map_of_groups(groups, found[0].places, rows)
+            charts[f"groups{suffix}"] = map_of_groups(groups, pair_tables[0].places, rows)
     return charts
 
 
@@ -37,7 +37,7 @@ def order_of(places: Sequence[RankMapping]) -> list[int]:
 
 
 def map_of_pairs(matrix: PairTimes, rows: pd.DataFrame) -> Chart:
-    """Show the time of each pair: a row per sender, ranks of a node next to each other."""
+    """Map the time of each pair: a row per sender, with the ranks of a node side by side."""
     names = names_of(matrix.places)
     ratios, seconds = matrix.ratios(), matrix.seconds()
     timed = "an exchange" if matrix.at_once else "a message and its short answer"
@@ -61,12 +61,12 @@ def map_of_pairs(matrix: PairTimes, rows: pd.DataFrame) -> Chart:
 
 
 def map_of_groups(
-    found: Sequence[Level], places: Sequence[RankMapping], rows: pd.DataFrame
+    groups_by_level: Sequence[Level], places: Sequence[RankMapping], rows: pd.DataFrame
 ) -> Chart:
-    """Show a row per level of nested groups: the time of the group of each rank."""
+    """Map the time of the group of each rank: a row per level of nested groups."""
     names = names_of(places)
     cells = []
-    for level in found:
+    for level in groups_by_level:
         typical = float(np.median(level.seconds))
         for rank in order_of(places):
             seconds = float(level.seconds[level.group_of[rank]])
@@ -78,14 +78,14 @@ def map_of_groups(
         note="numbers: ms, median of an all-reduce of the largest size in the group of each rank, "
         "all groups of a level at the same time; a kind: the groups of a level",
         x=Axis("rank", NAMES),
-        series=[level.name for level in found],
+        series=[level.name for level in groups_by_level],
     )
 
 
 def names_of(places: Sequence[RankMapping]) -> list[str]:
-    """Return the name of each rank: its number and, of several nodes, that of its node."""
-    several = len({place.host for place in places}) > 1
-    return [f"{place.rank} {place.host}" if several else str(place.rank) for place in places]
+    """Return the name of each rank: its number and, with several nodes, the name of its node."""
+    has_nodes = len({place.host for place in places}) > 1
+    return [f"{place.rank} {place.host}" if has_nodes else str(place.rank) for place in places]
 
 
 def map_of(
@@ -97,7 +97,7 @@ def map_of(
     x: Axis,
     series: Sequence[str],
 ) -> Chart:
-    """Shade cells around 1; all of them are of `rows`, which name the hardware."""
+    """Make a map of ratios to 1; `rows` name the hardware of all cells."""
     for name in ("suite", "device_name", PAGE_ROW):
         if name in rows:
             cells[name] = rows[name].iloc[0]

@@ -1,4 +1,4 @@
-"""Records of pair_matrix as tables of pairs per message size, and what may be slow in them."""
+"""Records of pair_matrix as tables of pairs per message size, with the families of their faults."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ from benchkit.suites.pair_matrix.suite import (
 
 SUITE = "pair_matrix"
 SIZE = "data_size"
-Cell = tuple[int, int, int]  # sender, receiver and turn
+Cell = tuple[int, int, int]  # sender, receiver and time slot
 BUSY = 0.9
-"""An uplink is busy in turns in which it carries at least this share of its most messages."""
+"""An uplink is busy in time slots with at least this share of its largest number of messages."""
 ONE_WAY, LINK = "one way", "link"
 RANK_SENDS, RANK_RECEIVES, RANK = "rank sends", "rank receives", "rank"
 RANK_NETWORK = "rank network"
@@ -37,33 +37,33 @@ SENDS, RECEIVES, NETWORK, WHOLE = "sends", "receives", "network", "whole"
 INSIDE, NEAR = "inside", "near"
 BETWEEN_ONE_WAY, BETWEEN = "between one way", "between"
 OF_A_DIRECTION = (ONE_WAY, RANK_SENDS, RANK_RECEIVES, BETWEEN_ONE_WAY, SENDS, RECEIVES)
-"""Parts of the names of families of groups; the name of the grouping stands before them."""
+"""Families that depend on the direction; for groups, the grouping's name precedes them."""
 NODE, SWITCH = "node", "switch"  # groupings of ranks
-STEPS = 32  # steps of the share of an uplink per doubling: pairs of one step are alike
+STEPS = 32  # steps per doubling of the share of an uplink; pairs of one step are peers
 
 
 def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Array:
     """Return the max-min fair rate of each flow: [flow].
 
-    All rates rise together until a resource is full; its flows keep their rate, and the others rise
-    on (progressive filling; Bertsekas and Gallager, Data Networks, 1992). A resource is filled as
-    soon as no other one limits any of its flows further.
+    Progressive filling: all rates rise together until a resource is full; its flows keep their
+    rate, and the others go on rising (Bertsekas and Gallager, Data Networks, 1992). Fill a resource
+    as soon as no other one limits its flows more.
 
     Args:
-        resources: that each flow uses, -1 for none: [flow][place].
-        capacity: of each resource: [resource].
-        count: how many flows use the same, one by default: [flow].
+        resources: indexes of the resources of each flow, -1 for none: [flow][place].
+        capacity: capacity of each resource: [resource].
+        count: multiplicity of each flow, 1 by default: [flow].
     """
     rates = np.zeros(len(resources))
     weights = np.ones(len(resources)) if count is None else count.astype(np.float64)
-    left = np.append(capacity.astype(np.float64), np.inf)  # -1 is the last, which is never full
+    left = np.append(capacity.astype(np.float64), np.inf)  # the last one, for -1, is never full
     places = resources % len(left)
     rising = np.ones(len(resources), dtype=bool)
 
-    def total(each: Array, flows: Mask) -> Array:
-        """Return the sum over some flows at each resource."""
-        passed = np.repeat(each[flows], places.shape[1])
-        return np.bincount(places[flows].ravel(), passed, len(left)).astype(np.float64)
+    def total(values: Array, flows: Mask) -> Array:
+        """Return the sum of values over some flows at each resource: [resource]."""
+        repeated = np.repeat(values[flows], places.shape[1])
+        return np.bincount(places[flows].ravel(), repeated, len(left)).astype(np.float64)
 
     while rising.any():
         used = total(weights, rising)
@@ -82,57 +82,57 @@ def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Arra
 
 @dataclass(frozen=True)
 class Uplinks:
-    """The messages that pass the uplinks of switches.
+    """Messages over the uplinks of switches.
 
     Attributes:
         here, there: switches of sender and receiver of each message: [cell].
-        turn: of each message; those of one turn are under way together: [cell].
+        time_slot: time slot of each message; those of one slot are concurrent: [cell].
     """
 
     here: Ints
     there: Ints
-    turn: Ints
+    time_slot: Ints
 
     @cached_property
     def crosses(self) -> Mask:
-        """Which messages leave their switch: [cell]."""
+        """Mask of the messages that leave their switch: [cell]."""
         return np.asarray(self.here != self.there)
 
     @cached_property
-    def turns(self) -> Ints:
-        return np.unique(self.turn, return_inverse=True)[1].ravel()
+    def slots(self) -> Ints:
+        return np.unique(self.time_slot, return_inverse=True)[1].ravel()
 
     @cached_property
     def rates(self) -> Array:
-        """The rate of each message over that of an uplink, were uplinks all that limits it: [cell].
+        """Rate of each message relative to an uplink, if only uplinks limit it: [cell].
 
-        A limit that all messages share, such as that of network cards, changes no rate below it, so
-        messages of equal rate stay alike at any oversubscription. All uplinks are taken to be
-        equally fast. The rate is infinite for what stays at its switch.
+        A common limit of all messages, such as that of network cards, changes no rate below it, so
+        messages of equal rate are peers at any oversubscription. All uplinks are assumed to be
+        equally fast. The rate is infinite for messages within a switch.
         """
-        ends = np.stack([self.turns, self.here, self.there], axis=1)[self.crosses]
+        ends = np.stack([self.slots, self.here, self.there], axis=1)[self.crosses]
         flows, of_flow, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
-        found = np.full(len(self.here), np.inf)
+        relative = np.full(len(self.here), np.inf)
         if len(flows):
             size = int(flows.max()) + 1
-            number = flows[:, :1] * size + flows[:, 1:]  # of each switch in each turn
-            number[:, 1] += size**2  # what enters it
+            number = flows[:, :1] * size + flows[:, 1:]  # uplink of each switch in each slot
+            number[:, 1] += size**2  # the ingress of the switch
             used, resources = np.unique(number, return_inverse=True)
             rates = max_min(resources.reshape(-1, 2), np.ones(len(used)), count)
-            found[self.crosses] = rates[of_flow.ravel()]
-        return found
+            relative[self.crosses] = rates[of_flow.ravel()]
+        return relative
 
     def busy(self) -> tuple[Mask, Mask]:
-        """Return which messages leave, and which enter, a switch in one of its busiest turns.
+        """Return masks of the messages that leave, and that enter, a switch in a busy time slot.
 
-        A slow uplink is only seen where it is full.
+        A slow uplink is only visible when it is full.
         """
         return self.busiest(self.here), self.busiest(self.there)
 
     def busiest(self, ends: Ints) -> Mask:
-        """Return which messages are in a busy turn of the switch at one of their ends: [cell]."""
-        size = int(self.turns.max(initial=0)) + 1
-        uplink = ends * size + self.turns  # of each switch in each turn
+        """Return a mask of the messages in a busy time slot of their switch in `ends`: [cell]."""
+        size = int(self.slots.max(initial=0)) + 1
+        uplink = ends * size + self.slots  # of each switch in each slot
         load = np.bincount(uplink, self.crosses)[uplink]
         most = np.zeros(int(ends.max(initial=0)) + 1)
         np.maximum.at(most, ends, load)
@@ -141,13 +141,13 @@ class Uplinks:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of ranks: nodes or switches, with the number of each rank's group, [rank]."""
+    """Groups of ranks: nodes or switches. `of_rank` is the number of each rank's group: [rank]."""
 
     name: str
     of_rank: Ints
 
     @property
-    def is_telling(self) -> bool:
+    def has_peers(self) -> bool:
         """Whether there are several groups, and one with several ranks."""
         return 1 < self.count < len(self.of_rank)
 
@@ -163,97 +163,104 @@ def families_of(
     switch: Grouping | None = None,
     uplinks: Uplinks | None = None,
 ) -> list[Family]:
-    """Return what may be slow, from small to large; of equal explanations the first is taken.
+    """Return the families of possible faults, from small to large; of equal ones the first counts.
 
     Args:
         sender, receiver: ranks of each cell: [cell].
-        switch, uplinks: None where switches are not known.
+        switch, uplinks: None if switches are unknown.
     """
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
-    found = [
-        make_family(ONE_WAY, one_way(sender, receiver, ranks)),
-        make_family(LINK, both_ways(sender, receiver, ranks)),
+    families = [
+        make_family(ONE_WAY, number_directions(sender, receiver, ranks)),
+        make_family(LINK, number_pairs(sender, receiver, ranks)),
         make_family(RANK_SENDS, sender),
         make_family(RANK_RECEIVES, receiver),
         make_family(RANK, sender, receiver),
     ]
-    if node.is_telling:
+    if node.has_peers:
         crosses = node.of_rank[sender] != node.of_rank[receiver]
         ends_across = (np.where(crosses, ends, -1) for ends in (sender, receiver))
-        found += [make_family(RANK_NETWORK, *ends_across), *of_groups(node, sender, receiver)]
-    if switch and uplinks and switch.is_telling:
-        found += of_groups(switch, sender, receiver, uplinks.busy())
+        families += [
+            make_family(RANK_NETWORK, *ends_across),
+            *group_families(node, sender, receiver),
+        ]
+    if switch and uplinks and switch.has_peers:
+        families += group_families(switch, sender, receiver, uplinks.busy())
         if node.count > switch.count:
-            found.append(make_family(f"{NODE} {NEAR}", *near(node, switch, sender, receiver)))
-    return [each for each in found if len(each.subjects)]
+            families.append(
+                make_family(f"{NODE} {NEAR}", *near_keys(node, switch, sender, receiver))
+            )
+    return [family for family in families if len(family.subjects)]
 
 
-def of_groups(
+def group_families(
     grouping: Grouping, sender: Ints, receiver: Ints, busy: Sequence[Mask] = ()
 ) -> list[Family]:
-    """Return the families of a grouping: of each group, and of each two groups.
+    """Return the families of a grouping: of single groups, and of pairs of groups.
 
-    What leaves one of two groups enters the other one, so that only its direction has a peer.
+    With two groups, what leaves one enters the other, so that only directions have peers.
 
     Args:
-        busy: which cells show what a group sends, and what it receives; all by default: [cell].
+        busy: masks of the cells that show what a group sends, and receives; all by default: [cell].
     """
     groups = grouping.count
     here, there = grouping.of_rank[sender], grouping.of_rank[receiver]
     crosses = here != there
     outward, inward = (np.where(crosses, ends, -1) for ends in (here, there))
-    found: list[tuple[str, tuple[Ints, ...], Sequence[Mask]]] = [
+    parts: list[tuple[str, tuple[Ints, ...], Sequence[Mask]]] = [
         (INSIDE, (np.where(crosses, -1, here),), ()),
-        (BETWEEN_ONE_WAY, (np.where(crosses, one_way(here, there, groups), -1),), ()),
+        (BETWEEN_ONE_WAY, (np.where(crosses, number_directions(here, there, groups), -1),), ()),
     ]
     if groups > 2:
-        found += [
+        parts += [
             (SENDS, (outward,), busy[:1]),
             (RECEIVES, (inward,), busy[1:]),
             (NETWORK, (outward, inward), busy),
             (WHOLE, (here, inward), ()),
-            (BETWEEN, (np.where(crosses, both_ways(here, there, groups), -1),), ()),
+            (BETWEEN, (np.where(crosses, number_pairs(here, there, groups), -1),), ()),
         ]
     return [
-        make_family(f"{grouping.name} {part}", *keys, shows=shows) for part, keys, shows in found
+        make_family(f"{grouping.name} {part}", *keys, shows=shows) for part, keys, shows in parts
     ]
 
 
-def near(node: Grouping, switch: Grouping, sender: Ints, receiver: Ints) -> Iterator[Ints]:
-    """Yield the nodes of both ends of each pair across nodes at one switch, -1 for other pairs."""
+def near_keys(node: Grouping, switch: Grouping, sender: Ints, receiver: Ints) -> Iterator[Ints]:
+    """Yield the nodes of sender and receiver of pairs across nodes at one switch, -1 for others."""
     here, there = node.of_rank[sender], node.of_rank[receiver]
     is_near = (here != there) & (switch.of_rank[sender] == switch.of_rank[receiver])
     for ends in (here, there):
         yield np.where(is_near, ends, -1)
 
 
-def one_way(sender: Ints, receiver: Ints, count: int) -> Ints:
-    """Number each direction between two of `count`."""
+def number_directions(sender: Ints, receiver: Ints, count: int) -> Ints:
+    """Number the ordered pairs of `count` members: [cell]."""
     return np.asarray(sender * count + receiver)
 
 
-def both_ways(sender: Ints, receiver: Ints, count: int) -> Ints:
-    """Number each two of `count`, whoever sends."""
+def number_pairs(sender: Ints, receiver: Ints, count: int) -> Ints:
+    """Number the unordered pairs of `count` members: [cell]."""
     return np.asarray(np.minimum(sender, receiver) * count + np.maximum(sender, receiver))
 
 
 def split_kinds(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
-    """Return numbers of kinds that also differ by a trait: [cell]."""
+    """Split kinds by a trait; return their numbers: [cell]."""
     _, numbers = np.unique(trait, return_inverse=True)
-    _, found = np.unique(kinds * (numbers.max(initial=0) + 1) + numbers, return_inverse=True)
-    return np.asarray(found)
+    _, split_numbers = np.unique(
+        kinds * (numbers.max(initial=0) + 1) + numbers, return_inverse=True
+    )
+    return np.asarray(split_numbers)
 
 
 @dataclass(frozen=True)
 class PairTimes:
-    """All pairs at one size, of messages one way or of both ways at once.
+    """Times of all pairs at one size, of messages in one direction or in both at once.
 
     Attributes:
         sender, receiver: ranks of each cell, each pair once if `at_once`: [cell].
-        halves: logarithm of the median seconds over the first and over the second half of the
-            samples, or of the runs where there are several: [2][cell].
-        time_slot: number of the round and the direction of each cell, whose messages are under way
-            together: [cell].
+        halves: logarithm of the median seconds of the first and of the second half of the samples,
+            or of the runs if there are several: [2][cell].
+        time_slot: number of the round and direction of each cell; messages of one slot are
+            concurrent: [cell].
     """
 
     size_mib: float
@@ -278,57 +285,57 @@ class PairTimes:
         return np.array(number_labels([place.host for place in self.places]))
 
     def peers(self, switch: Grouping | None = None) -> PeerGroups:
-        """Return kinds and families; one exchange tells nothing of a direction or an uplink."""
+        """Return kinds and families; without directions and uplinks for an exchange `at_once`."""
         sender, receiver, uplinks = self.sender, self.receiver, None
         if switch and not self.at_once:
             uplinks = Uplinks(switch.of_rank[sender], switch.of_rank[receiver], self.time_slot)
         node = Grouping(NODE, self.node)
         families = families_of(sender, receiver, node, switch, uplinks)
         if self.at_once:
-            one_way = (*OF_A_DIRECTION, *(f"{NODE} {part}" for part in OF_A_DIRECTION))
-            families = [each for each in families if each.name not in one_way]
+            directed = (*OF_A_DIRECTION, *(f"{NODE} {part}" for part in OF_A_DIRECTION))
+            families = [each for each in families if each.name not in directed]
         return PeerGroups(self.kinds(uplinks), families)
 
     def kinds(self, uplinks: Uplinks | None = None) -> Ints:
-        """Return the kind of each pair, which is only compared with its like: [cell].
+        """Return the kind of each pair; only pairs of one kind are peers: [cell].
 
-        Pairs on one node differ in whether they leave their NUMA node. Pairs across nodes of GPUs,
-        each of which is taken to have a network card of its own, differ in whether they leave their
-        rail: the GPUs of one place on each node.
+        Pairs on one node differ in whether they cross NUMA nodes. Pairs of GPUs across nodes differ
+        in whether they leave their rail, the GPUs at one position on each node; each GPU is assumed
+        to have its own network card.
         """
         sender, receiver = self.sender, self.receiver
         device = np.array(number_labels([place.device for place in self.places]))
-        part = np.array(number_labels([(place.host, place.numa) for place in self.places]))
+        numa_node = np.array(number_labels([(place.host, place.numa) for place in self.places]))
         crosses = self.node[sender] != self.node[receiver]
-        is_far = ~crosses & (part[sender] != part[receiver])
+        is_far = ~crosses & (numa_node[sender] != numa_node[receiver])
         if any(place.uuid for place in self.places):
             rail = rails(self.node)
             is_far |= crosses & (rail[sender] != rail[receiver])
-        found = np.zeros(len(sender), dtype=np.int64)
+        kind = np.zeros(len(sender), dtype=np.int64)
         for trait in (crosses, is_far, device[sender], device[receiver]):
-            found = split_kinds(found, trait)
+            kind = split_kinds(kind, trait)
         if uplinks:
-            found = split_kinds(found, np.rint(STEPS * np.log2(uplinks.rates)))
-        return found
+            kind = split_kinds(kind, np.rint(STEPS * np.log2(uplinks.rates)))
+        return kind
 
     @property
     def share(self) -> float:
-        """Share of all pairs, in each direction, that was measured."""
+        """Measured share of all pairs, counted per direction."""
         pairs = len(self.places) * (len(self.places) - 1) / (2 if self.at_once else 1)
         return len(self.sender) / max(1, pairs)
 
     @property
     def lacks_network(self) -> bool:
-        """Whether no pair across nodes was measured, where there are several."""
+        """Whether there are several nodes, but no measured pair across nodes."""
         across = self.node[self.sender] != self.node[self.receiver]
         return bool(self.node.max() > 0 and not across.any())
 
     def seconds(self) -> Array:
-        """Return the median times, NaN where a pair was not measured: [sender][receiver]."""
+        """Return the median times in seconds, NaN for pairs not measured: [sender][receiver]."""
         return self.table(np.exp(self.halves.mean(axis=0)))
 
     def ratios(self) -> Array:
-        """Return the times over the median of all pairs of their kind: [sender][receiver]."""
+        """Return the times relative to the median of their kind: [sender][receiver]."""
         logs, kinds = self.halves.mean(axis=0), self.kinds()
         for kind in np.unique(kinds):
             logs[kinds == kind] -= np.median(logs[kinds == kind])
@@ -343,18 +350,18 @@ class PairTimes:
 
 
 def rails(node: Ints) -> Ints:
-    """Return the place of each rank among the ranks of its node: [rank]."""
-    found = np.zeros_like(node)
+    """Return the position of each rank among the ranks of its node: [rank]."""
+    rail = np.zeros_like(node)
     for number in np.unique(node):
         ranks = np.flatnonzero(node == number)
-        found[ranks] = np.arange(len(ranks))
-    return found
+        rail[ranks] = np.arange(len(ranks))
+    return rail
 
 
 def matrices(records: Sequence[Record]) -> list[PairTimes]:
     """Return the tables of each size, from records of the same ranks in order of time.
 
-    Records of other suites are passed over.
+    Records of other suites are skipped.
     """
     records = [record for record in records if record.suite == SUITE]
     samples: dict[tuple[float, bool], dict[Cell, list[list[float]]]] = {}
@@ -363,7 +370,7 @@ def matrices(records: Sequence[Record]) -> list[PairTimes]:
             direction = case.labels.get(DIRECTION)
             is_exchange = direction == BOTH
             key = float(case.labels[SIZE] or 0), is_exchange
-            turn = 2 * int(case.labels[ROUND] or 0) + (direction == DESCENDING)
+            time_slot = 2 * int(case.labels[ROUND] or 0) + (direction == DESCENDING)
             cells = samples.setdefault(key, {})
             for sender, receiver in enumerate(case.details[SENDS_TO]):
                 if receiver == IDLE or (is_exchange and receiver < sender):
@@ -371,13 +378,13 @@ def matrices(records: Sequence[Record]) -> list[PairTimes]:
                 times_s = case.samples_s[sender]
                 if is_exchange:  # both ranks timed it
                     times_s = np.mean([times_s, case.samples_s[receiver]], axis=0).tolist()
-                cells.setdefault((sender, receiver, turn), []).append(times_s)
+                cells.setdefault((sender, receiver, time_slot), []).append(times_s)
     places = places_of(records[0]) if records else []
     return [matrix_of(*key, samples[key], places) for key in sorted(samples)]
 
 
 def cases_with(label: str, detail: str, record: Record) -> Iterable[CaseRecord]:
-    """Return the measured cases that have a label, and a detail with an entry per rank."""
+    """Return the measured cases with a label, and with a detail that has an entry per rank."""
     return (
         case
         for case in record.cases
@@ -393,10 +400,10 @@ def matrix_of(
     samples: dict[Cell, list[list[float]]],
     places: Sequence[RankMapping],
 ) -> PairTimes:
-    sender, receiver, turn = np.array(list(samples), dtype=np.int64).reshape(-1, 3).T
+    sender, receiver, time_slot = np.array(list(samples), dtype=np.int64).reshape(-1, 3).T
     halves = np.array([log_halves(runs) for runs in samples.values()]).T
     halves = halves.reshape(2, -1)
-    return PairTimes(size_mib, sender, receiver, halves, turn, places, at_once)
+    return PairTimes(size_mib, sender, receiver, halves, time_slot, places, at_once)
 
 
 @dataclass(frozen=True)
@@ -405,7 +412,8 @@ class Level:
 
     Attributes:
         group_of: number of each rank's group: [rank].
-        halves: as for pairs, of each group's all-reduce: [2][group].
+        halves: logarithm of the median seconds of each group's all-reduce, see `PairTimes`:
+            [2][group].
     """
 
     name: str
@@ -414,10 +422,10 @@ class Level:
 
     @property
     def seconds(self) -> list[float]:
-        return [float(each) for each in np.exp(self.halves.mean(axis=0))]
+        return [float(time_s) for time_s in np.exp(self.halves.mean(axis=0))]
 
     def peers(self) -> PeerGroups:
-        """Return the groups, each of the kind of its size, and what may be slow: a group."""
+        """Return the groups with their size as kind, and the family of faults: a group."""
         groups = make_family(f"{self.name} {GROUP}", np.arange(self.halves.shape[1]))
         return PeerGroups(np.bincount(self.group_of), [groups])
 
@@ -434,7 +442,7 @@ def levels(records: Sequence[Record]) -> list[Level]:
 
 
 def level_of(name: str, group_of: list[int], runs: Sequence[Array]) -> Level:
-    """Return a level; a group is as slow as the slowest of its ranks."""
+    """Return a level; the time of a group is that of its slowest rank."""
     members = np.array(group_of)
     halves = [
         log_halves([run[members == number].max(axis=0).tolist() for run in runs])

@@ -1,1 +1,1 @@
-"""What each rank can do alone, beside its peers and the data sheet of its device."""
+"""Speed of each single rank, compared with its peers and the data sheet of its device."""

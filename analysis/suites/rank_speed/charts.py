@@ -1,4 +1,4 @@
-"""Shows what each rank reaches in each test, over the median of all ranks."""
+"""Charts of the rate of each rank in each test, relative to the median of all ranks."""
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def ranks(tests: list[Speeds], rows: pd.DataFrame) -> Chart:
-    """Show a panel per test and a bar per rank, in the colour of its node."""
+    """Return a chart with a panel per test and a bar per rank, coloured by node."""
     points = pd.concat([bars(test, rows) for test in tests])
     return Chart(
         mark=BARS,
@@ -40,14 +40,14 @@ def ranks(tests: list[Speeds], rows: pd.DataFrame) -> Chart:
 
 def bars(test: Speeds, rows: pd.DataFrame) -> pd.DataFrame:
     typical = float(np.median(test.rates()))
-    several = len({place.host for place in test.places}) > 1
+    has_nodes = len({place.host for place in test.places}) > 1
     halves = np.sort(test.amount / np.exp(test.halves), axis=0) / typical
     cells = pd.DataFrame({
         "rate": test.rates() / typical,
         "low": halves[0],
         "high": halves[1],
         "x": [f"rank {place.rank}" for place in test.places],
-        "node": [place.host if several else "" for place in test.places],
+        "node": [place.host if has_nodes else "" for place in test.places],
         "device_name": [place.device or None for place in test.places],
     })  # fmt: skip
     cells["suite"] = rows["suite"].iloc[0]
@@ -55,9 +55,9 @@ def bars(test: Speeds, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def panel(test: Speeds) -> str:
-    """Name a test, its median rate, and the share of the data sheet that this is."""
+    """Format a test, its median rate, and its share of the data sheet rate."""
     scale, unit = (1e-12, "TFLOP/s") if test.is_compute else (1e-9, "GB/s")
     typical = float(np.median(test.rates()))
-    promised = [each.rate for each in test.promises() if each is not None]
-    share = f", {100 * typical / max(promised):.0f} % of the data sheet" if promised else ""
+    known_rates = [expected.rate for expected in test.sheet_rates() if expected is not None]
+    share = f", {100 * typical / max(known_rates):.0f} % of the data sheet" if known_rates else ""
     return f"{test.name}: {format_measurement(scale * typical)} {unit}{share}"

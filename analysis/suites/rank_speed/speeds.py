@@ -1,4 +1,4 @@
-"""Records of rank_speed as tables of ranks per test, and what a data sheet promises for each."""
+"""Records of rank_speed as tables of ranks per test, with the rates of data sheets."""
 
 import functools
 from collections import Counter
@@ -33,7 +33,7 @@ from benchkit.suites.rank_speed.suite import (
 MEMORY, HOST = "memory", "host"  # rates of a DataSheet
 OF_TEST = {COPY: MEMORY, TRIAD: MEMORY, TO_DEVICE: HOST, FROM_DEVICE: HOST}
 ENOUGH = {MATMUL: 0.5, MEMORY: 0.7, HOST: 0.6}
-"""Share of the data sheet below which a rank is out of line. No program reaches all of it: clocks
+"""Share of the data sheet rate below which a rank is reported. No program reaches all of it: clocks
 fall under load, links and memories have overheads."""
 SUITE = "rank_speed"
 Peaks = Mapping[str, Mapping[str, float]]  # `hardware.peak_tflop_per_s`, by device and dtype
@@ -44,7 +44,7 @@ class ExpectedRate:
     """A rate of the data sheet, in FLOP/s or bytes per second.
 
     Attributes:
-        min_share: share of it that a healthy device reaches.
+        min_share: share of it that a healthy device reaches at least.
     """
 
     rate: float
@@ -66,8 +66,8 @@ def devices() -> dict[str, DataSheet]:
     return msgspec.convert(yaml.safe_load(text), dict[str, DataSheet])
 
 
-def promise(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> ExpectedRate | None:
-    """Return what the data sheet of a device promises for a test; None where it is not known."""
+def sheet_rate(test: str, dtype: str, device: str, peak_tflop_per_s: Peaks) -> ExpectedRate | None:
+    """Return the data sheet rate of a device for a test; None if unknown."""
     if test == MATMUL:
         entry = entry_of(peak_tflop_per_s, device)
         peak = peak_tflop_per_s[entry].get(dtype) if entry else None
@@ -85,10 +85,10 @@ class Speeds:
     """One test on all ranks.
 
     Attributes:
-        dtype: of a matrix product; "" for others.
-        halves: as for pairs, of each rank: [2][rank].
+        dtype: dtype of a matrix product; "" for others.
+        halves: logarithm of the median seconds of each rank, see `PairTimes`: [2][rank].
         amount: FLOP or bytes of a call.
-        shows_amount: whether only the amount tells it from another one.
+        shows_amount: whether only the amount distinguishes it from another test.
     """
 
     test: str
@@ -107,23 +107,23 @@ class Speeds:
         return " ".join(filter(None, (self.test.replace("_", " "), self.dtype, amount)))
 
     def peers(self) -> PeerGroups:
-        """Return the ranks on devices of one name, and what may be slow: a rank, or a node."""
+        """Return the ranks by device name, with the families of faults: a rank, or a node."""
         kinds = np.array(number_labels([place.device for place in self.places]))
         ranks = np.arange(len(self.places))
         node = np.array(number_labels([place.host for place in self.places]))
-        found = [make_family(RANK, ranks)]
+        families = [make_family(RANK, ranks)]
         if 1 < node.max() + 1 < len(ranks):
-            found.append(make_family(f"{NODE} {WHOLE}", node))
-        return PeerGroups(kinds, found)
+            families.append(make_family(f"{NODE} {WHOLE}", node))
+        return PeerGroups(kinds, families)
 
     def rates(self) -> Array:
-        """Return FLOP/s or bytes per second of each rank: [rank]."""
+        """Return the FLOP/s or bytes/s of each rank: [rank]."""
         return np.asarray(self.amount / np.exp(self.halves.mean(axis=0)))
 
-    def promises(self) -> list[ExpectedRate | None]:
-        """Return what the data sheet promises each rank: [rank]."""
+    def sheet_rates(self) -> list[ExpectedRate | None]:
+        """Return the data sheet rate of each rank, None if unknown: [rank]."""
         return [
-            promise(self.test, self.dtype, place.device, self.peak_tflop_per_s)
+            sheet_rate(self.test, self.dtype, place.device, self.peak_tflop_per_s)
             for place in self.places
         ]
 
@@ -131,7 +131,7 @@ class Speeds:
 def speeds(records: Sequence[Record]) -> list[Speeds]:
     """Return the table of each test, from records of the same ranks in order of time.
 
-    Records of other suites are passed over.
+    Records of other suites are skipped.
     """
     records = [record for record in records if record.suite == SUITE]
     runs: dict[tuple[str, str, float, bool], list[list[list[float]]]] = {}
@@ -156,14 +156,14 @@ def speeds(records: Sequence[Record]) -> list[Speeds]:
 
 
 def peaks_of(record: Record) -> Peaks:
-    """Return the table of peak rates that the record holds."""
+    """Return the table of peak rates in the record; {} without one."""
     hardware = record.config.get("hardware")
     table = hardware.get("peak_tflop_per_s") if isinstance(hardware, dict) else None
     return table if isinstance(table, dict) else {}
 
 
 def halves_of(runs: Sequence[Sequence[Sequence[float]]]) -> Array:
-    """Return the halves of each rank, [2][rank], from seconds of [run][rank][iteration]."""
+    """Return the halves of each rank, [2][rank], from seconds [run][rank][iteration]."""
     by_rank = zip(*runs, strict=True)
     halves = [log_halves(list(of_rank)) for of_rank in by_rank]
     return np.asarray(np.array(halves).T.reshape(2, -1))

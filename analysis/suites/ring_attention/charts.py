@@ -1,4 +1,4 @@
-"""Shows strategies of splitting a sequence over slowdown and length."""
+"""Charts of strategies that split a sequence, over slowdown and length."""
 
 import pandas as pd
 
@@ -27,14 +27,14 @@ from analysis.table.variants import Baseline
 from benchkit.suites.ring_attention.suite import REFERENCE, STRATEGY, TOKENS, TORCH
 
 OTHERS = (REFERENCE, TORCH)
-"""Measured beside the strategies, but not meant for ranks of unequal speed."""
+"""Cases that are no strategies for ranks of unequal speed."""
 OF_IDEAL = (
     EFFICIENCY, "ideal time / time [%]", "ideal: all the work over all the speed, by the cost model"
 )  # fmt: skip
 OF_REFERENCE = (
     RATIO, "T_ref / T [%]", "T_ref: measured with an even split and all ranks at full speed"
 )  # fmt: skip
-"""What an efficiency refers to: columns, label and note."""
+"""Kinds of efficiency: columns, label and note."""
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
@@ -55,7 +55,7 @@ def charts_of(cells: pd.DataFrame) -> Charts:
     return charts
 
 
-def over_slowdown(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
+def points_over_slowdown(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
     """Return points with a panel per length and a line per strategy."""
     lengths = rows["seq_len"].map("{:g} tokens".format)
     return chart_points(rows, rows["slowdown"].map(str), values, rows[STRATEGY], lengths, scale)
@@ -68,40 +68,43 @@ def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, no
         note=f"{note}; {describe_error_bars(rows)}",
         x=Axis(label_of(rows), NAMES),
         y=Axis(label),
-        points=over_slowdown(rows, columns, 100),
+        points=points_over_slowdown(rows, columns, 100),
         series=tuple(strategies_of(rows)),
         reference=100,
     )
 
 
 def latency_scaling(rows: pd.DataFrame) -> Chart:
-    """Show time over length, a panel per slowdown; of one length, time over slowdown."""
-    several = rows["seq_len"].nunique() > 1
+    """Return a chart of time over length, a panel per slowdown; for one length, over slowdown."""
+    has_lengths = rows["seq_len"].nunique() > 1
     ordered = rows.sort_values(["slowdown", "seq_len"], kind="stable")
     panels = ordered["slowdown"].map("slowdown {}".format)
-    along = chart_points(ordered, ordered["seq_len"], TIMES, ordered[STRATEGY], panels, 1e3)
+    over_length = chart_points(ordered, ordered["seq_len"], TIMES, ordered[STRATEGY], panels, 1e3)
     return Chart(
         mark=LINES,
         title="Ring attention: latency",
         note=f"median, {describe_error_bars(rows)}",
-        x=Axis("tokens", LOG) if several else Axis(label_of(rows), NAMES),
+        x=Axis("tokens", LOG) if has_lengths else Axis(label_of(rows), NAMES),
         y=Axis("time of one layer [ms]", LOG),
-        points=along if several else over_slowdown(ordered, TIMES, 1e3),
+        points=over_length if has_lengths else points_over_slowdown(ordered, TIMES, 1e3),
         series=tuple(strategies_of(rows)),
     )
 
 
 def tokens(rows: pd.DataFrame) -> Chart:
-    """Show how strategies split the longest sequence of most slowdowns, a panel per slowdown."""
+    """Return a chart of the shares of ranks, a panel per slowdown.
+
+    It shows the longest of the sequences with most slowdowns.
+    """
     rows = rows[rows[TOKENS].notna()]
     counts = rows.groupby("seq_len")["slowdown"].nunique()
     length = counts[counts == counts.max()].index.max()
     longest = rows[rows["seq_len"] == length]
     shares = longest[TOKENS].map(shares_of)
-    each = longest.assign(share=shares, rank=shares.map(lambda share: range(len(share))))
-    each = each.explode(["share", "rank"]).sort_values(["slowdown", "rank"], kind="stable")
-    panels = each["slowdown"].map("slowdown {}".format)
-    series = each["rank"].map("rank {}".format)
+    per_rank = longest.assign(share=shares, rank=shares.map(lambda share: range(len(share))))
+    per_rank = per_rank.explode(["share", "rank"]).sort_values(["slowdown", "rank"], kind="stable")
+    panels = per_rank["slowdown"].map("slowdown {}".format)
+    series = per_rank["rank"].map("rank {}".format)
     return Chart(
         mark=STACKS,
         title=f"Ring attention: tokens per rank of {length:g}",
@@ -109,8 +112,8 @@ def tokens(rows: pd.DataFrame) -> Chart:
         x=Axis("strategy", NAMES),
         y=Axis("share of the tokens [%]"),
         points=chart_points(
-            each.reset_index(drop=True),
-            each[STRATEGY].tolist(),
+            per_rank.reset_index(drop=True),
+            per_rank[STRATEGY].tolist(),
             ("share",),
             series.tolist(),
             panels.tolist(),
@@ -119,7 +122,7 @@ def tokens(rows: pd.DataFrame) -> Chart:
 
 
 def strategies_of(rows: pd.DataFrame) -> list[str]:
-    """Return the strategies of splitting, without OTHERS, in the order of their rows."""
+    """Return the strategies, without OTHERS, in the order of their rows."""
     return [name for name in dict.fromkeys(rows[STRATEGY]) if name not in OTHERS]
 
 

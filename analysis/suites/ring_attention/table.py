@@ -1,4 +1,4 @@
-"""Strategies of ring attention at the largest slowdown, and our gains over all cells."""
+"""Strategies of ring attention at the largest slowdown, and the gains of ours over all cells."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
@@ -18,24 +18,24 @@ from benchkit.suites.ring_attention.suite import EVEN, REFERENCE, STRATEGY, TOKE
 
 SUITE = "ring_attention"
 RATIO = ("reference_ratio", "reference_ratio_low", "reference_ratio_high")
-"""T_ref/T and the ends of its interval, which are those of T."""
-EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")  # ideal time over T, alike
+"""T_ref/T and the bounds of its interval, which follow from those of T."""
+EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")  # ideal time / T, likewise
 REFERENCE_S = "reference_s"
 RIVALS = (EVEN, names.UNEVEN, names.LUT, names.FORMULA)
 OURS = (names.BALANCED, names.ZIGZAG, names.ONLINE)
 CELL = ["seq_len", "slowdown"]
 Cell = Mapping[str, Mapping[str, float]]  # the rows of one length and slowdown, by strategy
-NEAR = 0.1  # a time within this share of the ideal, or of the prediction, counts as near
+NEAR = 0.1  # largest relative distance of a time that is near the ideal or the prediction
 
 
 @cache_latest
 def cells_of(
     table: pd.DataFrame, suite: str = SUITE, case: Sequence[str] = (STRATEGY,)
 ) -> list[tuple[str, pd.DataFrame]]:
-    """Group the measured rows that differ in case, length and slowdown alone, by mechanism.
+    """Group measured rows by mechanism; rows of a group differ only in case, length and slowdown.
 
-    Each group has a row per cell and case, the labels that tell the cases of a cell apart, over all
-    runs. `slowdown` is a Slowdown.
+    Each group has one row per cell and `case`, the labels that distinguish the cases of a
+    cell, over all runs. `slowdown` is a Slowdown.
     """
     rows = measured_rows(table, suite)
     if rows.empty:
@@ -62,7 +62,7 @@ def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
     slowed = "last rank" if factor.is_last_rank_only else "ranks"
     title = f"# Ring attention, {slowed} slowed {factor} times"
-    parts = [title, format_run_spread(rows), as_markdown(harshest(rows, factor))]
+    parts = [title, format_run_spread(rows), as_markdown(tabulate_slowest(rows, factor))]
     if lines := list(summary(rows)):
         parts += ["## All cells", bullets(lines)]
     compared = tabulate(rows)
@@ -71,14 +71,14 @@ def text_of(rows: pd.DataFrame) -> str:
     return document(*parts)
 
 
-def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
-    """Make a row per strategy: time, speedup over even and efficiency at each length."""
-    found: dict[str, dict[str, float | str]] = {}
+def tabulate_slowest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
+    """Return a row per strategy: time, speedup over even and efficiency at each length."""
+    line_of: dict[str, dict[str, float | str]] = {}
     rows = with_efficiencies(rows)
     shown = [STRATEGY, "seq_len", "median_s", "paired_speedup", "efficiency", RATIO[0], "doubt"]
     for row in rows.loc[rows["slowdown"] == factor, shown].to_dict("records"):
         strategy = row[STRATEGY]
-        line = found.setdefault(strategy, {"strategy": strategy})
+        line = line_of.setdefault(strategy, {"strategy": strategy})
         tokens = f"{row['seq_len']:g} tokens"
         line[f"{tokens} [ms]"] = row["median_s"] * 1e3
         line[f"{tokens}, over even"] = 1.0 if strategy == EVEN else row["paired_speedup"]
@@ -86,39 +86,41 @@ def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
         line[f"{tokens}, T_ref/T [%]"] = 100 * row[RATIO[0]]
         if pd.notna(row["doubt"]):
             line[f"{tokens}, doubt"] = row["doubt"]
-    return pd.DataFrame(list(found.values()))
+    return pd.DataFrame(list(line_of.values()))
 
 
 def with_efficiencies(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add REFERENCE_S, RATIO and the ends of EFFICIENCY to the rows of cells."""
-    found = rows.assign(**{REFERENCE_S: reference_times(rows)})
-    for ideal, (value, low, high) in ((REFERENCE_S, RATIO), ("ideal_s", EFFICIENCY)):
-        ends = {value: "median_s", low: "ci_high_s", high: "ci_low_s"}
-        found = found.assign(**{name: found[ideal] / found[time] for name, time in ends.items()})
-    return found
+    """Add REFERENCE_S, RATIO and EFFICIENCY with bounds to the rows of cells."""
+    extended = rows.assign(**{REFERENCE_S: reference_times(rows)})
+    for numerator, (value, low, high) in ((REFERENCE_S, RATIO), ("ideal_s", EFFICIENCY)):
+        sources = {value: "median_s", low: "ci_high_s", high: "ci_low_s"}
+        extended = extended.assign(
+            **{name: extended[numerator] / extended[time] for name, time in sources.items()}
+        )
+    return extended
 
 
 def reference_times(rows: pd.DataFrame) -> list[float]:
-    """Return T_ref of each row in seconds, NaN where it was not measured.
+    """Return T_ref of each row in seconds, NaN if it was not measured.
 
-    It is the time of the even split with all ranks at full speed: of the strategy REFERENCE in the
-    same job, else of EVEN at the same length in a point without slowdown. Shares of a GPU cannot be
-    lifted within a job, so that there the point without slowdown is the reference.
+    T_ref is the time of the even split with all ranks at full speed: of the strategy REFERENCE in
+    the same job, else of EVEN at the same length in a point without slowdown. The latter is for
+    shares of a GPU, which cannot change within a job.
     """
-    found: dict[tuple[Any, Any], float] = {}
-    alone: dict[Any, float] = {}
+    in_job_s: dict[tuple[Any, Any], float] = {}
+    full_speed_s: dict[Any, float] = {}
     columns = (rows[name] for name in (STRATEGY, "seq_len", "slowdown", "median_s"))
     for strategy, length, slowdown, time_s in zip(*columns, strict=True):
         if strategy == REFERENCE:
-            found[length, slowdown] = float(time_s)
+            in_job_s[length, slowdown] = float(time_s)
         if strategy == EVEN and slowdown.lost_speed == 0:
-            alone[length] = float(time_s)
+            full_speed_s[length] = float(time_s)
     cells = zip(rows["seq_len"], rows["slowdown"], strict=True)
-    return [found.get(cell, alone.get(cell[0], float("nan"))) for cell in cells]
+    return [in_job_s.get(cell, full_speed_s.get(cell[0], float("nan"))) for cell in cells]
 
 
 def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
-    """Make a row per cell and strategy: tokens per rank, T, T_ref, T_ref/T and T/T_ref."""
+    """Return a row per cell and strategy: tokens per rank, T, T_ref, T_ref/T and T/T_ref."""
     rows = with_efficiencies(rows)
     rows = rows[rows[REFERENCE_S].notna() & (rows[STRATEGY] != REFERENCE)]
     return pd.DataFrame({
@@ -134,7 +136,7 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield what each of our strategies gains over all cells in which it and even were measured."""
+    """Yield the gain of each of our strategies over all cells with both it and even."""
     figures = rows[["median_s", "paired_speedup", "efficiency", "predicted_s"]]
     cells = [
         dict(zip(cell[STRATEGY], figures.loc[cell.index].to_dict("records"), strict=True))
@@ -166,7 +168,7 @@ def summary_of(name: str, cells: Sequence[Cell]) -> str:
 
 
 def count_near(shares: Iterable[float]) -> str:
-    """Format how many of some shares are within NEAR of 1: "3 of 4"."""
+    """Format the number of shares within NEAR of 1: "3 of 4"."""
     near = [abs(share - 1) <= NEAR for share in shares]
     return f"{sum(near)} of {len(near)}"
 
@@ -177,5 +179,5 @@ def best_rival(cell: Cell) -> float:
 
 
 def label_of(rows: pd.DataFrame) -> str:
-    alone = all(slowdown.is_last_rank_only for slowdown in rows["slowdown"])
-    return "slowdown of the last rank" if alone else "slowdown of each rank, or of the last"
+    only_last = all(slowdown.is_last_rank_only for slowdown in rows["slowdown"])
+    return "slowdown of the last rank" if only_last else "slowdown of each rank, or of the last"

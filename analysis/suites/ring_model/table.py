@@ -21,20 +21,22 @@ LABELS = {names.PREFILL: "time to first token [ms]", names.DECODE: "time per tok
 
 
 def groups_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return groups as of `cells_of`, with `over_single`: the time of one rank over the row's."""
+    """Return the groups of `cells_of` with the column `over_single`, the speedup over one rank."""
     return [
-        (suffix, rows.assign(over_single=over_single(rows)))
+        (suffix, rows.assign(over_single=speedups_over_single(rows)))
         for suffix, rows in cells_of(table, SUITE, CASE)
     ]
 
 
-def over_single(rows: pd.DataFrame) -> list[float]:
-    """Return the median time of one rank alone over that of each row, NaN where it is unknown."""
-    single = rows[rows[names.IMPLEMENTATION] == names.SINGLE]
+def speedups_over_single(rows: pd.DataFrame) -> list[float]:
+    """Return the median time of a single rank over that of each row; NaN where it is unknown."""
+    single_rows = rows[rows[names.IMPLEMENTATION] == names.SINGLE]
     keys = [names.PHASE, *CELL]
-    alone = dict(zip(single[keys].itertuples(index=False), single["median_s"], strict=True))
+    single_s = dict(
+        zip(single_rows[keys].itertuples(index=False), single_rows["median_s"], strict=True)
+    )
     return [
-        alone.get(key, float("nan")) / time
+        single_s.get(key, float("nan")) / time
         for key, time in zip(rows[keys].itertuples(index=False), rows["median_s"], strict=True)
     ]
 
@@ -54,7 +56,7 @@ def text_of(rows: pd.DataFrame) -> str:
 
 
 def section(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
-    """Make a row per length, slowdown and case of one phase."""
+    """Return a row per length, slowdown and case of one phase."""
     calls = 1.0 if phase == names.PREFILL else rows["decode_tokens"].astype(float)
     is_even = (rows[names.IMPLEMENTATION] == names.RING) & (rows[STRATEGY] == EVEN)
     return pd.DataFrame({
@@ -80,7 +82,7 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def bars(rows: pd.DataFrame, phase: str) -> Chart:
-    """Show a bar with its interval per implementation and strategy."""
+    """Return a chart with a bar and its interval per implementation and strategy."""
     rows = rows.sort_values(CELL, kind="stable")
     calls = 1.0 if phase == names.PREFILL else rows["decode_tokens"].astype(float)
     times = rows.assign(**rows[list(TIMES)].astype(float).mul(1e3).div(calls, axis=0))

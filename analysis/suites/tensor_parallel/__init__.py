@@ -1,1 +1,1 @@
-"""What tp_columnwise and tp_rowwise share: implementations per shape, and DDLB's CSV."""
+"""Shared by tp_columnwise and tp_rowwise: implementations per shape, and DDLB's CSV."""

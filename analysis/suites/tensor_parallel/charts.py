@@ -1,4 +1,4 @@
-"""Shows implementations of tensor-parallel products: times, speedups, and maps over shapes."""
+"""Charts of implementations of tensor-parallel products: times, speedups, and maps over shapes."""
 
 import pandas as pd
 
@@ -22,7 +22,7 @@ from analysis.suites.tensor_parallel.summary import (
 from analysis.table.repetitions import describe_error_bars, fill_with_ranges
 from benchkit.suites.tensor_parallel.config import AUTO, BOUNDS, IMPLEMENTATION
 
-MOST_PANELS = 6  # more shapes than this are shown in the maps alone
+MOST_PANELS = 6  # more shapes are only shown in maps
 LIMIT = "share of the limit [%]"
 LIMIT_NOTE = (
     "of the fastest without auto; the limit is the longer of its computation and its communication "
@@ -61,7 +61,7 @@ def bars(
     scale: float,
     reference: float | None = None,
 ) -> Chart:
-    """Show a bar with its interval per implementation, a panel per shape."""
+    """Return a chart with a bar and its interval per implementation, and a panel per shape."""
     shapes = [shape_of(shape) for shape in rows[SHAPE].itertuples(index=False)]
     kinds = rows[IMPLEMENTATION].isin(BOUNDS).map({True: PART, False: WHOLE})
     has_parts = (kinds == PART).any()
@@ -80,7 +80,7 @@ def bars(
 
 
 def shape_map(cells: pd.DataFrame, title: str, label: str, note: str) -> Chart:
-    """Show a map of `value` and `text`, with m down, n and k across."""
+    """Return a map of `value` and `text`, with m down, n and k across."""
     cells = cells.sort_values(SHAPE)
     across = [f"{n:.0f}, {k:.0f}" for n, k in zip(cells["n"], cells["k"], strict=True)]
     down = cells["m"].map("m {:.0f}".format)

@@ -21,33 +21,33 @@ CLOCKS = {"perf_counter": "cpu_clock", "cuda_event": "cuda_event"}
 
 
 def ddlb_csv(table: pd.DataFrame, suites: Sequence[str] = SUITES) -> dict[str, str]:
-    """Write a file per primitive, as DDLB does: times in ms, rates per iteration.
+    """Return a file per primitive, as DDLB writes: times in ms, rates per iteration.
 
-    Its scripts know products that were measured, and no others.
+    Only measured products, because its scripts know no others.
     """
     rows = table[table["suite"].isin(suites) & table["status"].isin(["ok", "invalid"])]
     rows = rows[rows["mean_s"].notna()]
-    found: dict[str, list[Row]] = {}
+    lines_of_suite: dict[str, list[Row]] = {}
     for row, case in rows_with_cases(rows):
-        found.setdefault(row["suite"], []).append(line_of(row, case))
+        lines_of_suite.setdefault(row["suite"], []).append(line_of(row, case))
     return {
         f"ddlb_{suite}.csv": as_csv(pd.DataFrame(lines), "%.6g")
-        for suite, lines in sorted(found.items())
+        for suite, lines in sorted(lines_of_suite.items())
     }
 
 
 def line_of(row: Row, case: CaseRecord) -> Row:
-    """Make the line of a case; its standard deviations are those of the population.
+    """Return the line of a case, with population standard deviations.
 
-    Rates are of the case's own operations, where DDLB always counts the whole product: a part of
-    it alone would be as many times faster as there are ranks. Communication alone has none.
+    Rates are of the case's own operations. DDLB always counts the whole product, by which a part of
+    it would be too fast by the number of ranks. Communication has no rate.
     """
     times_ms = slowest_rank(case.samples.calls_s) * 1e3
     with np.errstate(divide="ignore"):
         rates = (case.useful_flops or np.nan) / (times_ms * 1e9)
     options = options_of(row)
     return {
-        IMPLEMENTATION: labelled(row[IMPLEMENTATION], options),
+        IMPLEMENTATION: label_with_options(row[IMPLEMENTATION], options),
         TIME: times_ms.mean(),
         "std_time": times_ms.std(),
         "min_time": times_ms.min(),
@@ -65,20 +65,22 @@ def line_of(row: Row, case: CaseRecord) -> Row:
     }
 
 
-def labelled(implementation: str, options: str) -> str:
+def label_with_options(implementation: str, options: str) -> str:
     """Format "pytorch (order=AG_before, backend=nccl)"."""
     return f"{implementation} ({options})" if options else implementation
 
 
 def options_of(row: Row) -> str:
     """Format "order=AG_before, chunks=4, backend=gloo"."""
-    known = {name: row.get(name) for name in OPTIONS if pd.notna(row.get(name))}
-    named = {"backend" if name == COMM_BACKEND else name: known[name] for name in known}
-    return ", ".join(f"{name}={in_full(value, row['backend'])}" for name, value in named.items())
+    values = {name: row.get(name) for name in OPTIONS if pd.notna(row.get(name))}
+    named = {"backend" if name == COMM_BACKEND else name: values[name] for name in values}
+    return ", ".join(
+        f"{name}={format_option(value, row['backend'])}" for name, value in named.items()
+    )
 
 
-def in_full(value: Any, backend: str) -> str:
-    """Format a value; "default" is the job's backend."""
+def format_option(value: Any, backend: str) -> str:
+    """Format the value of an option; "default" is the job's backend."""
     if isinstance(value, float):  # a column with gaps turns 4 into 4.0
         return f"{value:g}"
     return backend if value == DEFAULT else str(value)

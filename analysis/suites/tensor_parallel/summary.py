@@ -25,9 +25,9 @@ Shapes = dict[tuple[Any, ...], dict[str, Row]]  # rows by shape and by name of t
 
 
 def groups_of(table: pd.DataFrame, suite: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Group the measured rows that differ in shape and implementation alone.
+    """Group measured rows; rows of a group differ only in shape and implementation.
 
-    Each group has a row per shape and implementation, whose `name` is added, over all runs.
+    Each group has one row per shape and implementation over all runs, with its `name`.
     """
     rows = convert_to_numeric(measured_rows(table, suite), NUMBERS)
     if rows.empty:
@@ -50,11 +50,11 @@ def name_of(row: Any) -> str:
         if name in row and pd.notna(row[name]) and row[name] != names.DEFAULT:
             value = row[name]
             words.append(f"{value:g} {name}" if name == names.CHUNKS else str(value))
-    return in_singular(" ".join(words))
+    return correct_plural(" ".join(words))
 
 
-def in_singular(name: str) -> str:
-    """Correct "1 chunks", which records have, too."""
+def correct_plural(name: str) -> str:
+    """Correct "1 chunks", which also occurs in records."""
     return re.sub(r"\b1 chunks\b", "1 chunk", name)
 
 
@@ -87,7 +87,7 @@ def text_of(rows: pd.DataFrame) -> str:
 
 
 def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
-    """Make the row of a shape: the plain orders, the fastest with its speedup, and `auto`."""
+    """Return the row of a shape: the plain orders, the fastest with its speedup, and `auto`."""
     line: dict[str, object] = {"shape": shape_of(shape)}
     for name, row in named.items():
         if row[IMPLEMENTATION] == PYTORCH:
@@ -104,7 +104,7 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
         if row[IMPLEMENTATION] == AUTO:
             line[f"{name} [ms]"] = row["median_s"] * 1e3
             chosen = row.get(CHOSEN)
-            line[f"{name} took"] = in_singular(chosen) if isinstance(chosen, str) else None
+            line[f"{name} took"] = correct_plural(chosen) if isinstance(chosen, str) else None
     return line
 
 
@@ -117,7 +117,7 @@ def fastest(rows: list[Row]) -> Row:
 
 
 def auto_remarks(shapes: Shapes, auto: str) -> Iterator[str]:
-    """Compare `auto` with the fastest of each shape, and with each choice made for all shapes."""
+    """Compare `auto` with the fastest of each shape, and with the best choice for all shapes."""
     with_auto = [named for named in shapes.values() if auto in named and fixed_of(named)]
     if not with_auto:
         return
@@ -128,13 +128,13 @@ def auto_remarks(shapes: Shapes, auto: str) -> Iterator[str]:
         "The fastest of many is a little too fast by chance."
     )
     of_shapes = [{row["name"] for row in fixed_of(named)} for named in with_auto]
-    over = {}
+    mean_ratio = {}
     for name in sorted(set.intersection(*of_shapes)):
-        over_name = [named[auto]["median_s"] / named[name]["median_s"] for named in with_auto]
-        over[name] = geometric_mean(over_name)
-    if over:
-        name = max(over, key=lambda name: over[name])
+        ratios_to = [named[auto]["median_s"] / named[name]["median_s"] for named in with_auto]
+        mean_ratio[name] = geometric_mean(ratios_to)
+    if mean_ratio:
+        name = max(mean_ratio, key=lambda name: mean_ratio[name])
         yield (
             f"Of the choices made once for all shapes {name} is best; "
-            f"{auto} took {over[name]:.3f} times as long."
+            f"{auto} took {mean_ratio[name]:.3f} times as long."
         )

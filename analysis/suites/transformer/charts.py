@@ -1,4 +1,4 @@
-"""Figures of language models: time, throughput, memory, utilisation, scaling and phases."""
+"""Charts of language models: time, throughput, memory, utilisation, scaling and phases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from analysis.report.chart import (
     setting_name,
 )
 from analysis.shared.text import format_settings
-from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
+from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying_settings
 from analysis.table.repetitions import (
     describe_error_bars,
     drop_implied_columns,
@@ -38,8 +38,8 @@ from benchkit.api.case import PEAK_FROM
 from benchkit.suites.transformer.suite import FORWARD, PASS, PASSES, PEAK_BYTES, PHASES, RANKS
 
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", RANKS)
-"""Settings that every figure names, even where they are the same in all."""
-RANKS_AGAIN = "world_size"  # the same as RANKS where all ranks take part
+"""Settings that every figure names, even if constant."""
+RANKS_AGAIN = "world_size"  # equals RANKS if all ranks take part
 TITLE = "Language model"
 UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
 SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
@@ -50,11 +50,11 @@ class PassGroup:
     """Measured rows that share a figure.
 
     Attributes:
-        suffix: what they share, in the name of a file.
-        setting: what they share, in words.
-        rows: with the columns `variant`, the settings that tell lines of one model apart in words,
+        suffix: common settings, for file names.
+        setting: common settings, in words.
+        rows: rows with the columns `variant`, the settings that distinguish the lines of a model,
             and `line`, the name of the line.
-        known: the lines of all groups, so that each has the same look in all figures.
+        known: lines of all groups, so that each has one style in all figures.
     """
 
     suffix: str
@@ -66,54 +66,54 @@ class PassGroup:
     def passes(self) -> list[str]:
         return [name for name in PASSES if (self.rows[PASS] == name).any()]
 
-    def having(self, column: str) -> "PassGroup":
-        """Select the rows that have a positive number in a column."""
+    def with_positive(self, column: str) -> "PassGroup":
+        """Select the rows with a positive number in a column."""
         return replace(self, rows=self.rows[self.rows[column] > 0])
 
 
 def groups_of(table: pd.DataFrame) -> list[PassGroup]:
-    """Group measured rows so that no figure has more lines than a legend holds.
+    """Group measured rows so that no figure has more lines than fit into a legend.
 
-    Models are lines in any case. So are the settings with few values, which a reader compares;
-    figures are told apart by the others.
+    Lines differ in the model and in settings with few values, which a reader compares. The other
+    settings distinguish figures.
     """
-    rows, settings = comparable(table)
+    rows, settings = comparable_rows(table)
     if rows.empty:
         return []
-    apart = choose_series_settings(rows, ["model"], settings)
-    rows = with_lines(rows, drop_implied_columns(rows, apart))
-    together = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in apart]
-    shown = [name for name in together if name in rows and rows[name].notna().all()]
+    varied = choose_series_settings(rows, ["model"], settings)
+    rows = with_lines(rows, drop_implied_columns(rows, varied))
+    common = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in varied]
+    constant = [name for name in common if name in rows and rows[name].notna().all()]
     groups = []
-    for suffix, part in group_equal_except(rows, *CASE, RANKS_AGAIN, *apart):
+    for suffix, part in group_equal_except(rows, *CASE, RANKS_AGAIN, *varied):
         measured = part[part["status"] == "ok"]
         if not measured.empty:
-            setting = format_settings(measured, shown)
+            setting = format_settings(measured, constant)
             groups.append(PassGroup(suffix, setting, measured, list(rows["line"].unique())))
     return groups
 
 
-def comparable(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def comparable_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Select the rows in which all ranks take part, and the settings in which these differ.
 
-    What one rank did alone is for the figure of scaling only.
+    Rows of a single rank only serve the scaling efficiency.
     """
     rows = rows_of(table)
     if rows.empty:
         return rows, []
     rows = fill_with_ranges(rows[rows[RANKS] == rows[RANKS_AGAIN]])
-    return rows, [name for name in varying(rows) if name != RANKS_AGAIN]
+    return rows, [name for name in varying_settings(rows) if name != RANKS_AGAIN]
 
 
-def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:
-    """Add the columns `variant` and `line`, and sort the lines of a model by their settings."""
+def with_lines(rows: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
+    """Add the columns `variant` and `line`; sort the lines of a model by their settings."""
     model = rows["model"].astype(str)
-    if not apart:
+    if not settings:
         return rows.assign(variant="", line=model)
-    words = [map_unique(rows[name], partial(setting_name, SUITE, name)) for name in apart]
+    words = [map_unique(rows[name], partial(setting_name, SUITE, name)) for name in settings]
     variant = words[0].str.cat(words[1:], ", ")
     line = model + ", " + variant if model.nunique() > 1 else variant
-    places = rows.groupby(apart, dropna=False).ngroup().groupby(model, sort=False)
+    places = rows.groupby(settings, dropna=False).ngroup().groupby(model, sort=False)
     order = pd.concat([part.sort_values(kind="stable") for _, part in places]).index
     return rows.assign(variant=variant, line=line).loc[order]
 
@@ -124,33 +124,35 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def charts_of(group: PassGroup) -> Charts:
-    parts = {name: group.having(column) for name, (column, _) in KINDS.items()}
+    parts = {name: group.with_positive(column) for name, (column, _) in KINDS.items()}
     return {name: KINDS[name][1](part) for name, part in parts.items() if not part.rows.empty}
 
 
 def step_time(group: PassGroup) -> Chart:
     note = f"median of the slowest rank, {describe_error_bars(group.rows)}"
     label = Axis("time of one step [ms]", LOG)
-    return over_context(group, "step time", note, label, points(group.rows, TIMES, 1e3))
+    return chart_over_context(group, "step time", note, label, points(group.rows, TIMES, 1e3))
 
 
 def throughput(group: PassGroup) -> Chart:
     rows = group.rows.assign(**rates_of(group.rows, "tokens_per_second"))
     note = f"tokens of a step over its median time, {describe_error_bars(rows)}"
     label = Axis("tokens per second", LOG)
-    return over_context(group, "throughput", note, label, points(rows, RATE, 1.0))
+    return chart_over_context(group, "throughput", note, label, points(rows, RATE, 1.0))
 
 
 def memory(group: PassGroup) -> Chart:
     peaks = points(group.rows, (PEAK_BYTES,), 2**-20)
-    return over_context(group, "peak memory", "of one rank", Axis("peak memory [MiB]", LOG), peaks)
+    return chart_over_context(
+        group, "peak memory", "of one rank", Axis("peak memory [MiB]", LOG), peaks
+    )
 
 
 def points(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
     return chart_points(rows, rows["context_length"], values, rows["line"], rows[PASS], scale)
 
 
-def over_context(
+def chart_over_context(
     group: PassGroup, title: str, note: str, label: Axis, shown: pd.DataFrame
 ) -> Chart:
     return Chart(
@@ -167,7 +169,7 @@ def over_context(
 def utilisation(group: PassGroup) -> Chart:
     peaks = " or ".join(dict.fromkeys(group.rows[PEAK_FROM].dropna()))
     note = f"against: {peaks}; in attention every pair of tokens counts, or those seen"
-    return by_pass(group, "model FLOP/s utilisation", note, Axis("MFU [%]"), UTILISATIONS)
+    return chart_by_pass(group, "model FLOP/s utilisation", note, Axis("MFU [%]"), UTILISATIONS)
 
 
 def scaling(group: PassGroup) -> Chart:
@@ -175,10 +177,10 @@ def scaling(group: PassGroup) -> Chart:
         "efficiency: speedup over one rank alone, per rank; "
         "communication: what a step sends, alone, over its time"
     )
-    return by_pass(group, "scaling", note, Axis("share [%]"), SHARES, reference=100)
+    return chart_by_pass(group, "scaling", note, Axis("share [%]"), SHARES, reference=100)
 
 
-def by_pass(
+def chart_by_pass(
     group: PassGroup,
     title: str,
     note: str,
@@ -186,8 +188,8 @@ def by_pass(
     columns: dict[str, str],
     reference: float | None = None,
 ) -> Chart:
-    """Show bars with a panel per pass, a place per line and context, and a bar per column."""
-    rows, left_out = longest(group.rows, "line")
+    """Return a chart with a panel per pass, a name per line and context, and a bar per column."""
+    rows, left_out = choose_longest(group.rows, "line")
     places = rows["line"] + ", " + rows["context_length"].astype(str) + " tokens"
     bars = [
         chart_points(rows, places, (column,), name, rows[PASS], 100)
@@ -205,10 +207,10 @@ def by_pass(
     )
 
 
-def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
-    """Select the rows that have a place, and say in words what has none.
+def choose_longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
+    """Select the rows to show, and return a note on the others.
 
-    Where lines and contexts are more than MOST_POINTS, a line keeps its longest context.
+    If lines and contexts exceed MOST_POINTS, each line keeps its longest context.
     """
     if len(rows[[line, "context_length"]].drop_duplicates()) <= MOST_POINTS:
         return rows, ""
@@ -219,7 +221,7 @@ def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
 
 def phases(group: PassGroup) -> Chart:
     largest = group.passes[-1]
-    rows, left_out = longest(group.rows[group.rows[PASS] == largest], "variant")
+    rows, left_out = choose_longest(group.rows[group.rows[PASS] == largest], "variant")
     contexts = rows["context_length"].astype(str) + " tokens"
     places = (rows["variant"] + ", ").where(rows["variant"] != "", "") + contexts
     return phases_of_step(
@@ -241,4 +243,4 @@ KINDS: dict[str, tuple[str, Callable[[PassGroup], Chart]]] = {
     "mfu": ("mfu_full", utilisation),
     "memory": (PEAK_BYTES, memory),
 }
-"""Names of figures; each with the column that it needs, and the function that makes it."""
+"""By name of the figure: the required column, and the function that makes the chart."""

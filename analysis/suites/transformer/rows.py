@@ -1,4 +1,4 @@
-"""Selects the rows of language models for tables and plots, and writes them as raw numbers."""
+"""Select the rows of language models for tables and plots, and write them as raw numbers."""
 
 import pandas as pd
 
@@ -32,27 +32,27 @@ LABELS = (PASS, RANKS, PART)
 
 
 def plain_numbers(rows: pd.DataFrame) -> str:
-    """Write what was measured as CSV: seconds, bytes, shares of 1."""
+    """Format the rows as CSV: seconds, bytes, shares of 1."""
     first = ("model", PARAMETERS, "context_length", "batch_size", PASS)
-    named = [name for name in identity_columns(rows) if name not in ("suite", PART)]
-    known = [name for name in named if rows[name].notna().any()]
+    settings = [name for name in identity_columns(rows) if name not in ("suite", PART)]
+    with_values = [name for name in settings if rows[name].notna().any()]
     last = (PEAK_FROM, "doubt", "status", "reason")
-    columns = dict.fromkeys((*first, *known, *FIGURES, *last))
+    columns = dict.fromkeys((*first, *with_values, *FIGURES, *last))
     return as_csv(rows[list(columns)])
 
 
 def rows_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Reduce whole passes to one row per point over all runs, small models first."""
+    """Aggregate whole passes to one row per point over all runs, small models first."""
     rows = whole_passes(table)
     if rows.empty:
         return rows
     rows = aggregate_runs(rows, *identity_columns(rows))
     most = rows.groupby("model")[PARAMETERS].transform("max")
-    return in_order(rows.assign(**{PARAMETERS: most}))
+    return sort_by_size(rows.assign(**{PARAMETERS: most}))
 
 
 def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
-    """Select the rows of whole passes, each run by itself, in the table's order.
+    """Select the rows of whole passes, of each run, in the table's order.
 
     Jobs that failed as a whole have the pass ANY_PASS.
     """
@@ -65,38 +65,38 @@ def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(
         **numbers,
         **{
-            PASS: known_or(rows[PASS], ANY_PASS),
-            PART: known_or(rows[PART], WHOLE),
+            PASS: fill_missing(rows[PASS], ANY_PASS),
+            PART: fill_missing(rows[PART], WHOLE),
             RANKS: pd.to_numeric(rows[RANKS]).fillna(rows["world_size"]),
         },
     )
-    # Whole numbers become floats beside rows of other suites.
+    # Beside rows of other suites, whole numbers have become floats.
     floats = rows[identity_columns(rows)].select_dtypes("float")
     rows = rows.astype({name: int for name in floats if (floats[name] % 1 == 0).all()})
     return rows[rows[PART] == WHOLE]
 
 
-def known_or(column: pd.Series, word: str) -> pd.Series:
-    return column.astype(object).where(column.notna(), word)
+def fill_missing(column: pd.Series, value: str) -> pd.Series:
+    return column.astype(object).where(column.notna(), value)
 
 
-def in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Sort by the model's size, which its dimensions give where it was not counted."""
+def sort_by_size(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sort by the number of parameters, computed from the dimensions if not counted."""
     layers = rows["model.num_layers"]
     width = rows["model.d_model"]
     inner = rows["model.d_ff"]
     vocabulary = rows["model.vocab_size"]
-    counted = layers * width * (4 * width + 3 * inner) + 2 * vocabulary * width
-    turns = {name: turn for turn, name in enumerate((*PASSES, ANY_PASS))}
+    computed = layers * width * (4 * width + 3 * inner) + 2 * vocabulary * width
+    positions = {name: position for position, name in enumerate((*PASSES, ANY_PASS))}
     keys = rows[list(CASE)].assign(
-        size=rows[PARAMETERS].fillna(counted),
-        turn=rows[PASS].map(turns),
+        size=rows[PARAMETERS].fillna(computed),
+        turn=rows[PASS].map(positions),
     )
     order = ["size", "model", "context_length", "turn"]
     return rows.loc[keys.sort_values(order, kind="stable").index]
 
 
-def varying(rows: pd.DataFrame) -> list[str]:
-    """List the settings, apart from a case's own, that `alike` tells rows apart by."""
+def varying_settings(rows: pd.DataFrame) -> list[str]:
+    """List the settings in which rows differ, except those of the case."""
     settings = [name for name in identity_columns(rows) if name not in CASE]
     return [name for name in settings if rows[name].nunique(dropna=False) > 1]

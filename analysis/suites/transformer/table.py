@@ -13,7 +13,13 @@ from analysis.shared.text import (
     shorten_reason,
 )
 from analysis.shared.text_table import as_markdown
-from analysis.suites.transformer.rows import ANY_PASS, CASE, plain_numbers, rows_of, varying
+from analysis.suites.transformer.rows import (
+    ANY_PASS,
+    CASE,
+    plain_numbers,
+    rows_of,
+    varying_settings,
+)
 from analysis.table.combine import identity_columns, suite_columns
 from analysis.table.repetitions import group_equal_except
 from benchkit.api.case import PEAK_FROM
@@ -51,7 +57,7 @@ PRINTED = (
     ("scaling_efficiency", "scaling efficiency [%]", 100.0),
     ("comm_share", "communication share [%]", 100.0),
 )
-"""Column, head and scale."""
+"""Column, header and scale."""
 HEADS = {"context_length": "context", BATCH: "batch"}
 EXTREMES = (
     ("fastest [ms]", "median_s", 1e3, "idxmin"),
@@ -60,7 +66,7 @@ EXTREMES = (
     ("highest TFLOP/s", "useful_tflop_per_s", 1.0, "idxmax"),
     ("highest MFU full [%]", "mfu_full", 100.0, "idxmax"),
 )
-"""Head, column, scale, and the method of pandas that finds the row."""
+"""Header, column, scale, and the pandas method that finds the row."""
 CONVENTIONS = (
     "Times are of the slowest rank, per step; the interval is that of the median, within the run "
     "or, of 6 runs and more, between them. "
@@ -69,34 +75,34 @@ CONVENTIONS = (
 )
 
 
-def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]) -> Tables:
-    """Make a table of each group of rows that differ in the case and the batch alone."""
+def tables_by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]) -> Tables:
+    """Yield a table per group of rows that differ only in the case and the batch."""
     if not rows.empty:
-        names = [name for name in varying(rows) if name != BATCH]
+        names = [name for name in varying_settings(rows) if name != BATCH]
         for _, part in group_equal_except(rows, *CASE, BATCH):
             yield format_settings(part, names), shape(part)
 
 
 def size_of(rows: pd.DataFrame) -> list[str]:
-    """List what the size of a step is told by: the context, and the batch where it varies."""
+    """List the columns of the size of a step: the context, and the batch if it varies."""
     return ["context_length", *([BATCH] if rows[BATCH].nunique() > 1 else [])]
 
 
-def by_model(rows: pd.DataFrame) -> Tables:
+def tables_by_model(rows: pd.DataFrame) -> Tables:
     for model, part in rows.groupby("model", sort=False):
         size = part[PARAMETERS].iloc[0]
-        name = f"{model} ({counted(size)} parameters)" if pd.notna(size) else str(model)
-        for setting, table in by_setting(part, lambda group: results(group, [])):
+        name = f"{model} ({format_parameters(size)} parameters)" if pd.notna(size) else str(model)
+        for setting, table in tables_by_setting(part, lambda group: results(group, [])):
             head = ", ".join(filter(None, (name, setting)))
             yield head, table.drop(columns=["model", "parameters"], errors="ignore")
 
 
 def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
-    """Make a row per case, without the columns that are empty."""
+    """Return a row per case, without empty columns."""
     shown = pd.DataFrame(
         {
             "model": rows["model"],
-            "parameters": rows[PARAMETERS].map(counted, na_action="ignore"),
+            "parameters": rows[PARAMETERS].map(format_parameters, na_action="ignore"),
             "context": rows["context_length"],
             "batch": rows[BATCH],
             "pass": rows[PASS],
@@ -113,63 +119,63 @@ def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
     return shown.dropna(axis="columns", how="all")
 
 
-def counted(parameters: float) -> str:
+def format_parameters(parameters: float) -> str:
     return f"{parameters / 1e9:.4g} B" if parameters >= 1e9 else f"{parameters / 1e6:.4g} M"
 
 
 def passes(part: pd.DataFrame) -> pd.DataFrame:
-    """Compare what backward adds to forward, and the optimizer's share of a training step."""
+    """Compare forward with forward and backward; show the optimizer's share of a training step."""
     lines = []
     sizes = size_of(part)
     for (model, *size), cell in part.groupby(["model", *sizes], sort=False):
         by_pass = cell.set_index(PASS)
-        took = by_pass["median_s"] * 1e3
+        times_ms = by_pass["median_s"] * 1e3
         optimizer = by_pass[f"{OPTIMIZER}_s"] * 1e3
-        if not {FORWARD, FORWARD_BACKWARD} <= set(took.index):
+        if not {FORWARD, FORWARD_BACKWARD} <= set(times_ms.index):
             continue
         line = {
             "model": model,
             **{HEADS[name]: value for name, value in zip(sizes, size, strict=True)},
-            "forward [ms]": took[FORWARD],
-            "forward+backward [ms]": took[FORWARD_BACKWARD],
-            "ratio": took[FORWARD_BACKWARD] / took[FORWARD],
+            "forward [ms]": times_ms[FORWARD],
+            "forward+backward [ms]": times_ms[FORWARD_BACKWARD],
+            "ratio": times_ms[FORWARD_BACKWARD] / times_ms[FORWARD],
         }
-        if TRAIN_STEP in took.index:
-            line["train step [ms]"] = took[TRAIN_STEP]
+        if TRAIN_STEP in times_ms.index:
+            line["train step [ms]"] = times_ms[TRAIN_STEP]
             line["optimizer [ms]"] = optimizer[TRAIN_STEP]
-            line["optimizer share [%]"] = 100 * optimizer[TRAIN_STEP] / took[TRAIN_STEP]
+            line["optimizer share [%]"] = 100 * optimizer[TRAIN_STEP] / times_ms[TRAIN_STEP]
         lines.append(line)
     return pd.DataFrame(lines).dropna(axis="columns", how="all")
 
 
 def warmups(rows: pd.DataFrame) -> pd.DataFrame:
-    """Compare numbers of warm-ups: a row for what was measured after several, a column for each."""
+    """Compare numbers of warm-ups: a row per point measured with several, a column per number."""
     what = [name for name in identity_columns(rows) if name != "warmup_iterations"]
     num_warmups = rows.groupby(what, dropna=False)["warmup_iterations"].transform("nunique")
     several = rows[num_warmups > 1]
     shown = (BATCH, "warmup_iterations")
-    settings = [name for name in varying(several) if name not in shown]
+    settings = [name for name in varying_settings(several) if name not in shown]
     counts = sorted(several["warmup_iterations"].unique())
     lines = []
-    for _, same in several.groupby(what, dropna=False, sort=False):
-        first = same.iloc[0]
+    for _, of_point in several.groupby(what, dropna=False, sort=False):
+        first = of_point.iloc[0]
         line = {
             "model": first["model"],
             "context": first["context_length"],
             "batch": first[BATCH],
         }
         line |= {name: first[name] for name in (PASS, *settings)}
-        times = {row["warmup_iterations"]: time_of(row) for _, row in same.iterrows()}
-        lines.append(line | {f"{of_warmups(count)} [ms]": times.get(count) for count in counts})
+        times = {row["warmup_iterations"]: time_of(row) for _, row in of_point.iterrows()}
+        lines.append(line | {f"{format_warmups(count)} [ms]": times.get(count) for count in counts})
     return pd.DataFrame(lines)
 
 
-def of_warmups(count: int) -> str:
+def format_warmups(count: int) -> str:
     return "1 warm-up" if count == 1 else f"{count} warm-ups"
 
 
 def time_of(row: pd.Series) -> str:
-    """Format "2.879 [2.8, 2.95]"; the median alone where there is no interval."""
+    """Format "2.879 [2.8, 2.95]"; only the median without an interval."""
     median = format_number(1e3 * row["median_s"])
     limits = [row[name] for name in ("ci_low_s", "ci_high_s") if pd.notna(row[name])]
     interval = ", ".join(format_number(1e3 * limit) for limit in limits)
@@ -177,7 +183,7 @@ def time_of(row: pd.Series) -> str:
 
 
 def statistics(part: pd.DataFrame) -> pd.DataFrame:
-    """Count statuses and find extremes, per pass; results of different cells are not averaged."""
+    """Count statuses and find extremes per pass; different cells are never averaged."""
     lines = []
     for name in (*PASSES, ANY_PASS):
         cells = part[part[PASS] == name]
@@ -193,26 +199,26 @@ def statistics(part: pd.DataFrame) -> pd.DataFrame:
         }
         for head, column, scale, which in EXTREMES:
             if measured[column].notna().any():
-                found = measured.loc[getattr(measured[column], which)()]
-                cell = f"{found['model']}, {found['context_length']}"
+                extreme = measured.loc[getattr(measured[column], which)()]
+                cell = f"{extreme['model']}, {extreme['context_length']}"
                 if BATCH in size_of(part):
-                    cell += f", batch {found[BATCH]}"
-                line[head] = f"{format_number(found[column] * scale)} ({cell})"
+                    cell += f", batch {extreme[BATCH]}"
+                line[head] = f"{format_number(extreme[column] * scale)} ({cell})"
         lines.append(line)
     return pd.DataFrame(lines)
 
 
 def pivots(rows: pd.DataFrame) -> Tables:
-    """Make a table per pass and setting; a job that failed as a whole is in those of all passes."""
+    """Yield a table per pass and setting; jobs that failed as a whole are in all of them."""
     for name in PASSES:
         if (rows[PASS] == name).any():
             chosen = rows[rows[PASS].isin([name, ANY_PASS])]
-            for setting, table in by_setting(chosen, pivot):
+            for setting, table in tables_by_setting(chosen, pivot):
                 yield ", ".join(filter(None, (f"{name} [ms]", setting))), table
 
 
 def pivot(part: pd.DataFrame) -> pd.DataFrame:
-    """Arrange median times with contexts down and models across; the status where there is none."""
+    """Pivot median times: contexts down, models across; the status if not measured."""
     last = part.sort_values(PASS, key=lambda name: name != ANY_PASS, kind="stable")
     sizes = size_of(part)
     cells = last.drop_duplicates([*sizes, "model"], keep="last")
@@ -241,11 +247,11 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
     yield f"All rows: {format_settings(rows, shared_settings(rows))}."
     yield format_run_spread(measured)
     sections: dict[str, Tables] = {
-        "Complete Results": iter([("", results(rows, varying(rows)))]),
-        "Results by Model Size": by_model(rows),
-        "Forward-Only vs Forward+Backward": by_setting(measured, passes),
+        "Complete Results": iter([("", results(rows, varying_settings(rows)))]),
+        "Results by Model Size": tables_by_model(rows),
+        "Forward-Only vs Forward+Backward": tables_by_setting(measured, passes),
         "Effect of Number of Warmup Runs": iter([("", warmups(measured))]),
-        "Summary Statistics": by_setting(rows, statistics),
+        "Summary Statistics": tables_by_setting(rows, statistics),
         "Median step time by context and model": pivots(rows),
     }
     for title, tables in sections.items():
@@ -259,6 +265,6 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def shared_settings(rows: pd.DataFrame) -> list[str]:
-    """List the settings that are known and the same in all rows."""
+    """List the known settings that are equal in all rows."""
     names = [name for name in ("device", "device_name", *suite_columns(rows)) if name != PART]
     return [name for name in names if rows[name].nunique() == 1 and rows[name].notna().all()]

@@ -6,7 +6,7 @@ import analysis
 import pytest
 from analysis.cli import main
 from analysis.screen.screen import screen_of
-from analysis.suites.rank_speed.speeds import devices, promise
+from analysis.suites.rank_speed.speeds import devices, sheet_rate
 
 from tests.support.acceptance import HOSTS, pairs, speeds
 from tests.support.cli import ROOT
@@ -195,9 +195,9 @@ def test_devices_have_rates_and_sources():
         assert entry.memory > entry.host > 0
         assert len(entry.source) > 10
     peaks = {"H200": {"bfloat16": 989.4}}
-    assert promise("matmul", "bfloat16", "NVIDIA H200", peaks).rate == 989.4e12
-    assert promise("copy", "", "NVIDIA H200 NVL", {}).rate == 4.8e12
-    assert promise("copy", "", "a processor", {}) is promise("disk_read", "", "NVIDIA H200", {}) is None
+    assert sheet_rate("matmul", "bfloat16", "NVIDIA H200", peaks).rate == 989.4e12
+    assert sheet_rate("copy", "", "NVIDIA H200 NVL", {}).rate == 4.8e12
+    assert sheet_rate("copy", "", "a processor", {}) is sheet_rate("disk_read", "", "NVIDIA H200", {}) is None
     text = (ROOT / "conf/hardware/cuda.yaml").read_text()
     entries = text.partition("peak_tflop_per_s:\n")[2].splitlines()
     assert len(entries) >= 10

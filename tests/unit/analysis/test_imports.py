@@ -567,7 +567,7 @@ def test_results_of_a_cut_document_are_read_in_place():
 
 def test_ranks_are_counted_once_per_table(monkeypatch):
     counted = []
-    monkeypatch.setattr(nccl_tests, "size_of", lambda ranks: counted.append(len(ranks)))
+    monkeypatch.setattr(nccl_tests, "count_ranks", lambda ranks: counted.append(len(ranks)))
     lines = [f"#  Rank {rank} Group  0 Pid 1" for rank in range(50)]
     heads = "#  size  count  type  time  algbw  busbw  #wrong"
     nccl_tests.read(ForeignOutput("all_reduce_perf", "\n".join([*lines, heads, ""])))

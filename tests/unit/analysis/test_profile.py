@@ -107,4 +107,4 @@ def test_places_without_traces_are_refused(tmp_path, capsys, golden):
 
 def test_intervals_unite_and_intersect():
     assert profile.union([(3, 5), (0, 1), (4, 7), (1, 2)]) == [(0, 2), (3, 7)]
-    assert profile.common([(0, 4), (6, 8)], [(3, 7)]) == 2
+    assert profile.overlap_length([(0, 4), (6, 8)], [(3, 7)]) == 2

@@ -50,7 +50,9 @@ def test_flows_that_pass_the_same_may_be_counted():
 
 
 TWO_TURNS = Uplinks(
-    here=np.array([0, 0, 0, 1, 0, 2, 0]), there=np.array([1, 1, 2, 2, 0, 1, 1]), turn=np.array([0, 0, 0, 0, 0, 1, 1])
+    here=np.array([0, 0, 0, 1, 0, 2, 0]),
+    there=np.array([1, 1, 2, 2, 0, 1, 1]),
+    time_slot=np.array([0, 0, 0, 0, 0, 1, 1]),
 )
 
 
@@ -73,6 +75,6 @@ def test_no_message_passes_uplink_of_single_switch():
 
 @pytest.mark.parametrize("shift", [-3, 2**40])
 def test_turns_may_have_any_numbers(shift):
-    shifted = Uplinks(TWO_TURNS.here, TWO_TURNS.there, TWO_TURNS.turn + shift)
+    shifted = Uplinks(TWO_TURNS.here, TWO_TURNS.there, TWO_TURNS.time_slot + shift)
     assert shifted.rates.tolist() == TWO_TURNS.rates.tolist()
     assert np.array_equal(shifted.busy(), TWO_TURNS.busy())

@@ -33,7 +33,7 @@ def test_size_left_out_is_not_counted():
     sizes, times_s = measured(draw, 20, 0.02)
     for index in range(1, len(sizes) - 1):
         rest = ([*each[:index], *each[index + 1 :]] for each in (sizes, times_s))
-        assert Splits(sizes, times_s).best(without=index) == Splits(*rest).best()
+        assert Splits(sizes, times_s).best(left_out=index) == Splits(*rest).best()
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -61,7 +61,7 @@ def test_every_kind_of_chart_of_every_suite_is_valid(charts_of_suites):
     kinds = set()
     for _, found in charts_of_suites.values():
         assert found
-        for each in [*found, *map(chart.simplified, found)]:
+        for each in [*found, *map(chart.simplify, found)]:
             made = figures.figure_of(each)
             assert made == json.loads(json.dumps(made))
             if kind_of(each) not in kinds:
@@ -91,7 +91,7 @@ def test_points_have_values_of_table():
 def test_points_over_one_setting_become_sorted_marks_beside_their_names(y, order, most, mark):
     made = make_chart(names=("a", "b", "c"), scale=chart.LOG)
     points = made.points[made.points["x"] == 1].assign(value=[most, 1.0, 2.0])
-    made = chart.simplified(replace(made, points=points, y=chart.Axis(y, chart.LOG)))
+    made = chart.simplify(replace(made, points=points, y=chart.Axis(y, chart.LOG)))
     assert (made.mark, list(made.points["x"])) == (mark, order)
     assert "1" in made.note
     assert figures.legend_of(made) == []
@@ -102,7 +102,7 @@ def test_panels_far_apart_have_axes_of_their_own():
     for factor, is_shared in ((2, True), (100, False)):
         made = make_chart(panels=("p", "q"))
         points = made.points.assign(value=made.points["value"].where(made.points["panel"] == "p", factor))
-        assert chart.simplified(replace(made, points=points)).is_shared == is_shared
+        assert chart.simplify(replace(made, points=points)).is_shared == is_shared
 
 
 def test_series_have_one_number_in_all_charts():

@@ -209,7 +209,7 @@ def test_part_that_fails_is_left_out_and_baseline_honoured(tmp_path, capsys, mon
 
 
 def test_scripts_cannot_end_their_element():
-    assert render.inlined("a</script>b<!--c") == r"a<\/script>b<\!--c"
+    assert render.escape_script("a</script>b<!--c") == r"a<\/script>b<\!--c"
     assert {path.name for path in render.FOLDER.glob("*.js")} == set(render.SCRIPTS)
 
 
