@@ -65,12 +65,12 @@ class AgentGroup:
 
     def clock_offset(self) -> Offset:
         """Return the offset of agent 0's clock from this one's; all agents call this together."""
-        self.clock.look(self.agents)
+        self.clock.add_estimate(self.agents)
         return self.clock.offset()
 
     def start_clock(self, offset: Offset) -> StartClock:
         """Return the clock of starts since an offset; all agents call this together."""
-        self.clock.look(self.agents)
+        self.clock.add_estimate(self.agents)
         errors_s = self.agents.all_gather(self.clock.error_s(offset), list[float])
         is_shared = len({member.clock for member in self.agents.members}) == 1
         return StartClock(SHARED if is_shared else ESTIMATOR, max(errors_s))
@@ -190,7 +190,7 @@ def gloo_interface(agents: Agents) -> str:
     Agents reach agent 0 on their own host by loopback, so one with a connection to another host
     knows it for all of its host.
     """
-    names_host = interfaces.name_leads_out()
+    names_host = interfaces.is_name_reachable()
     own = "" if names_host else interfaces.outer_interface(agents.connections)
     names = despite_losses(lambda: agents.all_gather(own, list[str]))
     named = zip(agents.members, names, strict=True)

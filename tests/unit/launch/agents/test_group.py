@@ -19,9 +19,9 @@ from tests.support.entries.agents import (
     JoinError,
     Lost,
     SweepEnds,
-    alone,
     connect_agents,
     handshake,
+    single_agent,
     write_whole,
 )
 
@@ -57,7 +57,7 @@ def test_exchange_returns_values_in_order(tmp_path):
 
 
 def test_single_agent_needs_no_peers():
-    agents = alone()
+    agents = single_agent()
     assert agents.first
     assert agents.connections == []
     assert agents.all_gather("x", list[str], 1) == ["x"]

@@ -281,7 +281,7 @@ def test_host_whose_cryptography_derives_no_key_says_so(monkeypatch, is_missing)
     else:
         monkeypatch.setattr(secret.hashlib, "scrypt", refuse)
     with pytest.raises(JoinError, match=r"^BENCHKIT_SECRET: .*\Z"):
-        secret.key_of(WORD)
+        secret.derive_key(WORD)
 
 
 def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
@@ -427,13 +427,13 @@ def test_address_file_without_address_is_ignored(tmp_path, text):
 @pytest.mark.parametrize("addresses", [["192.0.2.9", "127.0.1.1"], ["192.0.2.9"], [], None])
 def test_loopback_or_foreign_name_leads_nowhere(monkeypatch, addresses):
     """192.0.2.9 is no address of this host, so gloo would go on to the next one; None does not resolve."""
-    own = list(interfaces.leading_out())
+    own = list(interfaces.default_source_addresses())
     if addresses is None:
         monkeypatch.setattr(socket, "gethostname", lambda: "nowhere.invalid")
     else:
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses or own]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    assert interfaces.name_leads_out() is (addresses == [] and bool(own))
+    assert interfaces.is_name_reachable() is (addresses == [] and bool(own))
 
 
 def pair(host):
@@ -445,7 +445,7 @@ def pair(host):
 
 
 def test_interface_is_that_of_first_outer_socket():
-    own = list(interfaces.leading_out())
+    own = list(interfaces.default_source_addresses())
     if not own:
         pytest.skip("this host has no way out")
     ends = [*pair("127.0.0.1"), *pair(own[0])]
@@ -468,7 +468,7 @@ def test_addresses_of_ipv6_are_found(monkeypatch, tmp_path):
     found = interfaces.addresses()
     assert found[ip_address("fd00::7")] == found[ip_address("fe80::8")] == "eth7"
     assert ip_address("fd00::8") not in found
-    monkeypatch.setattr(interfaces, "leading_out", lambda: iter(["fe80::8%eth7", "fd00::9"]))
+    monkeypatch.setattr(interfaces, "default_source_addresses", lambda: iter(["fe80::8%eth7", "fd00::9"]))
     assert interfaces.reachable_addresses()[0] == "fd00::9"
     assert "fd00::7" in interfaces.reachable_addresses()
     assert not {"::1", "127.0.0.1", "fe80::8", "fe80::8%eth7"} & set(interfaces.reachable_addresses())
@@ -478,7 +478,7 @@ def test_host_without_a_list_of_interfaces_has_addresses_that_lead_out(monkeypat
     monkeypatch.setattr(interfaces, "IPV6_ADDRESSES", tmp_path / "none")
     monkeypatch.setattr(interfaces.fcntl, "ioctl", refused)
     assert interfaces.addresses() == {}
-    assert interfaces.reachable_addresses() == list(interfaces.leading_out())
+    assert interfaces.reachable_addresses() == list(interfaces.default_source_addresses())
 
 
 def refused(*_):
