@@ -14,11 +14,11 @@ QUEUEING = "queueing_on_host"
 Marker = Callable[[str], AbstractContextManager[object]]
 
 
-def unmarked(name: str) -> AbstractContextManager[object]:
+def mark_nothing(name: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-_marker: list[Marker] = [unmarked]
+_marker: list[Marker] = [mark_nothing]
 """The last decides. It is process-wide: a step marks regions deep inside its own calls."""
 
 
@@ -28,7 +28,7 @@ def region(name: str) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def marked_by(marker: Marker) -> Iterator[None]:
+def use_marker(marker: Marker) -> Iterator[None]:
     """Let `marker` decide, within this context, what the regions of this process do."""
     _marker.append(marker)
     try:

@@ -1,4 +1,4 @@
-"""Agents of this run as benchkit uses them: their facts, one clock and exclusive hosts."""
+"""The group of agents: gathered facts, clock offset, rendezvous of the ranks, host locks."""
 
 import contextlib
 import logging
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AgentFacts:
-    """What an agent tells the others of itself.
+    """Facts that an agent reports to the others.
 
     Attributes:
         visible_gpus: GPUs in CUDA's order, by UUID if known.
-        lack_of_gpus: why there are none.
-        limits: limits of the agent's process, which its ranks are to have, too.
+        lack_of_gpus: why there are none; None otherwise.
+        limits: resource limits of the agent's process, and so of its ranks.
     """
 
     report: AgentReport
@@ -47,12 +47,12 @@ class AgentGroup:
     """The agents of this run and their facts, by index.
 
     Attributes:
-        uses_file_store: all agents open files of agent 0, as on one host.
-        interface: interface by which gloo reaches other hosts; "" where the host's name tells gloo.
-        network: network of the ranks alone, on one host whose kernel provides it; else None.
-        clock: what this agent knows of agent 0's clock.
-        _given_up: uids of other users who once held a host for too long. The group does not wait
-            for them again.
+        uses_file_store: whether all agents can open files of agent 0, as on one host.
+        interface: interface by which gloo reaches other hosts; "" if the host's name leads there.
+        network: private network of the ranks on one host; None if the kernel does not provide it.
+        clock: estimates of the offset to agent 0's clock.
+        _given_up: uids of other users who held a host beyond the limit once. The group does not
+            wait for them again.
     """
 
     agents: Agents
@@ -64,12 +64,12 @@ class AgentGroup:
     _given_up: set[int | None] = field(default_factory=set)
 
     def clock_offset(self) -> Offset:
-        """Return the offset of agent 0's clock from this one's; all agents call this together."""
+        """Return the offset from this clock to agent 0's; all agents call this together."""
         self.clock.add_estimate(self.agents)
         return self.clock.offset()
 
     def start_clock(self, offset: Offset) -> StartClock:
-        """Return the clock of starts since an offset; all agents call this together."""
+        """Return the accuracy of starts by an earlier offset; all agents call this together."""
         self.clock.add_estimate(self.agents)
         errors_s = self.agents.all_gather(self.clock.error_s(offset), list[float])
         is_shared = len({member.clock for member in self.agents.members}) == 1
@@ -77,9 +77,9 @@ class AgentGroup:
 
     @contextlib.contextmanager
     def rendezvous(self) -> Iterator[Rendezvous]:
-        """Yield where new ranks meet; all agents call this together.
+        """Yield the rendezvous of new ranks; all agents call this together.
 
-        Other ranks meet elsewhere: NCCL leaves a key in the store that ends all ranks which find
+        Each set of ranks has its own: NCCL leaves a key in the store that ends all ranks which read
         it.
         """
         if not self.uses_file_store:
@@ -90,17 +90,16 @@ class AgentGroup:
         with memory_file() if self.agents.first else contextlib.nullcontext() as file:
             yield Rendezvous(file=self.agents.broadcast(file, MemoryFile).path)
 
-    def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
+    def members_on_host(self, member: AgentInfo) -> list[AgentInfo]:
         return [other for other in self.agents.members if other.network == member.network]
 
     @contextlib.contextmanager
     def lock_hosts(self, limit_s: float) -> Iterator[list[str]]:
         """Hold the lock of every host and yield warnings for the record.
 
-        The locks are taken in the order of the hosts' names, so no two runs wait for each other.
-        Raises HostBusy on all agents if a process of our own user holds a host for longer than
-        `limit_s`. Other users cannot stop a run: if one of them holds a host, the point is measured
-        there with a warning.
+        Locks are acquired in host order, which prevents deadlock between runs. HostBusy is raised
+        on all agents if a process of the same user holds a host longer than `limit_s`. A host held
+        by another user is measured with a warning.
         """
         lock = HostLock()
         try:
@@ -109,12 +108,12 @@ class AgentGroup:
             lock.release()
 
     def acquire_hosts(self, lock: HostLock, limit_s: float) -> list[str]:
-        """Wait until no other run measures on any host; return the warnings."""
+        """Acquire the locks of all hosts; return the warnings."""
         me = self.agents.me
         taken: list[tuple[str, bool]] = []
         for network in sorted({member.network for member in self.agents.members}):
             mine = None
-            if me.network == network and self.on_host_of(me)[0] == me:
+            if me.network == network and self.members_on_host(me)[0] == me:
                 mine = self.acquire(lock, limit_s)
             on_hosts = self.agents.all_gather(
                 mine, list[tuple[str, bool] | None], limit_s + EXCHANGE_TIMEOUT_S
@@ -126,7 +125,7 @@ class AgentGroup:
         return [text for text, _ in taken]
 
     def acquire(self, lock: HostLock, limit_s: float) -> tuple[str, bool] | None:
-        """Take this host's lock; else return why not, and whether our own user holds it."""
+        """Acquire this host's lock; else return the reason, and whether our user holds the lock."""
         me = self.agents.me
 
         def say(holder: Holder) -> None:
@@ -159,9 +158,9 @@ NO_NETWORK = PrivateNetwork(0, (), ())
 
 
 def form_group(agents: Agents) -> AgentGroup:
-    """Gather facts and agree where the ranks of all points meet; all agents call this together.
+    """Gather facts and choose the kind of rendezvous for ranks; all agents call this together.
 
-    Agent 0 makes what ranks on one host need to meet; the others tell whether it reaches them.
+    Agent 0 makes a trial file and a private network; the others report whether they can open them.
     """
     facts = all_gather_facts(agents)
     with memory_file() as trial:
@@ -185,10 +184,10 @@ def form_group(agents: Agents) -> AgentGroup:
 
 
 def gloo_interface(agents: Agents) -> str:
-    """Return this host's interface for gloo; "" where the host's name tells it.
+    """Return this host's interface for gloo; "" if the host's name leads there.
 
-    Agents reach agent 0 on their own host by loopback, so one with a connection to another host
-    knows it for all of its host.
+    Agents reach agent 0 on their own host by loopback; one with a connection to another host
+    determines the interface for all agents of its host.
     """
     names_host = interfaces.is_name_reachable()
     own = "" if names_host else interfaces.outer_interface(agents.connections)
@@ -207,7 +206,7 @@ def all_gather_facts(agents: Agents) -> dict[int, AgentFacts]:
 
 
 def despite_losses(exchange: Callable[[], T]) -> T:
-    """Return the result of an exchange before the first point, without agents lost meanwhile."""
+    """Return the result of a collective before the first point; lost agents are left out."""
     while True:
         try:
             return exchange()

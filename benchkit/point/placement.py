@@ -1,4 +1,4 @@
-"""Place a point's ranks: each agent's share of them, with their threads and devices."""
+"""Place a point's ranks: each agent's share of them, their threads and devices."""
 
 import math
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ NCCL_MAY_SHARE = "NCCL_MULTI_RANK_GPU_ENABLE"
 
 
 def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
-    """Return all GPUs that the agents on a member's host see together."""
-    here = group.on_host_of(member)
+    """Return the union of the GPUs visible to the agents on a member's host."""
+    here = group.members_on_host(member)
     return set().union(*(group.facts[other.index].visible_gpus for other in here))
 
 
@@ -32,7 +32,7 @@ def missing_gpus(config: RunConfig, group: AgentGroup, ranks_per_agent: int) -> 
     if config.hardware.device != "cuda":
         return None
     for member in group.agents.members:
-        ranks = ranks_per_agent * len(group.on_host_of(member))
+        ranks = ranks_per_agent * len(group.members_on_host(member))
         needed = math.ceil(ranks / config.hardware.ranks_per_device)
         visible = len(gpus_of_host(group, member))
         if needed > visible:
@@ -58,13 +58,13 @@ class Placement:
     """The ranks of one point.
 
     Attributes:
-        world_size: ranks on all agents.
-        cores_per_rank: on the host with the fewest per rank.
-        slowdown: how many times slower each rank is to be: [rank].
+        world_size: number of ranks on all agents.
+        cores_per_rank: cores per rank on the host with the fewest.
+        slowdown: target slowdown factors: [rank].
         places: places of this agent's ranks; empty if there is a problem.
-        problem: why the ranks cannot run.
-        oversubscription: which ranks have more threads than cores, if any have.
-        warnings: what the record says of the cores.
+        problem: why the ranks cannot run; None if they can.
+        oversubscription: which ranks have more threads than cores; None for none.
+        warnings: warnings of the record about cores.
     """
 
     world_size: int
@@ -80,12 +80,12 @@ class Placement:
 
 @dataclass(frozen=True)
 class HostCores:
-    """The cores of the ranks on one host.
+    """Numbers of cores for the ranks on one host.
 
     Attributes:
-        cores: cores that their agents may use together.
-        cpuset: of those, cores without a quota and if nothing bound them to fewer.
-        bound_to: cores that each agent may run on, at least.
+        cores: usable cores of their agents together.
+        cpuset: cores of their control groups, without quotas and bindings.
+        bound_to: smallest number of cores in an agent's affinity mask.
     """
 
     host: str
@@ -99,7 +99,7 @@ class HostCores:
 
 
 def threads_of(config: RunConfig, cores: float) -> int:
-    """Return the threads of a rank that has so many cores of its own."""
+    """Return the number of threads of a rank with so many cores."""
     given = config.threads_per_rank
     return max(1, int(cores)) if given == "auto" else int(given)
 
@@ -145,7 +145,7 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
 
 
 def oversubscribed_points(configs: Sequence[RunConfig], group: AgentGroup) -> str | None:
-    """Return a line on points with more threads than cores, if there are any."""
+    """Return a line on oversubscribed points; None without any."""
     plans = [place_ranks(config, group) for config in configs]
     oversubscribed = [plan for plan in plans if plan.oversubscription]
     if not oversubscribed:
@@ -186,7 +186,7 @@ def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
 
 
 def interface_missing(config: RunConfig, group: AgentGroup) -> str | None:
-    """Return that a private network, which has loopback alone, lacks the interface of gloo."""
+    """Return that a private network, which has only loopback, lacks gloo's interface; or None."""
     asked = config.backend.env.get(GLOO_INTERFACE, LOOPBACK_INTERFACE.name)
     if asked == LOOPBACK_INTERFACE.name or not network_of(config, group):
         return None
@@ -195,7 +195,7 @@ def interface_missing(config: RunConfig, group: AgentGroup) -> str | None:
 
 
 def slowdown_factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
-    """Return how many times slower each rank is to be; a single number is the last rank's."""
+    """Return the target slowdown factors: [rank]; a single number is the last rank's."""
     asked = config.hardware.slowdown
     if isinstance(asked, list):
         return tuple(asked)
@@ -211,7 +211,7 @@ def place_local_ranks(
 ) -> list[RankPlace]:
     """Place this agent's ranks; agents that see the same GPUs take different ones."""
     me = group.agents.me
-    here = group.on_host_of(me)
+    here = group.members_on_host(me)
     gpus = group.facts[me.index].visible_gpus
     gpus_are_shared = all(group.facts[other.index].visible_gpus == gpus for other in here)
     first_rank = group.agents.members.index(me) * ranks_per_agent
@@ -231,8 +231,8 @@ def place_local_ranks(
 def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
     """Return the number of ranks.
 
-    `auto` on GPUs is one rank per place on the visible GPUs, with shares by MPS on one GPU of each
-    agent. On CPUs it is one rank per agent, and two ranks if there is only one agent.
+    `auto` on GPUs is one rank per place on the visible GPUs; with MPS shares, on one GPU of each
+    agent. On CPUs it is one rank per agent, and two ranks with a single agent.
     """
     if config.world_size != "auto":
         return int(config.world_size)
@@ -245,7 +245,7 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
         if config.hardware.slow_by == "mps":
             gpus = min(1, gpus)  # ranks of one GPU are compared with each other
         slots = gpus * config.hardware.ranks_per_device
-        ranks_per_agent.append(slots // len(group.on_host_of(member)))
+        ranks_per_agent.append(slots // len(group.members_on_host(member)))
     return int(max(1, min(ranks_per_agent)) * num_agents)
 
 
@@ -254,12 +254,12 @@ def cores_of_hosts(group: AgentGroup, ranks_per_agent: int) -> list[HostCores]:
     for member in group.agents.members:
         if member.network in found:
             continue
-        here = group.on_host_of(member)
+        here = group.members_on_host(member)
         facts = [group.facts[other.index] for other in here]
         usable = [each.report.available_cores or 1 for each in facts]
         together: set[int] = set().union(*(other.cores for other in here))
         cpuset: set[int] = set().union(*(each.limits.cpuset for each in facts))
-        # The cores of agents differ if a launcher gave each agent cores of its own.
+        # The cores of agents differ if a launcher bound each agent to its own.
         differ = any(set(other.cores) != together for other in here)
         cores = min(sum(usable), len(together)) if differ else min(usable)
         found[member.network] = HostCores(
