@@ -1,4 +1,4 @@
-"""What the end of the ranks means for a point: its status, and the reason for it.
+"""Derive a point's status and reason from the outcomes of its ranks.
 
     all ranks have reported     invalid, oom    a case is wrong, or found too little memory
                                 ok              a case was measured
@@ -9,9 +9,8 @@
                                 unavailable     this machine or build of torch cannot do it
                                 invalid, error  it raised InvalidResult, or anything else
 
-A point can also end around its ranks (point.py): as `unavailable` where they have no place, as
-`error` where a host stays busy, as `crash` where an agent is lost, and as a signal says that stops
-the run.
+A point can also end outside its ranks (point.py): `unavailable` if they cannot be placed, `error`
+if a host stays busy, `crash` if an agent is lost, and the status of a signal that stops the run.
 """
 
 import signal
@@ -33,11 +32,11 @@ CANNOT = (Unavailable.__name__, MpsUnavailable.__name__, QuotaUnavailable.__name
 
 @dataclass(frozen=True)
 class AgentOutcome:
-    """How the ranks of one agent ended.
+    """Outcome of the ranks of one agent.
 
     Attributes:
-        out_of_memory: the kernel killed a process there meanwhile for lack of memory.
-        is_sound: no case is wrong or out of memory, as far as this agent knows.
+        out_of_memory: whether the kernel's OOM killer acted on that host meanwhile.
+        is_sound: whether no case is wrong or out of memory, as far as this agent knows.
     """
 
     failure: ProcessFailure | None
@@ -47,12 +46,12 @@ class AgentOutcome:
 
 @dataclass(frozen=True)
 class RanksOutcome:
-    """How the ranks of all agents ended.
+    """Outcome of the ranks of all agents.
 
     Attributes:
-        status: of the point; on agents other than 0 only as far as failures tell.
+        status: status of the point; agents other than 0 know only failures.
         measured: rank 0's report; empty on other agents, and after a failure, as is `began_s`.
-        began_s: by perf_counter.
+        began_s: begin of each phase, by perf_counter.
     """
 
     status: str
@@ -63,7 +62,7 @@ class RanksOutcome:
 
 
 def outcome_of(report: RankReport | None, ends: Sequence[AgentOutcome]) -> RanksOutcome:
-    """Return how a point ended by what rank 0 returned, or stored before a time-out."""
+    """Return the outcome of a point from rank 0's report, final or stored before a timeout."""
     if failed := root_cause([end.failure for end in ends if end.failure]):
         # SIGKILL means a lack of memory if the kernel ran out of it on the host of the failure.
         there = [end for end in ends if end.failure and end.failure.host == failed.host]
@@ -87,7 +86,7 @@ def outcome_of(report: RankReport | None, ends: Sequence[AgentOutcome]) -> Ranks
 
 
 def mark_timed_out(case: CaseRecord) -> CaseRecord:
-    """Return a case as a time-out leaves it; its samples stay and were not checked again."""
+    """Return a case of a point that timed out; its samples stay, without the final check."""
     if case.status != "ok":
         return case
     if not case.samples_s:
@@ -131,7 +130,7 @@ def with_host(failure: ProcessFailure, host: str, offset: Offset) -> ProcessFail
 def leaves_ranks_sound(cases: Sequence[CaseRecord], mode: str) -> bool:
     """Return whether ranks that measured these cases may measure another point.
 
-    A capture that failed may leave torch's allocator as if it went on (pytorch#180395).
+    After a failed capture torch's allocator may stay in capture mode (pytorch#180395).
     """
     unsound = {"invalid", "oom", *(("unavailable",) if mode == GRAPH else ())}
     return not any(case.status in unsound for case in cases)

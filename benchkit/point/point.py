@@ -1,11 +1,11 @@
-"""One point of a sweep: `begin`, `attempt`, `end`, on all agents in step; agent 0 alone writes.
+"""Run one point of a sweep, on all agents in step; only agent 0 writes.
 
-    begin     place the ranks and make the record, with what is known before any rank runs
-    attempt   store it as `running`, wait for the hosts, run the ranks, run some cases again
-    end       add when the point ended and how long its phases took, and store the record
+    begin_point     place the ranks and make the record, as far as it is known before ranks run
+    PointRun.run    store it as `running`, lock the hosts, run the ranks, repeat isolated cases
+    PointRun.end    add the end time and the durations of phases, and store the record
 
-`attempt` replaces status and error, and adds to warnings and slowdown; each other field of the
-record is set in one of these places only. outcome.py says what the end of the ranks means.
+`run` replaces status and error, and adds to warnings and slowdown; each other field of the record
+is set in one of these places only. outcome.py derives the status from the ranks.
 """
 
 import contextlib
@@ -61,17 +61,15 @@ from launch.agents.messages import Lost, SweepEnds
 from launch.launcher_env import detect_launcher
 
 COMPARISON_VARIABLE = "BENCHKIT_COMPARISON"
-"""Environment variable with the Comparison, as JSON, that a run belongs to.
+"""Environment variable with the ComparisonRun of a run, as JSON.
 
-It is no key of the configuration, because runs of older code, without such a key, are compared,
-too."""
+A variable and not a configuration key: older commits without such a key are compared, too."""
 WAIT = "wait_for_host"
-"""Phase in which other runs measure on the hosts; `total` leaves it out."""
+"""Phase of waiting for the locks of the hosts; `total` excludes it."""
 ENDING_S = 15.0
-"""After a point's timeout an agent must end its ranks and report within this time, or it is
-lost."""
+"""Grace period after timeout_s: an agent that has not reported by then counts as lost."""
 CAUSE_S = 2.0
-"""How long after a signal to wait for news of another agent's death, a possible cause."""
+"""Seconds to wait after a signal for the loss of another agent, a possible cause of it."""
 RecordCallback = Callable[[Record], None]  # takes the record of a point that has ended
 log = logging.getLogger("benchkit")
 
@@ -81,13 +79,12 @@ class Point:
     """One point of a sweep.
 
     Attributes:
-        overrides: as the record stores them, without secrets.
-        num_agents: agents that will run it, if a launcher starts them.
-        resumed_with: software and hosts that differ from those at the start of the sweep, as [then,
-            now] by name.
-        repetition: 0 for the first run of its configuration in the sweep.
-        interpolations: texts that the record has, by their keys, in place of values from the
-            environment.
+        overrides: overrides for the record, without secrets.
+        num_agents: number of agents, if a launcher starts them.
+        resumed_with: changes of software and hosts since the start of the sweep: [then, now] by
+            name.
+        repetition: number of the run of its configuration in the sweep, from 0.
+        interpolations: texts, by key, that the record has in place of values from the environment.
     """
 
     config: RunConfig
@@ -99,7 +96,7 @@ class Point:
     interpolations: Mapping[str, str] = field(default_factory=dict)
 
     def provisional_placement(self) -> Placement:
-        """Return its placement as far as it is known before any agent runs it."""
+        """Return the placement as far as it is known before any agent runs."""
         config = self.config
         auto_size = config.world_size == "auto"
         world_size = max(2, self.num_agents) if auto_size else int(config.world_size)
@@ -147,7 +144,7 @@ def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
 
 
 def idle_key_warnings(point: Point) -> list[str]:
-    """Return a warning per key that was set and changes nothing here, as other points need it."""
+    """Return a warning per override without an effect on this point."""
     lines = [text.lstrip("+") for text in point.overrides]
     idle = point.config.idle_keys()
     pairs = [(line, idle.get(line.partition("=")[0])) for line in lines]
@@ -202,7 +199,7 @@ def run_point(point: Point, rank_pool: ReusableRanks, attempt: int = 1) -> Recor
         run.stop(error)
         raise
     finally:
-        with signals.defer_signals():  # what has ended must not stay `running`
+        with signals.defer_signals():  # a point that has ended must not stay `running`
             run.end()
     if run.sweep_ends:
         raise SweepEnds(run.sweep_ends)
@@ -221,9 +218,9 @@ class PointRun:
     """One attempt at a point; its methods are called on all agents in step.
 
     Attributes:
-        began_s: by perf_counter.
-        num_losses: agents lost before.
-        sweep_ends: why the sweep cannot go on after this point.
+        began_s: begin of the attempt, by perf_counter.
+        num_losses: number of losses of agents before.
+        sweep_ends: why the sweep cannot go on after this point; None if it can.
     """
 
     point: Point
@@ -240,7 +237,7 @@ class PointRun:
         return self.rank_pool.group.agents
 
     def run(self) -> None:
-        """Measure once the hosts are free; what prevents that is how the point ends."""
+        """Lock the hosts and measure; an exception that prevents this sets the point's status."""
         try:
             self.store_as_running()
             if self.plan.problem:
@@ -264,15 +261,15 @@ class PointRun:
             raise SweepEnds(problem)
 
     def measure(self, host_warnings: list[str]) -> None:
-        """Run the ranks, then fresh ones for what needs them; put all in the record."""
+        """Run the ranks, repeat isolated cases and the point in fresh ranks; fill the record."""
         config, kept = self.point.config, self.rank_pool
         with kept.for_point(config, self.plan) as ranks:
             outcome = self.run_ranks(ranks, self.point.folder)
         # The last phase lasts until the processes have ended, or wait for their next point.
         self.phases_s |= phase_durations({**outcome.began_s, "": time.perf_counter()})
 
-        # Cases that take turns share caches, allocators, clocks and power. What that changes shows
-        # in the baselines and the best cases, each alone in fresh ranks.
+        # Interleaved cases share caches, allocators, clocks and power. The effect shows in the
+        # baselines and the best cases, each isolated in fresh ranks.
         alone: list[CaseRecord] = []
         failed_alone = []
         cases = [] if outcome.status == TIMEOUT else outcome.measured.cases
@@ -309,7 +306,7 @@ class PointRun:
         )
 
     def choose_isolated_labels(self, cases: Sequence[CaseRecord]) -> list[Labels]:
-        """Return the labels of the cases that are timed again alone, as agent 0 chooses."""
+        """Return the labels of the cases to repeat in isolation, by agent 0's choice."""
         when = self.point.config.measure.alone
         if when == "never" or (when == "auto" and not self.rank_pool.is_isolated_run_due()):
             return []
@@ -331,10 +328,10 @@ class PointRun:
         only: Labels | None = None,
         idle_pids: tuple[int, ...] = (),
     ) -> RanksOutcome:
-        """Run the ranks of all agents and return how they ended; the same on all agents.
+        """Run the ranks of all agents and return their outcome; all agents call this together.
 
-        `only` has the labels of the one case to time. `idle_pids` are processes of other ranks of
-        this agent, which stay.
+        `only` has the labels of the single case to time. `idle_pids` are the processes of this
+        agent's idle ranks.
         """
         group, config, plan = self.rank_pool.group, self.point.config, self.plan
         offset = group.clock_offset()
@@ -373,7 +370,7 @@ class PointRun:
         return replace(end, began_s=began, start_clock=start_clock)
 
     def stop(self, error: KeyboardInterrupt) -> None:
-        """Store that a signal stops the run, and stop the other agents."""
+        """Store the status of a run stopped by a signal, and stop the other agents."""
         signals.ignore_signals()
         stop = signals.to_stop_request(error)
         self.set_failure(stop.status, str(stop))
@@ -399,7 +396,7 @@ class PointRun:
         self.set_failure("crash", str(lost), lost.members[0].host)
 
     def save(self) -> str | None:
-        """Store the record on agent 0; return why that fails."""
+        """Store the record on agent 0; return why that fails, or None."""
         return (
             point_folder.save_or_explain(self.record, self.point.folder)
             if self.agents.first
@@ -417,18 +414,18 @@ class PointRun:
 
 
 def phase_durations(began_s: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of each phase; the last entry only ends the phase before it."""
+    """Return the seconds of each phase; the last entry is only the end of the phase before."""
     names = list(began_s)
     times = list(began_s.values())
     return {name: round(times[i + 1] - times[i], 6) for i, name in enumerate(names[:-1])}
 
 
 def choose_isolated_cases(cases: Sequence[CaseRecord], always: bool = False) -> list[CaseRecord]:
-    """Return the cases that are timed again, each alone: the baselines, and the best beside each.
+    """Return the cases to repeat in isolation: the baselines, and the best rival of each.
 
-    In a job without baselines the cases of equal work, such as those of one size, are a group,
-    whose first case stands for the baseline. A case without a rival has taken turns all the same,
-    unless it is the only one of its job.
+    Without baselines, the cases of one problem form a group and its first case is the reference. A
+    case without rivals is repeated, too, because it was interleaved with others; the only case of a
+    job is not.
     """
     timed = [case for case in cases if case.samples_s]
     baselines = {case.baseline for case in cases if case.baseline is not None}
