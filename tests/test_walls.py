@@ -311,7 +311,7 @@ def test_agent_loads_no_torch():
     program = (
         "import sys, benchkit.point.point\nfrom benchkit import environment\n"
         "from launch.agents.group import single_agent\n"
-        "benchkit.point.point.form_group(single_agent()), environment.describe()\n"
+        "benchkit.point.point.form_group(single_agent()), environment.read_environment()\n"
         "print('torch' in sys.modules, environment.torch_build()['cuda'])"
     )
     torch_is_loaded, cuda = output_of(program).split()

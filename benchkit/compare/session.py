@@ -231,7 +231,7 @@ def main(arguments: Sequence[str], judge_of: Callable[[ComparisonPlan], Judge]) 
             made, folder, problem = follow(agents, asked, folder, plan)
         agreed = with_arms(agents, made, problem)
         try:
-            held.enter_context(hosts_to_ourselves(agents, config.host_wait_s))
+            held.enter_context(lock_hosts(agents, config.host_wait_s))
             code = run_all(agreed, folder, agents, judge_of)
         except KeyboardInterrupt as error:
             say(agents, f"{to_stop_request(error)}; {advice(folder)}")
@@ -375,7 +375,7 @@ def with_arms(agents: Agents, made: ComparisonPlan | None, problem: str | None) 
 
 
 @contextlib.contextmanager
-def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
+def lock_hosts(agents: Agents, wait_s: float) -> Iterator[None]:
     """Hold the lock of every host; the runs of the comparison take another one."""
     with AgentGroup(agents, {}).lock_hosts(wait_s) as warnings:
         for warning in warnings:
