@@ -67,13 +67,13 @@ def integers_at(rows: Tensor, columns: Tensor, low: int, high: int, *, key: Key)
 def blocks(part: Part, key: Key, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
     """Yield hashes of some rows at a time: int64 from [0, 2^BITS), [rows, columns]."""
     rows, columns = (
-        hash_of(torch.arange(each.start, each.stop, device=device), key, axis)
-        for axis, each in enumerate(part)
+        hash_of(torch.arange(span.start, span.stop, device=device), key, axis)
+        for axis, span in enumerate(part)
     )
     step = max(1, BLOCK // max(1, len(columns)))
     for start in range(0, len(rows), step):
-        some = slice(start, start + step)
-        yield some, mix(rows[some, None] ^ columns)
+        row_block = slice(start, start + step)
+        yield row_block, mix(rows[row_block, None] ^ columns)
 
 
 def mix(hashes: Tensor) -> Tensor:

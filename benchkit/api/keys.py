@@ -84,14 +84,14 @@ def key(doc: str, **limits: Any) -> Any:
 
 
 def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]:
-    found: dict[str, tuple[Key, Any]] = {}
+    keys: dict[str, tuple[Key, Any]] = {}
     for item in fields(schema):
         nested = nested_schema(item.type)
         if nested is None:
-            found[prefix + item.name] = (item.metadata["key"], item.type)
+            keys[prefix + item.name] = (item.metadata["key"], item.type)
         else:
-            found |= described_keys(nested, f"{prefix}{item.name}.")
-    return found
+            keys |= described_keys(nested, f"{prefix}{item.name}.")
+    return keys
 
 
 def nested_schema(annotation: Any) -> type | None:
@@ -486,15 +486,15 @@ class RunConfig:
 
     def idle_keys(self) -> dict[str, str]:
         """Return the keys that change nothing beside the others, each with the reason."""
-        found = {}
+        reasons = {}
         if self.calls() != CONFIGURED and self.measure.calls_per_sample != 1:
-            found["measure.calls_per_sample"] = (
+            reasons["measure.calls_per_sample"] = (
                 f"measure.mode={self.measure.mode} makes as many calls of a sample as suite "
                 f"{self.suite} needs"
             )
         if self.hardware.device == "cpu":
-            found["hardware.ranks_per_device"] = "hardware.device=cpu has no GPU to share"
-        return found
+            reasons["hardware.ranks_per_device"] = "hardware.device=cpu has no GPU to share"
+        return reasons
 
     def title(self) -> str:
         """Return what is measured, for heads of lines and plots; by default the suite's name."""

@@ -36,20 +36,20 @@ class Table:
 
     def doubts(self, shares: Sequence[float], threads: int | None = None) -> list[str]:
         """Return why the table may not fit these shares (%) and threads per rank, a line each."""
-        found = []
+        doubts = []
         low = min(self.performance, default=0.0)
         high = max(self.performance, default=math.inf)
         outside = {share for share in shares if not low <= round(share, SHARE_DIGITS) <= high}
         for share in sorted(outside):
             covered = f"shares {low:g} to {high:g} %"
-            found.append(f"{covered} do not reach {share:g} %; that of the nearest is taken")
+            doubts.append(f"{covered} do not reach {share:g} %; that of the nearest is taken")
         if self.sizes and not min(self.sizes) <= self.seq_len <= max(self.sizes):
             covered = f"sizes {min(self.sizes):g} to {max(self.sizes):g}"
             taken = nearest(self.sizes, self.seq_len)
-            found.append(f"{covered} do not reach {self.seq_len} tokens; {taken:g} is taken")
+            doubts.append(f"{covered} do not reach {self.seq_len} tokens; {taken:g} is taken")
         if self.threads and threads is not None and self.threads != str(threads):
-            found.append(f"measured with {self.threads} threads per rank, here {threads}")
-        return found
+            doubts.append(f"measured with {self.threads} threads per rank, here {threads}")
+        return doubts
 
 
 def read(path: str, seq_len: int, dtype: str) -> Table:
@@ -71,27 +71,31 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
         return Table(performance, seq_len)
     if not columns.issuperset(MATMULS):
         raise ValueError(f"not a table of {' and '.join(LATENCIES)}, or of {', '.join(MATMULS)}")
-    alone = matmuls_alone(rows)
-    if not alone:
+    products_by_dtype = matmuls_alone(rows)
+    if not products_by_dtype:
         raise ValueError(
             "bg_streams is > 0 throughout: allowed are tables with rows without background streams"
         )
-    if dtype not in alone:
-        raise ValueError(f"dtype={dtype}: allowed are {', '.join(alone)} (those of the table)")
-    sizes = [size for size, *_ in alone[dtype]]
-    chosen = nearest(sizes, seq_len)
-    performance = {share: rate for size, share, rate in alone[dtype] if size == chosen}
+    if dtype not in products_by_dtype:
+        raise ValueError(
+            f"dtype={dtype}: allowed are {', '.join(products_by_dtype)} (those of the table)"
+        )
+    sizes = [size for size, *_ in products_by_dtype[dtype]]
+    nearest_size = nearest(sizes, seq_len)
+    performance = {
+        share: rate for size, share, rate in products_by_dtype[dtype] if size == nearest_size
+    }
     return Table(performance, seq_len, sizes, threads_of(lines))
 
 
 def matmuls_alone(rows: Sequence[dict[str, str]]) -> dict[str, list[tuple[float, float, float]]]:
     """Return (size, share in %, TFLOP/s) by dtype, without background streams."""
-    alone: dict[str, list[tuple[float, float, float]]] = {}
+    products_by_dtype: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         size, share, rate = (number(row, name) for name in (SIZE, SHARE, RATE))
         if number(row, STREAMS, allow_0=True) == 0:
-            alone.setdefault(row[DTYPE], []).append((size, share, rate))
-    return alone
+            products_by_dtype.setdefault(row[DTYPE], []).append((size, share, rate))
+    return products_by_dtype
 
 
 def nearest(sizes: Sequence[float], seq_len: int) -> float:
@@ -125,8 +129,8 @@ OTHERS = ("MIG", "Laptop", "Ti", "D", "SUPER", "Max-Q")
 
 def entry_of(table: Mapping[str, object], device_name: str) -> str:
     """Return the longest entry whose words are in a device's name, or ""."""
-    found = [entry for entry in table if has_words(entry, device_name)]
-    best = max(found, key=len, default="")
+    entries = [entry for entry in table if has_words(entry, device_name)]
+    best = max(entries, key=len, default="")
     for word in OTHERS:
         if has_words(word, device_name) and not has_words(word, best):
             return ""

@@ -115,13 +115,13 @@ def all_gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[
     `all_gather_object` would unpickle, and so execute, what the other ranks send.
     """
     device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
-    mine = torch.frombuffer(bytearray(msgspec.json.encode(value)), dtype=torch.uint8).to(device)
-    size = torch.tensor([mine.numel()], device=device)
+    data = torch.frombuffer(bytearray(msgspec.json.encode(value)), dtype=torch.uint8).to(device)
+    size = torch.tensor([data.numel()], device=device)
     sizes = [torch.empty_like(size) for _ in range(dist.get_world_size(group))]
     dist.all_gather(sizes, size, group=group)
     wait_for_device(size)
     padded = torch.zeros(int(max(sizes)), dtype=torch.uint8, device=device)
-    padded[: mine.numel()] = mine
+    padded[: data.numel()] = data
     gathered = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(gathered, padded, group=group)
     wait_for_device(padded)

@@ -139,6 +139,8 @@ def require_rows(product: Tensor, left: Tensor, right: Tensor, rows: Tensor) -> 
     wait_for_device(product)
     if wrong.any():
         first, column = wrong.nonzero()[0].tolist()
-        got = product[rows][first, column].item()
-        want = expected[first, column].item()
-        raise InvalidResult(f"element [{int(rows[first])}, {column}]: {got}, expected {want}")
+        actual = product[rows][first, column].item()
+        expected_value = expected[first, column].item()
+        raise InvalidResult(
+            f"element [{int(rows[first])}, {column}]: {actual}, expected {expected_value}"
+        )

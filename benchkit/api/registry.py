@@ -86,8 +86,8 @@ def cases_in(module: str, config: RunConfig, rank: Any) -> list[Any]:
 
     The module is named and not imported, because it loads torch, and imports the suite's own.
     """
-    found: list[Any] = importlib.import_module(module).cases_of(config, rank)
-    return found
+    cases: list[Any] = importlib.import_module(module).cases_of(config, rank)
+    return cases
 
 
 @functools.cache
@@ -116,23 +116,23 @@ def installed_plugins() -> Plugins:
     suites: dict[str, Suite] = {}
     left_out: dict[str, str] = {}
     points = entry_points(group=ENTRY_POINTS)
-    own = suites_in(own_modules()) if points else {}
+    own_suites = suites_in(own_modules()) if points else {}
     for name in sorted(points.names):
         try:
-            suites[name] = load_plugin(points.select(name=name), own)
+            suites[name] = load_plugin(points.select(name=name), own_suites)
         except ConfigError as error:
             left_out[name] = str(error)
     return Plugins(suites, left_out)
 
 
-def load_plugin(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
+def load_plugin(points: EntryPoints, own_suites: Mapping[str, Suite]) -> Suite:
     """Import the suite of the entry points of one name; raise ConfigError where there is none."""
-    point, *others = points
+    point, *duplicates = points
     owners = " and ".join(sorted(str(each.dist.name) for each in points if each.dist))
     name, problem = point.name, f"suite {point.name} of {owners}"
-    if others:
+    if duplicates:
         raise ConfigError(f"{problem}: two packages of one suite name; allowed is one of them")
-    if name in own:
+    if name in own_suites:
         raise ConfigError(f"{problem}: a suite of benchkit has this name; allowed is another")
     try:
         suites = suites_of(import_unpinned(point.module))
@@ -169,11 +169,11 @@ def plugin_folders() -> list[Path]:
 
 def extra_modules() -> list[str]:
     """Return the modules that EXTRA_SUITES names; raise ConfigError for what names none."""
-    found = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
-    for name in found:
+    modules = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
+    for name in modules:
         if not all(part.isidentifier() for part in name.split(".")):
             raise ConfigError(f"{EXTRA_SUITES}={name}: allowed are names such as package.module")
-    return found
+    return modules
 
 
 def load_suites() -> dict[str, Suite]:
@@ -181,23 +181,23 @@ def load_suites() -> dict[str, Suite]:
 
     Raises ConfigError where a module that EXTRA_SUITES names does not exist.
     """
-    own, added = suites_in(own_modules()), suites_in(extra_modules())
-    return dict(sorted({**own, **installed_plugins().suites, **added}.items()))
+    own_suites, extra_suites = suites_in(own_modules()), suites_in(extra_modules())
+    return dict(sorted({**own_suites, **installed_plugins().suites, **extra_suites}.items()))
 
 
 def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
     """Return the suites of modules by name; raise ConfigError for a module that is missing."""
 
-    found: dict[str, Suite] = {}
+    suites: dict[str, Suite] = {}
     for name in modules:
         try:
-            found |= suites_of(import_unpinned(name))
+            suites |= suites_of(import_unpinned(name))
         except ModuleNotFoundError as error:
             if not f"{name}.".startswith(f"{error.name}."):
                 raise
             reason = "no such module; allowed are importable modules"
             raise ConfigError(f"{EXTRA_SUITES}={name}: {reason}") from None
-    return dict(sorted(found.items()))
+    return dict(sorted(suites.items()))
 
 
 def import_unpinned(module: str) -> ModuleType:

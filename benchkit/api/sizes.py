@@ -48,9 +48,9 @@ def mebibytes(size: float | str, key: str = "data_size") -> float:
 
     Raises ConfigError, which names `key`, for anything that is not a finite size > 0.
     """
-    found = SIZE.fullmatch(str(size))
+    match = SIZE.fullmatch(str(size))
     try:
-        value = float(found[1]) * UNITS[(found[2] or "").lower()] if found else 0.0
+        value = float(match[1]) * UNITS[(match[2] or "").lower()] if match else 0.0
     except (ValueError, KeyError):
         value = 0.0
     if not 0 < value < float("inf"):
@@ -64,10 +64,10 @@ def doubling(sizes: str) -> list[str] | None:
 
     A number without a unit is bytes. None if `sizes` is no range.
     """
-    found = RANGE.fullmatch(sizes)
-    if found is None:
+    match = RANGE.fullmatch(sizes)
+    if match is None:
         return None
-    least, most = (mebibytes(end + "B" * end.isdecimal()) for end in found.groups())
+    least, most = (mebibytes(end + "B" * end.isdecimal()) for end in match.groups())
     steps = []
     while least <= most:
         steps.append(f"{least * 2**20:g}B" if least < 2**-10 else f"{least * 2**10:g}KiB")

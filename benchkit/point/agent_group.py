@@ -91,7 +91,7 @@ class AgentGroup:
             yield Rendezvous(file=self.agents.broadcast(file, MemoryFile).path)
 
     def members_on_host(self, member: AgentInfo) -> list[AgentInfo]:
-        return [other for other in self.agents.members if other.network == member.network]
+        return [peer for peer in self.agents.members if peer.network == member.network]
 
     @contextlib.contextmanager
     def lock_hosts(self, limit_s: float) -> Iterator[list[str]]:
@@ -110,25 +110,25 @@ class AgentGroup:
     def acquire_hosts(self, lock: HostLock, limit_s: float) -> list[str]:
         """Acquire the locks of all hosts; return the warnings."""
         me = self.agents.me
-        taken: list[tuple[str, bool]] = []
+        refusals: list[tuple[str, bool]] = []
         for network in sorted({member.network for member in self.agents.members}):
-            mine = None
+            refusal = None
             if me.network == network and self.members_on_host(me)[0] == me:
-                mine = self.acquire(lock, limit_s)
-            on_hosts = self.agents.all_gather(
-                mine, list[tuple[str, bool] | None], limit_s + EXCHANGE_TIMEOUT_S
+                refusal = self.acquire(lock, limit_s)
+            refusals_here = self.agents.all_gather(
+                refusal, list[tuple[str, bool] | None], limit_s + EXCHANGE_TIMEOUT_S
             )
-            taken += filter(None, on_hosts)
-        for text, is_ours in taken:
+            refusals += filter(None, refusals_here)
+        for text, is_ours in refusals:
             if is_ours:
                 raise HostBusy(f"{text}; host_wait_s={limit_s:g}")
-        return [text for text, _ in taken]
+        return [text for text, _ in refusals]
 
     def acquire(self, lock: HostLock, limit_s: float) -> tuple[str, bool] | None:
         """Acquire this host's lock; else return the reason, and whether our user holds the lock."""
         me = self.agents.me
 
-        def say(holder: Holder) -> None:
+        def warn(holder: Holder) -> None:
             log.warning(
                 "%s: waiting for %s to measure, at most %s (host_wait_s); Ctrl-C stops; "
                 "%s=NAME measures beside it",
@@ -142,13 +142,13 @@ class AgentGroup:
             return 0.0 if holder.uid in self._given_up else limit_s
 
         try:
-            lock.acquire(say, self.agents, limit)
+            lock.acquire(warn, self.agents, limit)
         except HostTaken as error:
-            what = mask_secrets(str(error))
+            reason = mask_secrets(str(error))
             if error.holder.is_ours:
-                return f"{me.host} is {what}", True
+                return f"{me.host} is {reason}", True
             self._given_up.add(error.holder.uid)
-            return f"measured beside another run: {me.host} is {what}", False
+            return f"measured beside another run: {me.host} is {reason}", False
         except NoLock as error:
             return f"{me.host} is not kept from other runs: {error}", False
         return None
@@ -164,21 +164,23 @@ def form_group(agents: Agents) -> AgentGroup:
     """
     facts = all_gather_facts(agents)
     with memory_file() as trial:
-        made = (
+        offered = (
             (trial, private_network.create_private_network() or NO_NETWORK)
             if agents.first
             else None
         )
         file, network = despite_losses(
-            lambda: agents.broadcast(made, tuple[MemoryFile, PrivateNetwork])
+            lambda: agents.broadcast(offered, tuple[MemoryFile, PrivateNetwork])
         )
         one_host = len({member.network for member in agents.members}) == 1
         reachable = (one_host and file.can_be_opened(), network.can_be_entered())
-        reached = despite_losses(lambda: agents.all_gather(reachable, list[tuple[bool, bool]]))
-    if all(opened for opened, _ in reached):
-        enterable = bool(network.paths) and all(entered for _, entered in reached)
+        reachable_by_agent = despite_losses(
+            lambda: agents.all_gather(reachable, list[tuple[bool, bool]])
+        )
+    if all(can_open for can_open, _ in reachable_by_agent):
+        is_enterable = bool(network.paths) and all(can_enter for _, can_enter in reachable_by_agent)
         return AgentGroup(
-            agents, facts, uses_file_store=True, network=network if enterable else None
+            agents, facts, uses_file_store=True, network=network if is_enterable else None
         )
     return AgentGroup(agents, facts, interface=gloo_interface(agents))
 
@@ -189,27 +191,30 @@ def gloo_interface(agents: Agents) -> str:
     Agents reach agent 0 on their own host by loopback; one with a connection to another host
     determines the interface for all agents of its host.
     """
-    names_host = interfaces.is_name_reachable()
-    own = "" if names_host else interfaces.outer_interface(agents.connections)
-    names = despite_losses(lambda: agents.all_gather(own, list[str]))
-    named = zip(agents.members, names, strict=True)
-    here = [name for member, name in named if member.network == agents.me.network]
+    name_is_reachable = interfaces.is_name_reachable()
+    own_interface = "" if name_is_reachable else interfaces.outer_interface(agents.connections)
+    interfaces_by_agent = despite_losses(lambda: agents.all_gather(own_interface, list[str]))
+    pairs = zip(agents.members, interfaces_by_agent, strict=True)
+    here = [name for member, name in pairs if member.network == agents.me.network]
     return next(filter(None, here), "")
 
 
 def all_gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Return each agent's facts, by its index; all agents call this together."""
     gpus = visible_gpus()
-    own = AgentFacts(environment.agent_report(), gpus.names, gpus.missing_reason, resource_limits())
-    facts = despite_losses(lambda: agents.all_gather(own, list[AgentFacts]))
-    return {member.index: each for member, each in zip(agents.members, facts, strict=True)}
+    own_facts = AgentFacts(
+        environment.agent_report(), gpus.names, gpus.missing_reason, resource_limits()
+    )
+    facts = despite_losses(lambda: agents.all_gather(own_facts, list[AgentFacts]))
+    indices = [member.index for member in agents.members]
+    return dict(zip(indices, facts, strict=True))
 
 
-def despite_losses(exchange: Callable[[], T]) -> T:
+def despite_losses(collective: Callable[[], T]) -> T:
     """Return the result of a collective before the first point; lost agents are left out."""
     while True:
         try:
-            return exchange()
+            return collective()
         except Lost as lost:
             if lost.host_is_silent:
                 raise SweepEnds(str(lost)) from None

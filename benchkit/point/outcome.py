@@ -61,23 +61,25 @@ class RanksOutcome:
     start_clock: StartClock | None = None
 
 
-def outcome_of(report: RankReport | None, ends: Sequence[AgentOutcome]) -> RanksOutcome:
+def outcome_of(report: RankReport | None, outcomes: Sequence[AgentOutcome]) -> RanksOutcome:
     """Return the outcome of a point from rank 0's report, final or stored before a timeout."""
-    if failed := root_cause([end.failure for end in ends if end.failure]):
+    if failure := root_cause([outcome.failure for outcome in outcomes if outcome.failure]):
         # SIGKILL means a lack of memory if the kernel ran out of it on the host of the failure.
-        there = [end for end in ends if end.failure and end.failure.host == failed.host]
-        starved = failed.signal == signal.SIGKILL and any(end.out_of_memory for end in there)
-        status = "oom" if starved else failure_status(failed)
+        on_host = [
+            agent for agent in outcomes if agent.failure and agent.failure.host == failure.host
+        ]
+        is_oom = failure.signal == signal.SIGKILL and any(agent.out_of_memory for agent in on_host)
+        status = "oom" if is_oom else failure_status(failure)
         if report is None or status != TIMEOUT:
-            return RanksOutcome(status, error_of(failed))
+            return RanksOutcome(status, error_of(failure))
         so_far = replace(report.measured, cases=[*map(mark_timed_out, report.measured.cases)])
-        return RanksOutcome(status, error_of(failed), so_far, report.began_s)
+        return RanksOutcome(status, error_of(failure), so_far, report.began_s)
     if report is None:
         return RanksOutcome("ok")
     cases = report.measured.cases
-    wrong = [case for case in cases if case.status in ("invalid", "oom")]
-    if wrong:
-        status, error = wrong[0].status, error_report(wrong[0].reason, wrong[0].rank)
+    failed = next((case for case in cases if case.status in ("invalid", "oom")), None)
+    if failed:
+        status, error = failed.status, error_report(failed.reason, failed.rank)
     elif any(case.status == "ok" for case in cases):
         status, error = "ok", None
     else:

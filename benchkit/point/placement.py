@@ -24,8 +24,8 @@ NCCL_MAY_SHARE = "NCCL_MULTI_RANK_GPU_ENABLE"
 
 def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
     """Return the union of the GPUs visible to the agents on a member's host."""
-    here = group.members_on_host(member)
-    return set().union(*(group.facts[other.index].visible_gpus for other in here))
+    peers = group.members_on_host(member)
+    return set().union(*(group.facts[peer.index].visible_gpus for peer in peers))
 
 
 def missing_gpus(config: RunConfig, group: AgentGroup, ranks_per_agent: int) -> str | None:
@@ -100,8 +100,8 @@ class HostCores:
 
 def threads_of(config: RunConfig, cores: float) -> int:
     """Return the number of threads of a rank with so many cores."""
-    given = config.threads_per_rank
-    return max(1, int(cores)) if given == "auto" else int(given)
+    configured = config.threads_per_rank
+    return max(1, int(cores)) if configured == "auto" else int(configured)
 
 
 def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
@@ -116,8 +116,8 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
             f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, "
             f"and there are {world_size}"
         )
-    elif unsuitable := backend_mismatch(config):
-        problem = unsuitable
+    elif mismatch := backend_mismatch(config):
+        problem = mismatch
     elif remainder:
         problem = uneven_message(world_size, num_agents)
     else:
@@ -125,7 +125,7 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     places = [] if problem else place_local_ranks(config, group, ranks_per_agent)
     agents = recorded_agents(group, ranks_per_agent)
     hosts = cores_of_hosts(group, ranks_per_agent)
-    narrowest = min(hosts, key=lambda each: each.cores / each.ranks)
+    narrowest = min(hosts, key=lambda host: host.cores / host.ranks)
     cores = narrowest.cores / narrowest.ranks
     threads = threads_of(config, cores)
     oversubscribed = None
@@ -187,19 +187,21 @@ def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
 
 def interface_missing(config: RunConfig, group: AgentGroup) -> str | None:
     """Return that a private network, which has only loopback, lacks gloo's interface; or None."""
-    asked = config.backend.env.get(GLOO_INTERFACE, LOOPBACK_INTERFACE.name)
-    if asked == LOOPBACK_INTERFACE.name or not network_of(config, group):
+    interface = config.backend.env.get(GLOO_INTERFACE, LOOPBACK_INTERFACE.name)
+    if interface == LOOPBACK_INTERFACE.name or not network_of(config, group):
         return None
     network = "the ranks' private network has loopback alone"
-    return f"backend.env.{GLOO_INTERFACE}={asked}: allowed with private_network=false: {network}"
+    return (
+        f"backend.env.{GLOO_INTERFACE}={interface}: allowed with private_network=false: {network}"
+    )
 
 
 def slowdown_factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
     """Return the target slowdown factors: [rank]; a single number is the last rank's."""
-    asked = config.hardware.slowdown
-    if isinstance(asked, list):
-        return tuple(asked)
-    return (1.0,) * (world_size - 1) + (float(asked),)
+    factors = config.hardware.slowdown
+    if isinstance(factors, list):
+        return tuple(factors)
+    return (1.0,) * (world_size - 1) + (float(factors),)
 
 
 def uneven_message(world_size: int, num_agents: int) -> str:
@@ -211,17 +213,17 @@ def place_local_ranks(
 ) -> list[RankPlace]:
     """Place this agent's ranks; agents that see the same GPUs take different ones."""
     me = group.agents.me
-    here = group.members_on_host(me)
+    peers = group.members_on_host(me)
     gpus = group.facts[me.index].visible_gpus
-    gpus_are_shared = all(group.facts[other.index].visible_gpus == gpus for other in here)
+    gpus_are_shared = all(group.facts[peer.index].visible_gpus == gpus for peer in peers)
     first_rank = group.agents.members.index(me) * ranks_per_agent
-    first_local_rank = here.index(me) * ranks_per_agent
+    first_local_rank = peers.index(me) * ranks_per_agent
     first_slot = first_local_rank if gpus_are_shared else 0
     return [
         RankPlace(
             rank=first_rank + i,
             local_rank=first_local_rank + i,
-            local_world_size=ranks_per_agent * len(here),
+            local_world_size=ranks_per_agent * len(peers),
             device_index=(first_slot + i) // config.hardware.ranks_per_device,
         )
         for i in range(ranks_per_agent)
@@ -250,55 +252,56 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
 
 
 def cores_of_hosts(group: AgentGroup, ranks_per_agent: int) -> list[HostCores]:
-    found = {}
+    cores_by_host = {}
     for member in group.agents.members:
-        if member.network in found:
+        if member.network in cores_by_host:
             continue
-        here = group.members_on_host(member)
-        facts = [group.facts[other.index] for other in here]
-        usable = [each.report.available_cores or 1 for each in facts]
-        together: set[int] = set().union(*(other.cores for other in here))
-        cpuset: set[int] = set().union(*(each.limits.cpuset for each in facts))
+        peers = group.members_on_host(member)
+        facts = [group.facts[peer.index] for peer in peers]
+        usable = [peer_facts.report.available_cores or 1 for peer_facts in facts]
+        all_cores: set[int] = set().union(*(peer.cores for peer in peers))
+        cpuset: set[int] = set().union(*(peer_facts.limits.cpuset for peer_facts in facts))
         # The cores of agents differ if a launcher bound each agent to its own.
-        differ = any(set(other.cores) != together for other in here)
-        cores = min(sum(usable), len(together)) if differ else min(usable)
-        found[member.network] = HostCores(
+        differ = any(set(peer.cores) != all_cores for peer in peers)
+        cores = min(sum(usable), len(all_cores)) if differ else min(usable)
+        cores_by_host[member.network] = HostCores(
             host=member.host,
-            ranks=max(1, ranks_per_agent * len(here)),
+            ranks=max(1, ranks_per_agent * len(peers)),
             cores=cores,
-            cpuset=max(len(cpuset), len(together)),
-            bound_to=min(len(other.cores) for other in here),
+            cpuset=max(len(cpuset), len(all_cores)),
+            bound_to=min(len(peer.cores) for peer in peers),
         )
-    return list(found.values())
+    return list(cores_by_host.values())
 
 
 def bindings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
-    names: dict[str, list[str]] = {}
+    hosts_by_cores: dict[str, list[str]] = {}
     for host in hosts:
         if host.bound_to < host.cpuset:
             cores = f"{host.bound_to} of {host.cpuset} cores"
-            names.setdefault(cores, []).append(host.host)
+            hosts_by_cores.setdefault(cores, []).append(host.host)
     how = "(by taskset, mpirun, srun or the like)"
     return tuple(
-        f"agents on {', '.join(on)} are bound to {cores} {how}" for cores, on in names.items()
+        f"agents on {', '.join(host_names)} are bound to {cores} {how}"
+        for cores, host_names in hosts_by_cores.items()
     )
 
 
 def rank_environment(assignment: Assignment) -> dict[str, str]:
     config, place = assignment.config, assignment.place
-    of_gpu = {}
+    gpu_variables = {}
     if config.hardware.device == "cuda":
         # NCCL does not abort the ranks whose peer has failed: the agent ends them.
-        of_gpu["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+        gpu_variables["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
     if assignment.uses_mps:
         share = config.hardware.share(assignment.slowdown[place.rank])
-        of_gpu |= mps.share_environment(share)
-    own = (
+        gpu_variables |= mps.share_environment(share)
+    values = (
         assignment.threads, place.rank, place.local_rank, assignment.world_size,
         place.local_world_size,
     )  # fmt: skip
     return {
-        **of_gpu,
+        **gpu_variables,
         **config.backend.env,
-        **dict(zip(SET_IN_RANKS, map(str, own), strict=True)),
+        **dict(zip(SET_IN_RANKS, map(str, values), strict=True)),
     }

@@ -246,8 +246,8 @@ class PointRun:
             with contextlib.ExitStack() as exit_stack:
                 with self.phase(WAIT):
                     hosts = self.rank_pool.group.lock_hosts(self.point.config.host_wait_s)
-                    about_hosts = exit_stack.enter_context(hosts)
-                self.measure(about_hosts)
+                    host_warnings = exit_stack.enter_context(hosts)
+                self.measure(host_warnings)
         except HostBusy as busy:
             self.set_failure("error", str(busy))
         except Lost as lost:
@@ -262,28 +262,28 @@ class PointRun:
 
     def measure(self, host_warnings: list[str]) -> None:
         """Run the ranks, repeat isolated cases and the point in fresh ranks; fill the record."""
-        config, kept = self.point.config, self.rank_pool
-        with kept.for_point(config, self.plan) as ranks:
+        config, rank_pool = self.point.config, self.rank_pool
+        with rank_pool.for_point(config, self.plan) as ranks:
             outcome = self.run_ranks(ranks, self.point.folder)
         # The last phase lasts until the processes have ended, or wait for their next point.
         self.phases_s |= phase_durations({**outcome.began_s, "": time.perf_counter()})
 
         # Interleaved cases share caches, allocators, clocks and power. The effect shows in the
         # baselines and the best cases, each isolated in fresh ranks.
-        alone: list[CaseRecord] = []
-        failed_alone = []
+        isolated: list[CaseRecord] = []
+        isolated_failures = []
         cases = [] if outcome.status == TIMEOUT else outcome.measured.cases
         for number, labels in enumerate(self.choose_isolated_labels(cases)):
             with self.phase("alone"):
-                end = self.run_fresh(f"alone_{number}", labels)
-            alone += [case for case in end.measured.cases if case.status == "ok"]
-            if end.status != "ok":
-                reason = end.error.message.splitlines()[0] if end.error else ""
-                failed_alone.append(f"case {labels} alone: {end.status}: {reason}")
+                repeat = self.run_fresh(f"alone_{number}", labels)
+            isolated += [case for case in repeat.measured.cases if case.status == "ok"]
+            if repeat.status != "ok":
+                reason = repeat.error.message.splitlines()[0] if repeat.error else ""
+                isolated_failures.append(f"case {labels} alone: {repeat.status}: {reason}")
 
         fresh: list[CaseRecord] = []
-        if kept.is_fresh_run_due():
-            kept.num_checked += 1
+        if rank_pool.is_fresh_run_due():
+            rank_pool.num_checked += 1
             with self.phase("fresh"):
                 fresh = self.run_fresh("fresh").measured.cases
 
@@ -291,18 +291,21 @@ class PointRun:
             outcome.measured,
             slowdown=outcome.measured.slowdown or self.record.slowdown,
             warnings=[
-                *self.record.warnings, *host_warnings, *outcome.measured.warnings, *failed_alone,
+                *self.record.warnings,
+                *host_warnings,
+                *outcome.measured.warnings,
+                *isolated_failures,
             ],
-        )  # fmt: skip
+        )
         self.record = replace(
             self.record,
             status=outcome.status,
             error=outcome.error,
             **vars(measured),
-            alone=alone,
+            alone=isolated,
             fresh=fresh,
             start_clock=outcome.start_clock,
-            private_network=network_of(config, kept.group) is not None,
+            private_network=network_of(config, rank_pool.group) is not None,
         )
 
     def choose_isolated_labels(self, cases: Sequence[CaseRecord]) -> list[Labels]:
@@ -310,10 +313,10 @@ class PointRun:
         when = self.point.config.measure.alone
         if when == "never" or (when == "auto" and not self.rank_pool.is_isolated_run_due()):
             return []
-        own: list[Labels] = [
+        labels: list[Labels] = [
             dict(case.labels) for case in choose_isolated_cases(cases, always=when == "always")
         ]
-        return self.agents.broadcast(own, list[Labels])
+        return self.agents.broadcast(labels, list[Labels])
 
     def run_fresh(self, name: str, only: Labels | None = None) -> RanksOutcome:
         folder = self.point.folder / name
@@ -356,26 +359,26 @@ class PointRun:
         ]
         if self.agents.first:
             take_partial_report(folder)  # of an attempt that was killed
-        ends = ranks.run(assignments)
+        results = ranks.run(assignments)
         so_far = take_partial_report(folder) if self.agents.first else None
-        report = msgspec.convert(ends.results.get(0), RankReport | None) or so_far
+        report = msgspec.convert(results.results.get(0), RankReport | None) or so_far
         is_sound = report is None or leaves_ranks_sound(report.measured.cases, config.measure.mode)
-        own = AgentOutcome(ends.failure, environment.oom_kills() > oom_kills, is_sound)
+        own_outcome = AgentOutcome(results.failure, environment.oom_kills() > oom_kills, is_sound)
         rest_s = began_s + config.timeout_s + ENDING_S - time.perf_counter()
-        all_ends = self.agents.all_gather(own, list[AgentOutcome], rest_s)
+        outcomes = self.agents.all_gather(own_outcome, list[AgentOutcome], rest_s)
         start_clock = group.start_clock(offset)
-        ranks.are_reusable = all(end.is_sound and not end.failure for end in all_ends)
-        end = outcome_of(report, all_ends)
-        began = {"spawn": began_s, **end.began_s} if end.began_s else {}
-        return replace(end, began_s=began, start_clock=start_clock)
+        ranks.are_reusable = all(agent.is_sound and not agent.failure for agent in outcomes)
+        outcome = outcome_of(report, outcomes)
+        phase_starts = {"spawn": began_s, **outcome.began_s} if outcome.began_s else {}
+        return replace(outcome, began_s=phase_starts, start_clock=start_clock)
 
     def stop(self, error: KeyboardInterrupt) -> None:
         """Store the status of a run stopped by a signal, and stop the other agents."""
         signals.ignore_signals()
-        stop = signals.to_stop_request(error)
-        self.set_failure(stop.status, str(stop))
+        request = signals.to_stop_request(error)
+        self.set_failure(request.status, str(request))
         self.save()  # at once: SIGKILL may follow
-        self.agents.stop(stop)
+        self.agents.stop(request)
         if losses := self.agents.losses_after(self.num_losses, CAUSE_S):
             self.fail_by_loss(losses[0])
 

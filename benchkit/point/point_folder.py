@@ -81,8 +81,8 @@ def save_or_explain(record: Record, folder: Path) -> str | None:
     try:
         write_with_retries(record, folder)
     except OSError as error:
-        kept = keep_elsewhere(record)
-        where = f"; it is in {kept}" if kept else ""
+        path = keep_elsewhere(record)
+        where = f"; it is in {path}" if path else ""
         return f"{folder}: record not written: {error.strerror or error}{where}"
     return None
 
@@ -135,16 +135,16 @@ def claim_folder(folder: Path, name: str = FILE_NAME, anywhere: bool = False) ->
     path = folder / name
     me = this_process()
     with lock_file(path) as file:
-        before = owner_of(path)
-        if before and before.host != me.host:
-            if file and is_ended_container(before, file):
-                log.warning("%s: taken over from %s, which has ended", folder, before)
+        previous = owner_of(path)
+        if previous and previous.host != me.host:
+            if file and is_ended_container(previous, file):
+                log.warning("%s: taken over from %s, which has ended", folder, previous)
             elif not (file and anywhere):
                 raise ConfigError(
-                    f"{folder}: {before} may still work in it; if that has ended, remove {path}"
+                    f"{folder}: {previous} may still work in it; if that has ended, remove {path}"
                 )
         elif file is None:
-            owner = before or "another process"
+            owner = previous or "another process"
             raise ConfigError(f"{folder}: {owner} works in it; allowed is a folder of its own")
         file.truncate(0)
         file.write(json.dumps(asdict(me)))

@@ -56,18 +56,18 @@ class LocalRanks:
         self.num_points += 1
         agents = self.group.agents
         try:
-            ends = self.run_or_raise(assignments)
+            results = self.run_or_raise(assignments)
         except (Unavailable, MpsUnavailable) as error:
-            ends = RankResults(failure=agent_failure(error, str(error)))
+            results = RankResults(failure=agent_failure(error, str(error)))
         except Exception as error:
             # The agent or its machine has failed, for example to start a process. The next point
             # may succeed.
             failure = agent_failure(error, f"the agent failed: {error}")
-            ends = RankResults(failure=replace(failure, traceback=traceback.format_exc()))
-        if ends.failure:
-            agents.alarm(ends.failure.kind)
-            ends.failure = with_host(ends.failure, agents.me.host, assignments[0].offset)
-        return ends
+            results = RankResults(failure=replace(failure, traceback=traceback.format_exc()))
+        if results.failure:
+            agents.alarm(results.failure.kind)
+            results.failure = with_host(results.failure, agents.me.host, assignments[0].offset)
+        return results
 
     def run_or_raise(self, assignments: Sequence[Assignment]) -> RankResults:
         """Start the ranks unless they run already, send their assignments and wait."""
@@ -86,17 +86,19 @@ class LocalRanks:
         config, slowdown = first.config, first.slowdown
         if max(slowdown) > 1:
             self._held.callback(cgroup.remove_stale_cgroups)
-        needed = flight_recorder.open_flight_recorder(config.hardware.device == "cuda")
-        recorder = self._held.enter_context(needed)
+        recorder_context = flight_recorder.open_flight_recorder(config.hardware.device == "cuda")
+        recorder = self._held.enter_context(recorder_context)
         gpus = self.group.facts[agents.me.index].visible_gpus
         agents_here = len(self.group.members_on_host(agents.me))
-        daemon = mps.provide_daemon(first.uses_mps, gpus, agents_here)
+        daemon_context = mps.provide_daemon(first.uses_mps, gpus, agents_here)
         network = placement.network_of(config, self.group)
-        common = self._held.enter_context(daemon) | self.rendezvous.environment(network is not None)
+        variables = self._held.enter_context(daemon_context) | self.rendezvous.environment(
+            network is not None
+        )
         if recorder:
-            common |= recorder.environment()
+            variables |= recorder.environment()
         ranks = pool.start_ranks(
-            [common | placement.rank_environment(each) for each in assignments],
+            [variables | placement.rank_environment(assignment) for assignment in assignments],
             start_method=config.start_method,
             preload=preload_for([config.suite]),
             first_rank=first.place.rank,
@@ -163,8 +165,8 @@ class ReusableRanks:
 
         Idle ranks end before a point with another reuse key begins, since they hold memory.
         """
-        world = reuse_key(config, plan)
-        if world != self._reuse_key:
+        key = reuse_key(config, plan)
+        if key != self._reuse_key:
             self.end()
         if not is_reusable(config):
             with fresh_ranks(self.group) as ranks:
@@ -172,7 +174,7 @@ class ReusableRanks:
             return
         if self._ranks is None:
             self._ranks = self._held.enter_context(fresh_ranks(self.group))
-            self._reuse_key = world
+            self._reuse_key = key
         try:
             yield self._ranks
         except BaseException:

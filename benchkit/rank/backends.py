@@ -183,9 +183,9 @@ class ControlGroup:
 
     def all_gather(self, values: list[float]) -> list[list[float]]:
         """Return every rank's list of numbers: [rank]."""
-        mine = torch.tensor(values, dtype=torch.float64)
-        gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
-        dist.all_gather(gathered, mine, group=self.handle)
+        own_row = torch.tensor(values, dtype=torch.float64)
+        gathered = [torch.empty_like(own_row) for _ in range(self.world_size)]
+        dist.all_gather(gathered, own_row, group=self.handle)
         return [row.tolist() for row in gathered]
 
     def first_reason(self, reasons: list[Reason]) -> list[RankReason]:

@@ -65,8 +65,8 @@ def oversubscription(jobs: Iterable[tuple[int, str, int]]) -> str:
     """
     ranks_on: dict[str, list[int]] = {}
     for ranks, cores, threads in sorted(set(jobs)):
-        each = f", {threads} threads each" if threads > 1 else ""
-        ranks_on.setdefault(f"{cores}{each}", []).append(ranks)
+        suffix = f", {threads} threads each" if threads > 1 else ""
+        ranks_on.setdefault(f"{cores}{suffix}", []).append(ranks)
     parts = (
         f"{', '.join(map(str, ranks))} rank{'s' * (ranks != [1])} on {cores}"
         for cores, ranks in ranks_on.items()
