@@ -15,7 +15,7 @@ SIZE, DTYPE, STREAMS = "size", "dtype", "bg_streams"
 LATENCIES = (SHARE, LATENCY)
 MATMULS = (SHARE, SIZE, DTYPE, STREAMS, RATE)  # square matrix products; RATE is in TFLOP/s
 THREADS = "threads per rank"
-"""Begins the comment that says with how many threads a table was measured."""
+"""Beginning of the comment with the threads that a table was measured with."""
 SHARE_DIGITS = 3  # decimals of the shares in a table that benchkit wrote
 
 
@@ -24,9 +24,9 @@ class Table:
     """Performance in any unit, by compute share in percent.
 
     Attributes:
-        seq_len: length in tokens that was looked up.
-        sizes: numbers of rows of the square matrices in the table; empty for a table of latencies.
-        threads: threads per rank that the table was measured with, such as "1"; "" if unknown.
+        seq_len: the looked-up length in tokens.
+        sizes: rows of the square matrices in the table; empty for a table of latencies.
+        threads: threads per rank in the table's measurement, such as "1"; "" if unknown.
     """
 
     performance: Mapping[float, float]
@@ -56,7 +56,7 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
     """Read a table of latencies or of square matrix products (CSV).
 
     Of matrix products it reads those of the dtype and without background streams, at the size
-    nearest to the sequence length. Raises ValueError, to which the caller adds where.
+    nearest to the sequence length. Raises ValueError without the path, which the caller adds.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -124,11 +124,11 @@ def number(row: Mapping[str, str | None], column: str, allow_0: bool = False) ->
 
 
 OTHERS = ("MIG", "Laptop", "Ti", "D", "SUPER", "Max-Q")
-"""Words of a device's name that make it another GPU, or a slice, unless the entry has them."""
+"""Words in a device's name that make it another GPU, or a slice, unless the entry has them."""
 
 
 def entry_of(table: Mapping[str, object], device_name: str) -> str:
-    """Return the longest entry whose words are in a device's name, or ""."""
+    """Return the longest entry whose words all occur in a device's name, or ""."""
     entries = [entry for entry in table if has_words(entry, device_name)]
     best = max(entries, key=len, default="")
     for word in OTHERS:

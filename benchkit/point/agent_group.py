@@ -210,11 +210,11 @@ def all_gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     return dict(zip(indices, facts, strict=True))
 
 
-def despite_losses(collective: Callable[[], T]) -> T:
+def despite_losses(gather: Callable[[], T]) -> T:
     """Return the result of a collective before the first point; lost agents are left out."""
     while True:
         try:
-            return collective()
+            return gather()
         except Lost as lost:
             if lost.host_is_silent:
                 raise SweepEnds(str(lost)) from None
