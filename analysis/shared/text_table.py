@@ -12,7 +12,7 @@ from rich.text import Text
 
 from analysis.records.results import Row
 from analysis.shared.text import NUMBER, format_number
-from benchkit.record.naming import in_markdown
+from benchkit.record.naming import escape_markdown
 
 WORDS, NUMBERS, SENTENCES = "words", "numbers", "sentences"
 """Kinds of columns: numbers stand at the right, and sentences may be wrapped."""
@@ -100,8 +100,8 @@ class TextTable:
         """Write it in Markdown, with heads of one line and whatever letters the cells have."""
         columns = [
             TextColumn(
-                in_markdown(" ".join(filter(None, each.head.split("\n")))),
-                list(map(in_markdown, each.cells)),
+                escape_markdown(" ".join(filter(None, each.head.split("\n")))),
+                list(map(escape_markdown, each.cells)),
                 each.kind,
             )
             for each in self.columns

@@ -21,7 +21,7 @@ MULTIPLIER = 0x5BD1E995
 """Multiplier of MurmurHash2 (Appleby, 2008): each bit of a factor changes many higher bits."""
 DIGITS = 24  # bits of a real number: float32 has them exactly
 BLOCK = 2**18
-"""Elements hashed at a time: 2 MiB, which fit in a CPU's cache."""
+"""Elements hash_with_key at a time: 2 MiB, which fit in a CPU's cache."""
 
 
 def whole(rows: int, columns: int) -> Part:
@@ -84,10 +84,10 @@ def mix(hashes: Tensor) -> Tensor:
 
 
 def hash_of(numbers: Tensor, key: Key, axis: int) -> Tensor:
-    return hashed(numbers, hash((key, axis)) & MASK)
+    return hash_with_key(numbers, hash((key, axis)) & MASK)
 
 
-def hashed(numbers: Tensor, key: int) -> Tensor:
+def hash_with_key(numbers: Tensor, key: int) -> Tensor:
     mixed = numbers ^ key
     for _ in range(2):
         mixed = (mixed ^ (mixed >> (BITS // 2))) * MULTIPLIER & MASK

@@ -257,11 +257,11 @@ def check_model_heads(model: ModelConfig) -> None:
 
 
 def require_consistent_value(
-    name: str, value: int, owner: str, said: int, their_name: str = ""
+    name: str, value: int, owner: str, expected: int, their_name: str = ""
 ) -> None:
     """Raise ConfigError if a key contradicts the value of a model or a layer."""
-    if value != said:
-        has = f"{owner} has {their_name or name}={said}"
+    if value != expected:
+        has = f"{owner} has {their_name or name}={expected}"
         raise ConfigError(f"{name}={value}: {has}; leave one of both out")
 
 
@@ -295,7 +295,7 @@ READ_BY_AGENTS = re.compile(r"BENCHKIT_|MASTER_(ADDR|PORT)$")
 READ_BY_TORCH = re.compile(r"PYTORCH_|TRITON_|TORCH(?!_NCCL_|_UCC_)")
 
 
-def instead_of(name: str, value: str) -> str:
+def replacement_override(name: str, value: str) -> str:
     """Return the override to use instead of one of OVERRULED."""
     instead = f"{OVERRULED[name]}={value}" if OVERRULED[name] else "to leave it out"
     return f"{instead}: benchkit sets it in each rank"
@@ -307,7 +307,7 @@ def check_variables(variables: dict[str, str], start_method: str) -> None:
 
     for name, value in variables.items():
         if name in OVERRULED:
-            allowed = f"is {instead_of(name, value)}"
+            allowed = f"is {replacement_override(name, value)}"
         elif READ_AT_START.match(name):
             allowed = "in the shell: a process reads it when it starts"
         elif READ_BY_AGENTS.match(name):
@@ -323,17 +323,17 @@ def check_cold(measure: MeasureConfig, ranks: str) -> None:
     """Raise ConfigError if a key would warm up the first calls."""
     if measure.mode != COLD:
         return
-    first = f"with measure.mode={COLD}, which times the first calls of fresh ranks"
+    context = f"with measure.mode={COLD}, which times the first calls of fresh ranks"
     if measure.warmup_iterations:
         raise ConfigError(
-            f"measure.warmup_iterations={measure.warmup_iterations}: allowed is 0 {first}"
+            f"measure.warmup_iterations={measure.warmup_iterations}: allowed is 0 {context}"
         )
     if measure.calls_per_sample != 1:
         raise ConfigError(
-            f"measure.calls_per_sample={measure.calls_per_sample}: allowed is 1 {first}"
+            f"measure.calls_per_sample={measure.calls_per_sample}: allowed is 1 {context}"
         )
     if ranks == "reuse":
-        raise ConfigError(f"ranks={ranks}: allowed are auto and fresh {first}")
+        raise ConfigError(f"ranks={ranks}: allowed are auto and fresh {context}")
 
 
 def is_rate(value: Any) -> bool:

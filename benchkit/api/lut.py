@@ -71,7 +71,7 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
         return Table(performance, seq_len)
     if not columns.issuperset(MATMULS):
         raise ValueError(f"not a table of {' and '.join(LATENCIES)}, or of {', '.join(MATMULS)}")
-    products_by_dtype = matmuls_alone(rows)
+    products_by_dtype = products_without_streams(rows)
     if not products_by_dtype:
         raise ValueError(
             "bg_streams is > 0 throughout: allowed are tables with rows without background streams"
@@ -88,7 +88,9 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
     return Table(performance, seq_len, sizes, threads_of(lines))
 
 
-def matmuls_alone(rows: Sequence[dict[str, str]]) -> dict[str, list[tuple[float, float, float]]]:
+def products_without_streams(
+    rows: Sequence[dict[str, str]],
+) -> dict[str, list[tuple[float, float, float]]]:
     """Return (size, share in %, TFLOP/s) by dtype, without background streams."""
     products_by_dtype: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:

@@ -59,7 +59,7 @@ def mebibytes(size: float | str, key: str = "data_size") -> float:
     return value
 
 
-def doubling(sizes: str) -> list[str] | None:
+def doubled_sizes(sizes: str) -> list[str] | None:
     """Return the sizes of a range such as "8-1G", by factors of 2 (nccl-tests' -f 2).
 
     A number without a unit is bytes. None if `sizes` is not a range.

@@ -108,9 +108,11 @@ def multiply_float8(
 def nccl_has_failed(device: torch.device) -> bool:
     """Return whether NCCL has reported an asynchronous error to a group of this rank."""
     groups = [*dist.distributed_c10d._world.pg_map]  # a copy: other threads make groups
-    over_nccl = [each for each in groups if dist.get_backend(each) == "nccl"]
+    over_nccl = [backend for backend in groups if dist.get_backend(backend) == "nccl"]
     backends = [group._get_backend(device) for group in over_nccl]
-    errors = [each.get_error() for each in backends if hasattr(each, "get_error")]  # torch 2.7 on
+    errors = [
+        backend.get_error() for backend in backends if hasattr(backend, "get_error")
+    ]  # torch 2.7 on
     return any(error.name != "SUCCESS" for error in errors)
 
 

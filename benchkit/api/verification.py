@@ -66,8 +66,8 @@ def expected_reduction(
     first = draw.first()
     result = torch.tensor(1 if op == "product" else 0)
     for places in torch.arange(draw.window).unsqueeze(1).split(max(1, BLOCK // len(first))):
-        shown = draw.values((first + places) % world_size, places)
-        result = result * shown.prod(0) if op == "product" else result + shown.sum(0)
+        values = draw.values((first + places) % world_size, places)
+        result = result * values.prod(0) if op == "product" else result + values.sum(0)
     return result.double() / world_size if op == "avg" else result
 
 
@@ -121,12 +121,12 @@ def window(world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD) -
     """
     if op in ("min", "max"):
         return 1
-    wanted = max(SHOWN, math.ceil(WITNESSES * world_size / min(length, PERIOD)))
+    num_ranks = max(SHOWN, math.ceil(WITNESSES * world_size / min(length, PERIOD)))
     if op in ("sum", "avg"):
-        wanted = min(wanted, exact_range(dtype)[1] // 2)
+        num_ranks = min(num_ranks, exact_range(dtype)[1] // 2)
     if op == "avg" and not is_power_of_two(world_size):
-        wanted = min(wanted, math.isqrt(round(0.5 / torch.finfo(dtype).eps)) - 2)
-    return min(world_size, wanted)
+        num_ranks = min(num_ranks, math.isqrt(round(0.5 / torch.finfo(dtype).eps)) - 2)
+    return min(world_size, num_ranks)
 
 
 def witnesses(world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD) -> int:
@@ -174,8 +174,8 @@ def tolerance(world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD
     """
     if op != "avg" or is_power_of_two(world_size):
         return 0.0
-    shown = window(world_size, dtype, op, length)
-    return float(torch.finfo(dtype).eps) * shown * (shown + 4) / world_size
+    num_ranks = window(world_size, dtype, op, length)
+    return float(torch.finfo(dtype).eps) * num_ranks * (num_ranks + 4) / world_size
 
 
 def require_tiled(output: Tensor, period: Tensor, atol: float = 0.0) -> None:

@@ -108,13 +108,13 @@ def set_aside(folder: Path) -> None:
     """Rename the folder of a run that does not count; raise ConfigError if in use, OSError for
     links.
     """
-    files.make_own(folder.parent)
+    files.make_plain_folder(folder.parent)
     files.refuse_link(folder)
     if not folder.is_dir():
         return
     with claim_folder(folder):
         pass
-    kept = files.make_own(folder.parent.parent / "unfinished")
+    kept = files.make_plain_folder(folder.parent.parent / "unfinished")
     number = 1
     while (kept / f"{folder.name}_{number}").exists():
         number += 1

@@ -169,12 +169,12 @@ def form_group(agents: Agents) -> AgentGroup:
             if agents.first
             else None
         )
-        file, network = despite_losses(
+        file, network = retry_after_losses(
             lambda: agents.broadcast(offered, tuple[MemoryFile, PrivateNetwork])
         )
         one_host = len({member.network for member in agents.members}) == 1
         reachable = (one_host and file.can_be_opened(), network.can_be_entered())
-        reachable_by_agent = despite_losses(
+        reachable_by_agent = retry_after_losses(
             lambda: agents.all_gather(reachable, list[tuple[bool, bool]])
         )
     if all(can_open for can_open, _ in reachable_by_agent):
@@ -193,7 +193,7 @@ def gloo_interface(agents: Agents) -> str:
     """
     name_is_reachable = interfaces.is_name_reachable()
     own_interface = "" if name_is_reachable else interfaces.outer_interface(agents.connections)
-    interfaces_by_agent = despite_losses(lambda: agents.all_gather(own_interface, list[str]))
+    interfaces_by_agent = retry_after_losses(lambda: agents.all_gather(own_interface, list[str]))
     pairs = zip(agents.members, interfaces_by_agent, strict=True)
     here = [name for member, name in pairs if member.network == agents.me.network]
     return next(filter(None, here), "")
@@ -205,12 +205,12 @@ def all_gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     own_facts = AgentFacts(
         environment.agent_report(), gpus.names, gpus.missing_reason, resource_limits()
     )
-    facts = despite_losses(lambda: agents.all_gather(own_facts, list[AgentFacts]))
+    facts = retry_after_losses(lambda: agents.all_gather(own_facts, list[AgentFacts]))
     indices = [member.index for member in agents.members]
     return dict(zip(indices, facts, strict=True))
 
 
-def despite_losses(gather: Callable[[], T]) -> T:
+def retry_after_losses(gather: Callable[[], T]) -> T:
     """Return the result of a collective before the first point; lost agents are left out."""
     while True:
         try:

@@ -123,7 +123,7 @@ def error_report(message: str, rank: int | None = None, host: str = "") -> Error
     return ErrorReport(message=message, rank=rank, host=host or node_name(), log=log)
 
 
-def with_host(failure: ProcessFailure, host: str, offset: Offset) -> ProcessFailure:
+def add_host(failure: ProcessFailure, host: str, offset: Offset) -> ProcessFailure:
     """Return a failure with the name of its host and its time on agent 0's clock."""
     raised_at = failure.raised_at
     return replace(failure, host=host, raised_at=raised_at and raised_at + offset.at(raised_at))

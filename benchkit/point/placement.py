@@ -48,8 +48,8 @@ def lack_of_gpus(facts: AgentFacts) -> str:
     if not (report.cuda or report.hip):
         return f": torch {report.torch} lacks CUDA, install a CUDA build"
     reasons = [facts.lack_of_gpus] if facts.lack_of_gpus else []
-    masks = [name for name in report.variables if name.endswith("_VISIBLE_DEVICES")]
-    reasons += [f"{name}={report.variables[name]} chooses" for name in masks]
+    variables = [name for name in report.variables if name.endswith("_VISIBLE_DEVICES")]
+    reasons += [f"{name}={report.variables[name]} chooses" for name in variables]
     return f": {'; '.join(reasons)}" if reasons else ""
 
 
@@ -123,7 +123,7 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     else:
         problem = interface_missing(config, group) or missing_gpus(config, group, ranks_per_agent)
     places = [] if problem else place_local_ranks(config, group, ranks_per_agent)
-    agents = recorded_agents(group, ranks_per_agent)
+    agents = agent_reports(group, ranks_per_agent)
     hosts = cores_of_hosts(group, ranks_per_agent)
     narrowest = min(hosts, key=lambda host: host.cores / host.ranks)
     cores = narrowest.cores / narrowest.ranks
@@ -140,7 +140,7 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
         agents,
         problem,
         oversubscribed,
-        bindings(hosts),
+        binding_warnings(hosts),
     )
 
 
@@ -154,7 +154,7 @@ def oversubscribed_points(configs: Sequence[RunConfig], group: AgentGroup) -> st
     return f"{len(oversubscribed)} of {len(plans)} points {worst.oversubscription}"
 
 
-def recorded_agents(group: AgentGroup, ranks_per_agent: int) -> list[AgentReport]:
+def agent_reports(group: AgentGroup, ranks_per_agent: int) -> list[AgentReport]:
     return [
         replace(
             group.facts[member.index].report,
@@ -274,7 +274,7 @@ def cores_of_hosts(group: AgentGroup, ranks_per_agent: int) -> list[HostCores]:
     return list(cores_by_host.values())
 
 
-def bindings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
+def binding_warnings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
     hosts_by_cores: dict[str, list[str]] = {}
     for host in hosts:
         if host.bound_to < host.cpuset:

@@ -111,7 +111,7 @@ class Point:
         )
 
     def record(self) -> Record | None:
-        return files.read_in(self.folder)
+        return files.read_from(self.folder)
 
 
 def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:

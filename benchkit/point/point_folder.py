@@ -81,7 +81,7 @@ def save_or_explain(record: Record, folder: Path) -> str | None:
     try:
         write_with_retries(record, folder)
     except OSError as error:
-        path = keep_elsewhere(record)
+        path = write_to_temporary_folder(record)
         where = f"; it is in {path}" if path else ""
         return f"{folder}: record not written: {error.strerror or error}{where}"
     return None
@@ -99,7 +99,7 @@ def write_with_retries(record: Record, folder: Path) -> None:
     files.write(record, folder)
 
 
-def keep_elsewhere(record: Record) -> Path | None:
+def write_to_temporary_folder(record: Record) -> Path | None:
     """Write a record to a new temporary folder; return its path, or None if that fails, too."""
     with contextlib.suppress(OSError):
         folder = Path(tempfile.mkdtemp(prefix="benchkit-record-"))
@@ -194,7 +194,7 @@ def lock_file(path: Path) -> Iterator[TextIO | None]:
                     raise
                 yield None if is_alive(owner_of(path)) else file
                 return
-            if is_still(path, file):
+            if is_same_file(path, file):
                 yield file
                 return
 
@@ -218,7 +218,7 @@ def is_alive(owner: Owner | None) -> bool:
     return True
 
 
-def is_still(path: Path, file: TextIO) -> bool:
+def is_same_file(path: Path, file: TextIO) -> bool:
     """Return False if the owner removed the file while this process waited for the lock."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))

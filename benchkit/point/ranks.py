@@ -11,7 +11,7 @@ from benchkit.api.registry import preload_for
 from benchkit.errors import Unavailable
 from benchkit.point import placement
 from benchkit.point.agent_group import AgentGroup
-from benchkit.point.outcome import with_host
+from benchkit.point.outcome import add_host
 from benchkit.point.placement import Placement
 from benchkit.rank.assignment import Assignment, Rendezvous
 from launch.ranks import flight_recorder, fork_server, pool
@@ -66,7 +66,7 @@ class LocalRanks:
             results = RankResults(failure=replace(failure, traceback=traceback.format_exc()))
         if results.failure:
             agents.alarm(results.failure.kind)
-            results.failure = with_host(results.failure, agents.me.host, assignments[0].offset)
+            results.failure = add_host(results.failure, agents.me.host, assignments[0].offset)
         return results
 
     def run_or_raise(self, assignments: Sequence[Assignment]) -> RankResults:

@@ -81,7 +81,7 @@ def fsync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def make_own(folder: Path) -> Path:
+def make_plain_folder(folder: Path) -> Path:
     """Make a folder unless it exists; its parent exists. Raise OSError for a link."""
     refuse_link(folder)
     folder.mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ def refuse_link(folder: Path) -> None:
         raise OSError(f"{folder}: a link; allowed is a folder")
 
 
-def special_files_at(path: Path | str) -> Iterator[str]:
+def find_special_files(path: Path | str) -> Iterator[str]:
     """Yield the links, pipes and devices at a path or below it."""
     try:
         mode = os.lstat(path).st_mode
@@ -107,7 +107,7 @@ def special_files_at(path: Path | str) -> Iterator[str]:
     with os.scandir(path) as entries:
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
-                yield from special_files_at(entry.path)
+                yield from find_special_files(entry.path)
 
 
 def require_regular(path: Path | str, opened: int | None = None) -> os.stat_result:
@@ -118,8 +118,8 @@ def require_regular(path: Path | str, opened: int | None = None) -> os.stat_resu
     """
     status = os.lstat(path) if opened is None else os.fstat(opened)
     if not stat.S_ISREG(status.st_mode):
-        but = " but a link" if stat.S_ISLNK(status.st_mode) else ""
-        raise ValueError(f"{path}: not a regular file{but}")
+        suffix = " but a link" if stat.S_ISLNK(status.st_mode) else ""
+        raise ValueError(f"{path}: not a regular file{suffix}")
     if status.st_size > MOST_BYTES:
         size = f"{status.st_size / 1e9:.3g} GB"
         raise ValueError(f"{path}: {size}; files of at most {MOST_BYTES / 1e9:g} GB are read")
@@ -162,14 +162,14 @@ def parse(content: bytes, path: Path) -> Record:
         raise ValueError(f"{path}: {error}") from None
 
 
-def read_in(folder: Path) -> Record | None:
+def read_from(folder: Path) -> Record | None:
     """Return the record in a point's folder; None without a readable one."""
     with contextlib.suppress(ValueError):
         return read(folder / FILE_NAME)
     return None
 
 
-def by_number(path: Path | str) -> list[tuple[int, str]]:
+def numeric_sort_key(path: Path | str) -> list[tuple[int, str]]:
     """Return a sort key of a path, by which the folder 2 comes before the folder 10."""
     parts = os.fspath(path).split(os.sep)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

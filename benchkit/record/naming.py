@@ -15,7 +15,7 @@ OF_RESUME = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*')
 """An override added by Resume.as_overrides() of benchkit.sweep.resume."""
 
 
-def without_settings(arguments: Iterable[str]) -> list[str]:
+def drop_resume_settings(arguments: Iterable[str]) -> list[str]:
     """Return the arguments of a sweep without those that --resume added."""
     return [argument for argument in arguments if not OF_RESUME.match(argument)]
 
@@ -37,7 +37,7 @@ def escape_unprintable(text: str, keep: str = "\n\t") -> str:
     return UNPRINTABLE.sub(shown, text)
 
 
-def in_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape a text for a cell of a Markdown table."""
     return re.sub(r"[\\|`]", r"\\\g<0>", text)
 

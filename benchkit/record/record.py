@@ -492,7 +492,9 @@ class StartClock:
     uncertainty_s: Seconds
 
 
-def on_clock(cases: Sequence[CaseRecord], clock: StartClock | None) -> list[CaseRecord]:
+def set_start_uncertainty(
+    cases: Sequence[CaseRecord], clock: StartClock | None
+) -> list[CaseRecord]:
     """Return the cases with the error bound of their starts, from the clock of their ranks."""
     if not clock or not clock.uncertainty_s:
         return list(cases)
@@ -560,7 +562,7 @@ class Record:
             ValueError: a reference to a case that does not exist.
         """
         for cases in (self.cases, self.alone, self.fresh):
-            cases[:] = on_clock(cases, self.start_clock)
+            cases[:] = set_start_uncertainty(cases, self.start_clock)
         for position, case in enumerate(self.cases):
             components = case.components
             for other in (case.baseline, components.computation, components.communication):
@@ -616,7 +618,7 @@ def decode(content: bytes, kind: type[Kind]) -> Kind:
         decoded = msgspec.json.decode(content, type=kind)
         if content.isascii() and b"\\" not in content and b"\x7f" not in content:
             return decoded  # most files
-        return msgspec.convert(with_printable_text(msgspec.json.decode(content)), kind)
+        return msgspec.convert(escape_texts(msgspec.json.decode(content)), kind)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -625,15 +627,15 @@ def decode(content: bytes, kind: type[Kind]) -> Kind:
         raise ValueError("not readable as JSON (nested too deeply)") from None
 
 
-def with_printable_text(value: Any) -> Any:
+def escape_texts(value: Any) -> Any:
     """Escape unprintable characters in the texts of decoded JSON; line breaks and tabs stay."""
     if isinstance(value, str):
         return escape_unprintable(value)
     if isinstance(value, list):
         # Most values are samples; a call for each would double the time.
-        return [item if type(item) is float else with_printable_text(item) for item in value]
+        return [item if type(item) is float else escape_texts(item) for item in value]
     if isinstance(value, dict):
-        return {escape_unprintable(name): with_printable_text(item) for name, item in value.items()}
+        return {escape_unprintable(name): escape_texts(item) for name, item in value.items()}
     return value
 
 

@@ -51,12 +51,12 @@ def estimate_healthy(values: Array, share: float = HALF) -> HealthyEstimate:
     centre = float(np.median(inside))
     half_width = NormalDist().inv_cdf(HALF + share / 2)  # of that share of normal values
     sd = (1 + 5 / count) * float(widths[first]) / 2 / half_width
-    kept = np.zeros(count, dtype=bool)
+    previous = np.zeros(count, dtype=bool)
     for _ in range(ROUNDS):
         near = np.abs(ordered - centre) <= WINDOW * sd
-        if not near.any() or (near == kept).all():
+        if not near.any() or (near == previous).all():
             break
-        kept, inside = near, ordered[near]
+        previous, inside = near, ordered[near]
         centre = float(inside.mean())
         sd = float(inside.std(ddof=1)) / TRUNCATED if len(inside) > 1 else 0.0
     return HealthyEstimate(centre, sd, len(inside))
@@ -159,23 +159,23 @@ class PeerGroups:
     @property
     def healthy_shares(self) -> Array:
         """Share of healthy cells of each kind if one candidate is slow: [kind]."""
-        return self.compared[0]
+        return self.shares_and_families[0]
 
     @property
-    def judged(self) -> Sequence[Family]:
+    def testable_families(self) -> Sequence[Family]:
         """The families, with only cells that have peers as `showing_cells`.
 
         A candidate with nearly all cells of a kind has too few others to compare with.
         """
-        return self.compared[1]
+        return self.shares_and_families[1]
 
     @cached_property
-    def compared(self) -> tuple[Array, Sequence[Family]]:
+    def shares_and_families(self) -> tuple[Array, Sequence[Family]]:
         total = np.bincount(self.kinds)
-        most, judged = np.full(len(total), HALF), []
+        most, families = np.full(len(total), HALF), []
         for family in self.families:
             if family.cells.shape[1] < 2:
-                judged.append(family)
+                families.append(family)
                 continue
             candidate, place = np.nonzero(family.cells >= 0)
             owned = candidate * len(total) + self.kinds[family.cells[candidate, place]]
@@ -188,8 +188,8 @@ class PeerGroups:
                 shows = family.showing_cells.copy()
                 shows[candidate[lacks_peers], place[lacks_peers]] = -1
                 family = replace(family, showing_cells=shows)
-            judged.append(family)
-        return 1.0 - most, judged
+            families.append(family)
+        return 1.0 - most, families
 
 
 MEDIAN_SE = math.sqrt(math.pi / 2)
@@ -233,20 +233,27 @@ class FamilyTest:
     """
 
     def __init__(
-        self, of: Family, residuals: Residuals, alpha: float, limits: FaultLimits, num_families: int
+        self,
+        family: Family,
+        residuals: Residuals,
+        alpha: float,
+        limits: FaultLimits,
+        num_families: int,
     ) -> None:
-        self.family, self.limits, self.alpha = of, limits, alpha
+        self.family, self.limits, self.alpha = family, limits, alpha
         self.residuals = residuals.halves.mean(axis=0)
-        both = np.stack([self.residuals, *residuals.halves])[:, of.showing_cells]
+        both = np.stack([self.residuals, *residuals.halves])[:, family.showing_cells]
         self.count = np.isfinite(both[0]).sum(axis=1)
-        self.judged = self.count > LEAST_SHARE * (of.showing_cells >= 0).sum(axis=1)
+        self.is_tested = self.count > LEAST_SHARE * (family.showing_cells >= 0).sum(axis=1)
         self.middle, *halves = (median_of_finite(table, self.count) for table in both)
         self.weaker = np.minimum(*halves)
-        error, self.df = standard_error(of.showing_cells, residuals, self.count)
-        self.error = np.maximum(error, robust_deviation(self.middle[self.judged]))
+        error, self.df = standard_error(family.showing_cells, residuals, self.count)
+        self.error = np.maximum(error, robust_deviation(self.middle[self.is_tested]))
         with np.errstate(invalid="ignore", divide="ignore"):
             z_halves = np.sort(np.stack(halves) / self.error / math.sqrt(2), axis=0)
-        self.least_z = persistence_threshold(z_halves[:, self.judged], limits.alpha / num_families)
+        self.least_z = persistence_threshold(
+            z_halves[:, self.is_tested], limits.alpha / num_families
+        )
 
     @cached_property
     def critical(self) -> Array:
@@ -261,7 +268,7 @@ class FamilyTest:
     @cached_property
     def is_fault(self) -> Array:
         return np.asarray(
-            self.judged
+            self.is_tested
             & (self.middle >= math.log1p(self.limits.tolerance))
             & (self.z >= self.critical)
             & (self.weaker >= self.least_z * math.sqrt(2) * self.error)
@@ -295,7 +302,7 @@ class FamilyTest:
         clear = (self.critical + MOSTLY) * self.error
         lasting = (self.least_z + BOTH_MOSTLY) * math.sqrt(2) * self.error
         large = math.log1p(self.limits.tolerance) + MOSTLY * self.error
-        every = np.maximum(np.maximum(clear, lasting), large)[self.judged]
+        every = np.maximum(np.maximum(clear, lasting), large)[self.is_tested]
         return (
             float(np.quantile(np.nan_to_num(every, nan=math.inf), MOST)) if len(every) else math.nan
         )
@@ -401,7 +408,7 @@ def append_empty_cell(halves: Array) -> Array:
 
 
 def test_families(values: Array, peers: PeerGroups, limits: FaultLimits) -> list[FamilyTest]:
-    families = peers.judged
+    families = peers.testable_families
     alpha = limits.alpha / max(1, sum(len(family.subjects) for family in families))  # Bonferroni
     residual_table = residuals(values, peers, limits.floor)
     return [FamilyTest(family, residual_table, alpha, limits, len(families)) for family in families]

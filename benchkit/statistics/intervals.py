@@ -156,8 +156,10 @@ def ordered_interval(
 @cache
 def order_statistic_rank(n: int, alpha: float = ALPHA) -> int:
     """Return the k of `median_interval` for n values; 0 where no k is small enough."""
-    tail, k = 0.0, 0
-    while (tail := tail + math.exp(log_binomial(n, k) - n * math.log(2))) <= alpha / 2:
+    probability, k = 0.0, 0
+    while (
+        probability := probability + math.exp(log_binomial(n, k) - n * math.log(2))
+    ) <= alpha / 2:
         k += 1
     return k
 

@@ -128,13 +128,13 @@ class Estimate(NamedTuple):
     def with_value(self, value: float) -> "Estimate":
         """Return another value with these bounds, extended to include it."""
         low, high, range_low, range_high = (
-            end and furthest(end, value)
-            for end, furthest in zip(self[1:5], (min, max, min, max), strict=True)
+            bound and extreme(bound, value)
+            for bound, extreme in zip(self[1:5], (min, max, min, max), strict=True)
         )
         return Estimate(value, low, high, range_low, range_high, self.num_rounds)
 
     def scaled(self, factor: float) -> "Estimate":
-        low, high, range_low, range_high = (end and end * factor for end in self[1:5])
+        low, high, range_low, range_high = (bound and bound * factor for bound in self[1:5])
         return Estimate(self.value * factor, low, high, range_low, range_high, self.num_rounds)
 
 
@@ -165,8 +165,8 @@ def paired_overlap(compute: Samples, communicate: Samples, case: Samples) -> Est
 def align_rounds(*cases: Samples) -> list[Array]:
     """Return the block medians of each case, in the rounds of all cases: [round]."""
     medians_by_case = [case.block_medians for case in cases]
-    rounds = min(map(len, medians_by_case))
-    return [medians[:rounds] for medians in medians_by_case]
+    num_rounds = min(map(len, medians_by_case))
+    return [medians[:num_rounds] for medians in medians_by_case]
 
 
 def summarize_rounds(round_values: Array, interval: tuple[float, float] | None) -> Estimate:

@@ -18,11 +18,11 @@ from tests.support.entries.point import (
     Point,
     PointRun,
     ReusableRanks,
+    add_host,
     failure_status,
     outcome_of,
     phase_durations,
     point,
-    with_host,
 )
 from tests.support.entries.point import agent_group as forming
 from tests.support.entries.point import ranks as local_ranks
@@ -88,8 +88,8 @@ def test_oom_on_other_host_is_not_cause():
 
 
 def test_first_exception_across_hosts_is_cause():
-    later = with_host(ProcessFailure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
-    first = with_host(ProcessFailure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
+    later = add_host(ProcessFailure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
+    first = add_host(ProcessFailure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
     error = outcome_of(None, ends(later, None, first)).error
     assert (error.rank, error.host) == (3, "n2")
 
