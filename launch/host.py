@@ -141,12 +141,12 @@ def cgroups_by_version(controller: str, root: Path = ROOT) -> dict[int, list[Pat
             group_paths[1 if controllers else 2] = path
     folders_by_version: dict[int, list[Path]] = {}
     for line in read_text(root / "proc/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        kind, *_, options = after.split(" ")
+        mount_fields, _, file_system_fields = line.partition(" - ")
+        kind, *_, options = file_system_fields.split(" ")
         version = {"cgroup": 1, "cgroup2": 2}.get(kind)
         if version not in group_paths or (version == 1 and controller not in options.split(",")):
             continue
-        mount_root, mount = map(unescape, before.split(" ")[3:5])
+        mount_root, mount = map(unescape, mount_fields.split(" ")[3:5])
         folders = cgroup_ancestors(root / mount.lstrip("/"), mount_root, group_paths[version])
         # Of several mounts take the one that shows most.
         if len(folders) > len(folders_by_version.get(version, ())):
@@ -172,10 +172,12 @@ def cgroup_ancestors(mount: Path, mount_root: str, group: str) -> list[Path]:
         pattern = "/".join(["*" for _ in above] + [glob.escape(name) for name in below])
         pid = str(os.getpid())
         groups = mount.glob(pattern)
-        own_groups = (each for each in groups if pid in read_text(each / "cgroup.procs").split())
+        own_groups = (
+            ancestor for ancestor in groups if pid in read_text(ancestor / "cgroup.procs").split()
+        )
         folder = next(own_groups, mount)
     depth = len(folder.parts) - len(mount.parts)
-    return [each for each in [folder, *folder.parents][: depth + 1] if each.is_dir()]
+    return [ancestor for ancestor in [folder, *folder.parents][: depth + 1] if ancestor.is_dir()]
 
 
 def unescape(path: str) -> str:
@@ -195,7 +197,7 @@ all ranks to one core.
 
 
 @contextmanager
-def without_pinning() -> Iterator[None]:
+def hide_pinning() -> Iterator[None]:
     """Hide PINNING from modules loaded and processes started in this context.
 
     benchkit places ranks itself.

@@ -225,15 +225,15 @@ def require_consistent_launcher(environment: Mapping[str, str]) -> None:
         index, count = launcher.read(environment)
         if not index and count in (None, 1):
             continue
-        others = [place for other, place in positions.items() if other != launcher]
-        if any(index == place[0] and count in (None, place[1]) for place in others):
+        other_positions = [place for other, place in positions.items() if other != launcher]
+        if any(index == place[0] and count in (None, place[1]) for place in other_positions):
             continue  # the same start under another name: srun sets PMI_* for its tasks
         if innermost:
             both = f"{innermost.describe(environment)} and {launcher.describe(environment)}"
             raise LaunchError(f"{both} differ: unset those that are left from another start")
         raise unsupported_launcher(launcher.describe(environment))
-    if not innermost and (shown := unknown_launcher_variables(environment)):
-        raise unsupported_launcher(shown)
+    if not innermost and (variables := unknown_launcher_variables(environment)):
+        raise unsupported_launcher(variables)
 
 
 def unsupported_launcher(variables: str) -> LaunchError:
@@ -245,7 +245,7 @@ def unsupported_launcher(variables: str) -> LaunchError:
 
 def unknown_launcher_variables(environment: Mapping[str, str]) -> str:
     """Return the variables of an unknown launcher that started several processes, or ""."""
-    known = {each.index.partition("_")[0] for each in UNSUPPORTED_LAUNCHERS}
+    known_prefixes = {launcher.index.partition("_")[0] for launcher in UNSUPPORTED_LAUNCHERS}
     # numbers by the first word of a name, then by the variable as text
     indices, counts = defaultdict[str, dict[str, int]](dict), defaultdict[str, dict[str, int]](dict)
     for name, value in sorted(environment.items()):
@@ -256,12 +256,12 @@ def unknown_launcher_variables(environment: Mapping[str, str]) -> str:
                 indices[first_word(match)][text] = number or 0
         elif match := COUNT.fullmatch(name):
             counts[first_word(match)][text] = 1 + value.count(",") if number is None else number
-    for word in counts:
-        multiple = {text: count for text, count in counts[word].items() if count > 1}
-        most = max(multiple.values(), default=0)
-        smaller = [text for text, index in indices[word].items() if index < most]
-        if smaller and word not in known:
-            return ", ".join([*smaller, *multiple])
+    for prefix in counts:
+        large_counts = {text: count for text, count in counts[prefix].items() if count > 1}
+        largest = max(large_counts.values(), default=0)
+        valid_indices = [text for text, index in indices[prefix].items() if index < largest]
+        if valid_indices and prefix not in known_prefixes:
+            return ", ".join([*valid_indices, *large_counts])
     return ""
 
 

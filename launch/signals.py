@@ -14,7 +14,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
 
 class StopRequested(KeyboardInterrupt):
-    """A signal asked this run to stop; `relayed`: another agent passed the request on."""
+    """A request to stop by a signal; `relayed`: another agent received it and passed it on."""
 
     def __init__(
         self, number: int, status: str = "interrupted", why: str = "", relayed: bool = False

@@ -155,8 +155,8 @@ def distrust_reason(
         return ""
     allowed = "allowed is one that only you may (chmod go-w)" if is_mine else "allowed is your own"
     marker = f"{MARKER} names {shared}" if shared else f"or one that a {MARKER} of yours shares"
-    who = "others may write it" if is_mine else f"it is {user_name(status.st_uid)}'s"
-    return f"{who}; {allowed}, {marker}"
+    problem = "others may write it" if is_mine else f"it is {user_name(status.st_uid)}'s"
+    return f"{problem}; {allowed}, {marker}"
 
 
 def has_acl(descriptor: int) -> bool:

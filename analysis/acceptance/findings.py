@@ -195,7 +195,7 @@ class JudgedTable:
         """Change of the logarithm of each cell from the first half to the second: [cell]."""
         return np.asarray(self.halves[1] - self.halves[0])
 
-    def least_found(self, limits: FaultLimits) -> float:
+    def detectable_log_ratio(self, limits: FaultLimits) -> float:
         """Return from which ratio on a cell is found nine times in ten."""
         return detectable_ratio(self.halves, self.peers, limits) or math.inf
 

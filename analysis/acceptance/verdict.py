@@ -129,7 +129,7 @@ def judge_tables(
     # Half of alpha is for what is slower than its peers, half for what is faster.
     shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
     faults = {each.name: find_faults(each.halves, each.peers, shared) for each in tables}
-    least = {each.name: each.least_found(shared) for each in tables}
+    least = {each.name: each.detectable_log_ratio(shared) for each in tables}
     unlike, fast = faster_sides([each for each in tables if not faults[each.name]], shared, ranks)
     return AcceptanceVerdict(
         ranks=ranks,

@@ -45,8 +45,10 @@ class Table:
             doubts.append(f"{covered} do not reach {share:g} %; that of the nearest is taken")
         if self.sizes and not min(self.sizes) <= self.seq_len <= max(self.sizes):
             covered = f"sizes {min(self.sizes):g} to {max(self.sizes):g}"
-            taken = nearest(self.sizes, self.seq_len)
-            doubts.append(f"{covered} do not reach {self.seq_len} tokens; {taken:g} is taken")
+            nearest_size = nearest(self.sizes, self.seq_len)
+            doubts.append(
+                f"{covered} do not reach {self.seq_len} tokens; {nearest_size:g} is taken"
+            )
         if self.threads and threads is not None and self.threads != str(threads):
             doubts.append(f"measured with {self.threads} threads per rank, here {threads}")
         return doubts

@@ -135,10 +135,10 @@ def check_product(
 def require_rows(product: Tensor, left: Tensor, right: Tensor, rows: Tensor) -> None:
     """Raise InvalidResult if a row differs from the product in float64."""
     expected = (left[rows].double() @ right.double()).to(product.dtype)
-    wrong = product[rows] != expected
+    is_wrong = product[rows] != expected
     wait_for_device(product)
-    if wrong.any():
-        first, column = wrong.nonzero()[0].tolist()
+    if is_wrong.any():
+        first, column = is_wrong.nonzero()[0].tolist()
         actual = product[rows][first, column].item()
         expected_value = expected[first, column].item()
         raise InvalidResult(

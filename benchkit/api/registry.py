@@ -108,7 +108,9 @@ class Plugins:
 
     @property
     def modules(self) -> list[str]:
-        return list(dict.fromkeys(each.build.__module__ for each in self.suites.values()))
+        return list(
+            dict.fromkeys(suite_entry.build.__module__ for suite_entry in self.suites.values())
+        )
 
 
 @functools.cache
@@ -202,9 +204,9 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
 
 
 def import_unpinned(module: str) -> ModuleType:
-    from launch.host import without_pinning  # here: analysis, too, reads the files of suites
+    from launch.host import hide_pinning  # here: analysis, too, reads the files of suites
 
-    with without_pinning():  # a suite may load torch, which would pin this agent
+    with hide_pinning():  # a suite may load torch, which would pin this agent
         return importlib.import_module(module)
 
 

@@ -67,7 +67,7 @@ def doubled_sizes(sizes: str) -> list[str] | None:
     match = RANGE.fullmatch(sizes)
     if match is None:
         return None
-    least, most = (mebibytes(end + "B" * end.isdecimal()) for end in match.groups())
+    least, most = (mebibytes(bound + "B" * bound.isdecimal()) for bound in match.groups())
     steps = []
     while least <= most:
         steps.append(f"{least * 2**20:g}B" if least < 2**-10 else f"{least * 2**10:g}KiB")

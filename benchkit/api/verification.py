@@ -108,8 +108,8 @@ class Draw:
             doubling = place < min(exponent, 62) - 1  # reduced() multiplies in int64
             factor = torch.where(doubling, draw(0, 2) * 4 - 2, -1)
             return torch.where(place < self.window, factor, 1)
-        most = 2 if self._op == "avg" else min(exact // self.window, LARGEST)
-        drawn = draw(-most, most)
+        largest_value = 2 if self._op == "avg" else min(exact // self.window, LARGEST)
+        drawn = draw(-largest_value, largest_value)
         return torch.where(place < self.window, drawn + (drawn >= 0), 0)
 
 
@@ -196,12 +196,12 @@ def require_tiled(output: Tensor, period: Tensor, atol: float = 0.0) -> None:
             continue
         expected = period.repeat(rows + 1)[: len(part)]
         # Both comparisons count NaN as wrong, and -0 as equal to 0.
-        wrong = ~((part - expected).abs() <= atol) if atol else part != expected
-        if wrong.any():
-            first = int(wrong.nonzero()[0])
+        is_wrong = ~((part - expected).abs() <= atol) if atol else part != expected
+        if is_wrong.any():
+            first = int(is_wrong.nonzero()[0])
             raise InvalidResult(
                 f"element {start + first}: {part[first].item()}, expected {expected[first].item()} "
-                f"({int(wrong.sum())} of {len(part)} wrong in this part)"
+                f"({int(is_wrong.sum())} of {len(part)} wrong in this part)"
             )
 
 

@@ -223,7 +223,7 @@ def main(arguments: Sequence[str], judge_of: Callable[[ComparisonPlan], Judge]) 
     agents = connect_agents(
         started, traits, folder.parent, config.join_timeout_s, config.trust_network
     )
-    with agents.stopping_together(), contextlib.ExitStack() as held:
+    with agents.stop_together(), contextlib.ExitStack() as held:
         made: ComparisonPlan | None
         if agents.first:
             made, problem = prepare(agents, plan, is_new, folder, held), None

@@ -88,9 +88,9 @@ class HostClock:
             self._regions_s[name] += time.perf_counter() - start
 
     def take_regions(self) -> dict[str, float]:
-        taken = dict(self._regions_s)
+        regions_s = dict(self._regions_s)
         self._regions_s.clear()
-        return taken
+        return regions_s
 
     def forget_regions(self) -> None:
         self._regions_s.clear()
@@ -215,13 +215,13 @@ class CudaClock:
             self._regions.append((name, begin, end))
 
     def take_regions(self) -> dict[str, float]:
-        taken: dict[str, float] = defaultdict(float, self._host.take_regions())
+        regions_s: dict[str, float] = defaultdict(float, self._host.take_regions())
         for name, begin, end in self._regions:
-            taken[name] += begin.elapsed_time(end) / 1e3
+            regions_s[name] += begin.elapsed_time(end) / 1e3
         if self._queueing_s:
-            taken[QUEUEING] = self._queueing_s
+            regions_s[QUEUEING] = self._queueing_s
         self.forget_regions()
-        return dict(taken)
+        return dict(regions_s)
 
     def forget_regions(self) -> None:
         self._regions.clear()

@@ -50,7 +50,7 @@ def numbers_after(path: Path, start: str) -> list[float]:
     """Return the numbers of the line that begins with `start`, or []."""
     line = next((line for line in read_text(str(path)).splitlines() if line.startswith(start)), "")
     try:
-        return [float(word) for word in line.split()[1:]]
+        return [float(number) for number in line.split()[1:]]
     except ValueError:
         return []
 

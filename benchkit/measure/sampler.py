@@ -11,7 +11,7 @@ from benchkit.api.case import Case, noop
 from benchkit.measure.clocks import Clock
 
 
-def no_series(case: Case) -> AbstractContextManager[object]:
+def no_context(case: Case) -> AbstractContextManager[object]:
     return nullcontext()
 
 
@@ -29,7 +29,7 @@ class Hooks:
             timed. None if other ranks would wait for that case; then its exception is raised.
     """
 
-    around_samples_of: Callable[[Case], AbstractContextManager[object]] = no_series
+    around_samples_of: Callable[[Case], AbstractContextManager[object]] = no_context
     around_blocks: Callable[[], AbstractContextManager[object]] = nullcontext
     before_sample: Callable[[], object] = noop
     spoil: Callable[[Any], object] = noop
@@ -59,7 +59,7 @@ class Sampler:
         names = self.region_names(case)
         with self.hooks.around_samples_of(case):
             for _ in range(count):
-                start, duration = self._once(case, case.step, calls, delay_s)
+                start, duration = self._take_sample(case, case.step, calls, delay_s)
                 durations.append(duration / calls)
                 starts.append(start)
                 spent = self.clock.take_regions()
@@ -88,11 +88,11 @@ class Sampler:
             result = case.step()
 
         while remaining:
-            self._once(case, step, calls, delay_s)
+            self._take_sample(case, step, calls, delay_s)
         self.clock.forget_regions()
         return result
 
-    def _once(
+    def _take_sample(
         self, case: Case, step: Callable[[], object], calls: int, delay_s: float | None
     ) -> tuple[float, float]:
         """Take a sample; return its start and the duration of all its calls, in seconds."""

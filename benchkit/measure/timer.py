@@ -96,13 +96,13 @@ class Measurement(CaseSamples):
 
     def add_disturbance(self, growth: dict[str, list[float]]) -> None:
         for name, by_rank in growth.items():
-            before = self.disturbance.get(name, [0.0] * len(by_rank))
-            self.disturbance[name] = [a + b for a, b in zip(before, by_rank, strict=True)]
+            previous = self.disturbance.get(name, [0.0] * len(by_rank))
+            self.disturbance[name] = [a + b for a, b in zip(previous, by_rank, strict=True)]
 
     def add_frequency(self, ghz: list[float]) -> None:
         for name, extreme in (("lowest_ghz", min), ("highest_ghz", max)):
-            before = self.disturbance.get(name, ghz)
-            self.disturbance[name] = list(map(extreme, before, ghz))
+            previous = self.disturbance.get(name, ghz)
+            self.disturbance[name] = list(map(extreme, previous, ghz))
 
 
 FEWEST_TO_STOP = 800
@@ -351,7 +351,9 @@ class Timer:
         rows = all_ranks["durations"]
         measurement.learn_delay(all_ranks["queueing"])
         earlier = measurement.warmup_s or [[] for _ in rows]
-        measurement.warmup_s = [before + row for before, row in zip(earlier, rows, strict=True)]
+        measurement.warmup_s = [
+            earlier_row + row for earlier_row, row in zip(earlier, rows, strict=True)
+        ]
         return slowest_rank(rows), max(all_ranks["elapsed"])[0]
 
     def find_calls_per_sample(self, case: Case) -> int:

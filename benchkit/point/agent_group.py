@@ -195,8 +195,8 @@ def gloo_interface(agents: Agents) -> str:
     own_interface = "" if name_is_reachable else interfaces.outer_interface(agents.connections)
     interfaces_by_agent = retry_after_losses(lambda: agents.all_gather(own_interface, list[str]))
     pairs = zip(agents.members, interfaces_by_agent, strict=True)
-    here = [name for member, name in pairs if member.network == agents.me.network]
-    return next(filter(None, here), "")
+    names_on_host = [name for member, name in pairs if member.network == agents.me.network]
+    return next(filter(None, names_on_host), "")
 
 
 def all_gather_facts(agents: Agents) -> dict[int, AgentFacts]:

@@ -130,9 +130,9 @@ def agent_failure(error: Exception, message: str) -> ProcessFailure:
 
 
 FRESH_EVERY = 11
-"""One in so many points of reused ranks is repeated in fresh ranks, the first one included.
-Isolated cases are repeated as rarely. It is prime, so that the checks meet all values of a key that
-varies from point to point."""
+"""One in so many points of reused ranks is repeated in fresh ranks, including the first. Isolated
+cases are repeated as rarely. It is prime, so that the checks cover all values of a key that varies
+from point to point."""
 
 
 @dataclass

@@ -144,12 +144,12 @@ def restrict_ucc_layer(layer: str) -> Iterator[None]:
     at a group's first call (ProcessGroupUCC.cpp).
     """
     variables = {"UCC_CL_BASIC_TLS": layer, "TORCH_UCC_SHARED_COMM": "0"} if layer else {}
-    before = {name: os.environ.get(name) for name in variables}
+    previous = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 del os.environ[name]
             else:

@@ -17,9 +17,9 @@ SIZES = {"cpu": 256, "cuda": 4096}  # rows and columns of the matrix, by device
 def slowdown_warnings(slowdown: SlowdownReport) -> list[str]:
     pairs = zip(slowdown.asked, slowdown.measured or slowdown.asked, strict=True)
     return [
-        f"rank {rank} is slowed {measured:.3g} times by {slowdown.mechanism}, asked {asked:g}"
-        for rank, (asked, measured) in enumerate(pairs)
-        if relative_error(measured, asked) > WARN_BEYOND
+        f"rank {rank} is slowed {measured:.3g} times by {slowdown.mechanism}, asked {target:g}"
+        for rank, (target, measured) in enumerate(pairs)
+        if relative_error(measured, target) > WARN_BEYOND
     ]
 
 

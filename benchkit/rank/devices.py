@@ -323,14 +323,14 @@ class GpuWatch:
             **{str(number): self._values(case) for number, case in enumerate(cases)},
         )
         states = [transpose_by_field(all_ranks[str(number)]) for number in range(len(cases))]
-        known = [state for state in states if state]
+        known_states = [state for state in states if state]
         self.warnings = gpu_warnings(
             [
                 GpuObservations(
                     is_unread=bool(is_unread),
                     strangers=int(strangers),
-                    reasons=[int(state[CLOCK_REASONS][rank]) for state in known],
-                    sm_mhz=[state[BUSY_MHZ][rank] for state in known],
+                    reasons=[int(state[CLOCK_REASONS][rank]) for state in known_states],
+                    sm_mhz=[state[BUSY_MHZ][rank] for state in known_states],
                 )
                 for rank, (is_unread, strangers) in enumerate(all_ranks["own"])
             ]

@@ -96,8 +96,8 @@ def require_valid_cases(cases: list[Case], config: RunConfig) -> None:
                 f"suite {config.suite}: a label cannot be named {min(clash)}, "
                 "which is a key or a column of every suite"
             )
-        if odd := [*find_not_finite(dict(case.labels)), *find_not_finite(vars(case.work))]:
-            raise ValueError(f"suite {config.suite}: {odd[0]}; allowed are finite numbers")
+        if not_finite := [*find_not_finite(dict(case.labels)), *find_not_finite(vars(case.work))]:
+            raise ValueError(f"suite {config.suite}: {not_finite[0]}; allowed are finite numbers")
     try:
         require_references(cases)
     except ValueError as error:
@@ -158,8 +158,8 @@ def find_not_finite(values: Mapping[str, object]) -> Iterator[str]:
     """Yield the numbers that JSON lacks, such as "loss=nan", of a mapping and nested ones."""
     for name, value in values.items():
         if isinstance(value, list | tuple):
-            value = {str(index): each for index, each in enumerate(value)}
+            value = {str(index): nested for index, nested in enumerate(value)}
         if isinstance(value, Mapping):
-            yield from (f"{name}.{each}" for each in find_not_finite(value))
+            yield from (f"{name}.{nested}" for nested in find_not_finite(value))
         elif isinstance(value, float) and not math.isfinite(value):
             yield f"{name}={value}"

@@ -48,9 +48,9 @@ class Stopwatch:
     began_s: dict[str, float] = field(default_factory=dict)
     report_phase: Callable[[str], None] = ignore
 
-    def enter(self, phase: str, what: str = "") -> None:
+    def enter(self, phase: str, amount: str = "") -> None:
         """Begin a phase; `what` is its amount, such as "12 cases"."""
-        self.report_phase(f"{PHASE_TEXTS[phase]} {what}".rstrip())
+        self.report_phase(f"{PHASE_TEXTS[phase]} {amount}".rstrip())
         self.began_s[phase] = time.perf_counter()
 
 
@@ -126,8 +126,7 @@ def run_cases(
     run.stopwatch.enter("verify_again")
     verify_timed(run, all_cases, Sampler(run.clock, run.group.barrier, hooks))
     return [
-        with_details(report, case_run)
-        for report, case_run in zip(reports(), all_cases, strict=True)
+        add_details(report, case_run) for report, case_run in zip(reports(), all_cases, strict=True)
     ]
 
 
@@ -316,17 +315,17 @@ def case_record(case_run: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseR
     )
     if measurement is None or measurement.oom_reason:
         return record
-    return with_samples(record, measurement, clock)
+    return add_samples(record, measurement, clock)
 
 
-def with_details(report: CaseRecord, case_run: CaseRun) -> CaseRecord:
+def add_details(report: CaseRecord, case_run: CaseRun) -> CaseRecord:
     """Add the details and `unchecked` after a case's checks; all ranks call this together."""
     if not report.samples_s:
         return report
     return replace(report, details=dict(case_run.case.details()), unchecked=case_run.unchecked)
 
 
-def with_samples(record: CaseRecord, measurement: Measurement, clock: Clock) -> CaseRecord:
+def add_samples(record: CaseRecord, measurement: Measurement, clock: Clock) -> CaseRecord:
     """Add samples and times, rounded to the clock's nanosecond.
 
     Starts are stored only if they are of the host's clock, as are durations, so that they add up.

@@ -30,8 +30,8 @@ def escape_unprintable(text: str, keep: str = "\n\t") -> str:
     if text.isprintable():  # nearly always; the search takes ten times as long
         return text
 
-    def shown(found: "re.Match[str]") -> str:
-        letter = found[0]
+    def shown(match: "re.Match[str]") -> str:
+        letter = match[0]
         return letter if letter in keep else letter.encode("unicode_escape").decode()
 
     return UNPRINTABLE.sub(shown, text)

@@ -565,9 +565,11 @@ class Record:
             cases[:] = set_start_uncertainty(cases, self.start_clock)
         for position, case in enumerate(self.cases):
             components = case.components
-            for other in (case.baseline, components.computation, components.communication):
-                if other is not None and other >= len(self.cases):
-                    raise ValueError(f"cases[{position}] refers to case {other}, which is missing")
+            for reference in (case.baseline, components.computation, components.communication):
+                if reference is not None and reference >= len(self.cases):
+                    raise ValueError(
+                        f"cases[{position}] refers to case {reference}, which is missing"
+                    )
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -579,7 +581,9 @@ class Record:
 
         Else the point's status counts. A point that timed out keeps its measured cases.
         """
-        if self.status in ("ok", TIMEOUT) or any(each.status == self.status for each in self.cases):
+        if self.status in ("ok", TIMEOUT) or any(
+            other.status == self.status for other in self.cases
+        ):
             return case.status
         return self.status
 

@@ -172,7 +172,7 @@ class PeerGroups:
     @cached_property
     def shares_and_families(self) -> tuple[Array, Sequence[Family]]:
         total = np.bincount(self.kinds)
-        most, families = np.full(len(total), HALF), []
+        largest_shares, families = np.full(len(total), HALF), []
         for family in self.families:
             if family.cells.shape[1] < 2:
                 families.append(family)
@@ -182,21 +182,21 @@ class PeerGroups:
             owned_kinds, counts = np.unique(owned, return_counts=True)
             shares = counts / total[owned_kinds % len(total)]
             has_peers = shares <= MOST_SHARE
-            np.maximum.at(most, owned_kinds[has_peers] % len(total), shares[has_peers])
+            np.maximum.at(largest_shares, owned_kinds[has_peers] % len(total), shares[has_peers])
             if not has_peers.all():
                 lacks_peers = np.isin(owned, owned_kinds[~has_peers])
                 shows = family.showing_cells.copy()
                 shows[candidate[lacks_peers], place[lacks_peers]] = -1
                 family = replace(family, showing_cells=shows)
             families.append(family)
-        return 1.0 - most, families
+        return 1.0 - largest_shares, families
 
 
 MEDIAN_SE = math.sqrt(math.pi / 2)
 """Standard error of a median of normal values over that of their mean."""
 FEWEST = 5  # candidates of a family for an estimate of their standard deviation
 LEAST_Z = 2.0  # least z of a fault in each half of the samples
-MOST = 0.9  # share of the candidates that `least_found` is for
+MOST = 0.9  # share of the candidates that `detectable_log_ratio` is for
 LASTING = 0.5
 """Share of the logarithm of the ratio that each half must show; else the fault was transient."""
 LEAST_SHARE = 0.5
@@ -242,10 +242,10 @@ class FamilyTest:
     ) -> None:
         self.family, self.limits, self.alpha = family, limits, alpha
         self.residuals = residuals.halves.mean(axis=0)
-        both = np.stack([self.residuals, *residuals.halves])[:, family.showing_cells]
-        self.count = np.isfinite(both[0]).sum(axis=1)
+        tables = np.stack([self.residuals, *residuals.halves])[:, family.showing_cells]
+        self.count = np.isfinite(tables[0]).sum(axis=1)
         self.is_tested = self.count > LEAST_SHARE * (family.showing_cells >= 0).sum(axis=1)
-        self.middle, *halves = (median_of_finite(table, self.count) for table in both)
+        self.middle, *halves = (median_of_finite(table, self.count) for table in tables)
         self.weaker = np.minimum(*halves)
         error, self.df = standard_error(family.showing_cells, residuals, self.count)
         self.error = np.maximum(error, robust_deviation(self.middle[self.is_tested]))
@@ -275,7 +275,7 @@ class FamilyTest:
             & (self.weaker >= LASTING * self.middle)
         )
 
-    def best(self) -> tuple[float, Fault | None]:
+    def best_fault(self) -> tuple[float, Fault | None]:
         """Return the largest gain in explained excess, and its fault; -inf and None without one."""
         if not self.is_fault.any():
             return -math.inf, None
@@ -294,7 +294,7 @@ class FamilyTest:
             num_cells=int(self.count[position]),
         )
 
-    def least_found(self) -> float:
+    def detectable_log_ratio(self) -> float:
         """Return the log ratio at which MOST candidates are detected with probability 0.9.
 
         NaN without peers.
@@ -355,10 +355,10 @@ def persistence_threshold(z_halves: Array, alpha: float) -> float:
         z_halves: the smaller and the larger z of the two halves: [2][candidate].
     """
     lower, higher = (np.sort(row[np.isfinite(row)]) for row in z_halves)
-    most = max(1.0, 2 * math.sqrt(alpha * len(higher)))
+    most_in_one_half = max(1.0, 2 * math.sqrt(alpha * len(higher)))
     trials = np.append(LEAST_Z, np.nextafter(higher[higher >= LEAST_Z], math.inf))
     beyond = [len(row) - np.searchsorted(row, trials) for row in (higher, lower)]
-    return float(trials[np.argmax(beyond[0] - beyond[1] <= most)])
+    return float(trials[np.argmax(beyond[0] - beyond[1] <= most_in_one_half)])
 
 
 MOST_FAULTS = 50
@@ -379,7 +379,7 @@ def find_faults(halves: Array, peers: PeerGroups, limits: FaultLimits) -> list[F
     values = append_empty_cell(halves)
     faults: list[Fault] = []
     while len(faults) < MOST_FAULTS:
-        best_faults = [test.best() for test in test_families(values, peers, limits)]
+        best_faults = [test.best_fault() for test in test_families(values, peers, limits)]
         best = int(np.argmax([gain for gain, _ in best_faults])) if best_faults else 0
         fault = best_faults[best][1] if best_faults else None
         if fault is None:
@@ -397,9 +397,9 @@ def find_fast_outliers(halves: Array, peers: PeerGroups, limits: FaultLimits) ->
 
 
 def detectable_ratio(halves: Array, peers: PeerGroups, limits: FaultLimits) -> float | None:
-    """Return the ratio of `least_found` for the first family; None without peers."""
-    least = test_families(append_empty_cell(halves), peers, limits)[0].least_found()
-    return None if math.isnan(least) else math.exp(min(700.0, least))
+    """Return the ratio of `detectable_log_ratio` for the first family; None without peers."""
+    log_ratio = test_families(append_empty_cell(halves), peers, limits)[0].detectable_log_ratio()
+    return None if math.isnan(log_ratio) else math.exp(min(700.0, log_ratio))
 
 
 def append_empty_cell(halves: Array) -> Array:

@@ -122,8 +122,8 @@ def is_uncorrelated(values: Array, alpha: float = ALPHA) -> bool:
     """Test the lag-1 autocorrelation of ranks; return False if it is significant at `alpha`."""
     n = len(values)
     correlations = autocorrelation(np.unique(values, return_inverse=True)[1])
-    most = NormalDist().inv_cdf(1 - alpha) / math.sqrt(n) - 1 / n
-    return bool(correlations[1] <= most)
+    critical = NormalDist().inv_cdf(1 - alpha) / math.sqrt(n) - 1 / n
+    return bool(correlations[1] <= critical)
 
 
 def quartiles_or_range(ordered: Array) -> tuple[float, float]:
@@ -214,10 +214,10 @@ def sorted_medians(ordered: Array) -> Array:
 
 def quantile(ordered: Array, share: float) -> float:
     """Return a quantile of ascending values, exactly that of `np.quantile`."""
-    place = (len(ordered) - 1) * share
-    before = math.floor(place)
-    low, high = float(ordered[before]), float(ordered[min(before + 1, len(ordered) - 1)])
-    weight = place - before
+    position = (len(ordered) - 1) * share
+    index = math.floor(position)
+    low, high = float(ordered[index]), float(ordered[min(index + 1, len(ordered) - 1)])
+    weight = position - index
     if weight < 0.5:
         return low + (high - low) * weight
     return high - (high - low) * (1 - weight)

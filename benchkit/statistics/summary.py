@@ -156,9 +156,9 @@ def paired_overlap(compute: Samples, communicate: Samples, case: Samples) -> Est
     one with the smaller median over all rounds; the minimum within each round would be biased low,
     and the overlap high. Few rounds have no interval: the sign test of equal cases does not apply.
     """
-    computing, communicating, both = align_rounds(compute, communicate, case)
+    computing, communicating, overlapped = align_rounds(compute, communicate, case)
     shorter = min(computing, communicating, key=median)
-    hidden = (computing + communicating - both) / shorter
+    hidden = (computing + communicating - overlapped) / shorter
     return summarize_rounds(hidden, series_interval(hidden, FEWEST_ROUNDS, FEWEST_OF_ROUNDS))
 
 

@@ -71,7 +71,7 @@ class Address(Struct, frozen=True, forbid_unknown_fields=True):
     def to_json(self) -> str:
         return json.dumps(msgspec.to_builtins(self))
 
-    def signed(self) -> "Address":
+    def sign(self) -> "Address":
         """Return the address with a signature (HMAC) in place of the secret, for public storage.
 
         Without a signature, whoever can write to that storage could publish the address of a

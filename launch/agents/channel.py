@@ -89,10 +89,10 @@ class Channel:
         Raise PeerLost, also (silently) on a timeout or where the peer does not follow the protocol.
         """
         deadline = time.monotonic() + timeout_s
-        begun = False
+        has_begun = False
         while (message := self.take()) is None:
-            if self._incoming.is_partial and not begun:
-                begun = True
+            if self._incoming.is_partial and not has_begun:
+                has_begun = True
                 deadline = time.monotonic() + WHOLE_S
             if not wait_readable([self.connection], max(0.0, deadline - time.monotonic())):
                 raise PeerLost(silently=True)

@@ -49,9 +49,9 @@ def accept_agents(
 ) -> Agents:
     """Connect agent 0 to `count - 1` others; send all the members, or the reason for the end."""
     deadline = time.monotonic() + timeout_s
-    with rendezvous.listening() as (listeners, address):
+    with rendezvous.listen() as (listeners, address):
         with contextlib.closing(callers(listeners, address.token, deadline)) as greetings:
-            channels, hellos = one_of_each(greetings, count)
+            channels, hellos = collect_greetings(greetings, count)
         members = [hello.member, *(hellos[index].member for index in sorted(hellos))]
         differences = (disagreement(hello, other) for other in hellos.values())
         problem = next(filter(None, differences), None)
@@ -64,7 +64,7 @@ def accept_agents(
     return Agents(hello.member, members, dict(sorted(channels.items())), LOOPBACK)
 
 
-def one_of_each(
+def collect_greetings(
     greetings: Iterable[tuple[Channel, Hello]], count: int
 ) -> tuple[dict[int, Channel], dict[int, Hello]]:
     """Return the last channel and hello of each agent other than 0, once all have connected."""
@@ -151,9 +151,9 @@ def reach_agent_0(
             break
         time.sleep(POLL_S)
     if failures:
-        where = ", ".join(f"{endpoint} ({why})" for endpoint, why in failures.items())
+        attempts = ", ".join(f"{endpoint} ({why})" for endpoint, why in failures.items())
         raise JoinError(
-            f"agent 0 is not reached within {timeout_s:g} s; {me} tried {where}: "
+            f"agent 0 is not reached within {timeout_s:g} s; {me} tried {attempts}: "
             f"start agent 0 first, or {ADVICE}{rendezvous.advice}"
         )
     raise JoinError(

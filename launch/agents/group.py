@@ -166,7 +166,7 @@ class Agents:
             )
 
     @contextlib.contextmanager
-    def stopping_together(self) -> Iterator[None]:
+    def stop_together(self) -> Iterator[None]:
         """Stop all agents if one of them gets a signal to stop here; agent 0 ends first."""
         try:
             yield

@@ -53,8 +53,8 @@ class Holder:
         with contextlib.suppress(OSError):
             command = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ")
         text = command.decode(errors="replace").strip()
-        shown = "".join(char for char in text if char.isprintable())[:SHOWN_COMMAND]
-        return f"process {self.pid} of user {user}" + (f" ({shown})" if shown else "")
+        printable = "".join(char for char in text if char.isprintable())[:SHOWN_COMMAND]
+        return f"process {self.pid} of user {user}" + (f" ({printable})" if printable else "")
 
 
 class HostTaken(Exception):

@@ -95,7 +95,7 @@ class AgentRendezvous(ABC):
         return Address(hosts, listener.getsockname()[1], namespace("net"), token, path)
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[tuple[list[socket.socket], Address]]:
+    def listen(self) -> Iterator[tuple[list[socket.socket], Address]]:
         """Open agent 0's sockets and publish its address; raise JoinError where that fails."""
         with contextlib.ExitStack() as exit_stack:
             try:
@@ -153,7 +153,7 @@ class TorchrunStore(AgentRendezvous):
         return "torchrun's store"
 
     def publish(self, address: Address) -> None:
-        self._open_store().set(self._key, address.signed().to_json())
+        self._open_store().set(self._key, address.sign().to_json())
 
     def find(self) -> list[Address]:
         """Return the address in the store if it is signed with our secret."""
@@ -165,7 +165,7 @@ class TorchrunStore(AgentRendezvous):
             return []
         address = replace(published, token=self.secret.key)
         signature = published.token.encode(errors="surrogatepass")
-        is_ours = hmac.compare_digest(address.signed().token.encode(), signature)
+        is_ours = hmac.compare_digest(address.sign().token.encode(), signature)
         return [address] if is_ours else []
 
     def is_announced(self) -> bool:
@@ -216,7 +216,7 @@ class SharedFile(AgentRendezvous):
             try:
                 if path.parent == temporary_folder():
                     trust.make_private_folder(path.parent)
-                write_whole(path, text)
+                write_private_file(path, text)
                 read_private(path)  # Some file systems have no owners, or do not keep modes.
                 break
             except OSError as error:
@@ -343,7 +343,7 @@ def temporary_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"benchkit-{os.geteuid()}"
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_private_file(path: Path, text: str) -> None:
     """Write a file atomically, readable by this user only.
 
     Others may share the folder, so it is always a new file (O_EXCL, mode 0600).

@@ -60,7 +60,7 @@ def encode_result(result: Any) -> bytes:
     return report
 
 
-def require_json(value: Any, where: str = "$") -> None:
+def require_json(value: Any, path: str = "$") -> None:
     """Raise TypeError unless a value and everything inside it is a JSON value.
 
     msgspec converts others: a set to a list, bytes to base64, a numeric key to text; and it writes
@@ -71,17 +71,17 @@ def require_json(value: Any, where: str = "$") -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise TypeError(f"{where}: the key {key!r}; allowed is text")
-            require_json(item, f"{where}.{key}")
+                raise TypeError(f"{path}: the key {key!r}; allowed is text")
+            require_json(item, f"{path}.{key}")
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             if type(item) is not float:  # most values are samples
-                require_json(item, f"{where}[{index}]")
+                require_json(item, f"{path}[{index}]")
     elif isinstance(value, int):
         if not -(2**63) <= value < 2**63:
-            raise TypeError(f"{where}: {value}; allowed are integers of 64 bits")
+            raise TypeError(f"{path}: {value}; allowed are integers of 64 bits")
     elif not isinstance(value, str | float | None):
-        raise TypeError(f"{where}: JSON has no {type(value).__name__}")
+        raise TypeError(f"{path}: JSON has no {type(value).__name__}")
 
 
 def encode_exception(error: BaseException, raised_at: float) -> bytes:
@@ -185,7 +185,7 @@ def next_call(incoming: MessageReader) -> RankCall | None:
 
 def set_up_process(network: PrivateNetwork | None) -> None:
     """Set up this process once, before its first call and its first thread."""
-    sys.stdout, sys.stderr = line_buffered(1), line_buffered(2)
+    sys.stdout, sys.stderr = open_line_buffered(1), open_line_buffered(2)
     faulthandler.enable()
     logs.install_stack_dumper()
     keep_file_open(RENDEZVOUS_FILE_VARIABLE)
@@ -255,7 +255,7 @@ def redirect_output(path: Path) -> None:
     os.close(descriptor)
 
 
-def line_buffered(descriptor: int) -> TextIO:
+def open_line_buffered(descriptor: int) -> TextIO:
     """Return a line-buffered text stream that does not close its descriptor.
 
     Text that UTF-8 cannot encode is escaped, so that a rank can always report why it fails.

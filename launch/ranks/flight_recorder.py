@@ -62,8 +62,8 @@ class FlightRecorder:
         deadline = time.monotonic() + DUMP_S
         sizes: list[int] = []
         while dumps and time.monotonic() < deadline:
-            before, sizes = sizes, [file_size(dump) for dump in dumps]
-            if sizes == before and all(sizes):
+            previous_sizes, sizes = sizes, [file_size(dump) for dump in dumps]
+            if sizes == previous_sizes and all(sizes):
                 return
             time.sleep(POLL_S)
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 
-from launch.host import without_pinning
+from launch.host import hide_pinning
 from launch.module_path import path_in_environment
 from launch.signals import defer_signals
 
@@ -59,7 +59,7 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
         # The server and its ranks inherit blocked signals: stop requests are not for them.
         # The server finds modules by its environment only: before Python 3.13.1 it drops our
         # sys.path (cpython #117378).
-        with defer_signals(), path_in_environment(), export_cleanup_folder(), without_pinning():
+        with defer_signals(), path_in_environment(), export_cleanup_folder(), hide_pinning():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" in str(error):
@@ -85,7 +85,7 @@ def server_pid() -> int | None:
     return server
 
 
-def has_exited_soon() -> bool:
+def exits_soon() -> bool:
     deadline = time.monotonic() + GONE_S
     server = server_pid()
     while server is not None and time.monotonic() < deadline:
@@ -136,7 +136,7 @@ def limit_request_time() -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError):
-        if not has_timed_out.is_set() and has_exited_soon():
+        if not has_timed_out.is_set() and exits_soon():
             raise ConnectionError("the fork server was killed while it started ranks") from None
         if not has_timed_out.is_set():
             raise

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.framing import MessageReader, add_length, is_writable
-from launch.host import without_pinning
+from launch.host import hide_pinning
 from launch.ranks import fork_server
 from launch.ranks.entry import RankCall, rank_main
 from launch.ranks.private_network import PrivateNetwork
@@ -78,17 +78,17 @@ def start_rank(
         report_reader, report_writer = context.Pipe(duplex=False)
         task_reader, task_writer = context.Pipe(duplex=False)
         lifeline_reader, lifeline = context.Pipe(duplex=False)
-        for end in (report_reader, task_writer, lifeline):
-            agent_stack.callback(end.close)
+        for connection_end in (report_reader, task_writer, lifeline):
+            agent_stack.callback(connection_end.close)
         ends_of_rank = (task_reader, report_writer, lifeline_reader)
-        for end in ends_of_rank:
-            rank_stack.callback(end.close)
+        for connection_end in ends_of_rank:
+            rank_stack.callback(connection_end.close)
         arguments = (dict(environment), network, *ends_of_rank)
         process = context.Process(target=rank_main, args=arguments)  # type: ignore[attr-defined]
-        with without_pinning():  # a spawned rank inherits the environment
+        with hide_pinning():  # a spawned rank inherits the environment
             process.start()
-        for end in (report_reader, task_writer):
-            os.set_blocking(end.fileno(), False)
+        for connection_end in (report_reader, task_writer):
+            os.set_blocking(connection_end.fileno(), False)
         rank = RankProcess(
             index,
             process,

@@ -213,7 +213,7 @@ def record_exit(rank: RankProcess, outcome: RankResults, failures: list[ProcessF
         )
         return
     message = f"exited with code {code} and no report"
-    if code == fork_server.LOST_EXIT_CODE and fork_server.has_exited_soon():
+    if code == fork_server.LOST_EXIT_CODE and fork_server.exits_soon():
         message = "lost with the fork server, which somebody killed"
     failures.append(ProcessFailure(rank.index, "exit", message))
 

@@ -48,7 +48,7 @@ def cycle(pid: int) -> None:
     factor = 1.0
     while True:
         runs_s = max(SHORTEST_S, SHORTEST_S / (factor - 1)) if factor > 1 else None
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         if select.select([sys.stdin.buffer], [], [], runs_s)[0]:
             line = os.read(0, 64).decode()
             if not line:
@@ -57,7 +57,7 @@ def cycle(pid: int) -> None:
             os.write(1, b"ok\n")
             continue
         os.kill(pid, signal.SIGSTOP)
-        time.sleep((time.perf_counter() - began) * (factor - 1))  # by the real running time
+        time.sleep((time.perf_counter() - start_s) * (factor - 1))  # by the real running time
         os.kill(pid, signal.SIGCONT)
 
 

@@ -37,4 +37,4 @@ from launch.agents.messages import SweepEnds as SweepEnds
 from launch.agents.messages import this_member as this_member
 from launch.agents.rendezvous import AgentRendezvous as AgentRendezvous
 from launch.agents.rendezvous import choose_rendezvous as choose_rendezvous
-from launch.agents.rendezvous import write_whole as write_whole
+from launch.agents.rendezvous import write_private_file as write_private_file

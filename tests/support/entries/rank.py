@@ -31,10 +31,10 @@ from benchkit.rank.reporter import shared_process_warnings as shared_process_war
 from benchkit.rank.run_cases import CaseRun as CaseRun
 from benchkit.rank.run_cases import RankRun as RankRun
 from benchkit.rank.run_cases import Stopwatch as Stopwatch
+from benchkit.rank.run_cases import add_details as add_details
 from benchkit.rank.run_cases import case_record as case_record
 from benchkit.rank.run_cases import full_speed_refusal as full_speed_refusal
 from benchkit.rank.run_cases import verify as verify
-from benchkit.rank.run_cases import with_details as with_details
 from benchkit.rank.sampling_hooks import flush_profiler as flush_profiler
 from benchkit.rank.sampling_hooks import make_hooks as make_hooks
 from benchkit.rank.throttle import ThrottleController as ThrottleController

@@ -80,7 +80,7 @@ def test_timed_case_is_rounded_to_nanoseconds():
     )
     case = Case(labels={"a": 1}, work=Work(payload_bytes=8), details=lambda: {"tokens": [4]}, ranks=1, estimator="any")
     each = rank.CaseRun(case, measurement=measurement)
-    record = rank.with_details(rank.case_record(each, [case], HostClock()), each)
+    record = rank.add_details(rank.case_record(each, [case], HostClock()), each)
     assert record == CaseRecord(
         labels={"a": 1}, status="ok", payload_bytes=8, details={"tokens": [4]},
         warmup_s=rounded_s, samples_s=rounded_s, start_offsets_s=rounded_s, regions_s={"wait": rounded_s}, **alike,

@@ -22,7 +22,7 @@ from tests.support.entries.agents import (
     connect_agents,
     handshake,
     single_agent,
-    write_whole,
+    write_private_file,
 )
 
 TRAITS = {"version": "1"}
@@ -169,7 +169,7 @@ def test_stale_address_does_not_mislead(tmp_path, monkeypatch):
     monkeypatch.setattr(handshake, "HELLO_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor(2) as pool:
         stale = {"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"}
-        write_whole(tmp_path / ".agents-srun-j", json.dumps(stale))
+        write_private_file(tmp_path / ".agents-srun-j", json.dumps(stale))
         started = [LaunchContext("srun", index, 2, "j") for index in range(2)]
         second = pool.submit(connect_agents, started[1], TRAITS, tmp_path, 15)
         time.sleep(0.5)

@@ -40,7 +40,7 @@ from tests.support.entries.agents import (
     rendezvous,
     secret,
     this_member,
-    write_whole,
+    write_private_file,
 )
 
 TRAITS = {"version": "1"}
@@ -238,7 +238,7 @@ def meet(tmp_path) -> Iterator[Callable[..., tuple[Any, list[Any]]]]:
             started = [LaunchContext(by, index, 2, job, **options) for index in range(2)]
             folders = [tmp_path, tmp_path if shared else tmp_path / "elsewhere"]
             first, second = (choose_rendezvous(*args, trusts) for args in zip(started, folders, strict=True))
-            _, address = opened.enter_context(first.listening())
+            _, address = opened.enter_context(first.listen())
             return address, second.find()
 
         yield start
@@ -320,7 +320,7 @@ def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_p
     monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
     place = [choose_rendezvous(LaunchContext("srun", index, 2, "j", is_one_host=True), tmp_path) for index in range(2)]
     with ExitStack() as opened, ThreadPoolExecutor(1) as pool:
-        listeners, address = opened.enter_context(place[0].listening())
+        listeners, address = opened.enter_context(place[0].listen())
         hello = pool.submit(next, handshake.callers(listeners, address.token, time.monotonic() + 60))
         slow = opened.enter_context(address.endpoints()[0].dial(10))
         nonce_0 = slow.recv(NONCE_BYTES)
@@ -369,10 +369,10 @@ def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
 
 def test_signed_address_holds_no_secret(tmp_path):
     address = Address(["n1"], 1, "", "word")
-    public = address.signed()
+    public = address.sign()
     assert "word" not in str(public)
     for other in ({"port": 2}, {"hosts": ["n2"]}, {"network": "x"}, {"token": "other"}, {"path": "/x"}):
-        assert replace(address, **other).signed().token != public.token
+        assert replace(address, **other).sign().token != public.token
 
 
 def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
@@ -383,13 +383,13 @@ def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
         choose_rendezvous(LaunchContext("srun", index, 2, "j", is_one_host=True), tmp_path / "file")
         for index in range(2)
     ]
-    with place[0].listening() as (_, address):
+    with place[0].listen() as (_, address):
         assert place[1].find() == [address]
         own = rendezvous.temporary_folder()
         assert own.stat().st_mode & 0o777 == 0o700
         own.chmod(0o770)
         assert place[1].find() == []
-    with pytest.raises(JoinError), place[0].listening():
+    with pytest.raises(JoinError), place[0].listen():
         pass
 
 
@@ -420,7 +420,7 @@ def test_address_file_of_others_is_ignored(tmp_path, caplog, by_link):
      b'{"hosts": [], "port": 99999, "network": "", "token": ""}'],
 )  # fmt: skip
 def test_address_file_without_address_is_ignored(tmp_path, text):
-    write_whole(tmp_path / ".agents-srun-j", text.decode())
+    write_private_file(tmp_path / ".agents-srun-j", text.decode())
     assert choose_rendezvous(LaunchContext("srun", 1, 2, "j"), tmp_path).find() == []
 
 
