@@ -1,9 +1,9 @@
 """How a command ends that is told to stop before it holds anything to keep, and after that."""
 
-import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -30,9 +30,8 @@ def run_command_line(command: Callable[[], int]) -> NoReturn:
     except Exception:
         if not received_signals:
             raise
-        code = (
-            128 + received_signals[0]
-        )  # an extension module that was being imported raised ImportError
+        # An extension module that was being imported raised ImportError.
+        code = 128 + received_signals[0]
     for number in SIGNALS:  # its work is done
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
@@ -53,6 +52,19 @@ def resend_signal(unraisable: Any) -> None:
     else:
         sys.__unraisablehook__(unraisable)
         return
-    timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=send_to_main_thread, args=(number,), daemon=True).start()
+
+
+def send_to_main_thread(number: int) -> None:
+    """Send a signal to the main thread, whose wait it shall end.
+
+    The wait goes on where it begins just after the signal has come; so one that ends this process
+    is sent until it is received. A handler of the command would take a second one for another.
+    """
+    num_received = len(received_signals)
+    main = threading.main_thread().ident or 0
+    time.sleep(AGAIN_S)
+    signal.pthread_kill(main, number)
+    while signal.getsignal(number) is exit_on_signal and len(received_signals) == num_received:
+        time.sleep(AGAIN_S)
+        signal.pthread_kill(main, number)

@@ -58,8 +58,7 @@ def test_signal_that_an_import_swallows_ends_without_traceback():
 
 @pytest.mark.parametrize("fault", ["def __del__(self): 1 / 0", "x = 1 / 0"])
 def test_other_exceptions_are_told(fault):
-    failing = (
-        f"from benchkit import early_signals\ndef command():\n class A:\n  {fault}\n A()\nearly_signals.run(command)"
-    )
+    command = f"def command():\n class A:\n  {fault}\n A()"
+    failing = f"from benchkit import early_signals\n{command}\nearly_signals.run_command_line(command)"
     done = subprocess.run([sys.executable, "-c", failing], capture_output=True, text=True, timeout=50)
     assert "ZeroDivisionError" in done.stderr
