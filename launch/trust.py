@@ -219,9 +219,9 @@ def file_system(device: int) -> str:
     number = f"{os.major(device)}:{os.minor(device)}"
     with contextlib.suppress(OSError):
         for line in MOUNTS.read_text(errors="replace").splitlines():
-            fields, _, rest = line.partition(" - ")
+            fields, _, remainder = line.partition(" - ")
             if fields.split()[2:3] == [number]:
-                return rest.partition(" ")[0]
+                return remainder.partition(" ")[0]
     return ""
 
 

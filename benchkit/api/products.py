@@ -74,8 +74,8 @@ def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
     if dtype_name not in FLOAT8S:
         dtype = getattr(torch, dtype_name)
         return Matmul(device, dtype, dtype)
-    one, is_fast = torch.ones((), device=device), dtype_name == FLOAT8_FAST
-    scaled = partial(torch_internals.multiply_float8, one, fast=is_fast)
+    unit_scale, is_fast = torch.ones((), device=device), dtype_name == FLOAT8_FAST
+    scaled = partial(torch_internals.multiply_float8, unit_scale, fast=is_fast)
     return Matmul(
         device, torch.float8_e4m3fn, torch.bfloat16, scaled, {"product_dtype": "bfloat16"}
     )

@@ -83,14 +83,14 @@ def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int
     return unsupported_reason(f"compute fused attention of {name} on {device.type}", attend)
 
 
-def unsupported_reason(what: str, trial: Callable[[], None]) -> Reason:
+def unsupported_reason(operation: str, trial: Callable[[], None]) -> Reason:
     """Return why torch refuses a trial, or ""; out-of-memory errors are raised."""
     try:
         trial()
     except (AttributeError, RuntimeError) as error:
         if is_out_of_memory(type(error).__name__, str(error)):
             raise
-        return f"torch {torch.__version__} cannot {what}: {str(error).splitlines()[0]}"
+        return f"torch {torch.__version__} cannot {operation}: {str(error).splitlines()[0]}"
     return ""
 
 

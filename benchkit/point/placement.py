@@ -280,9 +280,9 @@ def binding_warnings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
         if host.bound_to < host.cpuset:
             cores = f"{host.bound_to} of {host.cpuset} cores"
             hosts_by_cores.setdefault(cores, []).append(host.host)
-    how = "(by taskset, mpirun, srun or the like)"
+    cause = "(by taskset, mpirun, srun or the like)"
     return tuple(
-        f"agents on {', '.join(host_names)} are bound to {cores} {how}"
+        f"agents on {', '.join(host_names)} are bound to {cores} {cause}"
         for cores, host_names in hosts_by_cores.items()
     )
 

@@ -82,8 +82,8 @@ def save_or_explain(record: Record, folder: Path) -> str | None:
         write_with_retries(record, folder)
     except OSError as error:
         path = write_to_temporary_folder(record)
-        where = f"; it is in {path}" if path else ""
-        return f"{folder}: record not written: {error.strerror or error}{where}"
+        location = f"; it is in {path}" if path else ""
+        return f"{folder}: record not written: {error.strerror or error}{location}"
     return None
 
 

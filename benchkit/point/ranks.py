@@ -41,7 +41,7 @@ class LocalRanks:
     rendezvous: Rendezvous
     num_points: int = 0
     are_reusable: bool = True
-    _held: ExitStack = field(default_factory=ExitStack)
+    _exit_stack: ExitStack = field(default_factory=ExitStack)
     _ranks: RankPool | None = None
 
     @property
@@ -85,14 +85,14 @@ class LocalRanks:
         agents, first = self.group.agents, assignments[0]
         config, slowdown = first.config, first.slowdown
         if max(slowdown) > 1:
-            self._held.callback(cgroup.remove_stale_cgroups)
+            self._exit_stack.callback(cgroup.remove_stale_cgroups)
         recorder_context = flight_recorder.open_flight_recorder(config.hardware.device == "cuda")
-        recorder = self._held.enter_context(recorder_context)
+        recorder = self._exit_stack.enter_context(recorder_context)
         gpus = self.group.facts[agents.me.index].visible_gpus
         agents_here = len(self.group.members_on_host(agents.me))
         daemon_context = mps.provide_daemon(first.uses_mps, gpus, agents_here)
         network = placement.network_of(config, self.group)
-        variables = self._held.enter_context(daemon_context) | self.rendezvous.environment(
+        variables = self._exit_stack.enter_context(daemon_context) | self.rendezvous.environment(
             network is not None
         )
         if recorder:
@@ -105,12 +105,12 @@ class LocalRanks:
             network=network,
             recorder=recorder,
         )
-        return self._held.enter_context(ranks)
+        return self._exit_stack.enter_context(ranks)
 
     def end(self) -> None:
         """End the ranks; those that are not idle are killed."""
         self._ranks = None
-        self._held.close()
+        self._exit_stack.close()
 
 
 @contextmanager
@@ -149,7 +149,7 @@ class ReusableRanks:
     group: AgentGroup
     num_reused: int = 0
     num_checked: int = 0
-    _held: ExitStack = field(default_factory=ExitStack)
+    _exit_stack: ExitStack = field(default_factory=ExitStack)
     _ranks: LocalRanks | None = None
     _reuse_key: Any = None
 
@@ -173,7 +173,7 @@ class ReusableRanks:
                 yield ranks
             return
         if self._ranks is None:
-            self._ranks = self._held.enter_context(fresh_ranks(self.group))
+            self._ranks = self._exit_stack.enter_context(fresh_ranks(self.group))
             self._reuse_key = key
         try:
             yield self._ranks
@@ -203,7 +203,7 @@ class ReusableRanks:
 
     def end(self) -> None:
         self._ranks = self._reuse_key = None
-        self._held.close()
+        self._exit_stack.close()
 
 
 def is_reusable(config: RunConfig) -> bool:

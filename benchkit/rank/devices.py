@@ -213,8 +213,8 @@ def gpu_warnings(observations: Sequence[GpuObservations]) -> list[str]:
             "nvidia-ml-py is not installed, or the driver has no NVML"
         )
     if shared:
-        most = max(observations[rank].strangers for rank in shared)
-        processes = "1 other process" if most == 1 else f"up to {most} other processes"
+        largest = max(observations[rank].strangers for rank in shared)
+        processes = "1 other process" if largest == 1 else f"up to {largest} other processes"
         lines.append(f"{processes} computed on the GPU of {format_ranks(shared)}")
     return [*lines, *throttle_warnings(observations), *clock_warnings(observations)]
 

@@ -282,9 +282,9 @@ def verification_error(case: Case, call: Call) -> Reason:
 def time_limit_text(num_cases: int, limits: MeasureConfig) -> str:
     """Return how many cases are timed and until when: "3 cases, at most 66 s, until 17:40:05"."""
     most_s = num_cases * (limits.most_seconds() + limits.max_warmup_seconds)
-    end = datetime.now() + timedelta(seconds=most_s)
+    end_time = datetime.now() + timedelta(seconds=most_s)
     cases = f"{num_cases} case{'s' * (num_cases != 1)}"
-    return f"{cases}, at most {most_s:.3g} s, until {end:%H:%M:%S}"
+    return f"{cases}, at most {most_s:.3g} s, until {end_time:%H:%M:%S}"
 
 
 def full_speed_refusal(case: Case, controller: ThrottleController) -> Reason:

@@ -91,8 +91,8 @@ class Samples:
         lengths = np.asarray(self.blocks, dtype=int)
         if len(lengths) and (lengths == lengths[0]).all():  # nearly always
             return medians(self.times[: lengths.sum()].reshape(-1, lengths[0]))
-        ends = np.cumsum(lengths)
-        return np.array([median(block) for block in np.split(self.times, ends)[:-1]])
+        block_ends = np.cumsum(lengths)
+        return np.array([median(block) for block in np.split(self.times, block_ends)[:-1]])
 
     @property
     def arrivals(self) -> Arrivals:

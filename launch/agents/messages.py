@@ -93,7 +93,7 @@ class Lost(Exception):
     """
 
     def __init__(self, members: Sequence[AgentInfo], host_is_silent: bool) -> None:
-        how = "does not answer" if host_is_silent else "is gone"
-        super().__init__(f"{' and '.join(map(str, members))} {how}")
+        verb = "does not answer" if host_is_silent else "is gone"
+        super().__init__(f"{' and '.join(map(str, members))} {verb}")
         self.members = list(members)
         self.host_is_silent = host_is_silent

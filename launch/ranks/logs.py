@@ -32,9 +32,9 @@ def shorten_log(path: Path) -> None:
             return
         with path.open("r+b") as file:
             file.seek(-LOG_HALF_BYTES, os.SEEK_END)
-            end = file.read()
+            tail = file.read()
             file.seek(LOG_HALF_BYTES)
-            file.write(f"\n... {left_out} bytes left out ...\n".encode() + end)
+            file.write(f"\n... {left_out} bytes left out ...\n".encode() + tail)
             file.truncate()
     except OSError:  # There is no log, or the disk is full and the log stays as it is.
         return

@@ -174,9 +174,9 @@ def provide_daemon(
         yield {name: os.environ[name] for name in names if name in os.environ} | devices
         return
     if agents_here > 1:  # the clients that share a GPU must be those of one daemon
-        how = f"start one daemon for all before ({CONTROL} -d), or one agent per host"
+        advice = f"start one daemon for all before ({CONTROL} -d), or one agent per host"
         raise MpsUnavailable(
-            f"{agents_here} agents on this host need an MPS daemon, and none runs: {how}"
+            f"{agents_here} agents on this host need an MPS daemon, and none runs: {advice}"
         )
     folder = make_pipe_folder()
     try:
