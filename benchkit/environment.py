@@ -25,7 +25,7 @@ from benchkit.record.naming import escape_unprintable
 from benchkit.record.record import VERSIONS, AgentReport, Environment, HostReport
 from benchkit.secrets import mask_value, mask_words
 from benchkit.version import __version__
-from launch.host import available_cores, cpu_quota, node_name, read_text, without_pinning
+from launch.host import available_cores, cpu_quota, hide_pinning, node_name, read_text
 
 
 class Checkout(TypedDict):
@@ -169,7 +169,7 @@ def nccl_version() -> str | None:
     """Return the version of the NCCL, or RCCL, that torch loads, or None; start no CUDA."""
     if not is_built_for_gpus():
         return None
-    with without_pinning():  # what loads torch would be pinned, and all that it starts
+    with hide_pinning():  # what loads torch would be pinned, and all that it starts
         import torch.cuda.nccl
 
     number = ctypes.c_int()

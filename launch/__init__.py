@@ -1,1 +1,1 @@
-"""Starts ranks, watches them and ends them. Knows nothing about benchmarks."""
+"""Start, monitor and end the ranks of a program; nothing here depends on benchmarks."""

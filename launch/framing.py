@@ -1,7 +1,6 @@
-"""Messages that arrive in pieces: a length of eight bytes, followed by that many bytes.
+"""Length-prefixed messages over a byte stream: eight bytes of length, then the message.
 
-A reader takes the bytes that have arrived and never waits for the rest. Therefore a writer that
-stops in the middle of a message delays nothing else.
+Reads never block: a writer that stops in the middle of a message delays nothing else.
 """
 
 import os
@@ -16,29 +15,29 @@ REPORT_BYTES = 1 << 30
 
 
 def add_length(message: bytes) -> bytes:
-    """Return a message with its length before it, as it is sent."""
+    """Prefix a message with its length."""
     return HEAD.pack(len(message)) + message
 
 
 class MessageReader:
-    """Assembles the messages that arrive at a non-blocking connection.
+    """Assembles messages from a non-blocking connection.
 
-    It never reads beyond the current message: what follows stays in the kernel, where select sees
+    It never reads beyond the current message: the next one stays in the kernel, where select sees
     it.
     """
 
     def __init__(self, source: Connection) -> None:
         self._source = source
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._length: int | None = None  # None: the eight bytes of the length are not complete
 
     @property
     def is_partial(self) -> bool:
-        """Whether a message has arrived in part only."""
-        return bool(self._held) or self._length is not None
+        """Whether only a part of a message has arrived."""
+        return bool(self._buffer) or self._length is not None
 
     def read_message(self, limit: int) -> bytes | None:
-        """Take the bytes that have arrived; return the message once it is complete.
+        """Read the bytes that have arrived; return the message, or None while it is incomplete.
 
         Raises:
             EOFError: the stream has ended.
@@ -46,7 +45,7 @@ class MessageReader:
             OSError: the kernel cannot read from the connection.
         """
         while True:
-            missing = (HEAD.size if self._length is None else self._length) - len(self._held)
+            missing = (HEAD.size if self._length is None else self._length) - len(self._buffer)
             if missing:
                 try:
                     piece = os.read(self._source.fileno(), min(missing, PIECE_BYTES))
@@ -54,21 +53,21 @@ class MessageReader:
                     return None
                 if not piece:
                     raise EOFError
-                self._held += piece
+                self._buffer += piece
             elif self._length is None:
-                (self._length,) = HEAD.unpack(self._held)
-                self._held.clear()
+                (self._length,) = HEAD.unpack(self._buffer)
+                self._buffer.clear()
                 if self._length > limit:
                     raise ValueError(f"a message of {self._length} bytes; allowed are {limit}")
             else:
-                message = bytes(self._held)
-                self._held.clear()
+                message = bytes(self._buffer)
+                self._buffer.clear()
                 self._length = None
                 return message
 
 
 def is_writable(stream: Connection, timeout_s: float) -> bool:
-    """Wait until a stream accepts more bytes or its reader is lost; return False on a timeout."""
+    """Wait until a stream accepts bytes or its reader is lost; return False on a timeout."""
     poll = select.poll()
     poll.register(stream.fileno(), select.POLLOUT)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))

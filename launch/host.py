@@ -1,4 +1,4 @@
-"""This host as this process sees it: names, namespaces, cores, and limits of control groups."""
+"""This host as this process sees it: names, namespaces, cores, limits of control groups."""
 
 import glob
 import math
@@ -23,9 +23,9 @@ def boot_id() -> str:
 
 
 def namespace(kind: str) -> str:
-    """Return an identifier of a namespace of this process in this running kernel.
+    """Return an identifier of a namespace of this process, unique across hosts and boots.
 
-    Processes share it if they see the same network ("net") or clock ("time"), for example.
+    It is equal for processes that share the network ("net") or the clock ("time"), for example.
     """
     try:
         inode = os.stat(f"/proc/self/ns/{kind}").st_ino
@@ -41,7 +41,7 @@ def affinity_cores() -> list[int]:
 
 
 def available_cores(root: Path = ROOT) -> int:
-    """Return how many cores this process may use: its affinity, cut to its CPU quota."""
+    """Return the number of usable cores: the affinity mask, limited by the CPU quota."""
     cores = len(affinity_cores())
     quota = cpu_quota(root)
     return cores if quota is None else max(1, min(cores, math.floor(quota)))
@@ -49,13 +49,13 @@ def available_cores(root: Path = ROOT) -> int:
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """What a process may use of its host.
+    """Resource limits of a process on its host.
 
     Attributes:
-        cores: numbers of the cores that it may run on.
-        cpuset: those that it could run on if nothing bound it to fewer (taskset, a launcher).
-        cpu_quota: cores' worth of time that its control groups allow; None without a quota.
-        memory_bytes: memory that they allow; None without a limit.
+        cores: core numbers of the affinity mask.
+        cpuset: cores of its control group, without a binding by taskset or a launcher.
+        cpu_quota: CPU quota of its control groups, in cores; None without a quota.
+        memory_bytes: memory limit of its control groups; None without a limit.
     """
 
     cores: list[int] = field(default_factory=list)
@@ -69,7 +69,7 @@ def resource_limits(root: Path = ROOT) -> ResourceLimits:
 
 
 def cpuset(root: Path = ROOT) -> list[int]:
-    """Return the cores of the control group of this process; without one all that are online."""
+    """Return the cores of this process's control group, or all online cores without one."""
     for folder in cgroup_folders("cpuset", root):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):  # versions 2 and 1
             if cores := read_text(folder / name):
@@ -78,7 +78,7 @@ def cpuset(root: Path = ROOT) -> list[int]:
 
 
 def parse_core_list(text: str) -> set[int]:
-    """Return the cores of a list of the kernel's, such as "0-3,8"."""
+    """Parse a core list of the kernel, such as "0-3,8"."""
     cores: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -89,21 +89,23 @@ def parse_core_list(text: str) -> set[int]:
 def format_core_list(cores: Sequence[int]) -> str:
     runs = groupby(enumerate(cores), lambda pair: pair[1] - pair[0])
     spans = [[core for _, core in run] for _, run in runs]
-    return ",".join(f"{one}-{more[-1]}" if more else f"{one}" for one, *more in spans)
+    return ",".join(f"{first}-{rest[-1]}" if rest else f"{first}" for first, *rest in spans)
 
 
 SLOWED_GROUP = re.compile(r"benchkit-\d+")
-"""The name of a control group that slows down the process of that number (launch/slowdown)."""
+"""Name of a control group that slows down the process with that pid (launch/slowdown)."""
 UNLIMITED_BYTES = 2**62
-"""Version 1 writes a number beyond this one where there is no memory limit."""
+"""cgroup v1 reports a number above this one where there is no memory limit."""
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Return the least CPU quota of this process's control groups in cores; None without one.
+    """Return the smallest CPU quota of this process's control groups, in cores; None without one.
 
-    A quota by which benchkit itself slows a rank down is not counted.
+    A quota by which benchkit slows a rank down is not counted.
     """
-    groups = [each for each in cgroup_folders("cpu", root) if not SLOWED_GROUP.fullmatch(each.name)]
+    groups = [
+        folder for folder in cgroup_folders("cpu", root) if not SLOWED_GROUP.fullmatch(folder.name)
+    ]
     return min(filter(None, map(quota_of, groups)), default=None)
 
 
@@ -114,12 +116,12 @@ def quota_of(folder: Path) -> float | None:
 
 
 def memory_limit(root: Path = ROOT) -> int | None:
-    """Return the least memory limit of this process's control groups in bytes; None without."""
+    """Return the smallest memory limit of this process's control groups, in bytes; None without."""
     folders = cgroup_folders("memory", root)
     names = ("memory.max", "memory.limit_in_bytes")
     texts = [read_text(folder / name) for folder in folders for name in names]
-    given = [int(text) for text in texts if text.isdigit()]
-    return min((limit for limit in given if limit < UNLIMITED_BYTES), default=None)
+    limits = [int(text) for text in texts if text.isdigit()]
+    return min((limit for limit in limits if limit < UNLIMITED_BYTES), default=None)
 
 
 def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
@@ -127,10 +129,10 @@ def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
 
 
 def cgroups_by_version(controller: str, root: Path = ROOT) -> dict[int, list[Path]]:
-    """Return the control groups that limit this process, by their version (cgroups(7)).
+    """Return the folders of the control groups that limit this process, by version (cgroups(7)).
 
-    They are folders: that of its own group, then those of the groups around it up to the mount.
-    A host may have both versions at once, each with some of the controllers (such as "cpu").
+    The folder of its own group comes first, then its ancestors up to the mount. A host may have
+    both versions at once, each with some of the controllers (such as "cpu").
     """
     group_paths = {}
     for line in read_text(root / "proc/self/cgroup").splitlines():
@@ -139,27 +141,26 @@ def cgroups_by_version(controller: str, root: Path = ROOT) -> dict[int, list[Pat
             group_paths[1 if controllers else 2] = path
     folders_by_version: dict[int, list[Path]] = {}
     for line in read_text(root / "proc/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        kind, *_, options = after.split(" ")
+        mount_fields, _, file_system_fields = line.partition(" - ")
+        kind, *_, options = file_system_fields.split(" ")
         version = {"cgroup": 1, "cgroup2": 2}.get(kind)
         if version not in group_paths or (version == 1 and controller not in options.split(",")):
             continue
-        mounted, mount = map(unescape, before.split(" ")[3:5])
-        folders = cgroup_ancestors(root / mount.lstrip("/"), mounted, group_paths[version])
-        if len(folders) > len(
-            folders_by_version.get(version, ())
-        ):  # of several mounts, the one that shows most
+        mount_root, mount = map(unescape, mount_fields.split(" ")[3:5])
+        folders = cgroup_ancestors(root / mount.lstrip("/"), mount_root, group_paths[version])
+        # Of several mounts take the one that shows most.
+        if len(folders) > len(folders_by_version.get(version, ())):
             folders_by_version[version] = folders
     return folders_by_version
 
 
 def cgroup_ancestors(mount: Path, mount_root: str, group: str) -> list[Path]:
-    """Return the folder of a control group and those around it, up to the folder of the mount.
+    """Return the folder of a control group and its ancestors, up to the folder of the mount.
 
     Args:
-        mounted: the group that is mounted there.
-        own: the group to find. Both paths begin at the root of the cgroup namespace; ".." leads out
-            of it, into groups whose names are hidden.
+        mount_root: the group that is mounted at `mount`.
+        group: the group to find. Both paths begin at the root of the cgroup namespace; ".." leads
+            out of it, into groups whose names are hidden.
     """
     above, below = (list(filter(None, path.split("/"))) for path in (mount_root, group))
     while above and below and above[0] == below[0]:
@@ -171,14 +172,16 @@ def cgroup_ancestors(mount: Path, mount_root: str, group: str) -> list[Path]:
         pattern = "/".join(["*" for _ in above] + [glob.escape(name) for name in below])
         pid = str(os.getpid())
         groups = mount.glob(pattern)
-        has_me = (each for each in groups if pid in read_text(each / "cgroup.procs").split())
-        folder = next(has_me, mount)
+        own_groups = (
+            ancestor for ancestor in groups if pid in read_text(ancestor / "cgroup.procs").split()
+        )
+        folder = next(own_groups, mount)
     depth = len(folder.parts) - len(mount.parts)
-    return [each for each in [folder, *folder.parents][: depth + 1] if each.is_dir()]
+    return [ancestor for ancestor in [folder, *folder.parents][: depth + 1] if ancestor.is_dir()]
 
 
 def unescape(path: str) -> str:
-    """Return a path of mountinfo, in which "\\040" stands for a space (proc(5))."""
+    """Decode a path of mountinfo, in which "\\040" is a space (proc(5))."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path)
 
 
@@ -186,16 +189,19 @@ PINNING = (
     "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET",
     "OMP_THREAD_LIMIT", "OMP_DYNAMIC",
 )  # fmt: skip
-"""Variables by which OpenMP pins threads to cores, or starts fewer than it is asked for.
+"""Variables by which OpenMP pins threads to cores, or limits their number.
 
-It reads them where torch is loaded, and some pin the whole process at once: in the fork server, all
-ranks to one core.
+OpenMP reads them when torch is loaded, and some pin the whole process at once: in the fork server,
+all ranks to one core.
 """
 
 
 @contextmanager
-def without_pinning() -> Iterator[None]:
-    """Hide PINNING from what is loaded or started meanwhile; benchkit places ranks itself."""
+def hide_pinning() -> Iterator[None]:
+    """Hide PINNING from modules loaded and processes started in this context.
+
+    benchkit places ranks itself.
+    """
     hidden = {name: os.environ.pop(name) for name in PINNING if name in os.environ}
     try:
         yield
@@ -206,7 +212,7 @@ def without_pinning() -> Iterator[None]:
 def read_text(path: str | Path) -> str:
     """Return the stripped content of a small file; "" if it is not readable."""
     try:
-        # The name of a mount may hold bytes that are no text.
+        # The name of a mount may hold bytes that are not UTF-8.
         return Path(path).read_text(errors="surrogateescape").strip()
     except OSError:
         return ""

@@ -1,4 +1,4 @@
-"""Which launcher started this process, among how many others: by its environment variables."""
+"""Detect the launcher, index and number of processes from environment variables."""
 
 import os
 import re
@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 ALONE_VARIABLE = "BENCHKIT_ALONE"
-"""Environment variable that makes a process measure alone, whatever started it."""
+"""Environment variable: measure in this process without others, whatever launcher started it."""
 
 
 class LaunchError(Exception):
-    """What started this process is in doubt; the message says why, and what to set."""
+    """The launcher is ambiguous or unsupported; the message says why, and what to set."""
 
 
 @dataclass(frozen=True)
 class LaunchContext:
-    """What started this process, and its number.
+    """The launcher that started this process, its index and the number of processes.
 
-    `job` is what the processes of one start share and no other start has; "" if the launcher
-    provides none. `is_one_host`: the launcher says that all processes are on this host.
+    `job` identifies the start; "" if the launcher provides no identifier. `is_one_host`: the
+    launcher reports that all processes are on this host.
     """
 
     launcher: str
@@ -31,10 +31,12 @@ class LaunchContext:
 
 @dataclass(frozen=True)
 class RankVariables:
-    """The environment variables in which a launcher numbers its processes; "" for none.
+    """The environment variables with the index and the number of a launcher's processes.
+
+    A name is "" if the launcher has no such variable.
 
     Attributes:
-        depth: how far out the launcher usually stands; one of depth 0 may run inside any other.
+        depth: nesting level, 0 for the innermost: a launcher of depth 0 may run inside any other.
     """
 
     depth: int
@@ -42,27 +44,30 @@ class RankVariables:
     count: str
 
     def read(self, environment: Mapping[str, str]) -> tuple[int | None, int | None]:
-        """Return index and count, None where not given; raise LaunchError where they are none."""
+        """Return index and count, None where not set; raise LaunchError for invalid values."""
         index, count = (
             whole_number(environment, name) if name in environment else None
             for name in (self.index, self.count)
         )
         if count is not None and (index or 0) >= count:
-            raise LaunchError(f"{self.shown(environment)}: allowed is an index below the count")
+            raise LaunchError(f"{self.describe(environment)}: allowed is an index below the count")
         return index, count
 
-    def shown(self, environment: Mapping[str, str]) -> str:
+    def describe(self, environment: Mapping[str, str]) -> str:
         names = [name for name in (self.index, self.count) if name in environment]
         return ", ".join(f"{name}={environment[name]}" for name in names)
 
 
 @dataclass(frozen=True)
 class LauncherEnv(RankVariables):
-    """The environment variables of a launcher whose processes join.
+    """The environment variables of a supported launcher.
 
-    Its variables in `marker` are all there. `job_variables` together name the start; without one
-    the processes meet at MASTER_ADDR. `local_size` holds the number of processes on this host;
-    Slurm's is "2" on one node, but "1(x2)" on two.
+    Attributes:
+        marker: variables that are all set by this launcher, separated by spaces.
+        job_variables: variables that together identify the start; without any, the rendezvous is
+            at MASTER_ADDR.
+        local_size: variable with the number of processes on this host; Slurm's is "2" on one node,
+            but "1(x2)" on two.
     """
 
     marker: str
@@ -111,20 +116,20 @@ LAUNCHERS = {
         3, "JOB_COMPLETION_INDEX", "WORLD_SIZE", "JOB_COMPLETION_INDEX WORLD_SIZE MASTER_PORT",
     ),
 }  # fmt: skip
-"""Launchers in the order in which they are looked for, the innermost first.
+"""Supported launchers in the order of detection, the innermost first.
 
-`env` is the last resort, for processes that are numbered by hand, or by Kubeflow's PyTorchJob,
-whose numbers are of pods. Inside an allocation Open MPI and MPICH start their daemons by srun, and
-srun may set PMI_* too.
+`env` is the fallback for processes that are numbered by hand, or by Kubeflow's PyTorchJob, whose
+numbers are of pods. Inside an allocation Open MPI and MPICH start their daemons by srun, and srun
+may set PMI_* too.
 """
 UNSUPPORTED_LAUNCHERS = (
     RankVariables(1, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     RankVariables(3, "PET_NODE_RANK", "PET_NNODES"),  # Kubeflow Trainer, for torchrun to read
     RankVariables(1, "PMIX_RANK", ""),
     RankVariables(1, "HOROVOD_RANK", "HOROVOD_SIZE"),
-    *LAUNCHERS.values(),  # where the sign is missing: RANK without torchrun's, for example
+    *LAUNCHERS.values(),  # without their marker: RANK without torchrun's, for example
 )
-"""Launchers whose processes do not join."""
+"""Launchers whose processes cannot form a group."""
 PARTS = "NODE|HOST|MACHINE|POD|WORKER|TASK|REPLICA|GROUP|SLICE|PROC|RANK|WORLD|MPI"
 INDEX = re.compile(
     rf"(?!.*LOCAL|.*ARRAY)(?:(?:NODE_)?RANK|NODE_(?:INDEX|ID)|_?(?P<by>\w+?)_"
@@ -134,19 +139,20 @@ COUNT = re.compile(
     rf"N(?:UM_)?NODES|NODE_COUNT|WORLD_SIZE|_?(?P<by>\w+?)_"
     rf"(?:(?:NUM|TOTAL|N)_?(?:{PARTS})S?|(?:{PARTS})S?_(?:SIZE|COUNT|NUM)|HOSTS|HOSTNAMES)"
 )
-"""Names by which any other launcher numbers processes, and counts them.
+"""Variable names of indices and counts of any other launcher.
 
-LWS_WORKER_INDEX and LWS_GROUP_SIZE belong together, as they begin with the same word; NODE_RANK and
-WORLD_SIZE, as they begin with none. Few names count without such a word: containers and scripts
-have a GROUP_ID and NUM_WORKERS of their own. Tasks of an array measure on their own. So do the
-shards of a test run, which are counted otherwise (CI_NODE_INDEX, CI_NODE_TOTAL).
+An index and a count belong together if they begin with the same word, as LWS_WORKER_INDEX and
+LWS_GROUP_SIZE, or both with none, as NODE_RANK and WORLD_SIZE. Few names match without such a word:
+containers and scripts have a GROUP_ID and NUM_WORKERS of their own. Tasks of an array are separate
+runs, and so are shards of a test run, whose names do not match (CI_NODE_INDEX, CI_NODE_TOTAL).
 """
 
 
 def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
-    """Return what started this process by its environment; `plain` without a launcher.
+    """Return the launch context by the environment; `plain` without a launcher.
 
-    It never fails; what is about to measure calls require_launcher() first.
+    Never raises. Call require_launcher() before a measurement: it raises for contradictory
+    variables.
     """
     if environment.get(ALONE_VARIABLE) == "1":
         return LaunchContext("plain", 0, 1)
@@ -168,23 +174,23 @@ def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContex
 
 
 def num_hosts(environment: Mapping[str, str] = os.environ) -> int:
-    """Return over how many hosts this start is spread: one per process where nothing says it."""
-    started = detect_launcher(environment)
-    variables = LAUNCHERS.get(started.launcher)
+    """Return the number of hosts of this start; one per process if unknown."""
+    context = detect_launcher(environment)
+    variables = LAUNCHERS.get(context.launcher)
     local_size = re.match(r"\d+", environment.get(variables.local_size, "") if variables else "")
-    return -(-started.num_processes // int(local_size[0] if local_size else 1))
+    return -(-context.num_processes // int(local_size[0] if local_size else 1))
 
 
 def require_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
-    """Return what started this process; raise LaunchError where that is in doubt.
+    """Return the launch context of the innermost launcher.
 
-    The innermost launcher counts. Without this check, each process of a launcher that benchkit
-    does not join would measure on its own, as if it were the only one.
+    Raise LaunchError if the launcher's variables contradict each other, or if the launcher is
+    unsupported: each of its processes would measure as if it were the only one.
     """
-    alone = environment.get(ALONE_VARIABLE, "")
-    if alone not in ("", "0", "1"):
-        raise LaunchError(f"{ALONE_VARIABLE}={alone!r}: allowed are 0 and 1")
-    if alone != "1":
+    value = environment.get(ALONE_VARIABLE, "")
+    if value not in ("", "0", "1"):
+        raise LaunchError(f"{ALONE_VARIABLE}={value!r}: allowed are 0 and 1")
+    if value != "1":
         try:
             require_consistent_launcher(environment)
         except LaunchError as error:
@@ -194,7 +200,7 @@ def require_launcher(environment: Mapping[str, str] = os.environ) -> LaunchConte
 
 
 def require_first_start(environment: Mapping[str, str] = os.environ) -> None:
-    """Raise LaunchError where torchrun starts again: to it a point that fails is a failed start."""
+    """Raise LaunchError on a restart by torchrun, which restarts if a point fails."""
     if (count := environment.get(RESTARTS, "0")) not in ("", "0"):
         raise LaunchError(
             f"{RESTARTS}={count}: torchrun has started this before, and nothing is measured twice; "
@@ -203,31 +209,31 @@ def require_first_start(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def require_consistent_launcher(environment: Mapping[str, str]) -> None:
-    joined = [each for each in LAUNCHERS.values() if each.is_in(environment)]
-    places = {each: each.read(environment) for each in joined}
-    innermost = joined[0] if joined else None
+    detected = [launcher for launcher in LAUNCHERS.values() if launcher.is_in(environment)]
+    positions = {launcher: launcher.read(environment) for launcher in detected}
+    innermost = detected[0] if detected else None
     if innermost:
-        index, count = places[innermost]
+        index, count = positions[innermost]
         missing = innermost.count if index else innermost.index if (count or 1) > 1 else ""
         if missing and missing not in environment:
-            raise LaunchError(f"{innermost.shown(environment)} without {missing}: set it too")
-    for each in UNSUPPORTED_LAUNCHERS:
-        if each == innermost or each.index not in environment:
+            raise LaunchError(f"{innermost.describe(environment)} without {missing}: set it too")
+    for launcher in UNSUPPORTED_LAUNCHERS:
+        if launcher == innermost or launcher.index not in environment:
             continue
-        if innermost and each.depth > innermost.depth:
+        if innermost and launcher.depth > innermost.depth:
             continue
-        index, count = each.read(environment)
+        index, count = launcher.read(environment)
         if not index and count in (None, 1):
             continue
-        others = [place for other, place in places.items() if other != each]
-        if any(index == place[0] and count in (None, place[1]) for place in others):
+        other_positions = [place for other, place in positions.items() if other != launcher]
+        if any(index == place[0] and count in (None, place[1]) for place in other_positions):
             continue  # the same start under another name: srun sets PMI_* for its tasks
         if innermost:
-            both = f"{innermost.shown(environment)} and {each.shown(environment)}"
+            both = f"{innermost.describe(environment)} and {launcher.describe(environment)}"
             raise LaunchError(f"{both} differ: unset those that are left from another start")
-        raise unsupported_launcher(each.shown(environment))
-    if not innermost and (shown := unknown_launcher_variables(environment)):
-        raise unsupported_launcher(shown)
+        raise unsupported_launcher(launcher.describe(environment))
+    if not innermost and (variables := unknown_launcher_variables(environment)):
+        raise unsupported_launcher(variables)
 
 
 def unsupported_launcher(variables: str) -> LaunchError:
@@ -238,24 +244,24 @@ def unsupported_launcher(variables: str) -> LaunchError:
 
 
 def unknown_launcher_variables(environment: Mapping[str, str]) -> str:
-    """Return the variables of a launcher outside the tables that started several processes."""
-    known = {each.index.partition("_")[0] for each in UNSUPPORTED_LAUNCHERS}
-    # of the launchers, by the first words of their names
+    """Return the variables of an unknown launcher that started several processes, or ""."""
+    known_prefixes = {launcher.index.partition("_")[0] for launcher in UNSUPPORTED_LAUNCHERS}
+    # numbers by the first word of a name, then by the variable as text
     indices, counts = defaultdict[str, dict[str, int]](dict), defaultdict[str, dict[str, int]](dict)
     for name, value in sorted(environment.items()):
         number = int(value) if is_number(value) else None
-        shown = name if number is None else f"{name}={value}"
-        if found := INDEX.fullmatch(name):
+        text = name if number is None else f"{name}={value}"
+        if match := INDEX.fullmatch(name):
             if number is not None or name.endswith("HOST"):
-                indices[first_word(found)][shown] = number or 0
-        elif found := COUNT.fullmatch(name):
-            counts[first_word(found)][shown] = 1 + value.count(",") if number is None else number
-    for word in counts:
-        several = {shown: count for shown, count in counts[word].items() if count > 1}
-        most = max(several.values(), default=0)
-        below = [shown for shown, index in indices[word].items() if index < most]
-        if below and word not in known:
-            return ", ".join([*below, *several])
+                indices[first_word(match)][text] = number or 0
+        elif match := COUNT.fullmatch(name):
+            counts[first_word(match)][text] = 1 + value.count(",") if number is None else number
+    for prefix in counts:
+        large_counts = {text: count for text, count in counts[prefix].items() if count > 1}
+        largest = max(large_counts.values(), default=0)
+        valid_indices = [text for text, index in indices[prefix].items() if index < largest]
+        if valid_indices and prefix not in known_prefixes:
+            return ", ".join([*valid_indices, *large_counts])
     return ""
 
 
@@ -275,7 +281,7 @@ def whole_number(environment: Mapping[str, str], name: str) -> int:
 
 
 def allocation_remark(environment: Mapping[str, str] = os.environ) -> str:
-    """Return a line for a lone process of a shell or script in a Slurm allocation, else ""."""
+    """Return a line for a single process of a shell or script in a Slurm allocation, else ""."""
     job = environment.get("SLURM_JOB_ID")
     if not job or detect_launcher(environment).launcher != "plain":
         return ""

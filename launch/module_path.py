@@ -1,7 +1,7 @@
-"""Where processes that this one starts find modules: where this one does.
+"""Let child processes import modules from the same places as this one.
 
-`python -m` and `python -c` look in the working directory first, where a user may have folders that
-are named like ours. A console script does not look there.
+`python -m` and `python -c` search the working directory first, where a user may have folders with
+the names of ours. A console script does not search it.
 """
 
 import os
@@ -11,25 +11,25 @@ from contextlib import contextmanager
 
 
 def path_options() -> list[str]:
-    """Return options of `python -m` that keep the working directory out where it is out here."""
+    """Return the options of `python -m` that skip the working directory, if this process does."""
     is_searched = bool({"", os.getcwd()} & set(sys.path))
     return [] if is_searched or sys.version_info < (3, 11) else ["-P"]
 
 
 @contextmanager
 def path_in_environment() -> Iterator[None]:
-    """Let what is started meanwhile search our `sys.path`, in its order and nothing before it.
+    """Let processes started in this context search our `sys.path`, and nothing before it.
 
-    From Python 3.11 on, PYTHONSAFEPATH keeps the working directory from being searched first.
+    From Python 3.11 on, PYTHONSAFEPATH keeps the working directory out.
     """
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    given = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    variables = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+    previous = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 del os.environ[name]
             else:

@@ -1,4 +1,4 @@
-"""Requests to stop, by a signal to this process or to another agent; handled like Ctrl-C."""
+"""Stop requests, by a signal to this process or to another agent; handled like Ctrl-C."""
 
 import contextlib
 import functools
@@ -14,7 +14,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
 
 class StopRequested(KeyboardInterrupt):
-    """A signal asked this run to stop; `relayed`: another agent passed the request on."""
+    """A request to stop by a signal; `relayed`: another agent received it and passed it on."""
 
     def __init__(
         self, number: int, status: str = "interrupted", why: str = "", relayed: bool = False
@@ -32,10 +32,10 @@ def to_stop_request(error: KeyboardInterrupt) -> StopRequested:
 
 
 def install_handlers(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
-    """Install a handler for signals, except for those that are ignored.
+    """Install a handler for signals, except for ignored ones.
 
-    `nohup` makes a process ignore SIGHUP, and a shell without job control SIGINT in the background.
-    Such a process must go on.
+    `nohup` ignores SIGHUP, and a shell without job control ignores SIGINT in the background; such
+    a process must go on.
     """
     for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -43,50 +43,49 @@ def install_handlers(numbers: Iterable[int], handler: Callable[[int, Any], Any])
 
 
 def ignore_signals() -> None:
-    """Ignore further signals: launchers send several, and the first one is being recorded."""
+    """Ignore further stop signals: launchers send several, and the first is being recorded."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defer signals to stop until the end of work that must be complete.
+    """Defer stop signals to the end of this context.
 
-    The signals are blocked, which processes started meanwhile inherit. The kernel may still deliver
-    them to a library's thread, which blocks nothing. Therefore the handlers meanwhile only note
-    them.
+    The signals are blocked; processes started in the context inherit that. The kernel may still
+    deliver them to a library's thread, which blocks none. Therefore the handlers only note them.
     """
-    noted: list[int] = []
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    pending: list[int] = []
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     handlers: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():  # only this thread runs handlers
         for number in STOP_SIGNALS:
             if callable(handler := signal.getsignal(number)):
                 handlers[number] = handler
     for number in handlers:
-        signal.signal(number, lambda number, frame: noted.append(number))
+        signal.signal(number, lambda number, frame: pending.append(number))
     try:
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for caught in dict.fromkeys(noted):
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
+        for caught in dict.fromkeys(pending):
             signal.raise_signal(caught)
 
 
-def wait_readable(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
-    """Wait like multiprocessing.connection.wait, and wake up for handlers of signals to run.
+def wait_readable(sources: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
+    """Wait like multiprocessing.connection.wait, and wake up to run signal handlers.
 
-    The kernel may deliver a signal to a library's thread (BLAS, TCPStore). Python then notes it,
-    but its main thread, the only one that runs handlers, would stay asleep.
+    The kernel may deliver a signal to a library's thread (BLAS, TCPStore). Python notes it there,
+    but the main thread, which alone runs handlers, would stay asleep.
     """
     if threading.current_thread() is not threading.main_thread():
-        return connection.wait(things, timeout_s)
+        return connection.wait(sources, timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
         rest_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready = connection.wait([*things, wakeup_fd()], rest_s)
+        ready = connection.wait([*sources, wakeup_fd()], rest_s)
         if wakeup_fd() not in ready:
             return ready
         os.read(wakeup_fd(), 4096)
@@ -94,7 +93,7 @@ def wait_readable(things: Sequence[Any], timeout_s: float | None = None) -> list
 
 @functools.cache
 def wakeup_fd() -> int:
-    """Return a descriptor that is readable when a signal with a Python handler has arrived.
+    """Return a descriptor that becomes readable when a signal with a Python handler arrives.
 
     It is process-wide because Python writes to one wake-up descriptor per process.
     """

@@ -1,12 +1,11 @@
-"""Whether only this user may have written a file or a folder: what it says is run, or believed.
+"""Read files that only this user or root can have written: their content is executed or trusted.
 
-The owner is this user or root, and nobody else may write. What is checked is the open file, because
-a name may lead to another one a moment later. The file's folder counts, too: who may write there
-may replace the file.
+The owner is this user or root, and nobody else may write. The check is of the open file, because a
+path may lead to another file a moment later. The same holds for the file's folder: whoever may
+write there may replace the file.
 
-People who share a folder on purpose say so once, by a file MARKER in it or above it (chmod 644). It
-counts for its owner, and for all users where root owns it. It holds the name of the group that is
-trusted, or `everyone`.
+A folder is shared on purpose by a file MARKER in it or above it (chmod 644), which holds the name
+of the trusted group, or `everyone`. It counts for its owner, and for all users if root owns it.
 """
 
 import contextlib
@@ -25,16 +24,16 @@ MOST_MARKER_BYTES = 256
 MOUNTS = Path("/proc/self/mountinfo")
 RELEASE = Path("/proc/sys/kernel/osrelease")
 OWNERLESS = {"cifs", "drvfs", "exfat", "msdos", "ntfs", "ntfs3", "smb3", "vboxsf", "vfat"}
-"""File systems whose modes are those of the mount, and cannot be changed. So is WSL's 9p."""
+"""File systems with the fixed modes of their mount. WSL's 9p is one, too."""
 GROUP, OTHERS = stat.S_IWGRP, stat.S_IWOTH
 log = logging.getLogger("benchkit")
-_said: set[str] = set()
+_warned: set[str] = set()
 _umask: list[int] = []
-"""The user's, once `keep_others_out` has replaced it."""
+"""The user's umask, once `restrict_umask` has replaced it."""
 
 
 def read(path: Path, most_bytes: int, private: bool = False) -> bytes:
-    """Read a file that only this user, or root, may have written.
+    """Read a file that only this user or root can have written.
 
     Args:
         private: nobody else may read it either. Its folder may be anybody's, because nobody else
@@ -42,14 +41,14 @@ def read(path: Path, most_bytes: int, private: bool = False) -> bytes:
 
     Raises:
         OSError: it cannot be read.
-        PermissionError: it is a link, or others may have written it.
-        ValueError: it is no regular file, or larger than `most_bytes`.
+        PermissionError: it is a link, or others can have written it.
+        ValueError: it is not a regular file, or larger than `most_bytes`.
     """
-    with contextlib.ExitStack() as closed:
-        folder = closed.enter_context(open_folder(path.parent))
+    with contextlib.ExitStack() as exit_stack:
+        folder = exit_stack.enter_context(open_folder(path.parent))
         if not private:
             require_trusted(path.parent, folder)
-        file = closed.enter_context(open_file(path, folder))
+        file = exit_stack.enter_context(open_file(path, folder))
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path}: not a regular file")
@@ -71,7 +70,7 @@ def open_folder(folder: Path, flags: int = 0) -> Iterator[int]:
 
 @contextlib.contextmanager
 def open_file(path: Path, folder: int) -> Iterator[BinaryIO]:
-    """Open a file of an open folder: no link, and without waiting for the other end of a pipe."""
+    """Open a file of an open folder, never a link, and without blocking on a pipe."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path.name, flags, dir_fd=folder), "rb") as file:
         yield file
@@ -81,7 +80,7 @@ def require_folder(folder: Path, private: bool = False) -> None:
     """Raise PermissionError for a folder that somebody else owns or may write.
 
     Args:
-        private: nobody else may open it either, and it is no link.
+        private: nobody else may open it either, and it is not a link.
     """
     try:
         with open_folder(folder, os.O_NOFOLLOW if private else 0) as descriptor:
@@ -91,26 +90,26 @@ def require_folder(folder: Path, private: bool = False) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder that only this user may open, in one that exists, if it is not there.
+    """Make a folder that only this user may open, unless it exists; its parent exists.
 
     Raises:
-        PermissionError: it is there, and others may open it.
+        PermissionError: it exists, and others may open it.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     require_folder(folder, private=True)
 
 
 def restrict_umask() -> None:
-    """Let nobody else write what this process makes from now on, outside of shared folders."""
+    """Deny others write access to files made from now on, outside of shared folders."""
     _umask.append(os.umask(0o022))
     os.umask(_umask[0] | 0o022)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, if it is not there; in a shared one others may write.
+    """Make a folder and its parents, unless it exists; in a shared one others may write.
 
     Raises:
-        PermissionError: it is there, and somebody else owns it or may write it.
+        PermissionError: it exists, and somebody else owns it or may write it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     if _umask and trusted_group(folder.parent):
@@ -121,9 +120,9 @@ def make_folder(folder: Path) -> None:
         require_folder(folder)
 
 
-def require_trusted(path: Path, opened: int, private: bool = False) -> None:
-    """Raise PermissionError where others than this user and root may have written an open file."""
-    if why := distrust_reason(path, os.fstat(opened), private, has_acl(opened)):
+def require_trusted(path: Path, descriptor: int, private: bool = False) -> None:
+    """Raise PermissionError if others than this user and root can have written an open file."""
+    if why := distrust_reason(path, os.fstat(descriptor), private, has_acl(descriptor)):
         raise PermissionError(f"{path}: {why}")
 
 
@@ -132,7 +131,7 @@ def distrust_reason(
 ) -> str:
     """Return why a file or a folder, by its status, is not trusted; "" if it is.
 
-    With an access control list, the mode's bits for the group are those of all whom it names.
+    With an access control list, the mode's group bits are those of everyone in the list.
     """
     mode = status.st_mode
     if private:
@@ -156,18 +155,18 @@ def distrust_reason(
         return ""
     allowed = "allowed is one that only you may (chmod go-w)" if is_mine else "allowed is your own"
     marker = f"{MARKER} names {shared}" if shared else f"or one that a {MARKER} of yours shares"
-    who = "others may write it" if is_mine else f"it is {user_name(status.st_uid)}'s"
-    return f"{who}; {allowed}, {marker}"
+    problem = "others may write it" if is_mine else f"it is {user_name(status.st_uid)}'s"
+    return f"{problem}; {allowed}, {marker}"
 
 
-def has_acl(opened: int) -> bool:
+def has_acl(descriptor: int) -> bool:
     with contextlib.suppress(AttributeError, OSError):  # not on Linux, or none
-        return bool(os.getxattr(opened, "system.posix_acl_access"))
+        return bool(os.getxattr(descriptor, "system.posix_acl_access"))
     return False
 
 
 def is_user_private_group(gid: int) -> bool:
-    """Return whether a group is this user's own, as many systems give each user one."""
+    """Return whether a group is this user's private group, as many systems make one per user."""
     with contextlib.suppress(KeyError):
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
         is_own = user.pw_gid == gid and group.gr_name == user.pw_name
@@ -176,7 +175,7 @@ def is_user_private_group(gid: int) -> bool:
 
 
 def is_group(name: str, gid: int) -> bool:
-    """Return whether a name, or a number where it has none, is that of a group."""
+    """Return whether a name, or a number as text, denotes a group."""
     with contextlib.suppress(KeyError):
         return name == str(gid) or grp.getgrnam(name).gr_gid == gid
     return False
@@ -190,15 +189,15 @@ def user_name(uid: int) -> str:
 
 
 def trusted_group(folder: Path) -> str:
-    """Return the group, or EVERYONE, that the nearest MARKER in a folder or above it names.
+    """Return the group, or EVERYONE, in the nearest MARKER in a folder or above it; "" for none.
 
-    Another user's does not count, nor one that others may write.
+    A MARKER of another user does not count, nor one that others may write.
     """
     real = folder.resolve()
-    for place in (real, *real.parents):
-        with contextlib.suppress(OSError), contextlib.ExitStack() as closed:
-            descriptor = closed.enter_context(open_folder(place))
-            file = closed.enter_context(open_file(place / MARKER, descriptor))
+    for directory in (real, *real.parents):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as exit_stack:
+            descriptor = exit_stack.enter_context(open_folder(directory))
+            file = exit_stack.enter_context(open_file(directory / MARKER, descriptor))
             status = os.fstat(file.fileno())
             is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
             is_mine = status.st_uid in (os.geteuid(), 0)
@@ -220,14 +219,14 @@ def file_system(device: int) -> str:
     number = f"{os.major(device)}:{os.minor(device)}"
     with contextlib.suppress(OSError):
         for line in MOUNTS.read_text(errors="replace").splitlines():
-            own, _, rest = line.partition(" - ")
-            if own.split()[2:3] == [number]:
-                return rest.partition(" ")[0]
+            fields, _, remainder = line.partition(" - ")
+            if fields.split()[2:3] == [number]:
+                return remainder.partition(" ")[0]
     return ""
 
 
-def warn_once(what: str) -> None:
-    """Say once what is trusted."""
-    if what not in _said:
-        _said.add(what)
-        log.warning("%s", what)
+def warn_once(text: str) -> None:
+    """Log a warning once per process."""
+    if text not in _warned:
+        _warned.add(text)
+        log.warning("%s", text)

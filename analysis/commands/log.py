@@ -330,7 +330,7 @@ def log(folder: Path, loaded: Harvest, tracker: Tracker) -> str:
     is_earlier = (folder / EARLIER / "analysis.txt").is_file() and not (folder / FOLDER).exists()
     name = EARLIER if is_earlier else FOLDER
     has_report = (folder / name).is_dir()
-    report = files.make_own(folder / name)
+    report = files.make_plain_folder(folder / name)
     if not has_report:
         list(write_report(ReportData(table, None, loaded.ranks), report))
     for path in report.rglob("*"):

@@ -19,7 +19,7 @@ from analysis.compare.report import (
 from analysis.compare.verdicts import FAILED, FASTER, SAME, SLOWER, UNCLEAR, PointVerdict
 from benchkit.compare import RESULT_FILE
 from benchkit.record import files
-from benchkit.record.naming import escape_unprintable, in_markdown, percent, plus_minus
+from benchkit.record.naming import escape_markdown, escape_unprintable, percent, plus_minus
 from benchkit.statistics.power import RunDeviations
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def as_markdown(result: PairedComparison) -> str:
     """Return answer, table and remarks, for a pull request."""
     bullets = "\n".join(f"- {line}" for line in remarks(result))
     return (
-        f"### benchkit compare: {in_markdown(answer(result))}\n\n{sentence(result)}\n\n"
+        f"### benchkit compare: {escape_markdown(answer(result))}\n\n{sentence(result)}\n\n"
         f"{table(result).markdown()}\n\n{bullets}\n"
     )
 

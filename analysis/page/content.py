@@ -30,7 +30,7 @@ from analysis.screen.grid import ScreenTable
 from analysis.screen.screen import Screen
 from analysis.shared.discover import make_or_leave_out
 from analysis.shared.text_table import MOST_ROWS, truncation_lines
-from benchkit.record.naming import without_settings
+from benchkit.record.naming import drop_resume_settings
 from benchkit.record.record import HARMLESS
 
 MOST_TITLES = 4
@@ -313,7 +313,7 @@ def commands_of(table: pd.DataFrame) -> Iterator[str]:
     for _, record in records_of(table[table["path"].isin(first)]):
         program, *arguments = record.environment.command or [""]
         program = "python -m benchkit" if program == MAIN else program
-        arguments_shown = without_settings(arguments) or arguments
+        arguments_shown = drop_resume_settings(arguments) or arguments
         commands.append(f"{program} {shlex.join(arguments_shown)}".strip())
     yield from dict.fromkeys(filter(None, commands))
 

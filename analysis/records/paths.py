@@ -65,7 +65,9 @@ def entries_of(folder: str) -> list["os.DirEntry[str]"]:
     """Return the entries of a folder, the highest number first; none if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: files.by_number(entry.name), reverse=True)
+            return sorted(
+                entries, key=lambda entry: files.numeric_sort_key(entry.name), reverse=True
+            )
     except OSError:
         return []
 

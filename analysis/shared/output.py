@@ -40,7 +40,7 @@ def folder_for(place: Path, chosen: Path | None, *below: str) -> Path:
         return chosen
     folder = place if place.is_dir() else place.parent
     for name in (FOLDER, *below):
-        folder = files.make_own(folder / name)
+        folder = files.make_plain_folder(folder / name)
     return folder
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from analysis.records.results import Row
 from analysis.shared.text import NUMBER, format_number
-from benchkit.record.naming import in_markdown
+from benchkit.record.naming import escape_markdown
 
 WORDS, NUMBERS, SENTENCES = "words", "numbers", "sentences"
 """Kinds of columns: numbers are aligned right, and sentences may be wrapped."""
@@ -100,8 +100,8 @@ class TextTable:
         """Format the table in Markdown, with heads of one line and escaped cells."""
         columns = [
             TextColumn(
-                in_markdown(" ".join(filter(None, column.head.split("\n")))),
-                list(map(in_markdown, column.cells)),
+                escape_markdown(" ".join(filter(None, column.head.split("\n")))),
+                list(map(escape_markdown, column.cells)),
                 column.kind,
             )
             for column in self.columns

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 PREDICTED_S, IDEAL_S = "predicted_s", "ideal_s"
-"""Details: seconds of a step by the suite's cost model; and with all work spread over all speed."""
+"""Details: seconds of a step by the suite's cost model; and with a perfectly balanced load."""
 TOKENS_PER_CALL, CAUSAL_FLOPS = "tokens_per_call", "causal_flops"
-"""Details: tokens of a step, and its useful operations that a causal mask leaves."""
+"""Details: tokens of a step, and its useful operations under a causal mask."""
 PEAK_TFLOP_PER_S, PEAK_FROM = "peak_tflop_per_s", "peak_from"
-"""Details: the rate of 100 % utilisation, and where that rate is from, in words."""
+"""Details: the peak rate (100 % utilisation), and its source in words."""
 MEASURED_PEAK = "best matrix product here"  # PEAK_FROM where no data sheet states the peak rate
 
 
 CHECK_SHARE = 0.15
-"""Samples that checks among the samples of a case take beside them, at most."""
+"""Largest number of check samples, as a share of the samples of a case."""
 
 
 def noop(*_: object) -> None:
@@ -40,7 +40,7 @@ def noop(*_: object) -> None:
 
 
 Call = Callable[..., Any]
-"""Call prepare(), then make the call that a check looks at; return what it returned."""
+"""Takes prepare(), calls it and then the checked call; returns the result of that."""
 
 
 Details = Mapping[str, Any]
@@ -50,19 +50,17 @@ SecondsOf = Callable[..., list[list[float]]]
 
 @dataclass(frozen=True)
 class Work:
-    """What one call moves or computes, from which rates are derived.
-
-    Every attribute is None where it does not apply.
+    """Bytes and operations of one call, from which rates are derived; None if not applicable.
 
     Attributes:
         payload_bytes: message size S in the convention of nccl-tests, in bytes; the buffer of one
             rank for an all-reduce. The algorithm bandwidth is S over the median time.
         bus_factor: ratio of bus bandwidth to algorithm bandwidth, busbw = algbw x bus_factor
-            (nccl-tests, PERFORMANCE.md). None on one rank, which has no bandwidth to report.
-        useful_flops: floating-point operations of the result as it is defined, summed over all
-            ranks; 2 m n k for the product of matrices [m, k] and [k, n].
-        executed_flops: floating-point operations that the ranks execute, summed over all ranks.
-        wire_bytes: bytes that each rank must send at least.
+            (nccl-tests, PERFORMANCE.md). None on one rank, which has no bandwidth.
+        useful_flops: floating-point operations of the result by definition, summed over all ranks;
+            2 m n k for the product of matrices [m, k] and [k, n].
+        executed_flops: floating-point operations executed, summed over all ranks.
+        wire_bytes: lower bound of the bytes that each rank sends.
     """
 
     payload_bytes: int | None = None
@@ -74,11 +72,11 @@ class Work:
 
 @dataclass(frozen=True)
 class CallsPerSample:
-    """How many calls in a row make one sample of a case; by default as configured.
+    """The number of consecutive calls in one sample of a case; by default as configured.
 
     Attributes:
-        number: so many; 0 where the other attribute or the configuration says it.
-        fill_s: as many as fill so many seconds; 0 where the number is given.
+        number: number of calls; 0 if given by `fill_s` or by the configuration.
+        fill_s: seconds to fill with calls; 0 if the number is given.
     """
 
     number: int = 0
@@ -90,7 +88,7 @@ CONFIGURED, ONE_CALL = CallsPerSample(), CallsPerSample(number=1)
 
 @dataclass(frozen=True)
 class Components:
-    """The cases that time what another case computes, and what it communicates, alone."""
+    """The cases that time another case's computation and communication in isolation."""
 
     computation: Case | None = None
     communication: Case | None = None
@@ -98,7 +96,7 @@ class Components:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One thing to time: the call, how to check its result, and what its record says.
+    """One thing to time: the call, the check of its result, and its description.
 
     The harness verifies all cases of a job, times them in interleaved blocks, and verifies them
     again. A case may refer to other cases of the same list (`baseline`, `components`), so cases
@@ -107,40 +105,39 @@ class Case:
     Attributes:
         step: the timed call. On a CPU it returns when its work is done; on a GPU the work that it
             queues on the current stream is timed.
-        labels: what sets this case apart inside its job, such as {"strategy": "even"}. One with
-            the name of a key of the suite is what this case has in place of that key. Of any
-            suite, `data_size` is a size in MiB, and `comm_backend` the backend of a case that has
-            its own (`Rank.group`).
+        labels: distinguish this case inside its job, such as {"strategy": "even"}. A label with the
+            name of a key of the suite replaces the value of that key. In any suite, `data_size` is
+            a size in MiB, and `comm_backend` the backend of a case with its own (`Rank.group`).
         reset: renews the inputs before each sample, outside the clock.
         verify: checks the result of a call on fresh inputs, which `verify(call)` makes by
             `call(prepare)`; raises InvalidResult with the first wrong index. `prepare()` writes the
             inputs that a call overwrites and poisons its outputs. Before timing, `call` makes the
             step once. After timing it takes samples as the timed ones were taken and prepares their
-            last two calls: a step that returns at once, or remembers results, is seen. All ranks
-            verify together and use `call` equally often; who does not use it makes one such call.
-        calls: how many calls in a row make one sample; by default `measure.calls_per_sample`.
-        estimator: what the time of an iteration is, see `statistics.samples.Samples.times`.
+            last two calls: a step that returns at once, or caches results, is detected. All ranks
+            verify together and use `call` equally often; a rank that does not use it makes one such
+            call.
+        calls: number of consecutive calls in one sample; by default `measure.calls_per_sample`.
+        estimator: definition of the time of an iteration, see `statistics.samples.Samples.times`.
         skip: why this case cannot run here, such as "needs 54 GiB, 24 GiB there"; "" if it can.
-        regions: names of the regions that `step` marks; each is timed on each rank.
-        observe: receives the seconds per call that this rank spent in each of `regions`. It is
-            called after each sample, outside the clock.
-        details: returns what the record should say of the case after timing. A list with one entry
-            per rank is shown per rank. Of any suite, analysis derives metrics from those that this
-            module names.
-        ranks: number of ranks that take part, the first ones; None for all. On the other ranks
+        regions: names of the regions marked by `step`; each is timed on each rank.
+        observe: receives this rank's seconds per call in each of `regions`, after each sample,
+            outside the clock.
+        details: returns details for the record after timing. A list with one entry per rank is
+            shown per rank. From the details named in this module, analysis derives metrics.
+        ranks: number of participating ranks, the first ones; None for all. On the other ranks
             `step` does nothing.
-        unslowed: whether this case runs at full speed on ranks that `hardware.slowdown` slows down.
-        unavailable: what this machine lacks for this case; "" if it lacks nothing.
-        is_component: times one component (compute or communication) in isolation; left out of
-            rankings.
+        unslowed: whether this case runs at full speed on ranks with a slowdown.
+        unavailable: what this machine lacks for this case; "" for nothing.
+        is_component: whether it times one component (computation or communication) in isolation;
+            such cases are left out of rankings.
         components: the cases that time the components of this one. The share of communication and
             the overlap of this case are computed from them.
-        on_host: whether `step` is work of the host, such as reading a file, which the host's clock
-            times on a GPU, too.
+        on_host: whether `step` is work of the host, such as reading a file, and is timed by the
+            host's clock on a GPU, too.
         includes_launches: whether the time in which the host launches kernels on a GPU counts, as
-            in a loop of training steps. Otherwise it is hidden where it can be.
-        warnings: what readers of this case's figures must know, one line each, for the record.
-        unchecked: what of the timed calls `verify` cannot check, for the record; "" if nothing.
+            in a loop of training steps. Otherwise it is hidden if possible.
+        warnings: warnings about this case's metrics for the record, one line each.
+        unchecked: the part of the timed calls that `verify` cannot check; "" for none.
     """
 
     step: Callable[[], object] = noop
@@ -173,30 +170,30 @@ class Case:
 
 @dataclass(frozen=True)
 class Rank:
-    """What a suite may know of the rank it runs on; torch.distributed is initialized.
+    """A suite's view of its rank; torch.distributed is initialized.
 
     Attributes:
-        world_size: ranks of the job; `index` counts from 0 to world_size - 1.
-        sharers: number of ranks that draw on the same memory as this one, itself included; where
-            hosts differ the largest such number, alike on all ranks.
+        world_size: number of ranks of the job; `index` is from 0 to world_size - 1.
+        sharers: number of ranks that share this rank's memory, itself included; the maximum over
+            all hosts, equal on all ranks.
         device: device of the tensors of this rank.
-        seed: seed of inputs, alike on all ranks.
-        available_bytes: free bytes where memory is scarcest among all ranks. It is read once, so
-            that all ranks decide alike.
+        seed: seed of inputs, equal on all ranks.
+        available_bytes: the minimum over all ranks of the free bytes. It is read once, so that all
+            ranks decide alike.
         memory: measures the peak of the memory in use, in bytes, since its `reset()`.
-        shares: percent of a device that each rank is to have: [rank].
+        shares: target share of a device in percent: [rank].
         by_mps: whether MPS limits a rank to its share of a GPU, even while the others are idle.
         seconds_of: times calls that all ranks make together, each rank slowed down as configured.
             Takes one callable per call and returns the median seconds of each: [call][rank]. The
-            calls take turns. For cost models, not for results.
+            calls are interleaved. For cost models, not for results.
         group: returns the process group of all ranks over a backend such as "gloo", or None for
             "default", the job's own group. All ranks call it together. Raises Unavailable.
-        subgroup: returns the process group of the ranks of these numbers, and None on other ranks.
-            All ranks call it together. Its timeout is that of the job's own group.
+        subgroup: returns the process group of the ranks with these numbers, and None on other
+            ranks. All ranks call it together. Its timeout is that of the job's own group.
         host_sharers: as `sharers`, of host memory.
         host_available_bytes: as `available_bytes`, of host memory.
         hosts: names of nodes: [rank].
-        folder: where the record of the point goes.
+        folder: folder of the point's record.
     """
 
     index: int
@@ -236,15 +233,14 @@ def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: s
 
 @dataclass
 class CapturableStep:
-    """A step whose place a CUDA graph can take, both in its timing and in its check.
+    """A step that a CUDA graph can replace, both in its timing and in its check.
 
     With `measure=graph` the harness replaces `call` by the replay of a graph. Thus the check of the
-    case must call this step, write its inputs to the memory that they always have, and read the
-    outputs from there.
+    case must call this step, and its inputs and outputs must stay at fixed addresses.
 
     Attributes:
-        over: the backend that it communicates over, `default` for the job's; "" for none.
-        refusal: why it was not captured; "" if `call` replays its graph, None if none was tried.
+        over: backend of its communication, `default` for the job's; "" for none.
+        refusal: why it was not captured; "" if `call` replays its graph, None before a capture.
     """
 
     call: Callable[[], object]

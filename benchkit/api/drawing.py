@@ -1,8 +1,8 @@
-"""Draw matrices that are alike on all ranks, each rank on its own device.
+"""Draw random matrices that are equal on all ranks, each rank on its own device.
 
-An element is a hash of its row, its column and a key. That is integer arithmetic, the same on every
-device, while torch's generators differ between kinds of devices, and between GPUs by their
-multiprocessors. It also draws any part of a matrix without the rest.
+An element is a hash of its row, its column and a key, in integer arithmetic that is the same on
+every device. torch's generators differ between kinds of devices, and between GPUs by their
+multiprocessors. Any part of a matrix can be drawn without the rest.
 """
 
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 Key = int | tuple[int, ...]
-"""Numbers alone: each process hashes strings differently."""
+"""Only numbers: each process hashes strings differently."""
 Part = tuple[slice, slice]
 """Rows and columns of a matrix, each from `start` up to `stop`."""
 
 BITS = 31  # of a hash: the product of two such numbers is no overflow of int64
 MASK = 2**BITS - 1
 MULTIPLIER = 0x5BD1E995
-"""Of MurmurHash2 (Appleby, 2008): each bit of a factor changes many higher bits of the product."""
+"""Multiplier of MurmurHash2 (Appleby, 2008): each bit of a factor changes many higher bits."""
 DIGITS = 24  # bits of a real number: float32 has them exactly
 BLOCK = 2**18
-"""Elements that are hashed at a time: 2 MiB, which stay in a CPU's cache."""
+"""Elements hash_with_key at a time: 2 MiB, which fit in a CPU's cache."""
 
 
 def whole(rows: int, columns: int) -> Part:
@@ -42,7 +42,7 @@ def integers(
     device: torch.device,
     dtype: torch.dtype = torch.int8,
 ) -> Tensor:
-    """Draw integers from [low, high), all equally likely: [rows, columns]."""
+    """Draw integers uniformly from [low, high): [rows, columns]."""
     drawn = torch.empty(size_of(part), dtype=dtype, device=device)
     for rows, hashes in blocks(part, key, device):
         drawn[rows] = (hashes.mul_(high - low) >> BITS).add_(low)
@@ -65,15 +65,15 @@ def integers_at(rows: Tensor, columns: Tensor, low: int, high: int, *, key: Key)
 
 
 def blocks(part: Part, key: Key, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
-    """Yield hashes of some rows at a time: int64 from [0, 2^BITS), [rows, columns]."""
+    """Yield slices of rows with their hashes: int64 from [0, 2^BITS), [rows, columns]."""
     rows, columns = (
-        hash_of(torch.arange(each.start, each.stop, device=device), key, axis)
-        for axis, each in enumerate(part)
+        hash_of(torch.arange(span.start, span.stop, device=device), key, axis)
+        for axis, span in enumerate(part)
     )
     step = max(1, BLOCK // max(1, len(columns)))
     for start in range(0, len(rows), step):
-        some = slice(start, start + step)
-        yield some, mix(rows[some, None] ^ columns)
+        row_block = slice(start, start + step)
+        yield row_block, mix(rows[row_block, None] ^ columns)
 
 
 def mix(hashes: Tensor) -> Tensor:
@@ -84,10 +84,10 @@ def mix(hashes: Tensor) -> Tensor:
 
 
 def hash_of(numbers: Tensor, key: Key, axis: int) -> Tensor:
-    return hashed(numbers, hash((key, axis)) & MASK)
+    return hash_with_key(numbers, hash((key, axis)) & MASK)
 
 
-def hashed(numbers: Tensor, key: int) -> Tensor:
+def hash_with_key(numbers: Tensor, key: int) -> Tensor:
     mixed = numbers ^ key
     for _ in range(2):
         mixed = (mixed ^ (mixed >> (BITS // 2))) * MULTIPLIER & MASK

@@ -1,4 +1,4 @@
-"""The configuration of one run, typed: groups and keys, the meaning and the range of each."""
+"""The typed configuration of one run: groups and keys, with their meanings and ranges."""
 
 import math
 import re
@@ -14,26 +14,26 @@ from benchkit.record.record import FIRST_CALLS, PlainConfig
 from benchkit.statistics import FEWEST_TURNS
 
 MISSING = "???"
-"""OmegaConf's mark of a key that is not set. Ranks import this module, but not OmegaConf."""
+"""OmegaConf's mark of an unset key. Ranks import this module, but not OmegaConf."""
 
 SHORT_NAMES = {
     "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32",
     "fp64": "float64", "double": "float64", "fp8": "float8_e4m3fn",
 }  # fmt: skip
-"""Element types as a command line may say them."""
+"""Short names of element types on the command line."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What a configuration key means, its unit, and the values it may take.
+    """Meaning, unit and allowed values of a configuration key.
 
     Attributes:
-        doc: the meaning, as help and error messages show it.
+        doc: the meaning, for help and error messages.
         unit: unit of the value, such as "MiB"; "" for none.
         above: lower bound, exclusive; `at_least` is inclusive, `below` an exclusive upper bound.
         identity: whether the value changes what is measured, and so belongs to a point's identity.
-        neutral: the value of all points from before the key existed. It is left out of the
-            identity, so those points keep theirs. None for a key without such a value.
+        neutral: the value of points older than the key. It is left out of the identity, so that
+            theirs stays. None for a key without such a value.
     """
 
     doc: str
@@ -84,14 +84,14 @@ def key(doc: str, **limits: Any) -> Any:
 
 
 def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]:
-    found: dict[str, tuple[Key, Any]] = {}
+    keys: dict[str, tuple[Key, Any]] = {}
     for item in fields(schema):
         nested = nested_schema(item.type)
         if nested is None:
-            found[prefix + item.name] = (item.metadata["key"], item.type)
+            keys[prefix + item.name] = (item.metadata["key"], item.type)
         else:
-            found |= described_keys(nested, f"{prefix}{item.name}.")
-    return found
+            keys |= described_keys(nested, f"{prefix}{item.name}.")
+    return keys
 
 
 def nested_schema(annotation: Any) -> type | None:
@@ -102,9 +102,9 @@ def nested_schema(annotation: Any) -> type | None:
 
 
 def check_ranges(config: Any, prefix: str = "") -> None:
-    """Raise ConfigError for the first value outside its range, or one that a record cannot hold.
+    """Raise ConfigError for the first value outside its range, or that JSON cannot represent.
 
-    Types have been checked before, so None passes, except for a group that must be chosen.
+    Types have been checked before, so None passes, except for a required group.
     """
     for item in fields(config):
         value = getattr(config, item.name)
@@ -126,7 +126,7 @@ def require_accepted(item: Any, name: str, value: Any) -> None:
 
 
 def require_storable(name: str, value: Any) -> None:
-    """Raise ConfigError for what JSON cannot hold, such as a text that is not UTF-8."""
+    """Raise ConfigError for a value that JSON cannot represent, such as text that is not UTF-8."""
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError) as error:
@@ -137,9 +137,9 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-LOOP = "loop"  # the `measure.mode` of calls in a row
+LOOP = "loop"  # the `measure.mode` of consecutive calls
 GRAPH, NSYS = "graph", "nsys"  # the `measure.mode` and the `profile` that need a GPU
-SLOW_CASE_S = 10  # that a case may take to have FEWEST_TURNS samples
+SLOW_CASE_S = 10  # time limit of a case with fewer than FEWEST_TURNS samples
 COLD = FIRST_CALLS  # the `measure.mode` that times the first calls of fresh ranks
 
 
@@ -171,7 +171,7 @@ class HardwareConfig:
     )
 
     def share(self, factor: float) -> float:
-        """Return the percent of its device that a rank gets when `factor` times slower."""
+        """Return the share in percent of its device for a rank that is `factor` times slower."""
         on_device = self.ranks_per_device if self.device == "cuda" else 1
         full = 100 / on_device if self.full_share == "auto" else float(self.full_share)
         return full / factor
@@ -222,7 +222,7 @@ class MeasureConfig:
     )
 
     def sample_of(self, calls: CallsPerSample) -> CallsPerSample:
-        """Return how many calls make a sample of a case that asks for `calls`."""
+        """Return the calls per sample of a case with the default `calls`."""
         if self.mode == COLD:
             return ONE_CALL
         if calls != CONFIGURED:
@@ -232,7 +232,7 @@ class MeasureConfig:
         return CallsPerSample(number=int(self.calls_per_sample))
 
     def most_seconds(self, num_samples: int = 0) -> float:
-        """Return how long a case may be measured that has so many samples, or any case."""
+        """Return the time limit in seconds of a case with so many samples."""
         is_enough = num_samples >= FEWEST_TURNS
         return self.max_seconds if is_enough else max(self.max_seconds, SLOW_CASE_S)
 
@@ -248,7 +248,7 @@ class ModelConfig:
 
 
 def check_model_heads(model: ModelConfig) -> None:
-    """Raise ConfigError unless the heads divide the width into even parts, for rotation."""
+    """Raise ConfigError unless the heads divide the width into even parts, for rotary embedding."""
     if model.d_model % model.num_heads or model.d_model // model.num_heads % 2:
         raise ConfigError(
             f"model.num_heads={model.num_heads}: allowed are numbers that divide "
@@ -257,11 +257,11 @@ def check_model_heads(model: ModelConfig) -> None:
 
 
 def require_consistent_value(
-    name: str, value: int, owner: str, said: int, their_name: str = ""
+    name: str, value: int, owner: str, expected: int, their_name: str = ""
 ) -> None:
-    """Raise ConfigError where a key contradicts what a model or a layer says."""
-    if value != said:
-        has = f"{owner} has {their_name or name}={said}"
+    """Raise ConfigError if a key contradicts the value of a model or a layer."""
+    if value != expected:
+        has = f"{owner} has {their_name or name}={expected}"
         raise ConfigError(f"{name}={value}: {has}; leave one of both out")
 
 
@@ -288,26 +288,26 @@ SET_IN_RANKS = {
     "OMP_NUM_THREADS": "threads_per_rank", "RANK": "", "LOCAL_RANK": "", "WORLD_SIZE": "world_size",
     "LOCAL_WORLD_SIZE": "",
 }  # fmt: skip
-"""Variables that benchkit sets in every rank, whatever `backend.env` says, and keys for them."""
+"""Variables that benchkit sets in every rank and `backend.env` cannot, and their keys."""
 OVERRULED = SET_IN_RANKS | {"MKL_NUM_THREADS": "threads_per_rank"}  # by torch.set_num_threads
 READ_AT_START = re.compile(r"(LD|DYLD|MALLOC|GLIBC)_|PYTHON")
 READ_BY_AGENTS = re.compile(r"BENCHKIT_|MASTER_(ADDR|PORT)$")
 READ_BY_TORCH = re.compile(r"PYTORCH_|TRITON_|TORCH(?!_NCCL_|_UCC_)")
 
 
-def instead_of(name: str, value: str) -> str:
-    """Return what to say instead of one of OVERRULED."""
+def replacement_override(name: str, value: str) -> str:
+    """Return the override to use instead of one of OVERRULED."""
     instead = f"{OVERRULED[name]}={value}" if OVERRULED[name] else "to leave it out"
     return f"{instead}: benchkit sets it in each rank"
 
 
 def check_variables(variables: dict[str, str], start_method: str) -> None:
-    """Raise ConfigError where a variable of a rank would be overwritten, or set too late."""
+    """Raise ConfigError if a variable of a rank would be overwritten, or set too late."""
     from launch.host import PINNING  # here: analysis, too, reads the files of suites
 
     for name, value in variables.items():
         if name in OVERRULED:
-            allowed = f"is {instead_of(name, value)}"
+            allowed = f"is {replacement_override(name, value)}"
         elif READ_AT_START.match(name):
             allowed = "in the shell: a process reads it when it starts"
         elif READ_BY_AGENTS.match(name):
@@ -320,20 +320,20 @@ def check_variables(variables: dict[str, str], start_method: str) -> None:
 
 
 def check_cold(measure: MeasureConfig, ranks: str) -> None:
-    """Raise ConfigError where a key would warm up the first calls."""
+    """Raise ConfigError if a key would warm up the first calls."""
     if measure.mode != COLD:
         return
-    first = f"with measure.mode={COLD}, which times the first calls of fresh ranks"
+    context = f"with measure.mode={COLD}, which times the first calls of fresh ranks"
     if measure.warmup_iterations:
         raise ConfigError(
-            f"measure.warmup_iterations={measure.warmup_iterations}: allowed is 0 {first}"
+            f"measure.warmup_iterations={measure.warmup_iterations}: allowed is 0 {context}"
         )
     if measure.calls_per_sample != 1:
         raise ConfigError(
-            f"measure.calls_per_sample={measure.calls_per_sample}: allowed is 1 {first}"
+            f"measure.calls_per_sample={measure.calls_per_sample}: allowed is 1 {context}"
         )
     if ranks == "reuse":
-        raise ConfigError(f"ranks={ranks}: allowed are auto and fresh {first}")
+        raise ConfigError(f"ranks={ranks}: allowed are auto and fresh {context}")
 
 
 def is_rate(value: Any) -> bool:
@@ -342,19 +342,19 @@ def is_rate(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A case as it is known before any rank runs; its work is that of one rank.
+    """A case as it is known before any rank runs; amounts are per rank.
 
     Attributes:
-        labels: in words, such as "pass=forward"; "" for the only case.
+        labels: labels in words, such as "pass=forward"; "" for the only case.
         flops: operations of a call.
-        sent_bytes: of a call; `copied_bytes` are those that it reads and writes in memory.
-        steps: messages or kernels of a call that wait for each other.
-        needed_bytes: on the rank's device; None where what the job needs counts.
-        calls: that make a sample.
-        below_s: the case is only timed where a call takes less.
-        first_s: what the first call takes beyond others, such as compiling.
-        by_speed: the slower a rank is, the less it does; else all do the same.
-        group: of cases that are compared with one baseline; "" for none.
+        sent_bytes: bytes sent by a call; `copied_bytes` are read and written in memory.
+        steps: number of consecutive messages or kernels of a call.
+        needed_bytes: memory on the rank's device; None if that of the job counts.
+        calls: calls per sample.
+        below_s: time of a call from which on the case is not timed.
+        first_s: extra seconds of the first call, such as compilation.
+        by_speed: whether slower ranks do less; else all do the same.
+        group: name of a set of cases with one baseline; "" for none.
     """
 
     labels: str = ""
@@ -370,16 +370,16 @@ class Planned:
     group: str = ""
 
 
-REUSE = "reuse"  # value of `ranks`: processes stay for the next points
+REUSE = "reuse"  # value of `ranks`: processes are reused for the next points
 
 
 @dataclass
 class RunConfig:
-    """The keys that every suite's configuration has; the dataclass of a suite adds its own."""
+    """The keys of every suite's configuration; the dataclass of a suite adds its own."""
 
     uses_model: ClassVar[bool] = False
     probes: ClassVar[int] = 0
-    """Calls that the suite times for its cost model before cases are built."""
+    """Number of calls that the suite times for its cost model before cases are built."""
     suite: str = key("name of the suite")
     seed: int = key("seed of inputs and of the order of cases", at_least=0, below=2**63)
     world_size: Union[int, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
@@ -452,18 +452,18 @@ class RunConfig:
 
     @classmethod
     def unknown(cls, name: str, rest: str) -> str:
-        """Return why key `name` has no `rest` below it, and what it has; "" by default."""
+        """Return why key `name` has no `rest` below it, and its allowed keys; "" by default."""
         return ""
 
     def needed_bytes(self, world_size: int) -> float | None:
-        """Return the memory that each rank needs on its device, in bytes; None if only ranks know.
+        """Return the bytes that each rank needs on its device; None if only ranks know.
 
-        Of several cases, the one that needs most counts.
+        It is the maximum over the cases.
         """
         return None
 
     def host_bytes(self, world_size: int) -> float:
-        """Return the further memory that each rank needs on its host, in bytes."""
+        """Return the further bytes that each rank needs on its host."""
         return 0.0
 
     def planned(self, world_size: int) -> list[Planned]:
@@ -471,44 +471,44 @@ class RunConfig:
         return []
 
     def most_seconds(self) -> float | None:
-        """Return the time within which the suite keeps a point by leaving cases out, or None."""
+        """Return the time limit in seconds that the suite keeps by leaving cases out, or None."""
         return None
 
     def unsuited(self) -> Reason:
-        """Return why the kind of device can run no case, or ""."""
+        """Return why the device can run no case, or ""."""
         if self.measure.mode == GRAPH and self.hardware.device != "cuda":
             return f"measure.mode={GRAPH}: needs hardware.device=cuda"
         return ""
 
     def calls(self) -> CallsPerSample:
-        """Return how many calls make a sample of the suite's cases, but for some."""
+        """Return the default calls per sample of the suite's cases."""
         return CONFIGURED
 
     def idle_keys(self) -> dict[str, str]:
-        """Return the keys that change nothing beside the others, each with the reason."""
-        found = {}
+        """Return the keys without an effect beside the others, each with the reason."""
+        reasons = {}
         if self.calls() != CONFIGURED and self.measure.calls_per_sample != 1:
-            found["measure.calls_per_sample"] = (
+            reasons["measure.calls_per_sample"] = (
                 f"measure.mode={self.measure.mode} makes as many calls of a sample as suite "
                 f"{self.suite} needs"
             )
         if self.hardware.device == "cpu":
-            found["hardware.ranks_per_device"] = "hardware.device=cpu has no GPU to share"
-        return found
+            reasons["hardware.ranks_per_device"] = "hardware.device=cpu has no GPU to share"
+        return reasons
 
     def title(self) -> str:
-        """Return what is measured, for heads of lines and plots; by default the suite's name."""
+        """Return the title of lines and plots; by default the suite's name."""
         return self.suite
 
     def parse(self) -> "RunConfig":
-        """Return the configuration with values in place of texts that stand for them.
+        """Return the configuration with parsed values in place of texts, such as "4KiB" in MiB.
 
-        Such as the MiB of "4KiB". Raise ConfigError for a text that means nothing.
+        Raise ConfigError for an invalid text.
         """
         return self
 
     def check(self) -> None:
-        """Raise ConfigError where keys contradict each other; suites add rules of their own."""
+        """Raise ConfigError if keys contradict each other; suites add their own rules."""
         if self.model is not None and not self.uses_model:
             raise ConfigError(
                 f"model={self.model.name}: suite {self.suite} uses no model; leave it out"
@@ -549,7 +549,7 @@ def layer_parameters(model: ModelConfig) -> int:
 
 
 LAYERS = ("attn_qkv", "attn_out", "ffn_up", "ffn_down", "head")
-"""The products of tokens with weights. ffn_up is one of the gated layer's two."""
+"""Products of tokens with weights. ffn_up is one of the gated layer's two."""
 
 
 def layer_shape(model: ModelConfig, layer: str) -> tuple[int, int]:

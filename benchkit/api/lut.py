@@ -15,7 +15,7 @@ SIZE, DTYPE, STREAMS = "size", "dtype", "bg_streams"
 LATENCIES = (SHARE, LATENCY)
 MATMULS = (SHARE, SIZE, DTYPE, STREAMS, RATE)  # square matrix products; RATE is in TFLOP/s
 THREADS = "threads per rank"
-"""Begins the comment that says with how many threads a table was measured."""
+"""Beginning of the comment with the threads that a table was measured with."""
 SHARE_DIGITS = 3  # decimals of the shares in a table that benchkit wrote
 
 
@@ -24,9 +24,9 @@ class Table:
     """Performance in any unit, by compute share in percent.
 
     Attributes:
-        seq_len: length in tokens that was looked up.
-        sizes: numbers of rows of the square matrices in the table; empty for a table of latencies.
-        threads: threads per rank that the table was measured with, such as "1"; "" if unknown.
+        seq_len: the looked-up length in tokens.
+        sizes: rows of the square matrices in the table; empty for a table of latencies.
+        threads: threads per rank in the table's measurement, such as "1"; "" if unknown.
     """
 
     performance: Mapping[float, float]
@@ -36,27 +36,29 @@ class Table:
 
     def doubts(self, shares: Sequence[float], threads: int | None = None) -> list[str]:
         """Return why the table may not fit these shares (%) and threads per rank, a line each."""
-        found = []
+        doubts = []
         low = min(self.performance, default=0.0)
         high = max(self.performance, default=math.inf)
         outside = {share for share in shares if not low <= round(share, SHARE_DIGITS) <= high}
         for share in sorted(outside):
             covered = f"shares {low:g} to {high:g} %"
-            found.append(f"{covered} do not reach {share:g} %; that of the nearest is taken")
+            doubts.append(f"{covered} do not reach {share:g} %; that of the nearest is taken")
         if self.sizes and not min(self.sizes) <= self.seq_len <= max(self.sizes):
             covered = f"sizes {min(self.sizes):g} to {max(self.sizes):g}"
-            taken = nearest(self.sizes, self.seq_len)
-            found.append(f"{covered} do not reach {self.seq_len} tokens; {taken:g} is taken")
+            nearest_size = nearest(self.sizes, self.seq_len)
+            doubts.append(
+                f"{covered} do not reach {self.seq_len} tokens; {nearest_size:g} is taken"
+            )
         if self.threads and threads is not None and self.threads != str(threads):
-            found.append(f"measured with {self.threads} threads per rank, here {threads}")
-        return found
+            doubts.append(f"measured with {self.threads} threads per rank, here {threads}")
+        return doubts
 
 
 def read(path: str, seq_len: int, dtype: str) -> Table:
     """Read a table of latencies or of square matrix products (CSV).
 
     Of matrix products it reads those of the dtype and without background streams, at the size
-    nearest to the sequence length. Raises ValueError, to which the caller adds where.
+    nearest to the sequence length. Raises ValueError without the path, which the caller adds.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -71,27 +73,33 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
         return Table(performance, seq_len)
     if not columns.issuperset(MATMULS):
         raise ValueError(f"not a table of {' and '.join(LATENCIES)}, or of {', '.join(MATMULS)}")
-    alone = matmuls_alone(rows)
-    if not alone:
+    products_by_dtype = products_without_streams(rows)
+    if not products_by_dtype:
         raise ValueError(
             "bg_streams is > 0 throughout: allowed are tables with rows without background streams"
         )
-    if dtype not in alone:
-        raise ValueError(f"dtype={dtype}: allowed are {', '.join(alone)} (those of the table)")
-    sizes = [size for size, *_ in alone[dtype]]
-    chosen = nearest(sizes, seq_len)
-    performance = {share: rate for size, share, rate in alone[dtype] if size == chosen}
+    if dtype not in products_by_dtype:
+        raise ValueError(
+            f"dtype={dtype}: allowed are {', '.join(products_by_dtype)} (those of the table)"
+        )
+    sizes = [size for size, *_ in products_by_dtype[dtype]]
+    nearest_size = nearest(sizes, seq_len)
+    performance = {
+        share: rate for size, share, rate in products_by_dtype[dtype] if size == nearest_size
+    }
     return Table(performance, seq_len, sizes, threads_of(lines))
 
 
-def matmuls_alone(rows: Sequence[dict[str, str]]) -> dict[str, list[tuple[float, float, float]]]:
+def products_without_streams(
+    rows: Sequence[dict[str, str]],
+) -> dict[str, list[tuple[float, float, float]]]:
     """Return (size, share in %, TFLOP/s) by dtype, without background streams."""
-    alone: dict[str, list[tuple[float, float, float]]] = {}
+    products_by_dtype: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         size, share, rate = (number(row, name) for name in (SIZE, SHARE, RATE))
         if number(row, STREAMS, allow_0=True) == 0:
-            alone.setdefault(row[DTYPE], []).append((size, share, rate))
-    return alone
+            products_by_dtype.setdefault(row[DTYPE], []).append((size, share, rate))
+    return products_by_dtype
 
 
 def nearest(sizes: Sequence[float], seq_len: int) -> float:
@@ -120,13 +128,13 @@ def number(row: Mapping[str, str | None], column: str, allow_0: bool = False) ->
 
 
 OTHERS = ("MIG", "Laptop", "Ti", "D", "SUPER", "Max-Q")
-"""Words of a device's name that make it another GPU, or a slice, unless the entry has them."""
+"""Words in a device's name that make it another GPU, or a slice, unless the entry has them."""
 
 
 def entry_of(table: Mapping[str, object], device_name: str) -> str:
-    """Return the longest entry whose words are in a device's name, or ""."""
-    found = [entry for entry in table if has_words(entry, device_name)]
-    best = max(found, key=len, default="")
+    """Return the longest entry whose words all occur in a device's name, or ""."""
+    entries = [entry for entry in table if has_words(entry, device_name)]
+    best = max(entries, key=len, default="")
     for word in OTHERS:
         if has_words(word, device_name) and not has_words(word, best):
             return ""

@@ -17,8 +17,8 @@ MEMORY_FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("memory.max", "memory.current", "inactive_file"),
 }
-"""By version of control groups: the files of limit and usage, and the key in memory.stat of the
-file cache that the kernel would drop."""
+"""By cgroup version: files of limit and usage, and the key in memory.stat of the reclaimable file
+cache."""
 RESET_PEAK = "5"
 
 
@@ -36,7 +36,7 @@ def module_of(device: "torch.device") -> Any:
 
 
 def host_available_bytes(root: Path = ROOT) -> int:
-    """Return the free bytes of this host, within the limits of all control groups."""
+    """Return the free bytes of this host within the limits of its control groups."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in read_text(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
@@ -53,7 +53,7 @@ def host_available_bytes(root: Path = ROOT) -> int:
 
 
 def free_unused() -> None:
-    """Return to the device what cycles of objects and torch's cache hold."""
+    """Free the memory of reference cycles and of torch's cache."""
     import torch
 
     gc.collect()  # it is off while cases are timed
@@ -63,7 +63,7 @@ def free_unused() -> None:
 class PeakMemory:
     """Peak of the memory in use since reset(), in bytes.
 
-    On a GPU it is what torch has allocated; on a CPU it is what is resident in this process.
+    On a GPU it is the memory allocated by torch; on a CPU the resident memory of this process.
     """
 
     def __init__(self, device: "torch.device") -> None:
@@ -73,14 +73,14 @@ class PeakMemory:
     def reset(self) -> None:
         """Start a new peak.
 
-        On a CPU the allocator first returns what it keeps, so that the next call has to ask for it.
+        On a CPU the allocator first returns its free memory, so that the next call allocates anew.
         """
         if self._cuda:
             self._cuda.reset_peak_memory_stats(self._device)
             return
         with suppress(AttributeError):  # only glibc has it
             ctypes.CDLL(None).malloc_trim(0)
-        with suppress(OSError):  # without it the peak is that of the whole life of the process
+        with suppress(OSError):  # without it the peak is since the start of the process
             Path("/proc/self/clear_refs").write_text(RESET_PEAK)
 
     def peak_bytes(self) -> int:
@@ -92,10 +92,10 @@ class PeakMemory:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def reserved_and_outside(self) -> tuple[int, int] | None:
-        """Return what a GPU holds beside the peak, in bytes; None on a CPU.
+        """Return bytes of GPU memory (peak reserved, outside of torch); None on a CPU.
 
-        The first is the peak since reset() of what torch's allocator reserved. The second is in use
-        now outside of it: contexts, NCCL's buffers, and other processes.
+        The first is the peak since reset() of the memory reserved by torch's allocator. The second
+        is in use now outside of it: contexts, NCCL's buffers, and other processes.
         """
         if self._cuda is None:
             return None
@@ -105,7 +105,7 @@ class PeakMemory:
 
 
 def wait_for_device(tensor: "torch.Tensor") -> None:
-    """Wait until the GPU of a tensor has done all that was queued; return at once on other devices.
+    """Synchronize with the GPU of a tensor; return at once on other devices.
 
     A read waits, too, but in C, with the reader as innermost Python frame: a rank that hangs there
     would look like the cause of the hang. torch.cuda.synchronize counts as waiting

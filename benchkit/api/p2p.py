@@ -1,6 +1,6 @@
-"""Send tensors to peers, gather plain data of all ranks, and make groups of some ranks.
+"""Send tensors to peers, all-gather plain data, and make subgroups.
 
-gloo sends no GPU memory to a peer, so tensors go through host memory there.
+gloo cannot send GPU memory to a peer, so tensors are staged in host memory.
 """
 
 import functools
@@ -24,7 +24,7 @@ PeerTensors = Sequence[tuple[Tensor, int]]
 
 class Transfer(Protocol):
     def wait(self) -> object:
-        """Wait until what is received has arrived, and what is sent may change."""
+        """Wait until received data has arrived, and sent buffers may change."""
         ...
 
 
@@ -54,9 +54,9 @@ def exchange_device(device: torch.device) -> torch.device:
 def start_transfers(
     sends: PeerTensors, receives: PeerTensors, group: dist.ProcessGroup | None = None
 ) -> PendingTransfers:
-    """Start all transfers in one batch. If they become one work, it counts as received.
+    """Start all transfers in one batch; a single work for all counts as a receive.
 
-    Without a batch NCCL would wait for each transfer in turn, and a ring of ranks would deadlock.
+    Without a batch NCCL would wait for one transfer after another, and a ring would deadlock.
     """
     if not (sends or receives):
         return PendingTransfers()
@@ -83,7 +83,7 @@ def batch_transfers(
 
 
 class InFlight:
-    """Transfers under way, by piece of a message."""
+    """Pending transfers, by piece of a message."""
 
     def __init__(self, num_pieces: int) -> None:
         self._transfers = [PendingTransfers()] * num_pieces
@@ -112,16 +112,16 @@ class StagedReceive:
 def all_gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
     """Return every rank's plain JSON value: [rank]; all ranks of the group call this together.
 
-    `all_gather_object` would unpickle, and so execute, what the other ranks send.
+    `all_gather_object` would unpickle, and so execute, data of the other ranks.
     """
     device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
-    mine = torch.frombuffer(bytearray(msgspec.json.encode(value)), dtype=torch.uint8).to(device)
-    size = torch.tensor([mine.numel()], device=device)
+    data = torch.frombuffer(bytearray(msgspec.json.encode(value)), dtype=torch.uint8).to(device)
+    size = torch.tensor([data.numel()], device=device)
     sizes = [torch.empty_like(size) for _ in range(dist.get_world_size(group))]
     dist.all_gather(sizes, size, group=group)
     wait_for_device(size)
     padded = torch.zeros(int(max(sizes)), dtype=torch.uint8, device=device)
-    padded[: mine.numel()] = mine
+    padded[: data.numel()] = data
     gathered = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(gathered, padded, group=group)
     wait_for_device(padded)
@@ -130,7 +130,7 @@ def all_gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[
 
 
 def first_reason(reason: Reason, group: dist.ProcessGroup | None = None) -> Reason:
-    """Return the reason of the first rank that has one; all ranks call this together."""
+    """Return the first rank's non-empty reason, or ""; all ranks call this together."""
     return next(filter(None, all_gather_json(reason, group)), "")
 
 
@@ -146,15 +146,15 @@ def dtensor_missing(device: torch.device) -> Reason:
 
 
 def mesh_of(group: dist.ProcessGroup | None, device: torch.device) -> DeviceMesh | None:
-    """Return a mesh of the ranks of a group; None on other ranks, which have no group.
+    """Return a mesh of the ranks of a group; None on ranks without a group.
 
-    It communicates over the job's backend; torch would choose another for a mesh without a group.
+    It uses the job's backend; torch would choose another for a mesh without a group.
     """
     return None if group is None else DeviceMesh.from_group(group, device.type)
 
 
 def subgroup(timeout: timedelta, ranks: Sequence[int]) -> dist.ProcessGroup | None:
-    """Return the group of these ranks, and None on others; all ranks of the job call it together.
+    """Return the group of these ranks, None on others; all ranks of the job call this together.
 
     A process that runs several points makes each group once.
     """

@@ -1,7 +1,7 @@
-"""Matrix products: how a dtype is multiplied, how much it holds, and how a product is checked.
+"""Matrix products: multiplication in a dtype, and exact checks of products.
 
 Timed factors are random normal numbers. Checked factors are -1, 0 and 1, so every partial sum is a
-small integer. These toggle so few bits that a GPU at its power limit multiplies them faster
+small integer. They toggle so few bits that a GPU at its power limit multiplies them faster
 (docs/results/gpu.md), so they are not timed.
 """
 
@@ -41,7 +41,7 @@ def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Matmul:
-    """How matrices of one dtype are multiplied on one device.
+    """Multiplication of matrices of one dtype on one device.
 
     Attributes:
         dtype: element type of the factors.
@@ -70,12 +70,12 @@ class Matmul:
 
 
 def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
-    """Return how matrices of a dtype are multiplied. Products of float8 are bfloat16."""
+    """Return the multiplication of a dtype on a device; products of float8 are bfloat16."""
     if dtype_name not in FLOAT8S:
         dtype = getattr(torch, dtype_name)
         return Matmul(device, dtype, dtype)
-    one, is_fast = torch.ones((), device=device), dtype_name == FLOAT8_FAST
-    scaled = partial(torch_internals.multiply_float8, one, fast=is_fast)
+    unit_scale, is_fast = torch.ones((), device=device), dtype_name == FLOAT8_FAST
+    scaled = partial(torch_internals.multiply_float8, unit_scale, fast=is_fast)
     return Matmul(
         device, torch.float8_e4m3fn, torch.bfloat16, scaled, {"product_dtype": "bfloat16"}
     )
@@ -90,7 +90,7 @@ def float8_missing(kind: Matmul) -> Reason:
 
 
 def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
-    """Return `matmul_of`, on a GPU with float32 sums, so half precision is rounded once."""
+    """Return `matmul_of` with float32 sums on GPUs, so half precision is rounded once."""
     kind = matmul_of(dtype_name, device)
     if device.type == "cuda" and kind.dtype.itemsize == 2:
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
@@ -118,7 +118,7 @@ class SquareProduct:
 def check_product(
     call: Call, left: Tensor, right: Tensor, product: Tensor, generator: torch.Generator
 ) -> None:
-    """Check rows of the product of exact factors. Afterwards the factors hold normal numbers.
+    """Check some rows of the product of exact factors; then refill the factors with normal numbers.
 
     `call` multiplies `left` by `right` into `product`.
     """
@@ -133,12 +133,14 @@ def check_product(
 
 
 def require_rows(product: Tensor, left: Tensor, right: Tensor, rows: Tensor) -> None:
-    """Raise InvalidResult where a row differs from the product in float64."""
+    """Raise InvalidResult if a row differs from the product in float64."""
     expected = (left[rows].double() @ right.double()).to(product.dtype)
-    wrong = product[rows] != expected
+    is_wrong = product[rows] != expected
     wait_for_device(product)
-    if wrong.any():
-        first, column = wrong.nonzero()[0].tolist()
-        got = product[rows][first, column].item()
-        want = expected[first, column].item()
-        raise InvalidResult(f"element [{int(rows[first])}, {column}]: {got}, expected {want}")
+    if is_wrong.any():
+        first, column = is_wrong.nonzero()[0].tolist()
+        actual = product[rows][first, column].item()
+        expected_value = expected[first, column].item()
+        raise InvalidResult(
+            f"element [{int(rows[first])}, {column}]: {actual}, expected {expected_value}"
+        )

@@ -1,9 +1,9 @@
-"""What a suite asks: which variants of which problem are compared, by which metric.
+"""A suite's question: which variants of which problem are compared, by which metric.
 
-Each key and label of a suite belongs to the problem, is a factor of a comparison, or tells
-replicates apart; the problem is the default. Times are compared only where the problem is equal.
-Reports, figures and the first lines of every output follow this description, and guess nothing
-from what happens to vary.
+Each key and label of a suite belongs to the problem, is a factor of a comparison, or distinguishes
+replicates; the problem is the default. Times are compared only where the problem is equal. Reports,
+figures and the first lines of every output follow this description; nothing is inferred from the
+settings that vary.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ WORDS = {
     "backend_env=": "no backend.env",
     "variables=": "no variables",
 }
-"""What values are called in any suite."""
+"""Names of values in any suite."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Metric:
     """A number by which cases are judged.
 
     Attributes:
-        head: text above its numbers.
-        unit: unit in a head and behind a number.
+        head: header of its column.
+        unit: unit in a header and behind a number.
         scale: factor from the table's unit to `unit`.
-        scale_end: end of the scale at which the answer reads it: LEAST, or "" for the largest.
-        row_filter: values of the rows that have it; empty for all.
-        peak_column: column of the TFLOP/s that a share is of; "" where the head says it.
+        scale_end: end of the scale for which the answer gives it: LEAST, or "" for the largest.
+        row_filter: column values of the rows that have it; empty for all rows.
+        peak_column: column of the peak rate in TFLOP/s of a share; "" if the header names it.
         is_higher_better: whether more is better.
     """
 
@@ -54,16 +54,16 @@ TFLOP_PER_S = Metric("useful_tflop_per_s", "", "TFLOP/s")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared: the values of its factors tell the variants of a problem apart.
+    """A comparison: the values of its factors distinguish the variants of a problem.
 
     Attributes:
-        factors: columns.
-        baseline: the variant that others are compared with. LEAST stands for the least number in
-            each problem, FIRST for the value measured first.
+        factors: columns of the factors.
+        baseline: the variant that others are compared with. LEAST is the smallest number in each
+            problem, FIRST the value measured first.
         focus: the variant that the answer is about; empty for the best of each problem.
-        bounds: variants that show what can be reached; none of them wins.
+        bounds: variants that are bounds and never the fastest.
         is_curve: whether the first factor is a scale, such as a slowdown: its variants have a
-            speedup, and none of them wins.
+            speedup, but none is the fastest.
     """
 
     factors: tuple[str, ...]
@@ -75,24 +75,23 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Question:
-    """What a suite asks, in columns of its table.
+    """A suite's question, in columns of its table.
 
     Attributes:
         problem: settings and labels that are equal where times are compared, in the order of a
             table.
-        comparisons: the first with two variants of an equal problem is made. Factors of the others
-            then belong to the problem.
-        metrics: variants are compared by the first; the others stand beside it where there is room.
+        comparisons: the first comparison with two variants of one problem is used. The factors of
+            the others become columns of the problem.
+        metrics: variants are compared by the first; the others are shown if there is room.
         scaling_columns: columns of the problem along which times grow; answers are for their
             largest values.
-        panel_column: the column of the problem whose values stand side by side where nothing is
-            compared.
+        panel_column: column of the problem whose values are side by side if nothing is compared.
         replicates: settings in which the replicates of a variant may differ.
-        words: what a column's values are called, or one of them: {"ranks": "{} devices",
+        words: names of a column's values, or of one of them: {"ranks": "{} devices",
             "async_op=False": "blocking"}.
-        terms: what words of a table mean.
-        next_steps: what one may ask next, as it is typed, by the key that this varies. The first
-            whose key was not varied is shown.
+        terms: meanings of words in a table.
+        next_steps: suggested overrides, by the key that they vary. The first whose key was not
+            varied is shown.
     """
 
     problem: tuple[str, ...] = ()
@@ -106,7 +105,7 @@ class Question:
     next_steps: Mapping[str, str] = field(default_factory=dict)
 
     def format_value(self, column: str, value: Any) -> str:
-        """Return what a value is called: "4 ranks", "blocking", or "align 32"."""
+        """Format a value of a column: "4 ranks", "blocking", or "align 32"."""
         text = format_label(column, value)
         words = {**WORDS, **self.words}
         for key in (f"{column}={text}", column):

@@ -1,7 +1,7 @@
 """Named regions of a step: `with region("comm_wait"):`.
 
-The harness chooses what a region does. While a case is timed, its regions are timed too. While it
-is profiled, they are labels in the trace. At any other time they do nothing.
+The harness chooses the effect of a region. While a case is timed, its regions are timed, too. While
+it is profiled, they are labels in the trace. At any other time they have no effect.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,26 +10,26 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 COMPUTE, WAIT = "compute_block", "comm_wait"  # regions that several suites have
 FORWARD, BACKWARD = "forward", "backward"  # regions of a training step, which analysis reads
 QUEUEING = "queueing_on_host"
-"""The host queues the calls of a sample on a GPU; timed by the host's clock."""
+"""Region in which the host queues the calls of a sample on a GPU; timed by the host's clock."""
 Marker = Callable[[str], AbstractContextManager[object]]
 
 
-def unmarked(name: str) -> AbstractContextManager[object]:
+def mark_nothing(name: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-_marker: list[Marker] = [unmarked]
-"""The last decides. It is process-wide: a step marks regions deep inside its own calls."""
+_marker: list[Marker] = [mark_nothing]
+"""Stack of markers; the last is in use. Process-wide: a step marks regions deep inside calls."""
 
 
 def region(name: str) -> AbstractContextManager[object]:
-    """Mark a region of a step; only the regions that `Case.regions` names reach the record."""
+    """Mark a region of a step; only regions named in `Case.regions` reach the record."""
     return _marker[-1](name)
 
 
 @contextmanager
-def marked_by(marker: Marker) -> Iterator[None]:
-    """Let `marker` decide, within this context, what the regions of this process do."""
+def use_marker(marker: Marker) -> Iterator[None]:
+    """Use `marker` for the regions of this process in this context."""
     _marker.append(marker)
     try:
         yield

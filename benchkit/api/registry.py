@@ -1,7 +1,7 @@
-"""The suites: each is a function `(config, rank) -> list[Case]`, marked by a decorator.
+"""The registry of suites: each is a decorated function `(config, rank) -> list[Case]`.
 
-The file of a suite loads no torch: its dataclass checks the command line, which must answer at
-once.
+The file of a suite imports no torch: its dataclass checks the command line, which must respond
+quickly.
 """
 
 import functools
@@ -27,25 +27,26 @@ PRELOADED_MODULES = (
     "numpy.ma",
     "benchkit.rank.main",
 )
-"""Modules that every rank needs. A process's first np.median() imports numpy.ma."""
+"""Modules that every rank imports; numpy.ma is imported by a process's first np.median()."""
 EXTRA_SUITES = "BENCHKIT_SUITES"
-"""Environment variable: comma-separated modules outside benchkit.suites that define suites."""
+"""Environment variable: comma-separated modules outside benchkit.suites with suites."""
 ENTRY_POINTS = "benchkit.suites"
-"""Group of entry points: installed distributions name their suites, each with its module."""
+"""Group of entry points of installed distributions: names of suites and their modules."""
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite, which its decorator leaves in place of the function.
+    """A suite, by which its decorator replaces the function.
 
     Attributes:
-        name: the function's name, which the command line uses.
+        name: name of the function and of the suite on the command line.
+        build: the function.
         summary: first line of the function's docstring.
-        preload: modules that every rank would import, from the constant PRELOAD of the suite's
-            module. They start no thread and touch no GPU.
-        resolvers: functions that the suite's YAML calls as `${name:argument}`, from the constant
-            RESOLVERS of the suite's module.
-        question: what the suite asks, from the constant QUESTION of the suite's module.
+        preload: modules that every rank imports, from the constant PRELOAD of the suite's module.
+            They start no thread and touch no GPU.
+        resolvers: functions for `${name:argument}` in the suite's YAML, from the constant RESOLVERS
+            of the suite's module.
+        question: the constant QUESTION of the suite's module.
     """
 
     name: str
@@ -58,9 +59,9 @@ class Suite:
 
 
 def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
-    """Make a function a suite, configured by the type of its first parameter.
+    """Make a suite of a function, configured by the type of its first parameter.
 
-    Raises ConfigError where that is no RunConfig, or where the docstring is missing.
+    Raises ConfigError if that is no RunConfig, or if the docstring is missing.
     """
     config = next(iter(typing.get_type_hints(build).values()), None)
     name = f"{build.__module__}.{build.__name__}"
@@ -82,17 +83,17 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
 
 
 def cases_in(module: str, config: RunConfig, rank: Any) -> list[Any]:
-    """Return the suite's `cases_of(config, rank)` from a module.
+    """Return the suite's cases by `cases_of(config, rank)` of a module.
 
-    The module is named and not imported, because it loads torch, and imports the suite's own.
+    The module is given by name, because importing it loads torch.
     """
-    found: list[Any] = importlib.import_module(module).cases_of(config, rank)
-    return found
+    cases: list[Any] = importlib.import_module(module).cases_of(config, rank)
+    return cases
 
 
 @functools.cache
 def own_modules() -> tuple[str, ...]:
-    """Return the modules of benchkit's suites; a folder without suite.py is what some share."""
+    """Return the modules of benchkit's suites; folders without suite.py hold shared code."""
     [folder] = importlib.import_module("benchkit.suites").__path__
     names = (path.parent.name for path in sorted(Path(folder).glob("*/suite.py")))
     return tuple(f"benchkit.suites.{name}.suite" for name in names)
@@ -100,39 +101,41 @@ def own_modules() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Plugins:
-    """The suites of installed distributions, and by name why others are left out."""
+    """The suites of installed distributions, and the reasons for unusable ones, by name."""
 
     suites: Mapping[str, Suite]
     left_out: Mapping[str, str]
 
     @property
     def modules(self) -> list[str]:
-        return list(dict.fromkeys(each.build.__module__ for each in self.suites.values()))
+        return list(
+            dict.fromkeys(suite_entry.build.__module__ for suite_entry in self.suites.values())
+        )
 
 
 @functools.cache
 def installed_plugins() -> Plugins:
-    """Import the suites of ENTRY_POINTS; one that cannot be used does not affect the others."""
+    """Import the suites of ENTRY_POINTS; an unusable one does not affect the others."""
     suites: dict[str, Suite] = {}
     left_out: dict[str, str] = {}
     points = entry_points(group=ENTRY_POINTS)
-    own = suites_in(own_modules()) if points else {}
+    own_suites = suites_in(own_modules()) if points else {}
     for name in sorted(points.names):
         try:
-            suites[name] = load_plugin(points.select(name=name), own)
+            suites[name] = load_plugin(points.select(name=name), own_suites)
         except ConfigError as error:
             left_out[name] = str(error)
     return Plugins(suites, left_out)
 
 
-def load_plugin(points: EntryPoints, own: Mapping[str, Suite]) -> Suite:
-    """Import the suite of the entry points of one name; raise ConfigError where there is none."""
-    point, *others = points
+def load_plugin(points: EntryPoints, own_suites: Mapping[str, Suite]) -> Suite:
+    """Import the suite of the entry points of one name; raise ConfigError if it is unusable."""
+    point, *duplicates = points
     owners = " and ".join(sorted(str(each.dist.name) for each in points if each.dist))
     name, problem = point.name, f"suite {point.name} of {owners}"
-    if others:
+    if duplicates:
         raise ConfigError(f"{problem}: two packages of one suite name; allowed is one of them")
-    if name in own:
+    if name in own_suites:
         raise ConfigError(f"{problem}: a suite of benchkit has this name; allowed is another")
     try:
         suites = suites_of(import_unpinned(point.module))
@@ -161,49 +164,49 @@ def suite_modules() -> list[str]:
 
 def plugin_folders() -> list[Path]:
     """Return the folders `conf` beside the modules of suites that are not benchkit's own."""
-    suites_in(extra_modules())  # imports them, or says which there is not
+    suites_in(extra_modules())  # imports them, or raises for a missing one
     files = (getattr(sys.modules[name], "__file__", None) for name in plugin_modules())
     folders = dict.fromkeys(Path(file).parent / "conf" for file in files if file)
     return [folder for folder in folders if folder.is_dir()]
 
 
 def extra_modules() -> list[str]:
-    """Return the modules that EXTRA_SUITES names; raise ConfigError for what names none."""
-    found = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
-    for name in found:
+    """Return the modules in EXTRA_SUITES; raise ConfigError for an invalid name."""
+    modules = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
+    for name in modules:
         if not all(part.isidentifier() for part in name.split(".")):
             raise ConfigError(f"{EXTRA_SUITES}={name}: allowed are names such as package.module")
-    return found
+    return modules
 
 
 def load_suites() -> dict[str, Suite]:
-    """Return all suites by name, sorted. Those of EXTRA_SUITES win a name.
+    """Return all suites by name, sorted; those of EXTRA_SUITES take precedence.
 
-    Raises ConfigError where a module that EXTRA_SUITES names does not exist.
+    Raises ConfigError for a missing module in EXTRA_SUITES.
     """
-    own, added = suites_in(own_modules()), suites_in(extra_modules())
-    return dict(sorted({**own, **installed_plugins().suites, **added}.items()))
+    own_suites, extra_suites = suites_in(own_modules()), suites_in(extra_modules())
+    return dict(sorted({**own_suites, **installed_plugins().suites, **extra_suites}.items()))
 
 
 def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
     """Return the suites of modules by name; raise ConfigError for a module that is missing."""
 
-    found: dict[str, Suite] = {}
+    suites: dict[str, Suite] = {}
     for name in modules:
         try:
-            found |= suites_of(import_unpinned(name))
+            suites |= suites_of(import_unpinned(name))
         except ModuleNotFoundError as error:
             if not f"{name}.".startswith(f"{error.name}."):
                 raise
             reason = "no such module; allowed are importable modules"
             raise ConfigError(f"{EXTRA_SUITES}={name}: {reason}") from None
-    return dict(sorted(found.items()))
+    return dict(sorted(suites.items()))
 
 
 def import_unpinned(module: str) -> ModuleType:
-    from launch.host import without_pinning  # here: analysis, too, reads the files of suites
+    from launch.host import hide_pinning  # here: analysis, too, reads the files of suites
 
-    with without_pinning():  # a suite may load torch, which would pin this agent
+    with hide_pinning():  # a suite may load torch, which would pin this agent
         return importlib.import_module(module)
 
 

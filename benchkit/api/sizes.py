@@ -5,10 +5,10 @@ import re
 from benchkit.errors import ConfigError
 
 FLOAT8, FLOAT8_FAST = "float8_e4m3fn", "float8_e4m3fn_fast"
-"""The second has sums of about 14 bits in place of 24, which Hopper's published rates assume."""
+"""The second has sums of about 14 bits instead of 24, as Hopper's published rates assume."""
 FLOAT8S = (FLOAT8, FLOAT8_FAST)
 FLOAT8_STEP = 16
-"""Divides the columns of a float8 factor, and the rows and columns of the next."""
+"""Divisor of all dimensions of float8 factors, but for the rows of the first."""
 
 ITEM_BYTES = {
     FLOAT8: 1, FLOAT8_FAST: 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8,
@@ -23,7 +23,7 @@ def product_bytes(dtype: str, factors: int, products: int) -> int:
 
 
 def check_float8(dtype: str, device: str, name: str, *lengths: int) -> None:
-    """Raise ConfigError where float8 cannot be multiplied: in these lengths, or on this device."""
+    """Raise ConfigError if float8 of these lengths cannot be multiplied on this device."""
     if dtype == FLOAT8_FAST and device != "cuda":
         raise ConfigError(f"dtype={dtype}: allowed is {FLOAT8} with hardware.device={device}")
     for length in lengths:
@@ -46,11 +46,11 @@ RANGE = re.compile(r"(\d+[kmg]?i?b?)-(\d+[kmg]?i?b?)", re.IGNORECASE)
 def mebibytes(size: float | str, key: str = "data_size") -> float:
     """Convert a size to MiB: a number of MiB, or "4B", "1KiB", "1K", "16 MiB", "10MB".
 
-    Raises ConfigError, which names `key`, for anything that is not a finite size > 0.
+    Raises ConfigError, which names `key`, unless the size is finite and > 0.
     """
-    found = SIZE.fullmatch(str(size))
+    match = SIZE.fullmatch(str(size))
     try:
-        value = float(found[1]) * UNITS[(found[2] or "").lower()] if found else 0.0
+        value = float(match[1]) * UNITS[(match[2] or "").lower()] if match else 0.0
     except (ValueError, KeyError):
         value = 0.0
     if not 0 < value < float("inf"):
@@ -59,15 +59,15 @@ def mebibytes(size: float | str, key: str = "data_size") -> float:
     return value
 
 
-def doubling(sizes: str) -> list[str] | None:
-    """Return the sizes of a range such as "8-1G", each twice the one before (nccl-tests' -f 2).
+def doubled_sizes(sizes: str) -> list[str] | None:
+    """Return the sizes of a range such as "8-1G", by factors of 2 (nccl-tests' -f 2).
 
-    A number without a unit is bytes. None if `sizes` is no range.
+    A number without a unit is bytes. None if `sizes` is not a range.
     """
-    found = RANGE.fullmatch(sizes)
-    if found is None:
+    match = RANGE.fullmatch(sizes)
+    if match is None:
         return None
-    least, most = (mebibytes(end + "B" * end.isdecimal()) for end in found.groups())
+    least, most = (mebibytes(bound + "B" * bound.isdecimal()) for bound in match.groups())
     steps = []
     while least <= most:
         steps.append(f"{least * 2**20:g}B" if least < 2**-10 else f"{least * 2**10:g}KiB")

@@ -1,7 +1,7 @@
-"""Private parts of torch and its compiler on which suites rely; all of them stand here.
+"""All uses of private parts of torch and its compiler.
 
 tests/unit/api/test_torch_internals.py and test_compiler_internals.py pin the names, the arguments
-and the results, and say what to do when a new torch has others.
+and the results, and say what to do if a new torch changes them.
 """
 
 import inspect
@@ -27,11 +27,11 @@ def default_store() -> dist.Store:
 
 
 def store_address() -> str | tuple[str, int]:
-    """Return where the ranks of this job meet, for other processes: a file, or host and port."""
+    """Return the address of this job's store for other processes: a path, or host and port."""
     store = default_store()
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
-    if isinstance(store, dist.FileStore):  # its path may be of a descriptor of this process
+    if isinstance(store, dist.FileStore):  # its path may be a descriptor of this process
         return str(store.path).replace("/proc/self/", f"/proc/{os.getpid()}/")
     return store.host, store.port
 
@@ -43,22 +43,22 @@ def store_at(address: str | tuple[str, int]) -> dist.Store:
 
 
 def keep_gpu_busy(cycles: int) -> None:
-    """Queue a kernel on the current stream that lasts `cycles` of the GPU's clock."""
+    """Queue a kernel on the current stream that runs for `cycles` of the GPU's clock."""
     torch.cuda._sleep(cycles)
 
 
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, ...]:
-    """Compute attention by the device's fused kernel, with work in proportion to visible keys.
+    """Compute attention by the device's fused kernel, which skips masked keys.
 
-    These are the kernels of torch's scaled_dot_product_attention, which keeps the log-sum-exp to
-    itself.
+    These are the kernels of torch's scaled_dot_product_attention, which does not return the
+    log-sum-exp.
 
     Args:
         query: [1, H, L, D]; key and value are [1, H, K, D].
         causal: whether query i sees only the keys up to i.
 
     Returns:
-        The output [1, H, L, D], the log-sum-exp of the scores [1, H, L], and what backward needs.
+        The output [1, H, L, D], the log-sum-exp of the scores [1, H, L], and values for backward.
     """
     aten = torch.ops.aten
     if query.device.type == "cpu":
@@ -73,7 +73,7 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
 
 
 def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int) -> Reason:
-    """Return why fused_attention() cannot run, such as half precision before Ampere."""
+    """Return why fused_attention() cannot run, such as half precision before Ampere; or ""."""
 
     def attend() -> None:
         tokens = torch.ones(1, 1, 16, width, device=device).to(dtype)
@@ -83,14 +83,14 @@ def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int
     return unsupported_reason(f"compute fused attention of {name} on {device.type}", attend)
 
 
-def unsupported_reason(what: str, trial: Callable[[], None]) -> Reason:
-    """Return why torch refuses a trial, or "". Raise a lack of memory."""
+def unsupported_reason(operation: str, trial: Callable[[], None]) -> Reason:
+    """Return why torch refuses a trial, or ""; out-of-memory errors are raised."""
     try:
         trial()
     except (AttributeError, RuntimeError) as error:
         if is_out_of_memory(type(error).__name__, str(error)):
             raise
-        return f"torch {torch.__version__} cannot {what}: {str(error).splitlines()[0]}"
+        return f"torch {torch.__version__} cannot {operation}: {str(error).splitlines()[0]}"
     return ""
 
 
@@ -99,7 +99,7 @@ def multiply_float8(
 ) -> None:
     """Multiply float8 [m, k] by [k, n] into bfloat16.
 
-    Sums are float32; if `fast`, of fewer bits where tensor cores have such. `left` and the
+    Sums are float32; if `fast`, of fewer bits where tensor cores support that. `left` and the
     transpose of `right` are contiguous. Each factor is multiplied by `scale`.
     """
     torch._scaled_mm(left, right, scale, scale, out_dtype=out.dtype, use_fast_accum=fast, out=out)
@@ -108,14 +108,16 @@ def multiply_float8(
 def nccl_has_failed(device: torch.device) -> bool:
     """Return whether NCCL has reported an asynchronous error to a group of this rank."""
     groups = [*dist.distributed_c10d._world.pg_map]  # a copy: other threads make groups
-    over_nccl = [each for each in groups if dist.get_backend(each) == "nccl"]
+    over_nccl = [backend for backend in groups if dist.get_backend(backend) == "nccl"]
     backends = [group._get_backend(device) for group in over_nccl]
-    errors = [each.get_error() for each in backends if hasattr(each, "get_error")]  # torch 2.7 on
+    errors = [
+        backend.get_error() for backend in backends if hasattr(backend, "get_error")
+    ]  # torch 2.7 on
     return any(error.name != "SUCCESS" for error in errors)
 
 
 def ring_attention_missing() -> Reason:
-    """Return why this torch has no attend_in_ring(), or ""."""
+    """Return why this torch lacks attend_in_ring(), or ""."""
     try:
         from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
 
@@ -130,8 +132,8 @@ def ring_attention_missing() -> Reason:
 def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
     """Compute this rank's part [1, H, L, D] of attention over the tokens of all ranks.
 
-    The public `context_parallel` has a ring only for the kernels of GPUs. Every rank holds the same
-    number of tokens, in zigzag order if causal.
+    The public context_parallel has a ring for GPU kernels only. Every rank holds the same number of
+    tokens, in zigzag order if causal.
     """
     from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
 
@@ -154,9 +156,9 @@ def symmetric_memory_missing() -> Reason:
 
 
 def symmetric_empty(like: Tensor, group_name: str) -> Tensor:
-    """Allocate memory of this shape that all ranks of a group can read; all call it together.
+    """Allocate symmetric memory of this shape on all ranks of a group; all call this together.
 
-    Raises RuntimeError where the GPUs cannot reach each other's memory.
+    Raises RuntimeError if the GPUs cannot access each other's memory.
     """
     from torch.distributed import _symmetric_memory as symmetric
 
@@ -166,21 +168,21 @@ def symmetric_empty(like: Tensor, group_name: str) -> Tensor:
 
 
 def all_gather_matmul(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
-    """Multiply all ranks' shards in symmetric memory by B while gathering them."""
+    """All-gather the shards in symmetric memory and multiply them by B, overlapped."""
     fused = torch.ops.symm_mem.fused_all_gather_matmul
     _, [product] = fused(shard, [b], gather_dim=0, group_name=group_name, return_A=False)
     return product
 
 
 GRAPH_BREAKS = ("graph_break", "unimplemented")
-"""Torch counts a break under one of them; the second has branches on values of tensors."""
+"""Torch's counters of graph breaks; the second has branches on values of tensors."""
 
 EVENTS = 100_000
 
 
 @dataclass(frozen=True)
 class Compilations:
-    """What torch.compile has compiled in this process; the cache is inductor's on disk."""
+    """Counts of torch.compile in this process; the cache is inductor's on disk."""
 
     seconds: float = 0.0
     graphs: int = 0
@@ -198,16 +200,16 @@ def reset_compiler() -> None:
     if is_compiler_loaded():
         from torch._dynamo import convert_frame, utils
 
-        if convert_frame.FRAME_COUNTER:  # else it would load inductor, which takes seconds
+        if convert_frame.FRAME_COUNTER:  # else reset() would load inductor, which takes seconds
             torch.compiler.reset()
         utils.clear_compilation_metrics()
         utils.counters.clear()
 
 
 def compilations() -> Compilations:
-    """Count the compilations since `reset_compiler`; call it after each call that compiles.
+    """Count the compilations since `reset_compiler`; call this after each call that compiles.
 
-    Torch keeps the latest 64 events of the first call, then EVENTS.
+    Until the first call torch keeps the latest 64 events only, then EVENTS.
     """
     if not is_compiler_loaded():
         return Compilations()
@@ -227,12 +229,12 @@ def compilations() -> Compilations:
 
 
 def keep_progress_bars_local() -> None:
-    """Give the progress bars of this process a lock that it shares with no other.
+    """Give the progress bars of this process a lock of its own.
 
-    Tracing makes a bar, whose own lock is a semaphore. A rank ends without releasing it, and Python
-    would warn of that on the terminal.
+    Tracing makes a bar with a semaphore as its lock. A rank exits without releasing it, and Python
+    would print a warning.
     """
     from torch.hub import tqdm
 
-    if hasattr(tqdm, "set_lock"):  # torch has a bar of its own where tqdm is missing
+    if hasattr(tqdm, "set_lock"):  # torch's fallback without tqdm lacks it
         tqdm.set_lock(threading.RLock())

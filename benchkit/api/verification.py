@@ -1,9 +1,9 @@
-"""Inputs whose reductions are exact in every dtype and order, and checks to the bit.
+"""Inputs whose reductions are exact in every dtype and order, and bitwise checks.
 
 Values are integers, or powers of two for products. They are drawn per (seed, turn, rank) and
-repeated with a prime period, so a swapped, shifted or stale chunk shows. In a reduction a few ranks
-show at each index, and each rank at many, so a missing or doubled one does, too. nccl-tests has
-exactly predictable inputs, too.
+repeated with a prime period, so a swapped, shifted or stale chunk is detected. In a reduction a few
+ranks contribute at each index, and each rank at many, so a missing or doubled rank is detected,
+too. nccl-tests has exactly predictable inputs, too.
 """
 
 import functools
@@ -17,17 +17,18 @@ from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 
 PERIOD = 65537
-"""Elements of one period; prime, so that no chunk of a power of two lines up with it."""
+"""Elements of one period; prime, so that it does not align with chunks of a power of two."""
 ROWS_PER_CHECK = 64
-"""Periods that are compared at a time: 16 MiB of float32."""
+"""Periods compared at a time: 16 MiB of float32."""
 PLAIN = "plain"
-"""In place of a reduction, for messages that nothing reduces: any value at each index."""
+"""Operation of messages without a reduction: any value at each index."""
 LARGEST = 2**20
-"""Of the integers drawn, where the dtype has them."""
+"""Largest integer drawn, if the dtype has it."""
 POISON = -(2**24)
-"""What a buffer of integers has before a call; never drawn."""
+"""Value of integer buffers before a call; never drawn."""
 SHOWN, WITNESSES = 64, 4
-"""Ranks that show at each index; more in a short message, so that each rank shows this often."""
+"""Contributing ranks at each index, and indices per rank: a short message has more ranks at each
+index."""
 
 
 def pattern(
@@ -40,10 +41,10 @@ def pattern(
     op: str,
     length: int = PERIOD,
 ) -> Tensor:
-    """Return one period of a rank's input, which stays exact when it is reduced.
+    """Return one period of a rank's input, whose reduction is exact.
 
     Args:
-        turn: number of the round, which has its own inputs.
+        turn: number of the round, each with its own inputs.
         op: reduction: sum, avg, min, max or product; or PLAIN.
         length: elements of the buffer to fill; a short one needs no whole period.
 
@@ -57,26 +58,26 @@ def pattern(
 def expected_reduction(
     seed: int, turn: int, world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD
 ) -> Tensor:
-    """Return one period of the exact reduction of all ranks' patterns, of int64; float64 for avg.
+    """Return one period of the exact reduction of all ranks' patterns, in int64; float64 for avg.
 
-    Only the ranks that show are drawn, so it takes as long for 4096 ranks as for SHOWN.
+    Only contributing ranks are drawn, so it takes as long for 4096 ranks as for SHOWN.
     """
     draw = Draw(seed, turn, world_size, dtype, op, length)
     first = draw.first()
     result = torch.tensor(1 if op == "product" else 0)
     for places in torch.arange(draw.window).unsqueeze(1).split(max(1, BLOCK // len(first))):
-        shown = draw.values((first + places) % world_size, places)
-        result = result * shown.prod(0) if op == "product" else result + shown.sum(0)
+        values = draw.values((first + places) % world_size, places)
+        result = result * values.prod(0) if op == "product" else result + values.sum(0)
     return result.double() / world_size if op == "avg" else result
 
 
 class Draw:
     """Draws the values of ranks at each index: [min(length, PERIOD)].
 
-    At index i, `window` ranks from `first()[i]` on show; a rank's place is its distance from it.
-    The windows of successive indices join, so all ranks show equally often, in any stretch of the
-    buffer. Sums and products have neutral values elsewhere. Minima and maxima show one rank alone,
-    whose value has the other sign than all others.
+    At index i, `window` ranks from `first()[i]` on contribute; a rank's place is its distance from
+    it. The windows of successive indices adjoin, so all ranks contribute equally often in any part
+    of the buffer. Sums and products have neutral values elsewhere. In minima and maxima a single
+    rank contributes: its value has the opposite sign.
     """
 
     def __init__(
@@ -103,35 +104,35 @@ class Draw:
             sign = 1 if self._op == "max" else -1
             return draw(1, largest + 1) * torch.where(place < 1, sign, -sign)
         if self._op == "product":
-            # Of a float16 only 14 ranks can double; the others that show have a sign alone.
+            # In float16 only 14 ranks can double; the other contributing ranks flip the sign only.
             doubling = place < min(exponent, 62) - 1  # reduced() multiplies in int64
             factor = torch.where(doubling, draw(0, 2) * 4 - 2, -1)
             return torch.where(place < self.window, factor, 1)
-        most = 2 if self._op == "avg" else min(exact // self.window, LARGEST)
-        drawn = draw(-most, most)
+        largest_value = 2 if self._op == "avg" else min(exact // self.window, LARGEST)
+        drawn = draw(-largest_value, largest_value)
         return torch.where(place < self.window, drawn + (drawn >= 0), 0)
 
 
 def window(world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD) -> int:
-    """Return how many ranks show at one index: if one is missing or doubled, the result differs.
+    """Return the number of contributing ranks per index: a missing or doubled one is detected.
 
-    Of a sum they are so few that it is exact with values up to 2, of an average so few that
-    `tolerance` hides none. A minimum or maximum shows one rank.
+    For a sum they are few enough that it is exact with values up to 2, for an average few enough
+    that `tolerance` hides none. In a minimum or maximum one rank contributes.
     """
     if op in ("min", "max"):
         return 1
-    wanted = max(SHOWN, math.ceil(WITNESSES * world_size / min(length, PERIOD)))
+    num_ranks = max(SHOWN, math.ceil(WITNESSES * world_size / min(length, PERIOD)))
     if op in ("sum", "avg"):
-        wanted = min(wanted, exact_range(dtype)[1] // 2)
+        num_ranks = min(num_ranks, exact_range(dtype)[1] // 2)
     if op == "avg" and not is_power_of_two(world_size):
-        wanted = min(wanted, math.isqrt(round(0.5 / torch.finfo(dtype).eps)) - 2)
-    return min(world_size, wanted)
+        num_ranks = min(num_ranks, math.isqrt(round(0.5 / torch.finfo(dtype).eps)) - 2)
+    return min(world_size, num_ranks)
 
 
 def witnesses(world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD) -> int:
-    """Return at how many indices of a period each rank shows, at least.
+    """Return the least number of indices of a period to which each rank contributes.
 
-    With 0 a message is too short: a check finds that a rank is missing in `window` x length of
+    With 0 a message is too short: a check detects a missing rank in `window` x length of
     `world_size` cases.
     """
     return min(length, PERIOD) * window(world_size, dtype, op, length) // world_size
@@ -164,23 +165,23 @@ def tile(buffer: Tensor, period: Tensor) -> None:
 
 
 def tolerance(world_size: int, dtype: torch.dtype, op: str, length: int = PERIOD) -> float:
-    """Return the absolute difference that a correct output may have; 0 means exact equality.
+    """Return the absolute tolerance of a correct output; 0 means exact equality.
 
-    Only averages over n ranks may differ, where n is no power of two. NCCL multiplies each input by
+    Only averages over n ranks may differ, if n is not a power of two. NCCL multiplies each input by
     the rounded 1/n and adds the products. Of w values of at most 2/n, each has two such roundings,
     and each of the sums, of at most 2 w/n, has one more. A missing rank's value is at least 1/n,
-    which is more than twice this.
+    more than twice this.
     """
     if op != "avg" or is_power_of_two(world_size):
         return 0.0
-    shown = window(world_size, dtype, op, length)
-    return float(torch.finfo(dtype).eps) * shown * (shown + 4) / world_size
+    num_ranks = window(world_size, dtype, op, length)
+    return float(torch.finfo(dtype).eps) * num_ranks * (num_ranks + 4) / world_size
 
 
 def require_tiled(output: Tensor, period: Tensor, atol: float = 0.0) -> None:
     """Raise InvalidResult, with the first wrong index, unless a flat output repeats a period.
 
-    The last repetition may be cut. `atol` is the absolute difference that passes.
+    The last repetition may be cut. `atol` is the absolute tolerance.
     """
     wait_for_device(output)
     period = period.to(output)  # only now: this, too, waits for the device
@@ -195,20 +196,20 @@ def require_tiled(output: Tensor, period: Tensor, atol: float = 0.0) -> None:
             continue
         expected = period.repeat(rows + 1)[: len(part)]
         # Both comparisons count NaN as wrong, and -0 as equal to 0.
-        wrong = ~((part - expected).abs() <= atol) if atol else part != expected
-        if wrong.any():
-            first = int(wrong.nonzero()[0])
+        is_wrong = ~((part - expected).abs() <= atol) if atol else part != expected
+        if is_wrong.any():
+            first = int(is_wrong.nonzero()[0])
             raise InvalidResult(
                 f"element {start + first}: {part[first].item()}, expected {expected[first].item()} "
-                f"({int(wrong.sum())} of {len(part)} wrong in this part)"
+                f"({int(is_wrong.sum())} of {len(part)} wrong in this part)"
             )
 
 
 def are_bits_equal(left: Tensor, right: Tensor) -> bool:
-    """Compare two tensors of one shape and dtype to the bit.
+    """Compare two tensors of one shape and dtype bitwise.
 
-    Compared as integers they need one pass and no tensor of results: two to three times the speed
-    of `(left == right).all()` in half precision and in float32 on a CPU.
+    As integers they need one pass and no intermediate tensor: two to three times the speed of
+    `(left == right).all()` in half precision and in float32 on a CPU.
     """
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[left.element_size()]
     return bool(torch.equal(left.view(bits), right.view(bits)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchkit.api.keys import OVERRULED, instead_of
+from benchkit.api.keys import OVERRULED, replacement_override
 from benchkit.errors import ConfigError
 from benchkit.git import GitFailed, check_out, git, without_repository
 from benchkit.secrets import mask_value, mask_words
@@ -119,7 +119,7 @@ def parse_arm(typed: str, trees: Path) -> Arm:
             raise ConfigError(f"{text}: allowed is env:NAME=VALUE,NAME=VALUE")
         for name, _, content in pairs:
             if OVERRULED.get(name):
-                raise ConfigError(f"{text}: allowed is set:{instead_of(name, content)}")
+                raise ConfigError(f"{text}: allowed is set:{replacement_override(name, content)}")
         return Arm(text=text, environment={name: content for name, _, content in pairs})
     if kind == "set":
         overrides = NEXT_OVERRIDE.split(value)

@@ -108,13 +108,13 @@ def set_aside(folder: Path) -> None:
     """Rename the folder of a run that does not count; raise ConfigError if in use, OSError for
     links.
     """
-    files.make_own(folder.parent)
+    files.make_plain_folder(folder.parent)
     files.refuse_link(folder)
     if not folder.is_dir():
         return
     with claim_folder(folder):
         pass
-    kept = files.make_own(folder.parent.parent / "unfinished")
+    kept = files.make_plain_folder(folder.parent.parent / "unfinished")
     number = 1
     while (kept / f"{folder.name}_{number}").exists():
         number += 1
@@ -223,7 +223,7 @@ def main(arguments: Sequence[str], judge_of: Callable[[ComparisonPlan], Judge]) 
     agents = connect_agents(
         started, traits, folder.parent, config.join_timeout_s, config.trust_network
     )
-    with agents.stopping_together(), contextlib.ExitStack() as held:
+    with agents.stop_together(), contextlib.ExitStack() as held:
         made: ComparisonPlan | None
         if agents.first:
             made, problem = prepare(agents, plan, is_new, folder, held), None

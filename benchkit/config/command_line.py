@@ -10,7 +10,7 @@ from typing import Any
 
 from benchkit.api.keys import SHORT_NAMES, described_keys
 from benchkit.api.registry import load_suites
-from benchkit.api.sizes import doubling
+from benchkit.api.sizes import doubled_sizes
 from benchkit.errors import ConfigError
 
 COMMANDS = ("compare", "help", "import-config", "list", "selftest", "status")
@@ -159,7 +159,7 @@ def spelled_out_value(key: str, value: str) -> str:
     unit = all_keys().get(key)
     if key.rpartition(".")[2] in ("dtype", "dtypes") and text in SHORT_NAMES:
         return SHORT_NAMES[text]
-    if unit == "MiB" and key.endswith(("size", "sizes")) and (sizes := doubling(text)):
+    if unit == "MiB" and key.endswith(("size", "sizes")) and (sizes := doubled_sizes(text)):
         return ",".join(sizes)
     if unit == "s" and (found := DURATION.fullmatch(text)):
         return f"{float(found[1]) * SECONDS[found[2]]:g}"

@@ -1,7 +1,7 @@
-"""Where a case is checked among its kept samples: at places that no step can foresee.
+"""Schedule checks of a case at random positions among its samples, which a step cannot predict.
 
-A check takes samples as the kept ones are taken, on fresh inputs, and keeps no time. The odds that
-it finds a step that is wrong in some of its samples only are in docs/reading.md.
+A check takes samples as the timed ones are taken, on fresh inputs, without their times. The
+probability that it detects a step that is wrong in only some samples is in docs/reading.md.
 """
 
 import math
@@ -12,23 +12,23 @@ from benchkit.api.case import CHECK_SHARE
 from benchkit.measure.sampler import CHECKED
 
 MOST_CHECKS = 3
-"""Checks of a case, each at a random place within its part of the samples."""
+"""Checks of a case at most, each at a random position within its part of the samples."""
 NUM_SAMPLES = CHECKED + 1
-"""Samples that a check takes at most: its own, and one that is set aside after it."""
+"""Samples of a check at most: its own, and a discarded one after it."""
 SHARE_OF_TIME = 0.05
-"""What checks may take of the time of the samples so far; the first one is made all the same."""
+"""Largest share of checks in the time of the samples so far; the first check is always made."""
 ROUNDING = 1e-9
 
 
 @dataclass
 class CheckSchedule:
-    """The places of a case's checks, as shares of all that it may be measured; alike on all ranks.
+    """Positions of a case's checks, as shares of its limits; equal on all ranks.
 
     Attributes:
-        draw: draws the places.
-        due: those that are left, in order; None before they are drawn.
-        num_made: checks so far.
-        spent_s: by them, on the slowest rank.
+        draw: random generator of the positions.
+        due: remaining positions, ascending; None before they are drawn.
+        num_made: number of checks so far.
+        spent_s: their time on the slowest rank.
     """
 
     draw: random.Random
@@ -36,22 +36,22 @@ class CheckSchedule:
     num_made: int = 0
     spent_s: float = field(default=0.0)
 
-    def samples_before(self, done: float, of_sample: float) -> float:
-        """Return how many of the next samples stand before the next check; infinite without one.
+    def samples_before(self, progress: float, sample_share: float) -> float:
+        """Return the number of samples before the next check; infinite without one.
 
         Args:
-            done: share of the case that is measured.
-            of_sample: share that one more sample is.
+            progress: share of the case's limits that is used up.
+            sample_share: share of one more sample.
         """
         if self.due is None:
-            affordable = CHECK_SHARE / (NUM_SAMPLES * of_sample)
-            number = min(MOST_CHECKS, math.floor(affordable + ROUNDING))
+            most_checks = CHECK_SHARE / (NUM_SAMPLES * sample_share)
+            number = min(MOST_CHECKS, math.floor(most_checks + ROUNDING))
             self.due = [(part + self.draw.random()) / number for part in range(number)]
-        return max(1, math.ceil((self.due[0] - done) / of_sample)) if self.due else math.inf
+        return max(1, math.ceil((self.due[0] - progress) / sample_share)) if self.due else math.inf
 
-    def advance(self, done: float, elapsed_s: float) -> bool:
-        """Pass the places up to here; return whether to check now, after a block."""
-        passed = [place for place in self.due or () if place <= done]
+    def advance(self, progress: float, elapsed_s: float) -> bool:
+        """Advance to the progress after a block; return whether to check now."""
+        passed = [position for position in self.due or () if position <= progress]
         self.due = (self.due or [])[len(passed) :]
         if not passed:
             return False

@@ -14,15 +14,15 @@ class Clock(Protocol):
     """Times calls and their regions.
 
     Attributes:
-        name: how the calls are timed, for the record.
-        own_regions: regions that time() adds to those that calls mark.
+        name: name of the clock in the record.
+        own_regions: regions that time() adds to those marked by calls.
     """
 
     name: str
     own_regions: tuple[str, ...]
 
     def now(self) -> float:
-        """Return seconds on the monotonic clock that the starts of all ranks refer to."""
+        """Return seconds on the monotonic clock of the starts of all ranks."""
         ...
 
     def time(
@@ -30,28 +30,28 @@ class Clock(Protocol):
     ) -> tuple[float, float]:
         """Make a call several times; return now() before the first one and the seconds of all.
 
-        For `delay_s` seconds before, a GPU is kept busy while the host queues the calls. None times
-        them by the host, until the GPU has done what they queued. A CPU needs neither.
+        A GPU is kept busy for `delay_s` seconds before, while the host queues the calls. With None
+        the host times the calls until the GPU is done. CPUs ignore it.
         """
         ...
 
     def region(self, name: str) -> AbstractContextManager[object]: ...
 
     def take_regions(self) -> dict[str, float]:
-        """Return the seconds in each region since the last call; time() must have ended before."""
+        """Return the seconds in each region since the last call, after time() has returned."""
         ...
 
     def forget_regions(self) -> None:
-        """Discard the regions since the last take_regions(), whose work may still go on."""
+        """Discard the regions since the last take_regions(), which may not be complete."""
         ...
 
 
 class HostClock:
-    """Time calls that return when their work is done, by perf_counter (CLOCK_MONOTONIC on Linux).
+    """Times synchronous calls by perf_counter (CLOCK_MONOTONIC on Linux).
 
     Args:
-        shift: returns the seconds to add to a start on this host's clock, to be on the clock that
-            the starts of all ranks refer to.
+        shift: returns the offset in seconds from this host's clock to that of the starts of all
+            ranks.
     """
 
     name = "perf_counter"
@@ -62,8 +62,8 @@ class HostClock:
         self._regions_s: dict[str, float] = defaultdict(float)
 
     def now(self) -> float:
-        on_this_host = time.perf_counter()
-        return on_this_host + self._shift(on_this_host)
+        local = time.perf_counter()
+        return local + self._shift(local)
 
     def time(
         self, call: Callable[[], object], repeat: int, delay_s: float | None = 0.0
@@ -88,9 +88,9 @@ class HostClock:
             self._regions_s[name] += time.perf_counter() - start
 
     def take_regions(self) -> dict[str, float]:
-        taken = dict(self._regions_s)
+        regions_s = dict(self._regions_s)
         self._regions_s.clear()
-        return taken
+        return regions_s
 
     def forget_regions(self) -> None:
         self._regions_s.clear()
@@ -98,19 +98,19 @@ class HostClock:
 
 ON_HOST = "_on_host"  # ends the names of regions that the host's clock times
 SPIN_CYCLES = 10_000_000
-"""Cycles of a spin whose length tells the GPU's frequency: some milliseconds."""
+"""Cycles of a spin that measures the GPU's frequency: some milliseconds."""
 SPINS = 5
-"""Spins, since the frequency rises when a GPU begins to work; the fastest counts."""
+"""Number of spins; the fastest counts, since the frequency rises under load."""
 
 
 class CudaClock:
-    """Time calls by a pair of events on the current stream.
+    """Times calls by a pair of events on the current stream.
 
     The GPU is kept busy before the first event (`delay_s`), until the host has queued the calls.
     Otherwise the event would fire on an idle stream, and the latency of launches would count. The
-    delay hides the time that the host took to queue the calls, so it is the region QUEUEING. A tiny
-    collective on the measured group makes all GPUs begin together. Where the host's own work
-    counts, the host times the calls until the GPU has done them.
+    hidden queueing time is the region QUEUEING. A tiny collective on the measured group makes all
+    GPUs begin together. If the host's own work counts, the host times the calls until the GPU is
+    done.
     """
 
     name = "cuda_event"
@@ -129,9 +129,10 @@ class CudaClock:
 
         Args:
             spin: keeps the stream busy for a number of cycles.
-            align_blocks: `align` returns only when the GPU has done it, as gloo's does. Then the
+            align: queues the aligning collective.
+            align_blocks: whether `align` blocks until the GPU is done, as gloo's does. Then the
                 delay follows it, and else precedes it, so that GPUs begin together.
-            while_busy: called while the GPU works on what is queued; a sample does not count it.
+            while_busy: called while the GPU executes the queued calls; not part of a sample.
         """
         self._align = align
         self._align_blocks = align_blocks
@@ -158,7 +159,7 @@ class CudaClock:
     def time(
         self, call: Callable[[], object], repeat: int, delay_s: float | None = 0.0
     ) -> tuple[float, float]:
-        self._synchronize()  # what reset() queued must not be counted
+        self._synchronize()  # work queued by reset() must not count
         if delay_s is None:
             return self._time_by_host(call, repeat)
         start = time.perf_counter()
@@ -193,7 +194,7 @@ class CudaClock:
     def region(self, name: str) -> Iterator[None]:
         """Time a region by events, and name it in the traces of nsys.
 
-        If its name ends with ON_HOST, the host's clock times what the host does in it.
+        If its name ends with ON_HOST, it is timed by the host's clock.
         """
         self._nvtx.range_push(name)
         try:
@@ -214,13 +215,13 @@ class CudaClock:
             self._regions.append((name, begin, end))
 
     def take_regions(self) -> dict[str, float]:
-        taken: dict[str, float] = defaultdict(float, self._host.take_regions())
+        regions_s: dict[str, float] = defaultdict(float, self._host.take_regions())
         for name, begin, end in self._regions:
-            taken[name] += begin.elapsed_time(end) / 1e3
+            regions_s[name] += begin.elapsed_time(end) / 1e3
         if self._queueing_s:
-            taken[QUEUEING] = self._queueing_s
+            regions_s[QUEUEING] = self._queueing_s
         self.forget_regions()
-        return dict(taken)
+        return dict(regions_s)
 
     def forget_regions(self) -> None:
         self._regions.clear()

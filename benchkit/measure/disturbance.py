@@ -1,4 +1,4 @@
-"""Read the kernel's counters of work that disturbs a rank, before and after a block."""
+"""Read the kernel's counters of disturbances of a rank, before and after a block."""
 
 import functools
 import os
@@ -17,32 +17,32 @@ COUNTERS = (
 )
 """Names of the counters; those that end with _s are seconds.
 
-steal_s: time that the hypervisor gave to other machines, summed over the host's cores (/proc/stat).
-throttled_s: time in which quotas held back the control groups of the rank (cpu.stat).
+steal_s: time stolen by the hypervisor, summed over the host's cores (/proc/stat).
+throttled_s: time in which quotas throttled the control groups of the rank (cpu.stat).
 pressure_s: time in which some task of the host waited for a core (/proc/pressure/cpu).
 host_busy_s: time in which processes ran, summed over the host's cores (/proc/stat).
 own_busy_s: time in which this process ran (getrusage).
-involuntary_switches: how often another task took a core from this process (getrusage)."""
+involuntary_switches: number of preemptions of this process (getrusage)."""
 BUSY = slice(0, 3)
-"""Places of user, nice and system time in the numbers of the first line of /proc/stat (proc(5))."""
-STEAL = 7  # place of the stolen time in the same line
+"""Positions of user, nice and system time in the first line of /proc/stat (proc(5))."""
+STEAL = 7  # position of the stolen time in the same line
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PROCESSOR = 36
-"""Place of the core's number in /proc/self/stat after the process's name in brackets (proc(5),
-field 39)."""
+"""Position of the core's number in /proc/self/stat, after the name in brackets (proc(5), field
+39)."""
 
 
 def read_counters() -> list[float]:
-    """Return COUNTERS of this process and its host; 0 where the kernel does not count."""
+    """Return COUNTERS of this process and its host; 0 for a counter that the kernel lacks."""
     ticks = numbers_after(Path("/proc/stat"), "cpu ")
-    own = resource.getrusage(resource.RUSAGE_SELF)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
     return [
         ticks[STEAL] / TICKS_PER_SECOND if len(ticks) > STEAL else 0.0,
         sum(map(throttled_s, cpu_stats())),
         pressure_s(Path("/proc/pressure/cpu")),
         sum(ticks[BUSY]) / TICKS_PER_SECOND,
-        own.ru_utime + own.ru_stime,
-        float(own.ru_nivcsw),
+        usage.ru_utime + usage.ru_stime,
+        float(usage.ru_nivcsw),
     ]
 
 
@@ -50,7 +50,7 @@ def numbers_after(path: Path, start: str) -> list[float]:
     """Return the numbers of the line that begins with `start`, or []."""
     line = next((line for line in read_text(str(path)).splitlines() if line.startswith(start)), "")
     try:
-        return [float(word) for word in line.split()[1:]]
+        return [float(number) for number in line.split()[1:]]
     except ValueError:
         return []
 
@@ -66,7 +66,7 @@ def pressure_s(path: Path) -> float:
 def core_ghz() -> float:
     """Return the frequency in GHz of the core that this process ran on last.
 
-    It is 0 where the kernel does not tell, as in most virtual machines.
+    It is 0 if the kernel does not report it, as in most virtual machines.
     """
     after_name = read_text("/proc/self/stat").rpartition(")")[2].split()
     if len(after_name) <= PROCESSOR:
@@ -82,16 +82,16 @@ def ghz_of(cpufreq: Path) -> float:
 
 @functools.cache
 def cpu_stats() -> list[Path]:
-    """Return the cpu.stat of this process's control groups, each of which may have a quota.
+    """Return the cpu.stat files of this process's control groups, each of which may have a quota.
 
-    They are looked up once, so that a block's counters cost little; a rank stays in its group.
+    Cached, so that a block's counters cost little; a rank stays in its group.
     """
     paths = [folder / "cpu.stat" for folder in cgroup_folders("cpu")]
     return [path for path in paths if "throttled" in read_text(path)]
 
 
 def throttled_s(path: Path) -> float:
-    """Return the seconds in which its quota held back a control group."""
+    """Return the seconds in which the quota of a control group throttled it."""
     for name, per_second in (("throttled_usec", 1e6), ("throttled_time", 1e9)):  # versions 2 and 1
         for time in numbers_after(path, name):
             return time / per_second

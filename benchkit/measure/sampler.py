@@ -11,25 +11,25 @@ from benchkit.api.case import Case, noop
 from benchkit.measure.clocks import Clock
 
 
-def no_series(case: Case) -> AbstractContextManager[object]:
+def no_context(case: Case) -> AbstractContextManager[object]:
     return nullcontext()
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """What a rank does around samples; nothing by default.
+    """Hooks of a rank around samples; by default they do nothing.
 
     Attributes:
-        around_samples_of: entered for each series of samples of a case, in the warm-up and in
+        around_samples_of: context of each series of samples of a case, in the warm-up and in
             blocks.
-        around_blocks: entered once, around the blocks of all cases, after the warm-up.
-        before_sample: called after the reset and outside the clock.
-        spoil: overwrites what a call returned, which a checked call must not return again.
-        after_oom: frees memory after a case ran out of it; the case is skipped and the others are
-            timed. None if the other ranks would wait for that case; then its exception is raised.
+        around_blocks: context of the blocks of all cases, after the warm-up.
+        before_sample: called after the reset, outside the clock.
+        spoil: overwrites the result of a call, which a checked call must not return again.
+        after_oom: frees memory after a case ran out of it; the case is dropped and the others are
+            timed. None if other ranks would wait for that case; then its exception is raised.
     """
 
-    around_samples_of: Callable[[Case], AbstractContextManager[object]] = no_series
+    around_samples_of: Callable[[Case], AbstractContextManager[object]] = no_context
     around_blocks: Callable[[], AbstractContextManager[object]] = nullcontext
     before_sample: Callable[[], object] = noop
     spoil: Callable[[Any], object] = noop
@@ -59,7 +59,7 @@ class Sampler:
         names = self.region_names(case)
         with self.hooks.around_samples_of(case):
             for _ in range(count):
-                start, duration = self._once(case, case.step, calls, delay_s)
+                start, duration = self._take_sample(case, case.step, calls, delay_s)
                 durations.append(duration / calls)
                 starts.append(start)
                 spent = self.clock.take_regions()
@@ -70,29 +70,29 @@ class Sampler:
     def check(
         self, case: Case, calls: int, delay_s: float | None, prepare: Callable[[], object] = noop
     ) -> Any:
-        """Take samples as `sample` does, return what their last call returned, and keep no times.
+        """Take samples as `sample` does, without their times; return the last call's result.
 
-        The last two calls are both prepared, alike: a call that finds the inputs of the call before
-        it has to compute again, and one that finds other inputs has to notice that. So with one
-        call per sample it takes two samples.
+        The last two calls get fresh, equal inputs: the first detects a step that ignores changed
+        inputs, the second one that does not compute again for equal ones. So with one call per
+        sample it takes two samples.
         """
-        left, result = max(calls, CHECKED), None
+        remaining, result = max(calls, CHECKED), None
 
         def step() -> None:
-            nonlocal left, result
-            if left <= CHECKED:
+            nonlocal remaining, result
+            if remaining <= CHECKED:
                 self.hooks.spoil(result)
                 result = None  # so that memory holds one result
                 prepare()
-            left -= 1
+            remaining -= 1
             result = case.step()
 
-        while left:
-            self._once(case, step, calls, delay_s)
+        while remaining:
+            self._take_sample(case, step, calls, delay_s)
         self.clock.forget_regions()
         return result
 
-    def _once(
+    def _take_sample(
         self, case: Case, step: Callable[[], object], calls: int, delay_s: float | None
     ) -> tuple[float, float]:
         """Take a sample; return its start and the duration of all its calls, in seconds."""
@@ -103,37 +103,37 @@ class Sampler:
         return self.clock.time(step, calls, delay_s)
 
 
-MARGIN = 2.0  # the launch delay as a multiple of the time that queueing takes
-SLACK_S = 2e-4  # beyond that, for the collective that aligns, and the event
+MARGIN = 2.0  # launch delay as a multiple of the queueing time
+SLACK_S = 2e-4  # further delay for the aligning collective and the event
 LONGEST_S = 0.01
-"""The longest delay in seconds. In a longer one the queue of launches, about a thousand, fills up,
-and the host would wait for the device."""
+"""Longest delay in seconds. A longer one would fill the queue of about a thousand launches, and the
+host would wait for the device."""
 
 
 def delay_for(queueing_s: float) -> float:
-    """Return the delay that hides these seconds of queueing; 0 if none is long enough.
+    """Return the delay that hides a queueing time; 0 if it would be too long.
 
-    With a part of them hidden, the time would be neither the GPU's nor a program's.
+    With only a part hidden, the time would be neither the GPU's nor a program's.
     """
     seconds = MARGIN * queueing_s + SLACK_S
     return seconds if seconds <= LONGEST_S else 0.0
 
 
 def most_calls_hidden(queueing_s: float) -> int:
-    """Return how many calls of this queueing time one delay hides."""
+    """Return how many calls of this queueing time the longest delay hides."""
     return int((LONGEST_S - SLACK_S) / (MARGIN * queueing_s))
 
 
 @dataclass
 class LaunchDelay:
-    """How long a GPU is kept busy before each sample, while the host launches its kernels.
+    """The time in which a GPU is kept busy before each sample, while the host launches kernels.
 
-    It hides the time of the launches. nvbench has a kernel that blocks for the same purpose.
+    It hides the launches, as nvbench's blocking kernel does.
 
     Attributes:
-        seconds: 0 where launches are not hidden.
-        queueing_s: of a sample without a delay; None if unknown.
-        is_tried: samples were taken with it.
+        seconds: the delay; 0 if launches are not hidden.
+        queueing_s: queueing time of a sample without a delay; None if unknown.
+        is_tried: whether samples were taken with the delay.
     """
 
     seconds: float = 0.0
@@ -142,7 +142,7 @@ class LaunchDelay:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known, and that calls do not wait for the device."""
+        """Whether the delay is chosen, and tried on calls if it is not 0."""
         return self.queueing_s is not None and (self.is_tried or not self.seconds)
 
     @classmethod
@@ -151,11 +151,13 @@ class LaunchDelay:
         return cls(queueing_s=math.inf)
 
     def learn(self, queueing: Sequence[float]) -> None:
-        """Set the delay after a series of samples; alike on all ranks, which begin together.
+        """Set the delay after a series of samples; equal on all ranks, which start together.
 
-        Calls that wait for the device take longer to queue by the delay. No delay can hide their
-        launches, so they get none. `queueing` is the seconds in which the slowest rank queued a
-        sample: [iteration].
+        Calls that wait for the device take longer to queue, by the delay. No delay can hide their
+        launches, so they get none.
+
+        Args:
+            queueing: queueing seconds of a sample on the slowest rank: [iteration].
         """
         if self.queueing_s is None:
             self.queueing_s = median(queueing)

@@ -1,8 +1,8 @@
-"""Warm up and time the cases of one job in interleaved blocks, until they are known well enough.
+"""Time the cases of a job in interleaved blocks until each is converged or at its limit.
 
-It runs on every rank in step. Every decision comes from samples that all ranks have exchanged, so
-all ranks decide the same. It knows neither torch nor processes: clock, barrier and exchange are
-handed in.
+It runs on every rank in step. Every decision is computed from all-gathered samples, so all ranks
+decide alike. It imports neither torch nor process code: clock, barrier and all-gather are
+parameters.
 """
 
 import gc
@@ -30,23 +30,23 @@ from benchkit.statistics.summary import relative_half_width
 
 @dataclass(kw_only=True)
 class Measurement(CaseSamples):
-    """The samples of one case while they are taken, and what decides on the next ones.
+    """The samples of one case so far, and the state that decides on the next ones.
 
     Attributes:
-        iteration_s: seconds of one iteration, with reset and barrier, as known so far. It sets the
-            size of the next block.
-        delay: how long a GPU is kept busy before a sample, while the host queues its calls; None if
-            the host times the calls.
-        oom_reason: why the case was skipped for lack of memory; None if it was not.
-        places: where it is checked among its samples; None where it is not.
-        is_wrong: a check found its result wrong.
+        iteration_s: estimated seconds of one iteration, with reset and barrier, for the size of the
+            next block.
+        delay: time in which a GPU is kept busy before a sample, while the host queues its calls;
+            None if the host times the calls.
+        oom_reason: lack of memory for which the case was dropped; None without.
+        check_schedule: positions of its checks among its samples; None without checks.
+        is_wrong: whether a check found its result wrong.
     """
 
     start_offsets_s: Rows = field(default_factory=list)
     iteration_s: float = 0.0
     delay: LaunchDelay | None = field(default_factory=LaunchDelay)
     oom_reason: str | None = None
-    places: CheckSchedule | None = None
+    check_schedule: CheckSchedule | None = None
     is_wrong: bool = False
 
     @property
@@ -55,7 +55,7 @@ class Measurement(CaseSamples):
 
     @property
     def num_checks(self) -> int | None:
-        return self.places.num_made if self.places else None
+        return self.check_schedule.num_made if self.check_schedule else None
 
     @property
     def delay_s(self) -> float | None:
@@ -68,7 +68,7 @@ class Measurement(CaseSamples):
         return self.to_samples().times
 
     def add(self, samples: Rows, starts: Rows, regions: dict[str, Rows]) -> None:
-        """Append a block: seconds per call, and starts on one clock, [rank][iteration]."""
+        """Append a block: seconds per call, and starts on one clock: [rank][iteration]."""
         if not self.samples_s:
             self.samples_s = [[] for _ in samples]
             self.start_offsets_s = [[] for _ in samples]
@@ -83,9 +83,12 @@ class Measurement(CaseSamples):
                 self.regions_s[name][rank] += spent[rank]
 
     def learn_delay(self, queueing: Rows) -> None:
-        """Set the next samples' launch delay by how long ranks queued: per call, [rank][iteration].
+        """Set the launch delay of the next samples from the queueing times of this one.
 
-        It is alike on all ranks, so that they begin together.
+        All ranks compute the same delay and therefore start together.
+
+        Args:
+            queueing: seconds per call: [rank][iteration].
         """
         if self.delay:
             calls = self.calls_per_sample
@@ -93,25 +96,28 @@ class Measurement(CaseSamples):
 
     def add_disturbance(self, growth: dict[str, list[float]]) -> None:
         for name, by_rank in growth.items():
-            before = self.disturbance.get(name, [0.0] * len(by_rank))
-            self.disturbance[name] = [a + b for a, b in zip(before, by_rank, strict=True)]
+            previous = self.disturbance.get(name, [0.0] * len(by_rank))
+            self.disturbance[name] = [a + b for a, b in zip(previous, by_rank, strict=True)]
 
     def add_frequency(self, ghz: list[float]) -> None:
-        for name, furthest in (("lowest_ghz", min), ("highest_ghz", max)):
-            before = self.disturbance.get(name, ghz)
-            self.disturbance[name] = list(map(furthest, before, ghz))
+        for name, extreme in (("lowest_ghz", min), ("highest_ghz", max)):
+            previous = self.disturbance.get(name, ghz)
+            self.disturbance[name] = list(map(extreme, previous, ghz))
 
 
 FEWEST_TO_STOP = 800
-"""Fewest samples of a case that its target ends. A look after each block picks the series whose
-interval is narrow by chance, and chance is greatest with few samples."""
+"""Fewest samples of a case that target_rel_ci may stop.
+
+A test after each block selects series whose interval is narrow by chance, most of all with few
+samples.
+"""
 
 
 def block_size(typical_s: float, config: MeasureConfig) -> int:
     """Return an odd number of samples that fill block_seconds and leave room for min_blocks.
 
-    The median of an even number of samples is a mean of two samples, which for skewed times
-    estimates something else. A `typical_s` of 0 is not known yet.
+    The median of an even number of samples is the mean of two, which for skewed times estimates
+    something else. `typical_s` is 0 while it is unknown.
     """
     size = max(
         1, min(samples_to_fill(typical_s, config), config.max_iterations // config.min_blocks)
@@ -133,9 +139,9 @@ def is_converged(measurement: Measurement, config: MeasureConfig) -> bool | None
 
 
 def stop_reason(measurement: Measurement, config: MeasureConfig, single_case: bool) -> str:
-    """Return which limit ends a case after a block, or "" if it goes on.
+    """Return the limit that stops a case after a block, or "" if it goes on.
 
-    A single case takes turns with no other; then min_blocks does not count.
+    For a single case, which is interleaved with no other, min_blocks does not count.
     """
     num_samples = measurement.num_samples()
     has_enough_blocks = single_case or len(measurement.blocks) >= config.min_blocks
@@ -147,9 +153,9 @@ def stop_reason(measurement: Measurement, config: MeasureConfig, single_case: bo
 
 
 def launch_delay_of(case: Case, config: MeasureConfig) -> LaunchDelay | None:
-    """Return how the launches of a case are hidden; None if the host times its calls.
+    """Return the launch delay of a case; None if the host times its calls.
 
-    Where first calls are timed, it does: the work of the host is what makes them slow.
+    First calls are timed by the host, because its work is what makes them slow.
     """
     if case.on_host or config.mode == COLD:
         return None
@@ -157,22 +163,22 @@ def launch_delay_of(case: Case, config: MeasureConfig) -> LaunchDelay | None:
 
 
 AllGather = Callable[[list[float]], list[list[float]]]
-"""Returns every rank's list for one's own: [rank]; all lists have the same length."""
+"""Takes this rank's list and returns those of all ranks: [rank]; all have the same length."""
 
 
-def all_gather_named(all_gather: AllGather, **own: Sequence[float]) -> dict[str, Rows]:
-    """Exchange several series at once; return each by its name: [rank][item]."""
-    rows = all_gather([value for series in own.values() for value in series])
+def all_gather_named(all_gather: AllGather, **series_by_name: Sequence[float]) -> dict[str, Rows]:
+    """All-gather several series at once; return each by its name: [rank][item]."""
+    rows = all_gather([value for series in series_by_name.values() for value in series])
     named, start = {}, 0
-    for name, series in own.items():
+    for name, series in series_by_name.items():
         named[name] = [row[start : start + len(series)] for row in rows]
         start += len(series)
     return named
 
 
 Check = Callable[[int, Measurement, Sampler], bool]
-"""Checks the case of a number by calls made as its samples are; returns whether it is right on all
-ranks, which call it together."""
+"""Checks the case with an index by calls made as its samples are; returns whether it is right on
+all ranks, which call this together."""
 
 
 def measure(
@@ -189,22 +195,22 @@ def measure(
 ) -> list[Measurement]:
     """Time every case; return their measurements in the order of `cases`.
 
-    All ranks call this with the same cases and the same seed of the order of turns. `after_block`
-    gets all measurements as they are after each block, outside the clock.
+    All ranks call this with the same cases and the same seed of the order within rounds.
+    `after_block` receives all measurements after each block, outside the clock.
     """
     timer = Timer(config, Sampler(clock, barrier, hooks), all_gather, after_block, check)
-    collecting = gc.isenabled()
-    gc.disable()  # a collection in the middle of a sample is not the case's time
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # a collection within a sample is not the case's time
     try:
         return timer.run(cases, seed)
     finally:
-        if collecting:
+        if gc_was_enabled:
             gc.enable()
 
 
 @dataclass(frozen=True)
 class Timer:
-    """Decide, on all ranks alike, which samples of which case come next; see `measure`."""
+    """Decides, alike on all ranks, which samples of which case come next; see `measure`."""
 
     config: MeasureConfig
     sampler: Sampler
@@ -224,7 +230,7 @@ class Timer:
         if self.check and self.config.mode != COLD:
             draw = random.Random(self.shared_random_number())
             for measurement in measurements:
-                measurement.places = CheckSchedule(draw)
+                measurement.check_schedule = CheckSchedule(draw)
         for case, measurement in zip(cases, measurements, strict=True):
             self.run_catching_oom(measurement, partial(self.warm_up, case, measurement))
         with self.sampler.hooks.around_blocks():
@@ -232,7 +238,7 @@ class Timer:
         return measurements
 
     def shared_random_number(self) -> float:
-        """Return a number that no rank could know before; the same on all ranks."""
+        """Return a random number that no rank can predict, the same on all ranks."""
         return sum(number for [number] in self.all_gather([random.SystemRandom().random()]))
 
     def run_rounds(
@@ -240,12 +246,12 @@ class Timer:
     ) -> None:
         active = [index for index in range(len(cases)) if not measurements[index].oom_reason]
         while active:
-            single_case = len(active) == 1  # it takes turns with no other
+            single_case = len(active) == 1  # it is interleaved with no other
             for index in order.sample(active, len(active)):
                 measurement = measurements[index]
                 block = partial(self.run_block, cases[index], measurement, single_case)
                 self.run_catching_oom(measurement, block)
-                if not measurement.oom_reason and self.advance_places(measurement):
+                if not measurement.oom_reason and self.is_check_due(measurement):
                     check = partial(self.check_now, index, cases[index], measurement)
                     self.run_catching_oom(measurement, check)
                 if not measurement.has_failed:
@@ -256,7 +262,7 @@ class Timer:
                 self.after_block(measurements)
 
     def progress_of(self, measurement: Measurement) -> float:
-        """Return the share of what a case may be measured at most."""
+        """Return the share of a case's limits that is used up: samples or seconds."""
         num_samples, config = measurement.num_samples(), self.config
         return max(
             num_samples / config.max_iterations,
@@ -264,31 +270,35 @@ class Timer:
         )
 
     def samples_before_check(self, measurement: Measurement) -> float:
-        if measurement.places is None:
+        if measurement.check_schedule is None:
             return math.inf
         longest_s = self.config.most_seconds(measurement.num_samples())
-        of_sample = max(1 / self.config.max_iterations, measurement.iteration_s / longest_s)
-        return measurement.places.samples_before(self.progress_of(measurement), of_sample)
+        sample_share = max(1 / self.config.max_iterations, measurement.iteration_s / longest_s)
+        return measurement.check_schedule.samples_before(
+            self.progress_of(measurement), sample_share
+        )
 
-    def advance_places(self, measurement: Measurement) -> bool:
-        """Pass the places of checks up to here; return whether to check now."""
-        places = measurement.places
-        return bool(places and places.advance(self.progress_of(measurement), measurement.elapsed_s))
+    def is_check_due(self, measurement: Measurement) -> bool:
+        """Advance the schedule of checks to the current progress; return whether to check now."""
+        schedule = measurement.check_schedule
+        return bool(
+            schedule and schedule.advance(self.progress_of(measurement), measurement.elapsed_s)
+        )
 
     def check_now(self, index: int, case: Case, measurement: Measurement) -> None:
-        """Check a case after a block, and set the sample aside that follows the check."""
+        """Check a case after a block, and discard the sample that follows the check."""
         assert self.check
-        assert measurement.places
+        assert measurement.check_schedule
         began = self.sampler.clock.now()
         with self.sampler.hooks.around_samples_of(case):
             measurement.is_wrong = not self.check(index, measurement, self.sampler)
         if not measurement.is_wrong:
             self.sampler.sample(case, measurement.calls_per_sample, 1, measurement.delay_s)
         [slowest] = map(max, zip(*self.all_gather([self.sampler.clock.now() - began]), strict=True))
-        measurement.places.record_check(slowest)
+        measurement.check_schedule.record_check(slowest)
 
     def run_catching_oom(self, measurement: Measurement, timing: Callable[[], None]) -> None:
-        """Run a part of the timing; note a lack of memory where no other rank waits."""
+        """Run a part of the timing; record an out-of-memory error if no other rank waits."""
         try:
             timing()
         except Exception as error:
@@ -300,7 +310,7 @@ class Timer:
             self.sampler.hooks.after_oom()  # now, because the exception held the case's tensors
 
     def warm_up(self, case: Case, measurement: Measurement) -> None:
-        """Call the case until it gets no faster, at least `warmup_iterations` times."""
+        """Call the case until its times are steady, at least `warmup_iterations` times."""
         measurement.calls_per_sample = self.find_calls_per_sample(case)
         window: Array | None = None
         count = self.config.warmup_iterations
@@ -322,10 +332,10 @@ class Timer:
     def warm_up_window(
         self, case: Case, measurement: Measurement, count: int
     ) -> tuple[Array, float]:
-        """Take `count` samples of the warm-up and set them aside.
+        """Take `count` samples of the warm-up.
 
-        Return seconds per call, [iteration], and seconds of all samples. Both are of the slowest
-        rank, and so alike on all ranks.
+        Return seconds per call, [iteration], and seconds of all samples, both of the slowest rank
+        and therefore equal on all ranks.
         """
         began = self.sampler.clock.now()
         delay_s = measurement.delay_s
@@ -340,17 +350,19 @@ class Timer:
         )
         rows = all_ranks["durations"]
         measurement.learn_delay(all_ranks["queueing"])
-        kept = measurement.warmup_s or [[] for _ in rows]
-        measurement.warmup_s = [before + row for before, row in zip(kept, rows, strict=True)]
+        earlier = measurement.warmup_s or [[] for _ in rows]
+        measurement.warmup_s = [
+            earlier_row + row for earlier_row, row in zip(earlier, rows, strict=True)
+        ]
         return slowest_rank(rows), max(all_ranks["elapsed"])[0]
 
     def find_calls_per_sample(self, case: Case) -> int:
-        """Return the calls of one sample; doubled until they fill a length, if that is asked."""
+        """Return the calls of one sample: as configured, or doubled until they fill a length."""
         sample_length = self.config.sample_of(case.calls)
         if sample_length.number:
             return sample_length.number
         calls = 1
-        # Two samples must fill it, because a single call may be held up.
+        # Two samples must fill it, because one may be disturbed.
         while not all(self.fills(case, calls, sample_length.fill_s) for _ in range(2)):
             calls *= 2
         return calls
@@ -361,9 +373,9 @@ class Timer:
         return max(row[0] for row in self.all_gather(durations)) * calls >= seconds
 
     def run_block(self, case: Case, measurement: Measurement, single_case: bool) -> None:
-        """Add a block of all ranks' samples; of a single case it fills block_seconds.
+        """Take a block of samples on all ranks, up to the next check.
 
-        It ends where a check stands.
+        A block of a single case fills block_seconds.
         """
         began = self.sampler.clock.now()
         counters = read_counters()

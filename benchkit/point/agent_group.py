@@ -1,4 +1,4 @@
-"""Agents of this run as benchkit uses them: their facts, one clock and exclusive hosts."""
+"""The group of agents: gathered facts, clock offset, rendezvous of the ranks, host locks."""
 
 import contextlib
 import logging
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AgentFacts:
-    """What an agent tells the others of itself.
+    """Facts that an agent reports to the others.
 
     Attributes:
         visible_gpus: GPUs in CUDA's order, by UUID if known.
-        lack_of_gpus: why there are none.
-        limits: limits of the agent's process, which its ranks are to have, too.
+        lack_of_gpus: why there are none; None otherwise.
+        limits: resource limits of the agent's process, and so of its ranks.
     """
 
     report: AgentReport
@@ -47,12 +47,12 @@ class AgentGroup:
     """The agents of this run and their facts, by index.
 
     Attributes:
-        uses_file_store: all agents open files of agent 0, as on one host.
-        interface: interface by which gloo reaches other hosts; "" where the host's name tells gloo.
-        network: network of the ranks alone, on one host whose kernel provides it; else None.
-        clock: what this agent knows of agent 0's clock.
-        _given_up: uids of other users who once held a host for too long. The group does not wait
-            for them again.
+        uses_file_store: whether all agents can open files of agent 0, as on one host.
+        interface: interface by which gloo reaches other hosts; "" if the host's name leads there.
+        network: private network of the ranks on one host; None if the kernel does not provide it.
+        clock: estimates of the offset to agent 0's clock.
+        _given_up: uids of other users who held a host beyond the limit once. The group does not
+            wait for them again.
     """
 
     agents: Agents
@@ -64,22 +64,22 @@ class AgentGroup:
     _given_up: set[int | None] = field(default_factory=set)
 
     def clock_offset(self) -> Offset:
-        """Return the offset of agent 0's clock from this one's; all agents call this together."""
-        self.clock.look(self.agents)
+        """Return the offset from this clock to agent 0's; all agents call this together."""
+        self.clock.add_estimate(self.agents)
         return self.clock.offset()
 
     def start_clock(self, offset: Offset) -> StartClock:
-        """Return the clock of starts since an offset; all agents call this together."""
-        self.clock.look(self.agents)
+        """Return the accuracy of starts by an earlier offset; all agents call this together."""
+        self.clock.add_estimate(self.agents)
         errors_s = self.agents.all_gather(self.clock.error_s(offset), list[float])
         is_shared = len({member.clock for member in self.agents.members}) == 1
         return StartClock(SHARED if is_shared else ESTIMATOR, max(errors_s))
 
     @contextlib.contextmanager
     def rendezvous(self) -> Iterator[Rendezvous]:
-        """Yield where new ranks meet; all agents call this together.
+        """Yield the rendezvous of new ranks; all agents call this together.
 
-        Other ranks meet elsewhere: NCCL leaves a key in the store that ends all ranks which find
+        Each set of ranks has its own: NCCL leaves a key in the store that ends all ranks which read
         it.
         """
         if not self.uses_file_store:
@@ -90,17 +90,16 @@ class AgentGroup:
         with memory_file() if self.agents.first else contextlib.nullcontext() as file:
             yield Rendezvous(file=self.agents.broadcast(file, MemoryFile).path)
 
-    def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
-        return [other for other in self.agents.members if other.network == member.network]
+    def members_on_host(self, member: AgentInfo) -> list[AgentInfo]:
+        return [peer for peer in self.agents.members if peer.network == member.network]
 
     @contextlib.contextmanager
     def lock_hosts(self, limit_s: float) -> Iterator[list[str]]:
         """Hold the lock of every host and yield warnings for the record.
 
-        The locks are taken in the order of the hosts' names, so no two runs wait for each other.
-        Raises HostBusy on all agents if a process of our own user holds a host for longer than
-        `limit_s`. Other users cannot stop a run: if one of them holds a host, the point is measured
-        there with a warning.
+        Locks are acquired in host order, which prevents deadlock between runs. HostBusy is raised
+        on all agents if a process of the same user holds a host longer than `limit_s`. A host held
+        by another user is measured with a warning.
         """
         lock = HostLock()
         try:
@@ -109,27 +108,27 @@ class AgentGroup:
             lock.release()
 
     def acquire_hosts(self, lock: HostLock, limit_s: float) -> list[str]:
-        """Wait until no other run measures on any host; return the warnings."""
+        """Acquire the locks of all hosts; return the warnings."""
         me = self.agents.me
-        taken: list[tuple[str, bool]] = []
+        refusals: list[tuple[str, bool]] = []
         for network in sorted({member.network for member in self.agents.members}):
-            mine = None
-            if me.network == network and self.on_host_of(me)[0] == me:
-                mine = self.acquire(lock, limit_s)
-            on_hosts = self.agents.all_gather(
-                mine, list[tuple[str, bool] | None], limit_s + EXCHANGE_TIMEOUT_S
+            refusal = None
+            if me.network == network and self.members_on_host(me)[0] == me:
+                refusal = self.acquire(lock, limit_s)
+            refusals_here = self.agents.all_gather(
+                refusal, list[tuple[str, bool] | None], limit_s + EXCHANGE_TIMEOUT_S
             )
-            taken += filter(None, on_hosts)
-        for text, is_ours in taken:
+            refusals += filter(None, refusals_here)
+        for text, is_ours in refusals:
             if is_ours:
                 raise HostBusy(f"{text}; host_wait_s={limit_s:g}")
-        return [text for text, _ in taken]
+        return [text for text, _ in refusals]
 
     def acquire(self, lock: HostLock, limit_s: float) -> tuple[str, bool] | None:
-        """Take this host's lock; else return why not, and whether our own user holds it."""
+        """Acquire this host's lock; else return the reason, and whether our user holds the lock."""
         me = self.agents.me
 
-        def say(holder: Holder) -> None:
+        def warn(holder: Holder) -> None:
             log.warning(
                 "%s: waiting for %s to measure, at most %s (host_wait_s); Ctrl-C stops; "
                 "%s=NAME measures beside it",
@@ -143,13 +142,13 @@ class AgentGroup:
             return 0.0 if holder.uid in self._given_up else limit_s
 
         try:
-            lock.acquire(say, self.agents, limit)
+            lock.acquire(warn, self.agents, limit)
         except HostTaken as error:
-            what = mask_secrets(str(error))
+            reason = mask_secrets(str(error))
             if error.holder.is_ours:
-                return f"{me.host} is {what}", True
+                return f"{me.host} is {reason}", True
             self._given_up.add(error.holder.uid)
-            return f"measured beside another run: {me.host} is {what}", False
+            return f"measured beside another run: {me.host} is {reason}", False
         except NoLock as error:
             return f"{me.host} is not kept from other runs: {error}", False
         return None
@@ -159,58 +158,63 @@ NO_NETWORK = PrivateNetwork(0, (), ())
 
 
 def form_group(agents: Agents) -> AgentGroup:
-    """Gather facts and agree where the ranks of all points meet; all agents call this together.
+    """Gather facts and choose the kind of rendezvous for ranks; all agents call this together.
 
-    Agent 0 makes what ranks on one host need to meet; the others tell whether it reaches them.
+    Agent 0 makes a trial file and a private network; the others report whether they can open them.
     """
     facts = all_gather_facts(agents)
     with memory_file() as trial:
-        made = (
+        offered = (
             (trial, private_network.create_private_network() or NO_NETWORK)
             if agents.first
             else None
         )
-        file, network = despite_losses(
-            lambda: agents.broadcast(made, tuple[MemoryFile, PrivateNetwork])
+        file, network = retry_after_losses(
+            lambda: agents.broadcast(offered, tuple[MemoryFile, PrivateNetwork])
         )
         one_host = len({member.network for member in agents.members}) == 1
         reachable = (one_host and file.can_be_opened(), network.can_be_entered())
-        reached = despite_losses(lambda: agents.all_gather(reachable, list[tuple[bool, bool]]))
-    if all(opened for opened, _ in reached):
-        enterable = bool(network.paths) and all(entered for _, entered in reached)
+        reachable_by_agent = retry_after_losses(
+            lambda: agents.all_gather(reachable, list[tuple[bool, bool]])
+        )
+    if all(can_open for can_open, _ in reachable_by_agent):
+        is_enterable = bool(network.paths) and all(can_enter for _, can_enter in reachable_by_agent)
         return AgentGroup(
-            agents, facts, uses_file_store=True, network=network if enterable else None
+            agents, facts, uses_file_store=True, network=network if is_enterable else None
         )
     return AgentGroup(agents, facts, interface=gloo_interface(agents))
 
 
 def gloo_interface(agents: Agents) -> str:
-    """Return this host's interface for gloo; "" where the host's name tells it.
+    """Return this host's interface for gloo; "" if the host's name leads there.
 
-    Agents reach agent 0 on their own host by loopback, so one with a connection to another host
-    knows it for all of its host.
+    Agents reach agent 0 on their own host by loopback; one with a connection to another host
+    determines the interface for all agents of its host.
     """
-    names_host = interfaces.name_leads_out()
-    own = "" if names_host else interfaces.outer_interface(agents.connections)
-    names = despite_losses(lambda: agents.all_gather(own, list[str]))
-    named = zip(agents.members, names, strict=True)
-    here = [name for member, name in named if member.network == agents.me.network]
-    return next(filter(None, here), "")
+    name_is_reachable = interfaces.is_name_reachable()
+    own_interface = "" if name_is_reachable else interfaces.outer_interface(agents.connections)
+    interfaces_by_agent = retry_after_losses(lambda: agents.all_gather(own_interface, list[str]))
+    pairs = zip(agents.members, interfaces_by_agent, strict=True)
+    names_on_host = [name for member, name in pairs if member.network == agents.me.network]
+    return next(filter(None, names_on_host), "")
 
 
 def all_gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Return each agent's facts, by its index; all agents call this together."""
     gpus = visible_gpus()
-    own = AgentFacts(environment.agent_report(), gpus.names, gpus.missing_reason, resource_limits())
-    facts = despite_losses(lambda: agents.all_gather(own, list[AgentFacts]))
-    return {member.index: each for member, each in zip(agents.members, facts, strict=True)}
+    own_facts = AgentFacts(
+        environment.agent_report(), gpus.names, gpus.missing_reason, resource_limits()
+    )
+    facts = retry_after_losses(lambda: agents.all_gather(own_facts, list[AgentFacts]))
+    indices = [member.index for member in agents.members]
+    return dict(zip(indices, facts, strict=True))
 
 
-def despite_losses(exchange: Callable[[], T]) -> T:
-    """Return the result of an exchange before the first point, without agents lost meanwhile."""
+def retry_after_losses(gather: Callable[[], T]) -> T:
+    """Return the result of a collective before the first point; lost agents are left out."""
     while True:
         try:
-            return exchange()
+            return gather()
         except Lost as lost:
             if lost.host_is_silent:
                 raise SweepEnds(str(lost)) from None

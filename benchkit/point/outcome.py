@@ -1,4 +1,4 @@
-"""What the end of the ranks means for a point: its status, and the reason for it.
+"""Derive a point's status and reason from the outcomes of its ranks.
 
     all ranks have reported     invalid, oom    a case is wrong, or found too little memory
                                 ok              a case was measured
@@ -9,9 +9,8 @@
                                 unavailable     this machine or build of torch cannot do it
                                 invalid, error  it raised InvalidResult, or anything else
 
-A point can also end around its ranks (point.py): as `unavailable` where they have no place, as
-`error` where a host stays busy, as `crash` where an agent is lost, and as a signal says that stops
-the run.
+A point can also end outside its ranks (point.py): `unavailable` if they cannot be placed, `error`
+if a host stays busy, `crash` if an agent is lost, and the status of a signal that stops the run.
 """
 
 import signal
@@ -33,11 +32,11 @@ CANNOT = (Unavailable.__name__, MpsUnavailable.__name__, QuotaUnavailable.__name
 
 @dataclass(frozen=True)
 class AgentOutcome:
-    """How the ranks of one agent ended.
+    """Outcome of the ranks of one agent.
 
     Attributes:
-        out_of_memory: the kernel killed a process there meanwhile for lack of memory.
-        is_sound: no case is wrong or out of memory, as far as this agent knows.
+        out_of_memory: whether the kernel's OOM killer acted on that host meanwhile.
+        is_sound: whether no case is wrong or out of memory, as far as this agent knows.
     """
 
     failure: ProcessFailure | None
@@ -47,12 +46,12 @@ class AgentOutcome:
 
 @dataclass(frozen=True)
 class RanksOutcome:
-    """How the ranks of all agents ended.
+    """Outcome of the ranks of all agents.
 
     Attributes:
-        status: of the point; on agents other than 0 only as far as failures tell.
+        status: status of the point; agents other than 0 know only failures.
         measured: rank 0's report; empty on other agents, and after a failure, as is `began_s`.
-        began_s: by perf_counter.
+        began_s: begin of each phase, by perf_counter.
     """
 
     status: str
@@ -62,23 +61,25 @@ class RanksOutcome:
     start_clock: StartClock | None = None
 
 
-def outcome_of(report: RankReport | None, ends: Sequence[AgentOutcome]) -> RanksOutcome:
-    """Return how a point ended by what rank 0 returned, or stored before a time-out."""
-    if failed := root_cause([end.failure for end in ends if end.failure]):
+def outcome_of(report: RankReport | None, outcomes: Sequence[AgentOutcome]) -> RanksOutcome:
+    """Return the outcome of a point from rank 0's report, final or stored before a timeout."""
+    if failure := root_cause([outcome.failure for outcome in outcomes if outcome.failure]):
         # SIGKILL means a lack of memory if the kernel ran out of it on the host of the failure.
-        there = [end for end in ends if end.failure and end.failure.host == failed.host]
-        starved = failed.signal == signal.SIGKILL and any(end.out_of_memory for end in there)
-        status = "oom" if starved else failure_status(failed)
+        on_host = [
+            agent for agent in outcomes if agent.failure and agent.failure.host == failure.host
+        ]
+        is_oom = failure.signal == signal.SIGKILL and any(agent.out_of_memory for agent in on_host)
+        status = "oom" if is_oom else failure_status(failure)
         if report is None or status != TIMEOUT:
-            return RanksOutcome(status, error_of(failed))
+            return RanksOutcome(status, error_of(failure))
         so_far = replace(report.measured, cases=[*map(mark_timed_out, report.measured.cases)])
-        return RanksOutcome(status, error_of(failed), so_far, report.began_s)
+        return RanksOutcome(status, error_of(failure), so_far, report.began_s)
     if report is None:
         return RanksOutcome("ok")
     cases = report.measured.cases
-    wrong = [case for case in cases if case.status in ("invalid", "oom")]
-    if wrong:
-        status, error = wrong[0].status, error_report(wrong[0].reason, wrong[0].rank)
+    failed = next((case for case in cases if case.status in ("invalid", "oom")), None)
+    if failed:
+        status, error = failed.status, error_report(failed.reason, failed.rank)
     elif any(case.status == "ok" for case in cases):
         status, error = "ok", None
     else:
@@ -87,7 +88,7 @@ def outcome_of(report: RankReport | None, ends: Sequence[AgentOutcome]) -> Ranks
 
 
 def mark_timed_out(case: CaseRecord) -> CaseRecord:
-    """Return a case as a time-out leaves it; its samples stay and were not checked again."""
+    """Return a case of a point that timed out; its samples stay, without the final check."""
     if case.status != "ok":
         return case
     if not case.samples_s:
@@ -122,7 +123,7 @@ def error_report(message: str, rank: int | None = None, host: str = "") -> Error
     return ErrorReport(message=message, rank=rank, host=host or node_name(), log=log)
 
 
-def with_host(failure: ProcessFailure, host: str, offset: Offset) -> ProcessFailure:
+def add_host(failure: ProcessFailure, host: str, offset: Offset) -> ProcessFailure:
     """Return a failure with the name of its host and its time on agent 0's clock."""
     raised_at = failure.raised_at
     return replace(failure, host=host, raised_at=raised_at and raised_at + offset.at(raised_at))
@@ -131,7 +132,7 @@ def with_host(failure: ProcessFailure, host: str, offset: Offset) -> ProcessFail
 def leaves_ranks_sound(cases: Sequence[CaseRecord], mode: str) -> bool:
     """Return whether ranks that measured these cases may measure another point.
 
-    A capture that failed may leave torch's allocator as if it went on (pytorch#180395).
+    After a failed capture torch's allocator may stay in capture mode (pytorch#180395).
     """
     unsound = {"invalid", "oom", *(("unavailable",) if mode == GRAPH else ())}
     return not any(case.status in unsound for case in cases)

@@ -1,4 +1,4 @@
-"""Place a point's ranks: each agent's share of them, with their threads and devices."""
+"""Place a point's ranks: each agent's share of them, their threads and devices."""
 
 import math
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ NCCL_MAY_SHARE = "NCCL_MULTI_RANK_GPU_ENABLE"
 
 
 def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
-    """Return all GPUs that the agents on a member's host see together."""
-    here = group.on_host_of(member)
-    return set().union(*(group.facts[other.index].visible_gpus for other in here))
+    """Return the union of the GPUs visible to the agents on a member's host."""
+    peers = group.members_on_host(member)
+    return set().union(*(group.facts[peer.index].visible_gpus for peer in peers))
 
 
 def missing_gpus(config: RunConfig, group: AgentGroup, ranks_per_agent: int) -> str | None:
     if config.hardware.device != "cuda":
         return None
     for member in group.agents.members:
-        ranks = ranks_per_agent * len(group.on_host_of(member))
+        ranks = ranks_per_agent * len(group.members_on_host(member))
         needed = math.ceil(ranks / config.hardware.ranks_per_device)
         visible = len(gpus_of_host(group, member))
         if needed > visible:
@@ -48,8 +48,8 @@ def lack_of_gpus(facts: AgentFacts) -> str:
     if not (report.cuda or report.hip):
         return f": torch {report.torch} lacks CUDA, install a CUDA build"
     reasons = [facts.lack_of_gpus] if facts.lack_of_gpus else []
-    masks = [name for name in report.variables if name.endswith("_VISIBLE_DEVICES")]
-    reasons += [f"{name}={report.variables[name]} chooses" for name in masks]
+    variables = [name for name in report.variables if name.endswith("_VISIBLE_DEVICES")]
+    reasons += [f"{name}={report.variables[name]} chooses" for name in variables]
     return f": {'; '.join(reasons)}" if reasons else ""
 
 
@@ -58,13 +58,13 @@ class Placement:
     """The ranks of one point.
 
     Attributes:
-        world_size: ranks on all agents.
-        cores_per_rank: on the host with the fewest per rank.
-        slowdown: how many times slower each rank is to be: [rank].
+        world_size: number of ranks on all agents.
+        cores_per_rank: cores per rank on the host with the fewest.
+        slowdown: target slowdown factors: [rank].
         places: places of this agent's ranks; empty if there is a problem.
-        problem: why the ranks cannot run.
-        oversubscription: which ranks have more threads than cores, if any have.
-        warnings: what the record says of the cores.
+        problem: why the ranks cannot run; None if they can.
+        oversubscription: which ranks have more threads than cores; None for none.
+        warnings: warnings of the record about cores.
     """
 
     world_size: int
@@ -80,12 +80,12 @@ class Placement:
 
 @dataclass(frozen=True)
 class HostCores:
-    """The cores of the ranks on one host.
+    """Numbers of cores for the ranks on one host.
 
     Attributes:
-        cores: cores that their agents may use together.
-        cpuset: of those, cores without a quota and if nothing bound them to fewer.
-        bound_to: cores that each agent may run on, at least.
+        cores: usable cores of their agents together.
+        cpuset: cores of their control groups, without quotas and bindings.
+        bound_to: smallest number of cores in an agent's affinity mask.
     """
 
     host: str
@@ -99,9 +99,9 @@ class HostCores:
 
 
 def threads_of(config: RunConfig, cores: float) -> int:
-    """Return the threads of a rank that has so many cores of its own."""
-    given = config.threads_per_rank
-    return max(1, int(cores)) if given == "auto" else int(given)
+    """Return the number of threads of a rank with so many cores."""
+    configured = config.threads_per_rank
+    return max(1, int(cores)) if configured == "auto" else int(configured)
 
 
 def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
@@ -116,16 +116,16 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
             f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, "
             f"and there are {world_size}"
         )
-    elif unsuitable := backend_mismatch(config):
-        problem = unsuitable
+    elif mismatch := backend_mismatch(config):
+        problem = mismatch
     elif remainder:
         problem = uneven_message(world_size, num_agents)
     else:
         problem = interface_missing(config, group) or missing_gpus(config, group, ranks_per_agent)
     places = [] if problem else place_local_ranks(config, group, ranks_per_agent)
-    agents = recorded_agents(group, ranks_per_agent)
+    agents = agent_reports(group, ranks_per_agent)
     hosts = cores_of_hosts(group, ranks_per_agent)
-    narrowest = min(hosts, key=lambda each: each.cores / each.ranks)
+    narrowest = min(hosts, key=lambda host: host.cores / host.ranks)
     cores = narrowest.cores / narrowest.ranks
     threads = threads_of(config, cores)
     oversubscribed = None
@@ -140,12 +140,12 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
         agents,
         problem,
         oversubscribed,
-        bindings(hosts),
+        binding_warnings(hosts),
     )
 
 
 def oversubscribed_points(configs: Sequence[RunConfig], group: AgentGroup) -> str | None:
-    """Return a line on points with more threads than cores, if there are any."""
+    """Return a line on oversubscribed points; None without any."""
     plans = [place_ranks(config, group) for config in configs]
     oversubscribed = [plan for plan in plans if plan.oversubscription]
     if not oversubscribed:
@@ -154,7 +154,7 @@ def oversubscribed_points(configs: Sequence[RunConfig], group: AgentGroup) -> st
     return f"{len(oversubscribed)} of {len(plans)} points {worst.oversubscription}"
 
 
-def recorded_agents(group: AgentGroup, ranks_per_agent: int) -> list[AgentReport]:
+def agent_reports(group: AgentGroup, ranks_per_agent: int) -> list[AgentReport]:
     return [
         replace(
             group.facts[member.index].report,
@@ -186,20 +186,22 @@ def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
 
 
 def interface_missing(config: RunConfig, group: AgentGroup) -> str | None:
-    """Return that a private network, which has loopback alone, lacks the interface of gloo."""
-    asked = config.backend.env.get(GLOO_INTERFACE, LOOPBACK_INTERFACE.name)
-    if asked == LOOPBACK_INTERFACE.name or not network_of(config, group):
+    """Return that a private network, which has only loopback, lacks gloo's interface; or None."""
+    interface = config.backend.env.get(GLOO_INTERFACE, LOOPBACK_INTERFACE.name)
+    if interface == LOOPBACK_INTERFACE.name or not network_of(config, group):
         return None
     network = "the ranks' private network has loopback alone"
-    return f"backend.env.{GLOO_INTERFACE}={asked}: allowed with private_network=false: {network}"
+    return (
+        f"backend.env.{GLOO_INTERFACE}={interface}: allowed with private_network=false: {network}"
+    )
 
 
 def slowdown_factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
-    """Return how many times slower each rank is to be; a single number is the last rank's."""
-    asked = config.hardware.slowdown
-    if isinstance(asked, list):
-        return tuple(asked)
-    return (1.0,) * (world_size - 1) + (float(asked),)
+    """Return the target slowdown factors: [rank]; a single number is the last rank's."""
+    factors = config.hardware.slowdown
+    if isinstance(factors, list):
+        return tuple(factors)
+    return (1.0,) * (world_size - 1) + (float(factors),)
 
 
 def uneven_message(world_size: int, num_agents: int) -> str:
@@ -211,17 +213,17 @@ def place_local_ranks(
 ) -> list[RankPlace]:
     """Place this agent's ranks; agents that see the same GPUs take different ones."""
     me = group.agents.me
-    here = group.on_host_of(me)
+    peers = group.members_on_host(me)
     gpus = group.facts[me.index].visible_gpus
-    gpus_are_shared = all(group.facts[other.index].visible_gpus == gpus for other in here)
+    gpus_are_shared = all(group.facts[peer.index].visible_gpus == gpus for peer in peers)
     first_rank = group.agents.members.index(me) * ranks_per_agent
-    first_local_rank = here.index(me) * ranks_per_agent
+    first_local_rank = peers.index(me) * ranks_per_agent
     first_slot = first_local_rank if gpus_are_shared else 0
     return [
         RankPlace(
             rank=first_rank + i,
             local_rank=first_local_rank + i,
-            local_world_size=ranks_per_agent * len(here),
+            local_world_size=ranks_per_agent * len(peers),
             device_index=(first_slot + i) // config.hardware.ranks_per_device,
         )
         for i in range(ranks_per_agent)
@@ -231,8 +233,8 @@ def place_local_ranks(
 def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
     """Return the number of ranks.
 
-    `auto` on GPUs is one rank per place on the visible GPUs, with shares by MPS on one GPU of each
-    agent. On CPUs it is one rank per agent, and two ranks if there is only one agent.
+    `auto` on GPUs is one rank per place on the visible GPUs; with MPS shares, on one GPU of each
+    agent. On CPUs it is one rank per agent, and two ranks with a single agent.
     """
     if config.world_size != "auto":
         return int(config.world_size)
@@ -245,60 +247,61 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
         if config.hardware.slow_by == "mps":
             gpus = min(1, gpus)  # ranks of one GPU are compared with each other
         slots = gpus * config.hardware.ranks_per_device
-        ranks_per_agent.append(slots // len(group.on_host_of(member)))
+        ranks_per_agent.append(slots // len(group.members_on_host(member)))
     return int(max(1, min(ranks_per_agent)) * num_agents)
 
 
 def cores_of_hosts(group: AgentGroup, ranks_per_agent: int) -> list[HostCores]:
-    found = {}
+    cores_by_host = {}
     for member in group.agents.members:
-        if member.network in found:
+        if member.network in cores_by_host:
             continue
-        here = group.on_host_of(member)
-        facts = [group.facts[other.index] for other in here]
-        usable = [each.report.available_cores or 1 for each in facts]
-        together: set[int] = set().union(*(other.cores for other in here))
-        cpuset: set[int] = set().union(*(each.limits.cpuset for each in facts))
-        # The cores of agents differ if a launcher gave each agent cores of its own.
-        differ = any(set(other.cores) != together for other in here)
-        cores = min(sum(usable), len(together)) if differ else min(usable)
-        found[member.network] = HostCores(
+        peers = group.members_on_host(member)
+        facts = [group.facts[peer.index] for peer in peers]
+        usable = [peer_facts.report.available_cores or 1 for peer_facts in facts]
+        all_cores: set[int] = set().union(*(peer.cores for peer in peers))
+        cpuset: set[int] = set().union(*(peer_facts.limits.cpuset for peer_facts in facts))
+        # The cores of agents differ if a launcher bound each agent to its own.
+        differ = any(set(peer.cores) != all_cores for peer in peers)
+        cores = min(sum(usable), len(all_cores)) if differ else min(usable)
+        cores_by_host[member.network] = HostCores(
             host=member.host,
-            ranks=max(1, ranks_per_agent * len(here)),
+            ranks=max(1, ranks_per_agent * len(peers)),
             cores=cores,
-            cpuset=max(len(cpuset), len(together)),
-            bound_to=min(len(other.cores) for other in here),
+            cpuset=max(len(cpuset), len(all_cores)),
+            bound_to=min(len(peer.cores) for peer in peers),
         )
-    return list(found.values())
+    return list(cores_by_host.values())
 
 
-def bindings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
-    names: dict[str, list[str]] = {}
+def binding_warnings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
+    hosts_by_cores: dict[str, list[str]] = {}
     for host in hosts:
         if host.bound_to < host.cpuset:
             cores = f"{host.bound_to} of {host.cpuset} cores"
-            names.setdefault(cores, []).append(host.host)
-    how = "(by taskset, mpirun, srun or the like)"
+            hosts_by_cores.setdefault(cores, []).append(host.host)
+    cause = "(by taskset, mpirun, srun or the like)"
     return tuple(
-        f"agents on {', '.join(on)} are bound to {cores} {how}" for cores, on in names.items()
+        f"agents on {', '.join(host_names)} are bound to {cores} {cause}"
+        for cores, host_names in hosts_by_cores.items()
     )
 
 
 def rank_environment(assignment: Assignment) -> dict[str, str]:
     config, place = assignment.config, assignment.place
-    of_gpu = {}
+    gpu_variables = {}
     if config.hardware.device == "cuda":
         # NCCL does not abort the ranks whose peer has failed: the agent ends them.
-        of_gpu["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+        gpu_variables["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
     if assignment.uses_mps:
         share = config.hardware.share(assignment.slowdown[place.rank])
-        of_gpu |= mps.share_environment(share)
-    own = (
+        gpu_variables |= mps.share_environment(share)
+    values = (
         assignment.threads, place.rank, place.local_rank, assignment.world_size,
         place.local_world_size,
     )  # fmt: skip
     return {
-        **of_gpu,
+        **gpu_variables,
         **config.backend.env,
-        **dict(zip(SET_IN_RANKS, map(str, own), strict=True)),
+        **dict(zip(SET_IN_RANKS, map(str, values), strict=True)),
     }

@@ -1,11 +1,11 @@
-"""One point of a sweep: `begin`, `attempt`, `end`, on all agents in step; agent 0 alone writes.
+"""Run one point of a sweep, on all agents in step; only agent 0 writes.
 
-    begin     place the ranks and make the record, with what is known before any rank runs
-    attempt   store it as `running`, wait for the hosts, run the ranks, run some cases again
-    end       add when the point ended and how long its phases took, and store the record
+    begin_point     place the ranks and make the record, as far as it is known before ranks run
+    PointRun.run    store it as `running`, lock the hosts, run the ranks, repeat isolated cases
+    PointRun.end    add the end time and the durations of phases, and store the record
 
-`attempt` replaces status and error, and adds to warnings and slowdown; each other field of the
-record is set in one of these places only. outcome.py says what the end of the ranks means.
+`run` replaces status and error, and adds to warnings and slowdown; each other field of the record
+is set in one of these places only. outcome.py derives the status from the ranks.
 """
 
 import contextlib
@@ -61,17 +61,15 @@ from launch.agents.messages import Lost, SweepEnds
 from launch.launcher_env import detect_launcher
 
 COMPARISON_VARIABLE = "BENCHKIT_COMPARISON"
-"""Environment variable with the Comparison, as JSON, that a run belongs to.
+"""Environment variable with the ComparisonRun of a run, as JSON.
 
-It is no key of the configuration, because runs of older code, without such a key, are compared,
-too."""
+A variable and not a configuration key: older commits without such a key are compared, too."""
 WAIT = "wait_for_host"
-"""Phase in which other runs measure on the hosts; `total` leaves it out."""
+"""Phase of waiting for the locks of the hosts; `total` excludes it."""
 ENDING_S = 15.0
-"""After a point's timeout an agent must end its ranks and report within this time, or it is
-lost."""
+"""Grace period after timeout_s: an agent that has not reported by then counts as lost."""
 CAUSE_S = 2.0
-"""How long after a signal to wait for news of another agent's death, a possible cause."""
+"""Seconds to wait after a signal for the loss of another agent, a possible cause of it."""
 RecordCallback = Callable[[Record], None]  # takes the record of a point that has ended
 log = logging.getLogger("benchkit")
 
@@ -81,13 +79,12 @@ class Point:
     """One point of a sweep.
 
     Attributes:
-        overrides: as the record stores them, without secrets.
-        num_agents: agents that will run it, if a launcher starts them.
-        resumed_with: software and hosts that differ from those at the start of the sweep, as [then,
-            now] by name.
-        repetition: 0 for the first run of its configuration in the sweep.
-        interpolations: texts that the record has, by their keys, in place of values from the
-            environment.
+        overrides: overrides for the record, without secrets.
+        num_agents: number of agents, if a launcher starts them.
+        resumed_with: changes of software and hosts since the start of the sweep: [then, now] by
+            name.
+        repetition: number of the run of its configuration in the sweep, from 0.
+        interpolations: texts, by key, that the record has in place of values from the environment.
     """
 
     config: RunConfig
@@ -99,7 +96,7 @@ class Point:
     interpolations: Mapping[str, str] = field(default_factory=dict)
 
     def provisional_placement(self) -> Placement:
-        """Return its placement as far as it is known before any agent runs it."""
+        """Return the placement as far as it is known before any agent runs."""
         config = self.config
         auto_size = config.world_size == "auto"
         world_size = max(2, self.num_agents) if auto_size else int(config.world_size)
@@ -114,7 +111,7 @@ class Point:
         )
 
     def record(self) -> Record | None:
-        return files.read_in(self.folder)
+        return files.read_from(self.folder)
 
 
 def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
@@ -147,7 +144,7 @@ def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
 
 
 def idle_key_warnings(point: Point) -> list[str]:
-    """Return a warning per key that was set and changes nothing here, as other points need it."""
+    """Return a warning per override without an effect on this point."""
     lines = [text.lstrip("+") for text in point.overrides]
     idle = point.config.idle_keys()
     pairs = [(line, idle.get(line.partition("=")[0])) for line in lines]
@@ -202,7 +199,7 @@ def run_point(point: Point, rank_pool: ReusableRanks, attempt: int = 1) -> Recor
         run.stop(error)
         raise
     finally:
-        with signals.defer_signals():  # what has ended must not stay `running`
+        with signals.defer_signals():  # a point that has ended must not stay `running`
             run.end()
     if run.sweep_ends:
         raise SweepEnds(run.sweep_ends)
@@ -221,9 +218,9 @@ class PointRun:
     """One attempt at a point; its methods are called on all agents in step.
 
     Attributes:
-        began_s: by perf_counter.
-        num_losses: agents lost before.
-        sweep_ends: why the sweep cannot go on after this point.
+        began_s: begin of the attempt, by perf_counter.
+        num_losses: number of losses of agents before.
+        sweep_ends: why the sweep cannot go on after this point; None if it can.
     """
 
     point: Point
@@ -240,7 +237,7 @@ class PointRun:
         return self.rank_pool.group.agents
 
     def run(self) -> None:
-        """Measure once the hosts are free; what prevents that is how the point ends."""
+        """Lock the hosts and measure; an exception that prevents this sets the point's status."""
         try:
             self.store_as_running()
             if self.plan.problem:
@@ -249,8 +246,8 @@ class PointRun:
             with contextlib.ExitStack() as exit_stack:
                 with self.phase(WAIT):
                     hosts = self.rank_pool.group.lock_hosts(self.point.config.host_wait_s)
-                    about_hosts = exit_stack.enter_context(hosts)
-                self.measure(about_hosts)
+                    host_warnings = exit_stack.enter_context(hosts)
+                self.measure(host_warnings)
         except HostBusy as busy:
             self.set_failure("error", str(busy))
         except Lost as lost:
@@ -264,29 +261,29 @@ class PointRun:
             raise SweepEnds(problem)
 
     def measure(self, host_warnings: list[str]) -> None:
-        """Run the ranks, then fresh ones for what needs them; put all in the record."""
-        config, kept = self.point.config, self.rank_pool
-        with kept.for_point(config, self.plan) as ranks:
+        """Run the ranks, repeat isolated cases and the point in fresh ranks; fill the record."""
+        config, rank_pool = self.point.config, self.rank_pool
+        with rank_pool.for_point(config, self.plan) as ranks:
             outcome = self.run_ranks(ranks, self.point.folder)
         # The last phase lasts until the processes have ended, or wait for their next point.
         self.phases_s |= phase_durations({**outcome.began_s, "": time.perf_counter()})
 
-        # Cases that take turns share caches, allocators, clocks and power. What that changes shows
-        # in the baselines and the best cases, each alone in fresh ranks.
-        alone: list[CaseRecord] = []
-        failed_alone = []
+        # Interleaved cases share caches, allocators, clocks and power. The effect shows in the
+        # baselines and the best cases, each isolated in fresh ranks.
+        isolated: list[CaseRecord] = []
+        isolated_failures = []
         cases = [] if outcome.status == TIMEOUT else outcome.measured.cases
         for number, labels in enumerate(self.choose_isolated_labels(cases)):
             with self.phase("alone"):
-                end = self.run_fresh(f"alone_{number}", labels)
-            alone += [case for case in end.measured.cases if case.status == "ok"]
-            if end.status != "ok":
-                reason = end.error.message.splitlines()[0] if end.error else ""
-                failed_alone.append(f"case {labels} alone: {end.status}: {reason}")
+                repeat = self.run_fresh(f"alone_{number}", labels)
+            isolated += [case for case in repeat.measured.cases if case.status == "ok"]
+            if repeat.status != "ok":
+                reason = repeat.error.message.splitlines()[0] if repeat.error else ""
+                isolated_failures.append(f"case {labels} alone: {repeat.status}: {reason}")
 
         fresh: list[CaseRecord] = []
-        if kept.is_fresh_run_due():
-            kept.num_checked += 1
+        if rank_pool.is_fresh_run_due():
+            rank_pool.num_checked += 1
             with self.phase("fresh"):
                 fresh = self.run_fresh("fresh").measured.cases
 
@@ -294,29 +291,32 @@ class PointRun:
             outcome.measured,
             slowdown=outcome.measured.slowdown or self.record.slowdown,
             warnings=[
-                *self.record.warnings, *host_warnings, *outcome.measured.warnings, *failed_alone,
+                *self.record.warnings,
+                *host_warnings,
+                *outcome.measured.warnings,
+                *isolated_failures,
             ],
-        )  # fmt: skip
+        )
         self.record = replace(
             self.record,
             status=outcome.status,
             error=outcome.error,
             **vars(measured),
-            alone=alone,
+            alone=isolated,
             fresh=fresh,
             start_clock=outcome.start_clock,
-            private_network=network_of(config, kept.group) is not None,
+            private_network=network_of(config, rank_pool.group) is not None,
         )
 
     def choose_isolated_labels(self, cases: Sequence[CaseRecord]) -> list[Labels]:
-        """Return the labels of the cases that are timed again alone, as agent 0 chooses."""
+        """Return the labels of the cases to repeat in isolation, by agent 0's choice."""
         when = self.point.config.measure.alone
         if when == "never" or (when == "auto" and not self.rank_pool.is_isolated_run_due()):
             return []
-        own: list[Labels] = [
+        labels: list[Labels] = [
             dict(case.labels) for case in choose_isolated_cases(cases, always=when == "always")
         ]
-        return self.agents.broadcast(own, list[Labels])
+        return self.agents.broadcast(labels, list[Labels])
 
     def run_fresh(self, name: str, only: Labels | None = None) -> RanksOutcome:
         folder = self.point.folder / name
@@ -331,10 +331,10 @@ class PointRun:
         only: Labels | None = None,
         idle_pids: tuple[int, ...] = (),
     ) -> RanksOutcome:
-        """Run the ranks of all agents and return how they ended; the same on all agents.
+        """Run the ranks of all agents and return their outcome; all agents call this together.
 
-        `only` has the labels of the one case to time. `idle_pids` are processes of other ranks of
-        this agent, which stay.
+        `only` has the labels of the single case to time. `idle_pids` are the processes of this
+        agent's idle ranks.
         """
         group, config, plan = self.rank_pool.group, self.point.config, self.plan
         offset = group.clock_offset()
@@ -359,26 +359,26 @@ class PointRun:
         ]
         if self.agents.first:
             take_partial_report(folder)  # of an attempt that was killed
-        ends = ranks.run(assignments)
+        results = ranks.run(assignments)
         so_far = take_partial_report(folder) if self.agents.first else None
-        report = msgspec.convert(ends.results.get(0), RankReport | None) or so_far
+        report = msgspec.convert(results.results.get(0), RankReport | None) or so_far
         is_sound = report is None or leaves_ranks_sound(report.measured.cases, config.measure.mode)
-        own = AgentOutcome(ends.failure, environment.oom_kills() > oom_kills, is_sound)
+        own_outcome = AgentOutcome(results.failure, environment.oom_kills() > oom_kills, is_sound)
         rest_s = began_s + config.timeout_s + ENDING_S - time.perf_counter()
-        all_ends = self.agents.all_gather(own, list[AgentOutcome], rest_s)
+        outcomes = self.agents.all_gather(own_outcome, list[AgentOutcome], rest_s)
         start_clock = group.start_clock(offset)
-        ranks.are_reusable = all(end.is_sound and not end.failure for end in all_ends)
-        end = outcome_of(report, all_ends)
-        began = {"spawn": began_s, **end.began_s} if end.began_s else {}
-        return replace(end, began_s=began, start_clock=start_clock)
+        ranks.are_reusable = all(agent.is_sound and not agent.failure for agent in outcomes)
+        outcome = outcome_of(report, outcomes)
+        phase_starts = {"spawn": began_s, **outcome.began_s} if outcome.began_s else {}
+        return replace(outcome, began_s=phase_starts, start_clock=start_clock)
 
     def stop(self, error: KeyboardInterrupt) -> None:
-        """Store that a signal stops the run, and stop the other agents."""
+        """Store the status of a run stopped by a signal, and stop the other agents."""
         signals.ignore_signals()
-        stop = signals.to_stop_request(error)
-        self.set_failure(stop.status, str(stop))
+        request = signals.to_stop_request(error)
+        self.set_failure(request.status, str(request))
         self.save()  # at once: SIGKILL may follow
-        self.agents.stop(stop)
+        self.agents.stop(request)
         if losses := self.agents.losses_after(self.num_losses, CAUSE_S):
             self.fail_by_loss(losses[0])
 
@@ -399,7 +399,7 @@ class PointRun:
         self.set_failure("crash", str(lost), lost.members[0].host)
 
     def save(self) -> str | None:
-        """Store the record on agent 0; return why that fails."""
+        """Store the record on agent 0; return why that fails, or None."""
         return (
             point_folder.save_or_explain(self.record, self.point.folder)
             if self.agents.first
@@ -417,18 +417,18 @@ class PointRun:
 
 
 def phase_durations(began_s: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of each phase; the last entry only ends the phase before it."""
+    """Return the seconds of each phase; the last entry is only the end of the phase before."""
     names = list(began_s)
     times = list(began_s.values())
     return {name: round(times[i + 1] - times[i], 6) for i, name in enumerate(names[:-1])}
 
 
 def choose_isolated_cases(cases: Sequence[CaseRecord], always: bool = False) -> list[CaseRecord]:
-    """Return the cases that are timed again, each alone: the baselines, and the best beside each.
+    """Return the cases to repeat in isolation: the baselines, and the best rival of each.
 
-    In a job without baselines the cases of equal work, such as those of one size, are a group,
-    whose first case stands for the baseline. A case without a rival has taken turns all the same,
-    unless it is the only one of its job.
+    Without baselines, the cases of one problem form a group and its first case is the reference. A
+    case without rivals is repeated, too, because it was interleaved with others; the only case of a
+    job is not.
     """
     timed = [case for case in cases if case.samples_s]
     baselines = {case.baseline for case in cases if case.baseline is not None}

@@ -1,7 +1,7 @@
-"""The folder of a sweep or a point: it has one owner, and what arrives there stays.
+"""Claim folders of sweeps and points, archive earlier attempts, store records.
 
-Two sweeps in one folder would overwrite each other's records. An earlier attempt at a point is set
-aside, and a record that cannot be written there is kept elsewhere.
+A folder has one owner: two sweeps in one folder would overwrite each other's records. A record that
+cannot be written there is written to a temporary folder.
 """
 
 import contextlib
@@ -37,11 +37,11 @@ log = logging.getLogger("benchkit")
 
 @contextlib.contextmanager
 def open_point_folder(folder: Path, first: bool) -> Iterator[int]:
-    """Hold a point's folder and yield the number of this attempt at the point.
+    """Claim a point's folder and yield the number of this attempt at the point.
 
-    Only agent 0 claims the folder and sets an earlier attempt aside, which may still run in another
-    job. Raises SweepEnds if the disk is full or not writable, ConfigError if another process works
-    in the folder.
+    Only agent 0 claims the folder and archives an earlier attempt, which may still run in another
+    job. Raises SweepEnds if the disk is full or not writable, ConfigError if another process uses
+    the folder.
     """
     make_folder(folder)
     if not first:
@@ -71,24 +71,24 @@ def archive_attempt(folder: Path) -> int:
     for path in [*folder.glob("*rank_*"), *folder.glob("alone_*")]:  # logs and traces
         if not path.name.startswith("attempt_"):
             path.rename(folder / f"{prefix}_{path.name}")
-    # The record goes last: once it has its new name, so have all other files.
+    # The record is renamed last: then all other files have their new names.
     (folder / files.FILE_NAME).rename(folder / f"{prefix}.json")
     return number + 1
 
 
 def save_or_explain(record: Record, folder: Path) -> str | None:
-    """Write a record; return why it cannot be written and where it is kept instead."""
+    """Write a record; return None, or why that failed and where the record is instead."""
     try:
         write_with_retries(record, folder)
     except OSError as error:
-        kept = keep_elsewhere(record)
-        where = f"; it is in {kept}" if kept else ""
-        return f"{folder}: record not written: {error.strerror or error}{where}"
+        path = write_to_temporary_folder(record)
+        location = f"; it is in {path}" if path else ""
+        return f"{folder}: record not written: {error.strerror or error}{location}"
     return None
 
 
 def write_with_retries(record: Record, folder: Path) -> None:
-    """Write a record to a folder that may be gone; on failure retry for some seconds."""
+    """Write a record to a folder that may have been deleted; retry for some seconds."""
     for pause_s in RETRY_AFTER_S:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -99,8 +99,8 @@ def write_with_retries(record: Record, folder: Path) -> None:
     files.write(record, folder)
 
 
-def keep_elsewhere(record: Record) -> Path | None:
-    """Write a record to a new temporary folder; return its path, or None if that fails too."""
+def write_to_temporary_folder(record: Record) -> Path | None:
+    """Write a record to a new temporary folder; return its path, or None if that fails, too."""
     with contextlib.suppress(OSError):
         folder = Path(tempfile.mkdtemp(prefix="benchkit-record-"))
         try:
@@ -126,25 +126,25 @@ def this_process() -> Owner:
 
 @contextlib.contextmanager
 def claim_folder(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iterator[None]:
-    """Hold a folder for this process; raise ConfigError if another process may work in it.
+    """Claim a folder for this process; raise ConfigError if another process may use it.
 
-    The kernel's lock on a file tells a live owner from a dead one. Not every shared file system
-    passes locks from host to host, and some have none. Therefore the file also names its owner: an
-    owner on another host may be alive, unless `anywhere` counts it as dead.
+    A file lock distinguishes a live owner from a dead one. Not every shared file system has locks
+    across hosts, and some have none. Therefore the file also names its owner: an owner on another
+    host may be alive, unless `anywhere` counts it as dead.
     """
     path = folder / name
     me = this_process()
     with lock_file(path) as file:
-        before = owner_of(path)
-        if before and before.host != me.host:
-            if file and is_ended_container(before, file):
-                log.warning("%s: taken over from %s, which has ended", folder, before)
+        previous = owner_of(path)
+        if previous and previous.host != me.host:
+            if file and is_ended_container(previous, file):
+                log.warning("%s: taken over from %s, which has ended", folder, previous)
             elif not (file and anywhere):
                 raise ConfigError(
-                    f"{folder}: {before} may still work in it; if that has ended, remove {path}"
+                    f"{folder}: {previous} may still work in it; if that has ended, remove {path}"
                 )
         elif file is None:
-            owner = before or "another process"
+            owner = previous or "another process"
             raise ConfigError(f"{folder}: {owner} works in it; allowed is a folder of its own")
         file.truncate(0)
         file.write(json.dumps(asdict(me)))
@@ -152,16 +152,16 @@ def claim_folder(folder: Path, name: str = FILE_NAME, anywhere: bool = False) ->
         try:
             yield
         finally:
-            # The lock is still held here, so the file cannot be another process's.
+            # The lock is still held, so the file is not another process's.
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
 def is_ended_container(owner: Owner, lock: TextIO) -> bool:
-    """Return whether an owner on a host of another name has ended, as this lock, held here, shows.
+    """Return whether an owner on a host of another name has ended, now that its lock is ours.
 
-    Under the same kernel that host is a container. Each mount of FUSE has locks of its own, so that
-    they may show nothing of other containers.
+    Under the same kernel that host is a container. FUSE mounts have separate locks, which show
+    nothing about other containers.
     """
     kind = trust.file_system(os.fstat(lock.fileno()).st_dev)
     return owner.boot_id == boot_id() and not kind.startswith("fuse")
@@ -172,7 +172,7 @@ def lock_file(path: Path) -> Iterator[TextIO | None]:
     """Yield the locked file, created if missing, or None if another process has locked it.
 
     Only its user may open the file, because a process that can read a file can also lock it. Raises
-    ConfigError for a link, a pipe or a device of its name.
+    ConfigError if the path is a link, a pipe or a device.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     while True:
@@ -194,15 +194,15 @@ def lock_file(path: Path) -> Iterator[TextIO | None]:
                     raise
                 yield None if is_alive(owner_of(path)) else file
                 return
-            if is_still(path, file):
+            if is_same_file(path, file):
                 yield file
                 return
 
 
 def is_alive(owner: Owner | None) -> bool:
-    """Return whether an owner's process may still run under this kernel, by its process number.
+    """Return whether an owner's process may still run under this kernel, by its pid.
 
-    The processes of another container have numbers of their own.
+    Processes of another container have their own pids, and count as alive.
     """
     me = this_process()
     if owner is None or owner.boot_id != me.boot_id:
@@ -218,7 +218,7 @@ def is_alive(owner: Owner | None) -> bool:
     return True
 
 
-def is_still(path: Path, file: TextIO) -> bool:
+def is_same_file(path: Path, file: TextIO) -> bool:
     """Return False if the owner removed the file while this process waited for the lock."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))

@@ -1,4 +1,4 @@
-"""Ranks of this agent: fresh ones for a point, or ranks that stay from point to point."""
+"""Ranks of this agent: fresh ones for a point, or reused ranks."""
 
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from benchkit.api.registry import preload_for
 from benchkit.errors import Unavailable
 from benchkit.point import placement
 from benchkit.point.agent_group import AgentGroup
-from benchkit.point.outcome import with_host
+from benchkit.point.outcome import add_host
 from benchkit.point.placement import Placement
 from benchkit.rank.assignment import Assignment, Rendezvous
 from launch.ranks import flight_recorder, fork_server, pool
@@ -22,7 +22,7 @@ from launch.slowdown.mps import MpsUnavailable
 
 
 def preload_fork_server(configs: Iterable[RunConfig]) -> None:
-    """Start the fork server, if one is to fork ranks; it loads what they need meanwhile."""
+    """Start the fork server if it will fork ranks; it preloads their modules."""
     suites = [config.suite for config in configs if config.start_method == "forkserver"]
     if suites:
         fork_server.start_fork_server(preload_for(suites))
@@ -30,9 +30,10 @@ def preload_fork_server(configs: Iterable[RunConfig]) -> None:
 
 @dataclass
 class LocalRanks:
-    """Ranks of this agent, which measure one point or several one after another.
+    """Ranks of this agent, for one point or several one after another.
 
     Attributes:
+        num_points: number of points run so far.
         are_reusable: whether the ranks of all agents can measure another point.
     """
 
@@ -40,7 +41,7 @@ class LocalRanks:
     rendezvous: Rendezvous
     num_points: int = 0
     are_reusable: bool = True
-    _held: ExitStack = field(default_factory=ExitStack)
+    _exit_stack: ExitStack = field(default_factory=ExitStack)
     _ranks: RankPool | None = None
 
     @property
@@ -48,28 +49,28 @@ class LocalRanks:
         return tuple(rank.process.pid for rank in self._ranks.processes) if self._ranks else ()
 
     def run(self, assignments: Sequence[Assignment]) -> RankResults:
-        """Run each rank's part in a point until all have reported, or another agent's ranks fail.
+        """Run each rank's assignment until all have reported, or a rank or another agent fails.
 
-        An Exception never leaves this function: it becomes the failure of the ends.
+        An Exception is not raised: it becomes the failure of the results.
         """
         self.num_points += 1
         agents = self.group.agents
         try:
-            ends = self.run_or_raise(assignments)
+            results = self.run_or_raise(assignments)
         except (Unavailable, MpsUnavailable) as error:
-            ends = RankResults(failure=agent_failure(error, str(error)))
+            results = RankResults(failure=agent_failure(error, str(error)))
         except Exception as error:
-            # The fault is the agent's or the machine's, for example if it can start no process.
-            # The next point may do better.
+            # The agent or its machine has failed, for example to start a process. The next point
+            # may succeed.
             failure = agent_failure(error, f"the agent failed: {error}")
-            ends = RankResults(failure=replace(failure, traceback=traceback.format_exc()))
-        if ends.failure:
-            agents.alarm(ends.failure.kind)
-            ends.failure = with_host(ends.failure, agents.me.host, assignments[0].offset)
-        return ends
+            results = RankResults(failure=replace(failure, traceback=traceback.format_exc()))
+        if results.failure:
+            agents.alarm(results.failure.kind)
+            results.failure = add_host(results.failure, agents.me.host, assignments[0].offset)
+        return results
 
     def run_or_raise(self, assignments: Sequence[Assignment]) -> RankResults:
-        """Start the ranks unless they run already, hand out their parts and wait."""
+        """Start the ranks unless they run already, send their assignments and wait."""
         if self._ranks is None:
             self._ranks = self.start(assignments)
         return self._ranks.run(
@@ -84,35 +85,37 @@ class LocalRanks:
         agents, first = self.group.agents, assignments[0]
         config, slowdown = first.config, first.slowdown
         if max(slowdown) > 1:
-            self._held.callback(cgroup.remove_stale_cgroups)
-        needed = flight_recorder.open_flight_recorder(config.hardware.device == "cuda")
-        recorder = self._held.enter_context(needed)
+            self._exit_stack.callback(cgroup.remove_stale_cgroups)
+        recorder_context = flight_recorder.open_flight_recorder(config.hardware.device == "cuda")
+        recorder = self._exit_stack.enter_context(recorder_context)
         gpus = self.group.facts[agents.me.index].visible_gpus
-        agents_here = len(self.group.on_host_of(agents.me))
-        daemon = mps.provide_daemon(first.uses_mps, gpus, agents_here)
+        agents_here = len(self.group.members_on_host(agents.me))
+        daemon_context = mps.provide_daemon(first.uses_mps, gpus, agents_here)
         network = placement.network_of(config, self.group)
-        common = self._held.enter_context(daemon) | self.rendezvous.environment(network is not None)
+        variables = self._exit_stack.enter_context(daemon_context) | self.rendezvous.environment(
+            network is not None
+        )
         if recorder:
-            common |= recorder.environment()
+            variables |= recorder.environment()
         ranks = pool.start_ranks(
-            [common | placement.rank_environment(each) for each in assignments],
+            [variables | placement.rank_environment(assignment) for assignment in assignments],
             start_method=config.start_method,
             preload=preload_for([config.suite]),
             first_rank=first.place.rank,
             network=network,
             recorder=recorder,
         )
-        return self._held.enter_context(ranks)
+        return self._exit_stack.enter_context(ranks)
 
     def end(self) -> None:
-        """End the ranks, at once unless they are idle."""
+        """End the ranks; those that are not idle are killed."""
         self._ranks = None
-        self._held.close()
+        self._exit_stack.close()
 
 
 @contextmanager
 def fresh_ranks(group: AgentGroup) -> Iterator[LocalRanks]:
-    """Provide ranks that have not run yet; all agents call it together."""
+    """Provide fresh ranks in this context; all agents call this together."""
     with group.rendezvous() as rendezvous:
         ranks = LocalRanks(group, rendezvous)
         try:
@@ -122,31 +125,31 @@ def fresh_ranks(group: AgentGroup) -> Iterator[LocalRanks]:
 
 
 def agent_failure(error: Exception, message: str) -> ProcessFailure:
-    """Return the failure of an exception of this agent, for which no rank is to blame."""
+    """Return the failure of this agent by an exception, without a rank to blame."""
     return ProcessFailure(None, "exception", message, type=type(error).__name__)
 
 
 FRESH_EVERY = 11
-"""Of the points whose ranks have measured another one, the first and then one in so many is
-measured in fresh ranks, too; of all points whose ranks stay, as few are timed alone in such. A
-prime meets all values of a key that changes from point to point."""
+"""One in so many points of reused ranks is repeated in fresh ranks, including the first. Isolated
+cases are repeated as rarely. It is prime, so that the checks cover all values of a key that varies
+from point to point."""
 
 
 @dataclass
 class ReusableRanks:
-    """The ranks that stay for the next points, if there are any.
+    """The ranks that are reused for the next points, if any.
 
     All agents go through the points in step and decide alike.
 
     Attributes:
-        num_reused: points so far whose ranks had measured another one.
-        num_checked: of those, points that fresh ranks have measured, too.
+        num_reused: points so far whose ranks had measured another point.
+        num_checked: points among them that were repeated in fresh ranks.
     """
 
     group: AgentGroup
     num_reused: int = 0
     num_checked: int = 0
-    _held: ExitStack = field(default_factory=ExitStack)
+    _exit_stack: ExitStack = field(default_factory=ExitStack)
     _ranks: LocalRanks | None = None
     _reuse_key: Any = None
 
@@ -158,20 +161,20 @@ class ReusableRanks:
 
     @contextmanager
     def for_point(self, config: RunConfig, plan: Placement) -> Iterator[LocalRanks]:
-        """Provide the ranks of a point while the context lasts; all agents call it together.
+        """Provide the ranks of a point in this context; all agents call this together.
 
-        Idle ranks end before a point of another world begins, since they hold memory.
+        Idle ranks end before a point with another reuse key begins, since they hold memory.
         """
-        world = reuse_key(config, plan)
-        if world != self._reuse_key:
+        key = reuse_key(config, plan)
+        if key != self._reuse_key:
             self.end()
         if not is_reusable(config):
             with fresh_ranks(self.group) as ranks:
                 yield ranks
             return
         if self._ranks is None:
-            self._ranks = self._held.enter_context(fresh_ranks(self.group))
-            self._reuse_key = world
+            self._ranks = self._exit_stack.enter_context(fresh_ranks(self.group))
+            self._reuse_key = key
         try:
             yield self._ranks
         except BaseException:
@@ -187,11 +190,11 @@ class ReusableRanks:
         return self._ranks.pids if self._ranks else ()
 
     def is_fresh_run_due(self) -> bool:
-        """Return whether the point just measured is to be measured in fresh ranks, too."""
+        """Return whether the point just measured is to be repeated in fresh ranks."""
         return self.num_reused > FRESH_EVERY * self.num_checked
 
     def is_isolated_run_due(self) -> bool:
-        """Return whether cases of the point just measured are to be timed alone, if they may be.
+        """Return whether cases of the point just measured are to be timed in isolation, if allowed.
 
         That takes fresh ranks, whose start on GPUs takes longer than many a point.
         """
@@ -200,15 +203,15 @@ class ReusableRanks:
 
     def end(self) -> None:
         self._ranks = self._reuse_key = None
-        self._held.close()
+        self._exit_stack.close()
 
 
 def is_reusable(config: RunConfig) -> bool:
-    """Return whether the ranks of a point may stay for the next one.
+    """Return whether the ranks of a point may be reused for the next one.
 
-    By default they do on GPUs, where a CUDA context and the start of NCCL take seconds. Repetitions
-    are independent only in fresh ranks, a profiler sees one process per point, and only a fresh
-    rank has first calls.
+    By default they are on GPUs, where a CUDA context and the start of NCCL take seconds.
+    Repetitions are independent only in fresh ranks, a profiler needs one process per point, and
+    only a fresh rank has first calls.
     """
     if config.measure.mode == COLD:
         return False
@@ -219,7 +222,7 @@ def is_reusable(config: RunConfig) -> bool:
 
 
 def reuse_key(config: RunConfig, plan: Placement) -> tuple[Any, ...]:
-    """Return what must be equal for two points to run in the same ranks."""
+    """Return the settings that must be equal for two points to run in the same ranks."""
     return (
         config.suite,
         config.backend,

@@ -1,4 +1,7 @@
-"""What an agent sends to each rank and gets back; imports torch only to open a store."""
+"""The assignment that an agent sends to a rank, and the rank's report.
+
+Imports torch only to open a store.
+"""
 
 import fcntl
 import os
@@ -31,15 +34,15 @@ LOOPBACK_INTERFACE = Path("/sys/class/net/lo")
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where ranks meet.
+    """The rendezvous of ranks: a FileStore on one host, else a TCPStore of agent 0.
 
-    On one host they meet by a file that only our user can open, so no other user can join or
-    mislead them. On several hosts they meet in a TCPStore of agent 0. It has no password: every
-    process that reaches its port is trusted.
+    Only our user can open the file, so no other user can join or mislead the ranks. The TCPStore
+    has no password: every process that reaches its port is trusted.
 
     Attributes:
+        file: path of the FileStore; "" for a TCPStore.
         host: agent 0's host as this agent reaches it.
-        interface: interface by which gloo reaches other hosts; "" where gloo finds it.
+        interface: interface by which gloo reaches other hosts; "" if gloo finds it.
     """
 
     file: str = ""
@@ -57,13 +60,13 @@ class Rendezvous:
         return dist.TCPStore(self.host, self.port, is_master=False, timeout=STORE_TIMEOUT)
 
     def environment(self, in_private_network: bool = False) -> dict[str, str]:
-        """Return the environment variables that ranks need to meet.
+        """Return the environment variables that ranks need for their rendezvous.
 
-        On one host gloo listens on loopback, out of the network's reach. The shell's choice of
-        gloo's interface is kept, but a private network has loopback alone.
+        On one host gloo listens on loopback, unreachable from the network. The shell's choice of
+        gloo's interface is kept, except in a private network, which has only loopback.
         """
         variables = {RENDEZVOUS_FILE_VARIABLE: self.file} if self.file else {}
-        has_loopback = os.path.exists(LOOPBACK_INTERFACE)  # False, too, where none may look
+        has_loopback = os.path.exists(LOOPBACK_INTERFACE)  # False, too, without permission
         loopback = LOOPBACK_INTERFACE.name if has_loopback else ""
         interface = loopback if self.file else self.interface
         if interface and (in_private_network or GLOO_INTERFACE not in os.environ):
@@ -73,10 +76,10 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """A nameless file of agent 0, which disappears at the latest with agent 0.
+    """An unnamed file of agent 0, which disappears at the latest with agent 0.
 
-    The kernel lets processes open it that may trace agent 0: those of the same user, and root's.
-    The inode tells it from another file with that path.
+    Processes that may trace agent 0 can open it: those of the same user, and root's. The inode
+    distinguishes it from another file with that path.
     """
 
     pid: int
@@ -88,7 +91,7 @@ class MemoryFile:
         return proc_fd_path(self.pid, self.descriptor)
 
     def can_be_opened(self) -> bool:
-        """Return False on another host, in another PID namespace, or where it cannot be locked."""
+        """Return False on another host, in another PID namespace, or if it cannot be locked."""
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -101,18 +104,18 @@ class MemoryFile:
 
 @contextmanager
 def memory_file() -> Iterator[MemoryFile]:
-    """Provide a file of agent 0 while the context lasts; who has opened it keeps it."""
-    descriptor = nameless_file()
+    """Provide a file of agent 0 in this context; a process that has opened it keeps it."""
+    descriptor = open_unnamed_file()
     try:
         yield MemoryFile(os.getpid(), descriptor, os.fstat(descriptor).st_ino)
     finally:
         os.close(descriptor)
 
 
-def nameless_file() -> int:
-    """Open a new file in memory; in the temporary folder where Python or the kernel has none.
+def open_unnamed_file() -> int:
+    """Open a new file in memory, or in the temporary folder without memfd_create.
 
-    A Python that is built for a C library before glibc 2.27 has none, on any kernel.
+    A Python built for glibc before 2.27 lacks memfd_create on any kernel.
     """
     with suppress(AttributeError, OSError):
         return os.memfd_create("benchkit-ranks-meet")
@@ -128,11 +131,11 @@ def tcp_store() -> "dist.TCPStore":
 
 @dataclass(frozen=True)
 class RankPlace:
-    """Where one rank runs.
+    """The place of one rank.
 
     Attributes:
         local_rank: number among the ranks on its host.
-        device_index: its GPU, counted among those that its agent sees.
+        device_index: index of its GPU among those visible to its agent.
     """
 
     rank: int
@@ -146,13 +149,13 @@ class Assignment:
     """One rank's part in one point.
 
     Attributes:
-        slowdown: how many times slower each rank is to be: [rank].
-        offset: offset of this host's clock to agent 0's.
-        folder: where the record goes.
-        only: labels of the one case that is verified and timed; None for all cases.
+        slowdown: target slowdown factors: [rank].
+        offset: offset from this host's clock to agent 0's.
+        folder: folder of the record.
+        only: labels of the single case to verify and time; None for all cases.
         idle_pids: processes of this agent's idle ranks, which wait for their next point.
         hosts: names of nodes: [rank].
-        limits: limits of the agent, on which the plan relies.
+        limits: resource limits of the agent, on which the placement relies.
     """
 
     config: RunConfig
@@ -170,10 +173,7 @@ class Assignment:
 
     @property
     def uses_mps(self) -> bool:
-        """Whether ranks get shares of GPUs by MPS.
-
-        They do if a rank is slowed down, or if `hardware` asks for equal shares to compare.
-        """
+        """Whether ranks get GPU shares by MPS: if one is slowed, or if `hardware` sets shares."""
         hardware = self.config.hardware
         if hardware.device != "cuda":
             return False
@@ -182,7 +182,7 @@ class Assignment:
 
     @property
     def is_slowed(self) -> bool:
-        """Whether a rank is to be slower than its device, or has a share of one."""
+        """Whether a rank is throttled, or has a share of a GPU."""
         return max(self.slowdown) > 1 or self.uses_mps
 
 
@@ -195,17 +195,17 @@ class RankReport:
 
 
 SO_FAR = "so_far.json"
-"""In the folder of a point: what rank 0 would return if the point ended now."""
+"""Report of rank 0 so far, in the folder of a point."""
 
 
 def store_partial_report(report: RankReport, folder: Path) -> None:
-    """Keep a report for the agent, which reads it only if the ranks return none."""
+    """Store a report for the agent, which reads it only if the ranks return none."""
     with suppress(OSError):  # a full disk, which the agent reports once
         files.write_atomically(folder / SO_FAR, msgspec.json.encode(report), durable=False)
 
 
 def take_partial_report(folder: Path) -> RankReport | None:
-    """Remove what rank 0 stored and return it; None if it stored nothing."""
+    """Remove the report that rank 0 stored and return it; None without one."""
     path = folder / SO_FAR
     try:
         return files.read_json(path, RankReport)

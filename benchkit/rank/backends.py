@@ -1,4 +1,4 @@
-"""Backends of this torch build, how a rank joins its process group, the control channel."""
+"""Backends of this torch build, process groups, and the control channel."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from launch.host import read_text
 from launch.ranks.entry import report_and_exit
 
 WARM_UP_ELEMENTS = 2**18
-"""float32 elements that each rank sends to each other one in warm_up(): 1 MiB."""
+"""float32 elements that each rank sends to each other one in connect_ranks(): 1 MiB."""
 
 NCCL_POLL_S = 1.0
 NCCL_SAYS = re.compile(r"NCCL error: [^,\n]+|(?<=Last error:\n)[^\n]+")
@@ -37,8 +37,8 @@ def init_process_group(
 ) -> torch.device:
     """Join the process group of one point and return this rank's device.
 
-    Raises Unavailable on all ranks where torch lacks the backend, or on those whose GPU refuses
-    them.
+    Raises Unavailable on all ranks if torch lacks the backend, or on a rank whose GPU another
+    process has reserved.
     """
     require_built(config.backend.name)
     device = torch.device("cpu")
@@ -61,13 +61,13 @@ def init_process_group(
 
 
 def watch_nccl_errors(device: torch.device) -> None:
-    """Wait until NCCL reports that a link or a peer has failed, then end this rank.
+    """Wait until NCCL reports a failed link or peer, then end this rank.
 
-    The collective itself would wait to the end of the point's time-out, since no rank aborts.
+    The collective itself would block until the point's timeout, since no rank aborts.
     """
     while not nccl_has_failed(device):
         time.sleep(NCCL_POLL_S)
-    log = read_text("/proc/self/fd/2")  # where torch has written what NCCL says
+    log = read_text("/proc/self/fd/2")  # torch has written NCCL's messages there
     report_and_exit(
         RuntimeError("; ".join(NCCL_SAYS.findall(log)[:2]) or "NCCL: asynchronous error")
     )
@@ -84,10 +84,10 @@ def set_device(device: torch.device) -> None:
 
 
 def connect_ranks(device: torch.device) -> None:
-    """Connect all ranks as collectives and messages will; all ranks call it together.
+    """Connect all pairs of ranks; all ranks call this together.
 
-    NCCL takes GPU memory for its buffers at first calls, gigabytes on some machines. After this
-    they are no longer counted as free.
+    NCCL allocates its buffers at first calls, gigabytes of GPU memory on some machines. After this
+    they no longer count as free.
     """
     if dist.get_backend() != "nccl":
         return
@@ -100,7 +100,7 @@ def connect_ranks(device: torch.device) -> None:
 def group_timeout(config: RunConfig) -> timedelta:
     """Return the timeout of process groups.
 
-    It is longer than the point's timeout: the agent ends what hangs, with a better message.
+    It is longer than the point's timeout: the agent ends hung ranks, with a better message.
     """
     return timedelta(seconds=config.timeout_s + STORE_TIMEOUT.total_seconds())
 
@@ -108,10 +108,10 @@ def group_timeout(config: RunConfig) -> timedelta:
 def new_side_group(
     name: str, device: torch.device, timeout: timedelta, first_reason: Callable[[str], str]
 ) -> dist.ProcessGroup | None:
-    """Make a group of all ranks over another backend; all ranks call it together.
+    """Make a group of all ranks over another backend; all ranks call this together.
 
     Some backends fail only at their first collective, so this function runs one. Raises Unavailable
-    on all ranks if one of them cannot have the group.
+    on all ranks if one of them fails.
 
     Args:
         name: a backend, for example gloo or ucc/tl/cuda, or `default` for the job's own (None).
@@ -138,18 +138,18 @@ def new_side_group(
 
 @contextmanager
 def restrict_ucc_layer(layer: str) -> Iterator[None]:
-    """Restrict UCC's connections to one transport layer while the context lasts.
+    """Restrict UCC's connections to one transport layer in this context.
 
-    A group made within shares no connections with groups over other layers. UCC reads these
-    variables when a group makes its first call (ProcessGroupUCC.cpp).
+    A group made here shares no connections with groups over other layers. UCC reads these variables
+    at a group's first call (ProcessGroupUCC.cpp).
     """
     variables = {"UCC_CL_BASIC_TLS": layer, "TORCH_UCC_SHARED_COMM": "0"} if layer else {}
-    before = {name: os.environ.get(name) for name in variables}
+    previous = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 del os.environ[name]
             else:
@@ -165,7 +165,7 @@ def new_control_group(timeout: timedelta) -> dist.ProcessGroup | None:
 
 @dataclass(frozen=True)
 class RankReason:
-    """Why a case is not ok, and the first rank that says so."""
+    """The reason why a case is not ok, and the first rank with a reason."""
 
     reason: Reason = ""
     rank: int | None = None
@@ -183,13 +183,13 @@ class ControlGroup:
 
     def all_gather(self, values: list[float]) -> list[list[float]]:
         """Return every rank's list of numbers: [rank]."""
-        mine = torch.tensor(values, dtype=torch.float64)
-        gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
-        dist.all_gather(gathered, mine, group=self.handle)
+        own_row = torch.tensor(values, dtype=torch.float64)
+        gathered = [torch.empty_like(own_row) for _ in range(self.world_size)]
+        dist.all_gather(gathered, own_row, group=self.handle)
         return [row.tolist() for row in gathered]
 
     def first_reason(self, reasons: list[Reason]) -> list[RankReason]:
-        """Return the first reason of each case, by rank; the same on all ranks."""
+        """Return the reason of the first rank with one, for each case; equal on all ranks."""
         by_case = zip(*all_gather_json(reasons, self.handle), strict=True)
         return [first_rank_reason(reasons_of_ranks) for reasons_of_ranks in by_case]
 

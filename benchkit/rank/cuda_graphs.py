@@ -1,4 +1,4 @@
-"""CUDA graphs: the replay of a captured step in place of the step."""
+"""CUDA graphs: replace a step by the replay of its capture."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,18 +8,17 @@ import torch
 
 from benchkit.api.case import CapturableStep, Case, noop
 from benchkit.api.keys import GRAPH, RunConfig
-from benchkit.api.regions import marked_by, unmarked
+from benchkit.api.regions import mark_nothing, use_marker
 from benchkit.errors import Reason, oom_reason
 
 REFUSAL = f"measure.mode={GRAPH}: "  # starts the reasons
 
 
 def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> Reason:
-    """Replace the step of a case by the replay of a graph; return why that cannot be done, or "".
+    """Replace the step of a case by the replay of its graph; return why that fails, or "".
 
-    All ranks call this together, after the case has run: capturing neither computes nor
-    communicates, and libraries make their workspaces at a first call. Several cases may have the
-    same step.
+    All ranks call this together, after the case has run once: a capture neither computes nor
+    communicates, and libraries allocate workspaces at a first call. Several cases may share a step.
     """
     step = case.step
     if reason := config.unsuited():
@@ -36,13 +35,13 @@ def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> Reason:
 
 
 def capture_step(step: CapturableStep, cuda: Any) -> Reason:
-    """Replace the call of a step by the replay of its graph; return why that failed, or ""."""
-    with marked_by(unmarked):  # events of regions cannot be timed within a graph
-        side = run_on_side_stream(step.call, cuda)
+    """Replace the call of a step by the replay of its graph; return the reason of a failure."""
+    with use_marker(mark_nothing):  # events of regions cannot be timed within a graph
+        stream = run_on_side_stream(step.call, cuda)
         try:
-            step.call = capture_replay(step.call, side, cuda)
+            step.call = capture_replay(step.call, stream, cuda)
         except RuntimeError as error:
-            cause = error.__context__ or error  # what failed within the capture, not its end
+            cause = error.__context__ or error  # the error within the capture, not at its end
             if isinstance(cause, Exception) and oom_reason(cause):
                 raise cause from None
             why = str(cause).strip().split("\n")[0] or type(cause).__name__
@@ -52,29 +51,29 @@ def capture_step(step: CapturableStep, cuda: Any) -> Reason:
 
 def run_on_side_stream(call: Callable[[], object], cuda: Any) -> Any:
     """Make a call on another stream than the current one; return that stream."""
-    here, side = cuda.current_stream(), cuda.Stream()
-    side.wait_stream(here)
+    current, side = cuda.current_stream(), cuda.Stream()
+    side.wait_stream(current)
     with cuda.stream(side):
         call()
-    here.wait_stream(side)
+    current.wait_stream(side)
     return side
 
 
 def capture_replay(call: Callable[[], object], stream: Any, cuda: Any) -> Callable[[], object]:
     """Capture a call on a stream on which it has run before; return the replay of its graph.
 
-    Raises RuntimeError for what a graph cannot hold, such as waiting for the device.
+    Raises RuntimeError for operations that a graph cannot hold, such as waiting for the device.
     """
     graph = cuda.CUDAGraph()
-    # Other threads, such as NCCL's watchdog, may ask for events meanwhile. The outer context
-    # restores the current stream, because a capture that fails leaves its own in place.
-    here = cuda.stream(cuda.current_stream())
-    with here, cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+    # Other threads, such as NCCL's watchdog, may query events meanwhile. The outer context
+    # restores the current stream, because a failed capture leaves its own in place.
+    restored = cuda.stream(cuda.current_stream())
+    with restored, cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         call()
     replay: Callable[[], object] = graph.replay
     return replay
 
 
-def without_regions(case: Case) -> Case:
-    """Return a case as it is timed in a graph, which cannot hold the events of regions."""
+def remove_regions(case: Case) -> Case:
+    """Return a case without its regions, whose events a graph cannot hold."""
     return replace(case, regions=(), observe=noop)

@@ -1,4 +1,4 @@
-"""Devices of ranks: properties, clocks, power, warnings, torch's settings."""
+"""Devices of ranks: properties, clocks, power, warnings; torch's settings."""
 
 import contextlib
 import itertools
@@ -30,7 +30,7 @@ from benchkit.record.record import (
 from launch.host import affinity_cores
 
 RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-"""Variables with the length of torch's flight recorder, 0 for none; the first that is set."""
+"""Variables with the length of torch's flight recorder, 0 for none; the first one set counts."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Devices:
     """The devices of all ranks, and the GPU of this one.
 
     Attributes:
-        gpu: GPU of this rank as NVML sees it.
-        pids: process ids of all ranks, and of idle ones.
+        gpu: NVML handle of this rank's GPU.
+        pids: process ids of all ranks, idle ones included.
         num_processes: our processes on this rank's GPU: ranks, idle ones, MPS server.
-        bound_to: cores of its GPU's NUMA node, where this rank stays on them; else none.
-        is_unread: this rank has a GPU of NVIDIA whose state nothing tells.
+        bound_to: cores of its GPU's NUMA node, if this rank is bound to them; else none.
+        is_unread: whether this rank has an NVIDIA GPU whose state cannot be read.
     """
 
     of_ranks: list[RankDevice]
@@ -62,33 +62,36 @@ def all_gather_devices(
 ) -> Devices:
     """Return the devices of all ranks; all ranks call this together.
 
-    `host` names that of this rank. `idle_pids` are ranks that wait for their next point in the
-    places of these ranks, and may hold memory meanwhile.
+    `host` is the name of this rank's host. `idle_pids` are the processes of idle ranks in the same
+    places, which may hold memory.
     """
-    found, gpu = describe_device(device)
-    bound_to = bind_to_numa_node(found.numa_node, host, group) if device.type == "cuda" else []
+    own_device, gpu = describe_device(device)
+    bound_to = bind_to_numa_node(own_device.numa_node, host, group) if device.type == "cuda" else []
     if bound_to:
-        found = replace(found, numa_nodes=gpus.nodes_of_cores(bound_to))
+        own_device = replace(own_device, numa_nodes=gpus.nodes_of_cores(bound_to))
     gathered = all_gather_json(
-        [msgspec.to_builtins(found), [os.getpid(), *idle_pids]], group.handle
+        [msgspec.to_builtins(own_device), [os.getpid(), *idle_pids]], group.handle
     )
-    devices = [msgspec.convert(each, RankDevice) for each, _ in gathered]
-    pids = itertools.chain.from_iterable(of_rank for _, of_rank in gathered)
-    sharers = sum(each.uuid == found.uuid for each in devices)
+    devices = [msgspec.convert(other, RankDevice) for other, _ in gathered]
+    pids = itertools.chain.from_iterable(rank_pids for _, rank_pids in gathered)
+    sharers = sum(other.uuid == own_device.uuid for other in devices)
     num_processes = sharers * (2 if idle_pids else 1) + by_mps
     is_unread = device.type == "cuda" and gpu is None and torch.version.hip is None
     return Devices(devices, gpu, set(pids), num_processes, bound_to, is_unread)
 
 
 def bind_to_numa_node(node: int | None, host: str, group: ControlGroup) -> list[int]:
-    """Keep this rank on the cores of its GPU's NUMA node; all ranks call this together.
+    """Bind this rank to the cores of its GPU's NUMA node; all ranks call this together.
 
-    Return these cores; none where the threads of all ranks of that node have no core each there.
-    Copies from and to the host take up to twice as long from another node.
+    Return these cores; none if the node has fewer cores than threads of its ranks. Copies from and
+    to the host take up to twice as long from another node.
     """
     cores = set() if node is None else gpus.cores_of_node(node).intersection(affinity_cores())
     ranks = all_gather_json([host, sorted(cores)], group.handle)
-    sharers = sum(each_host == host and not cores.isdisjoint(of) for each_host, of in ranks)
+    sharers = sum(
+        other_host == host and not cores.isdisjoint(other_cores)
+        for other_host, other_cores in ranks
+    )
     if not cores or len(cores) < sharers * torch.get_num_threads():
         return []
     try:
@@ -122,7 +125,7 @@ def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
 
 
 def pci_address(properties: Any) -> str | None:
-    """Return the address of a GPU; None before torch 2.8."""
+    """Return the PCI address of a GPU; None before torch 2.8."""
     try:
         domain, bus = properties.pci_domain_id, properties.pci_bus_id
         return f"{domain:04x}:{bus:02x}:{properties.pci_device_id:02x}.0"
@@ -131,10 +134,10 @@ def pci_address(properties: Any) -> str | None:
 
 
 def torch_settings(environment: Mapping[str, str] = os.environ) -> TorchSettings:
-    """Return torch's settings of precision, and the length of its flight recorder.
+    """Return torch's precision settings, and the length of its flight recorder.
 
-    A value is None where torch does not tell: it refuses to by one of its two sets of names for
-    precision if the other set was used.
+    A value is None if torch refuses to report it: of its two sets of names for precision, one
+    raises after the other was used.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     sizes = (environment.get(name, "") for name in RECORDER_SIZES)
@@ -153,25 +156,25 @@ def torch_settings(environment: Mapping[str, str] = os.environ) -> TorchSettings
     }
 
 
-def value_or_none(ask: Callable[[], Any]) -> Any:
-    """Return what torch answers; None where this build or its settings do not allow it."""
+def value_or_none(read: Callable[[], Any]) -> Any:
+    """Return a value of torch; None if this build or its settings do not provide it."""
     try:
-        return ask()
+        return read()
     except (AttributeError, RuntimeError):
         return None
 
 
 TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
-"""The variable that NVIDIA's libraries obey over any setting of torch."""
+"""Environment variable of NVIDIA's libraries that overrides torch's settings."""
 
 
 def set_up_torch(threads: int, stated: Mapping[str, str]) -> None:
-    """Set the number of CPU threads, and full precision for products of float32.
+    """Set the number of CPU threads, and full precision for float32 products.
 
-    A suite that measures TF32 asks for it later. The default is not relied upon:
-    TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, which NVIDIA's images set, changes it to TF32. An inherited
-    TF32_OVERRIDE is dropped before a library of NVIDIA's reads it, unless the configuration
-    `stated` it.
+    A suite that measures TF32 enables it later. Precision is set explicitly, because
+    TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, which NVIDIA's images set, changes torch's default to TF32.
+    An inherited TF32_OVERRIDE is removed before a library of NVIDIA's reads it, unless it is among
+    the variables of the configuration, `stated`.
     """
     if TF32_OVERRIDE not in stated:
         os.environ.pop(TF32_OVERRIDE, None)
@@ -181,13 +184,13 @@ def set_up_torch(threads: int, stated: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class GpuObservations:
-    """What was seen of one rank's GPU while cases were timed.
+    """Observations of one rank's GPU while cases were timed.
 
     Attributes:
-        is_unread: a GPU of NVIDIA whose state nothing tells.
-        strangers: processes on it that are no ranks.
-        reasons: for its clocks, as bits (benchkit/record/record.py): [case].
-        sm_mhz: lowest clock while it worked on each case, 0 if unknown: [case].
+        is_unread: whether it is an NVIDIA GPU whose state cannot be read.
+        strangers: number of foreign processes on it.
+        reasons: bits of its clock reasons (benchkit/record/record.py): [case].
+        sm_mhz: lowest clock under load, 0 if unknown: [case].
     """
 
     is_unread: bool = False
@@ -199,10 +202,10 @@ class GpuObservations:
         return any(reasons & bit for reasons in self.reasons)
 
 
-def gpu_warnings(seen: Sequence[GpuObservations]) -> list[str]:
-    """Return the warnings of a point from what was seen of each rank's GPU: [rank]."""
-    unknown = [rank for rank, own in enumerate(seen) if own.is_unread]
-    shared = [rank for rank, own in enumerate(seen) if own.strangers]
+def gpu_warnings(observations: Sequence[GpuObservations]) -> list[str]:
+    """Return the warnings of a point from the observations of each rank's GPU: [rank]."""
+    unknown = [rank for rank, gpu in enumerate(observations) if gpu.is_unread]
+    shared = [rank for rank, gpu in enumerate(observations) if gpu.strangers]
     lines = []
     if unknown:
         lines.append(
@@ -210,28 +213,28 @@ def gpu_warnings(seen: Sequence[GpuObservations]) -> list[str]:
             "nvidia-ml-py is not installed, or the driver has no NVML"
         )
     if shared:
-        most = max(seen[rank].strangers for rank in shared)
-        processes = "1 other process" if most == 1 else f"up to {most} other processes"
+        largest = max(observations[rank].strangers for rank in shared)
+        processes = "1 other process" if largest == 1 else f"up to {largest} other processes"
         lines.append(f"{processes} computed on the GPU of {format_ranks(shared)}")
-    return [*lines, *throttling(seen), *unlocked(seen)]
+    return [*lines, *throttle_warnings(observations), *clock_warnings(observations)]
 
 
-def throttling(seen: Sequence[GpuObservations]) -> list[str]:
-    """Return a line on what held clocks back, if anything did."""
+def throttle_warnings(observations: Sequence[GpuObservations]) -> list[str]:
+    """Return a line on throttled clocks, if any were."""
     clauses = []
     for bit, reason in THROTTLE_REASONS.items():
-        held = [rank for rank, own in enumerate(seen) if own.has_reason(bit)]
-        if held:
-            clauses.append(f"{reason} ({format_ranks(held)})")
+        throttled = [rank for rank, gpu in enumerate(observations) if gpu.has_reason(bit)]
+        if throttled:
+            clauses.append(f"{reason} ({format_ranks(throttled)})")
     return [f"GPU clocks were held back: {'; '.join(clauses)}"] if clauses else []
 
 
-def unlocked(seen: Sequence[GpuObservations]) -> list[str]:
-    """Return a line on clocks that moved with no limit set, which would show in the reasons."""
+def clock_warnings(observations: Sequence[GpuObservations]) -> list[str]:
+    """Return a line on clocks that moved, without a limit by a setting, if any did."""
     clocks = {
-        rank: [mhz for mhz in own.sm_mhz if mhz]
-        for rank, own in enumerate(seen)
-        if any(own.sm_mhz) and not own.has_reason(CLOCK_SETTING)
+        rank: [mhz for mhz in gpu.sm_mhz if mhz]
+        for rank, gpu in enumerate(observations)
+        if any(gpu.sm_mhz) and not gpu.has_reason(CLOCK_SETTING)
     }
     moved = [rank for rank, mhz in clocks.items() if max(mhz) > STEADY * min(mhz)]
     if not moved:
@@ -249,15 +252,15 @@ def format_ranks(ranks: Sequence[int]) -> str:
 
 
 STEADY = 1.02
-"""Clocks are steady if their highest is within this multiple of their lowest."""
+"""Clocks are steady if the highest is within this multiple of the lowest."""
 FRESH_S = 0.1
-"""A younger reading is used again: NVML renews its values no more often, and a call takes time."""
+"""Age up to which a reading is reused: NVML updates its values no more often."""
 SM_MHZ, POWER_W = GPU_READINGS.index("sm_mhz"), GPU_READINGS.index("power_w")
 
 
 @dataclass
 class GpuWatch:
-    """Readings of this rank's GPU around the turns of each case, and while it works on them.
+    """Readings of this rank's GPU around the blocks of each case, and during them.
 
     `warnings` are complete after end().
     """
@@ -275,13 +278,13 @@ class GpuWatch:
     _strangers: int = 0
 
     def switch_case(self, case: Case | None) -> None:
-        """Take the reading after the case that had the turn, and before the next one."""
+        """Take the reading after the blocks of the current case and before those of the next."""
         gpu = self.devices.gpu
         if gpu is None:
             return
-        if case is None or not self._before:  # at both ends of all turns
-            found = gpu.num_foreign_processes(self.devices.pids, self.devices.num_processes)
-            self._strangers = max(self._strangers, found)
+        if case is None or not self._before:  # before the first case and after the last one
+            num_foreign = gpu.num_foreign_processes(self.devices.pids, self.devices.num_processes)
+            self._strangers = max(self._strangers, num_foreign)
         read_at, values = self._last
         if self.now() - read_at >= FRESH_S:
             values = gpu.reading()
@@ -308,26 +311,26 @@ class GpuWatch:
         assert self._running is not None
         self._reasons[self._running] = self._reasons.get(self._running, 0) | bits
 
-    def end(self, cases: Sequence[Case], exchange: AllGather) -> list[dict[str, list[float]]]:
-        """End the last turn; all ranks call this together.
+    def end(self, cases: Sequence[Case], all_gather: AllGather) -> list[dict[str, list[float]]]:
+        """Take the last reading; all ranks call this together.
 
-        Return GPU_FIELDS of each case with one number per rank, 0 if unknown; {} where all are.
+        Return GPU_FIELDS of each case with one number per rank, 0 if unknown; {} if all are.
         """
         self.switch_case(None)
         all_ranks = all_gather_named(
-            exchange,
+            all_gather,
             own=[self.devices.is_unread, self._strangers],
             **{str(number): self._values(case) for number, case in enumerate(cases)},
         )
-        states = [by_field(all_ranks[str(number)]) for number in range(len(cases))]
-        known = [state for state in states if state]
+        states = [transpose_by_field(all_ranks[str(number)]) for number in range(len(cases))]
+        known_states = [state for state in states if state]
         self.warnings = gpu_warnings(
             [
                 GpuObservations(
                     is_unread=bool(is_unread),
                     strangers=int(strangers),
-                    reasons=[int(state[CLOCK_REASONS][rank]) for state in known],
-                    sm_mhz=[state[BUSY_MHZ][rank] for state in known],
+                    reasons=[int(state[CLOCK_REASONS][rank]) for state in known_states],
+                    sm_mhz=[state[BUSY_MHZ][rank] for state in known_states],
                 )
                 for rank, (is_unread, strangers) in enumerate(all_ranks["own"])
             ]
@@ -336,13 +339,13 @@ class GpuWatch:
 
     def _values(self, case: Case) -> list[float]:
         unknown = [0.0] * len(GPU_READINGS)
-        before, after = (of.get(case, unknown) for of in (self._before, self._after))
+        before, after = (readings.get(case, unknown) for readings in (self._before, self._after))
         busy = self._busy.get(case, [0.0, 0.0])
         return [*before, *after, *busy, float(self._reasons.get(case, 0))]
 
 
-def by_field(table: Sequence[Sequence[float]]) -> dict[str, list[float]]:
-    """Transpose a case's [rank][field] to [rank] by name; {} if all are 0."""
+def transpose_by_field(table: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+    """Transpose a case's readings: [rank][field] to [rank] by field; {} if all are 0."""
     if not any(map(any, table)):
         return {}
     return dict(zip(GPU_FIELDS, map(list, zip(*table, strict=True)), strict=True))

@@ -1,4 +1,4 @@
-"""The cases of a job: what the suite may know of the rank, and what it may return."""
+"""Build the cases of a job: describe the rank to the suite, check the cases it returns."""
 
 import math
 import zlib
@@ -18,9 +18,9 @@ from benchkit.record.record import Labels
 
 
 def build_cases(assignment: Assignment, session: RankSession, prober: Prober) -> list[Case]:
-    """Return the cases of the suite, or the only one asked for; all ranks call this together.
+    """Return the cases of the suite, or the isolated one; all ranks call this together.
 
-    Raises ValueError for cases that a suite may not return, or that differ between ranks.
+    Raises ValueError for invalid cases, or cases that differ between ranks.
     """
     config = assignment.config
     rank = describe_rank(assignment, session, prober)
@@ -33,13 +33,13 @@ def build_cases(assignment: Assignment, session: RankSession, prober: Prober) ->
 
 
 def describe_rank(assignment: Assignment, session: RankSession, prober: Prober) -> Rank:
-    """Return what the suite may know of this rank; all ranks call this together."""
+    """Return the suite's view of this rank; all ranks call this together."""
     config = assignment.config
     place = assignment.place
     device = session.device
     on_cpu = device.type == "cpu"
     sharers = place.local_world_size if on_cpu else config.hardware.ranks_per_device
-    # All ranks exchange their values so that they decide alike.
+    # An all-gather, so that all ranks decide alike.
     memory = all_gather_named(
         session.group.all_gather,
         free=[available_bytes(device)],
@@ -68,20 +68,19 @@ def describe_rank(assignment: Assignment, session: RankSession, prober: Prober) 
 
 
 def select_isolated(cases: list[Case], labels: Labels) -> Case:
-    """Return the case with these labels, without references to the others, which are freed."""
-    found = next((case for case in cases if dict(case.labels) == labels), None)
-    if found is None:
+    """Return the case with these labels, without references, so that other cases are freed."""
+    isolated = next((case for case in cases if dict(case.labels) == labels), None)
+    if isolated is None:
         raise ValueError(f"fresh ranks built no case {labels}")
-    return replace(found, baseline=None, components=Components())
+    return replace(isolated, baseline=None, components=Components())
 
 
 def require_valid_cases(cases: list[Case], config: RunConfig) -> None:
     """Raise ValueError for cases that a suite may not return.
 
-    There must be a case. A label may not have the name of a column that every suite has; the column
-    of `ranks` has another name, because suites have labels of that name. A label with the name of
-    one of the suite's own keys says what this case has in place of it. References must lead to
-    cases of the list.
+    There must be a case. A label may not have the name of a column of every suite; the column of
+    `ranks` has another name, because suites have labels of that name. A label with the name of one
+    of the suite's own keys replaces the value of that key. References must be to cases of the list.
     """
     if not cases:
         raise ValueError(f"suite {config.suite} returned no case")
@@ -90,15 +89,15 @@ def require_valid_cases(cases: list[Case], config: RunConfig) -> None:
         for item in fields(RunConfig)
         if not isinstance(getattr(config, item.name), list | dict)
     }
-    taken = (keys | {"status", "device"}) - {"ranks"}
+    reserved = (keys | {"status", "device"}) - {"ranks"}
     for case in cases:
-        if clash := taken & set(case.labels):
+        if clash := reserved & set(case.labels):
             raise ValueError(
                 f"suite {config.suite}: a label cannot be named {min(clash)}, "
                 "which is a key or a column of every suite"
             )
-        if odd := [*not_finite(dict(case.labels)), *not_finite(vars(case.work))]:
-            raise ValueError(f"suite {config.suite}: {odd[0]}; allowed are finite numbers")
+        if not_finite := [*find_not_finite(dict(case.labels)), *find_not_finite(vars(case.work))]:
+            raise ValueError(f"suite {config.suite}: {not_finite[0]}; allowed are finite numbers")
     try:
         require_references(cases)
     except ValueError as error:
@@ -115,11 +114,11 @@ ALIKE = (
     "on_host",
     "unslowed",
 )
-"""What says how a case is timed, which ranks do together."""
+"""Attributes that determine how a case is timed, equal on all ranks."""
 
 
 def require_alike(cases: Sequence[Case], group: ControlGroup) -> None:
-    """Raise ValueError where ranks would time a case in different ways; all call this together.
+    """Raise ValueError if ranks would time a case differently; all ranks call this together.
 
     A rank that cannot run a case need not describe it.
     """
@@ -155,12 +154,12 @@ def require_references(cases: list[Case]) -> None:
                 )
 
 
-def not_finite(values: Mapping[str, object]) -> Iterator[str]:
-    """Yield what JSON has no number for, such as "loss=nan", of a mapping and those inside it."""
+def find_not_finite(values: Mapping[str, object]) -> Iterator[str]:
+    """Yield the numbers that JSON lacks, such as "loss=nan", of a mapping and nested ones."""
     for name, value in values.items():
         if isinstance(value, list | tuple):
-            value = {str(index): each for index, each in enumerate(value)}
+            value = {str(index): nested for index, nested in enumerate(value)}
         if isinstance(value, Mapping):
-            yield from (f"{name}.{each}" for each in not_finite(value))
+            yield from (f"{name}.{nested}" for nested in find_not_finite(value))
         elif isinstance(value, float) and not math.isfinite(value):
             yield f"{name}={value}"

@@ -1,14 +1,14 @@
 """One rank's part in a point: open the session, build the cases, measure them, report."""
 
 from benchkit.api.case import noop
-from benchkit.api.regions import marked_by
+from benchkit.api.regions import use_marker
 from benchkit.rank.assignment import Assignment, RankReport
 from benchkit.rank.calibration import calibrate
 from benchkit.rank.devices import GpuWatch, set_up_torch
 from benchkit.rank.job import build_cases
-from benchkit.rank.reporter import Reporter, warnings_of
+from benchkit.rank.reporter import Reporter, case_warnings
 from benchkit.rank.run_cases import RankRun, Stopwatch, ignore, run_cases
-from benchkit.rank.sampling_hooks import flushed_profiler
+from benchkit.rank.sampling_hooks import flush_profiler
 from benchkit.rank.session import forget_point, open_session
 from benchkit.rank.traces import record_traces
 from benchkit.streams import protect_streams
@@ -18,7 +18,7 @@ from launch.ranks import entry
 def run_rank(assignment: Assignment) -> RankReport | None:
     """Run one point in one rank; rank 0 returns its report to the agent, others None.
 
-    The point's memory is given back before the report: fresh ranks may measure beside this one.
+    The point's memory is freed before the report: fresh ranks may measure beside this one.
     """
     report = run_point(assignment)
     forget_point()
@@ -48,13 +48,13 @@ def run_point(assignment: Assignment) -> RankReport | None:
 
     run = RankRun(config, clock, session.group, session.controller, watch, stopwatch)
     reporter = Reporter(assignment, run, cases, prober, slowdown, rank_use)
-    with marked_by(clock.region), flushed_profiler(session.device.type):
+    with use_marker(clock.region), flush_profiler(session.device.type):
         records = run_cases(run, cases, reporter.store if is_first else noop)
     if config.profile is True and assignment.only is None:
         stopwatch.enter("profile")
         pairs = zip(cases, records, strict=True)
-        sound = [case for case, record in pairs if record.status == "ok"]
-        record_traces(sound, session, assignment)
+        ok_cases = [case for case, record in pairs if record.status == "ok"]
+        record_traces(ok_cases, session, assignment)
     stopwatch.enter("exit")
     differences = session.differences_from_plan(assignment)
     # Nothing of the point runs on any rank after this barrier. Destroying a gloo group before the
@@ -62,4 +62,4 @@ def run_point(assignment: Assignment) -> RankReport | None:
     session.group.barrier()
     if not is_first:
         return None
-    return reporter.report(records, [*warnings_of(config, records), *differences])
+    return reporter.report(records, [*case_warnings(config, records), *differences])

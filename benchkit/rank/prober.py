@@ -1,6 +1,6 @@
-"""Time calls outside the measurement, which calibration and cost models ask for.
+"""Time calls before the measurement, for calibration and cost models.
 
-It loads neither torch nor numpy: the forecast of a sweep reads how long probing takes.
+Imports neither torch nor numpy: the forecast of a sweep reads its constants.
 """
 
 import math
@@ -17,22 +17,22 @@ from benchkit.rank.throttle import ThrottleController
 if TYPE_CHECKING:
     from benchkit.rank.backends import ControlGroup
 
-TURNS = 5  # pairs of turns, free and throttled, for one reading of a factor
+TURNS = 5  # pairs of batches, free and throttled, for one reading of a factor
 TRIES = 3  # settings of a throttle, each with such a reading, at most
 PROBE_TURNS = 7
 SLOWED_TURN = 0.1
-"""Shortest turn at full speed if a rank is slowed, as a share of `measure.probe_seconds`."""
+"""Shortest batch at full speed if a rank is slowed, as a share of `measure.probe_seconds`."""
 UNSLOWED_TURN = 0.02  # the same if no rank is slowed
-LONGEST_TURN = 1.5  # longest turn that a throttle has stretched, as such a share
-LONGEST_PROBE = 30.0  # longest time of all turns, as such a multiple
+LONGEST_TURN = 1.5  # longest throttled batch, as such a share
+LONGEST_PROBE = 30.0  # longest time of all batches, as such a multiple
 
 SHORTEST_CALL_S = 1e-7
-"""The events of a GPU may say 0 for a call that enqueues nothing."""
+"""Shortest time of a call: GPU events may give 0 for a call that enqueues nothing."""
 
 
 @dataclass(frozen=True)
 class ProbedCalls:
-    """One turn of calls, timed together; `seconds` is its time at full speed."""
+    """A batch of calls timed together; `seconds` is the time of the batch at full speed."""
 
     call: Callable[[], object]
     count: int = 1
@@ -45,9 +45,9 @@ class Prober:
     """Time calls on all ranks together, for calibration and cost models but not for results.
 
     Attributes:
-        worst: the largest factor of all ranks.
+        worst: largest slowdown factor of all ranks.
         budget_s: `measure.probe_seconds`.
-        is_used: calls have been timed.
+        is_used: whether calls have been timed.
     """
 
     rank: int
@@ -66,39 +66,39 @@ class Prober:
     ) -> list[list[float]]:
         """Time calls with the throttles applied; return median seconds per call, [call][rank].
 
-        The calls take turns, as cases do.
+        The calls are interleaved, as cases are.
 
         Args:
-            turn: shortest turn if no rank is slowed, as a share of the budget. A model that
-                predicts minutes needs longer turns, and more of them.
-            turns: turns per call; fewer if they would exceed LONGEST_PROBE budgets.
+            turn: shortest batch if no rank is slowed, as a share of the budget. A model that
+                predicts minutes needs longer batches, and more of them.
+            turns: batches per call; fewer if they would exceed LONGEST_PROBE budgets.
         """
         self.is_used = True
-        planned = [self.plan(call, turn) for call in calls]
-        round_s = self.worst * sum(each.seconds for each in planned)
+        batches = [self.plan(call, turn) for call in calls]
+        round_s = self.worst * sum(batch.seconds for batch in batches)
         num_turns = max(1, min(turns, int(LONGEST_PROBE * self.budget_s / round_s)))
         self.controller.apply()
-        rounds = [[self.time_turn(each) for each in planned] for _ in range(num_turns)]
+        rounds = [[self.time_turn(batch) for batch in batches] for _ in range(num_turns)]
         self.controller.release()
         medians = self.peers.all_gather(list(map(median, zip(*rounds, strict=True))))
         return [list(column) for column in zip(*medians, strict=True)]
 
     def slowdown_of(self, call: Callable[[], object]) -> list[float]:
-        """Return the median ratio of throttled to free time of neighbouring turns: [rank]."""
+        """Return the median ratio of throttled to free time of neighbouring batches: [rank]."""
         self.is_used = True
-        planned = self.plan(call)
+        batch = self.plan(call)
         ratios = []
         for _ in range(TURNS):
-            free_s = self.time_turn(planned)
+            free_s = self.time_turn(batch)
             self.controller.apply()
-            ratios.append(self.time_turn(planned) / free_s)
+            ratios.append(self.time_turn(batch) / free_s)
             self.controller.release()
         return [row[0] for row in self.peers.all_gather([median(ratios)])]
 
     def plan(self, call: Callable[[], object], turn: float = UNSLOWED_TURN) -> ProbedCalls:
-        """Find how many calls make a turn, and the delay that hides their launches.
+        """Choose the calls of a batch, and the delay that hides their launches.
 
-        It is the same on all ranks, because the call may be a collective.
+        The result is equal on all ranks, because the call may be a collective.
         """
         once_s, queueing_s = self.time_once(call)
         if once_s < LONGEST_TURN * self.budget_s:  # then the first was a warm-up
@@ -113,14 +113,17 @@ class Prober:
         return ProbedCalls(call, count, count * once_s, delay_for(count * queueing_s))
 
     def time_once(self, call: Callable[[], object]) -> tuple[float, float]:
-        """Return seconds of one call and of queueing it on a GPU, on the slowest rank."""
+        """Return the seconds of one call and of queueing it on a GPU, each on the slowest rank."""
         self.clock.forget_regions()
-        mine = [self.time_turn(ProbedCalls(call)), self.clock.take_regions().get(QUEUEING, 0.0)]
-        slowest, queueing = map(max, zip(*self.peers.all_gather(mine), strict=True))
+        own_times = [
+            self.time_turn(ProbedCalls(call)),
+            self.clock.take_regions().get(QUEUEING, 0.0),
+        ]
+        slowest, queueing = map(max, zip(*self.peers.all_gather(own_times), strict=True))
         return slowest, queueing
 
     def time_turn(self, turn: ProbedCalls) -> float:
-        """Return the seconds per call of a turn that all ranks begin together."""
+        """Return the seconds per call of a batch that all ranks begin together."""
         self.peers.barrier()
         _, duration_s = self.clock.time(turn.call, turn.count, turn.delay_s)
         return max(SHORTEST_CALL_S, duration_s / turn.count)

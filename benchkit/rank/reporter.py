@@ -1,4 +1,4 @@
-"""The report of rank 0: what was measured, and what its readers must know."""
+"""The report of rank 0: cases, warnings, devices and settings."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from benchkit.api.keys import COLD, RunConfig
 from benchkit.rank.assignment import Assignment, RankReport, store_partial_report
 from benchkit.rank.calibration import slowdown_warnings
 from benchkit.rank.devices import torch_settings
-from benchkit.rank.job import not_finite
+from benchkit.rank.job import find_not_finite
 from benchkit.rank.prober import Prober
 from benchkit.rank.run_cases import RankRun
 from benchkit.record.record import CaseRecord, Measured, RankUse, SlowdownReport
 
 PROBED_BEFORE = "calls were probed before the first ones: part of what they load was loaded already"
-"""A warning about first calls after those for a cost model or a throttle."""
+"""Warning: calls for a cost model or a throttle preceded the first calls."""
 
 
 @dataclass(frozen=True)
 class Reporter:
-    """Make the report of rank 0: at the end, and from time to time before it."""
+    """Builds the report of rank 0, at the end and from time to time before."""
 
     assignment: Assignment
     run: RankRun
@@ -30,7 +30,7 @@ class Reporter:
     rank_use: RankUse
 
     def report(self, records: list[CaseRecord], at_end: Sequence[str] = ()) -> RankReport:
-        """Return the report so far; `at_end` are warnings that are known only then."""
+        """Return the report so far; `at_end` are warnings that are known only at the end."""
         is_cold = self.run.config.measure.mode == COLD
         measured = Measured(
             cases=records,
@@ -54,34 +54,40 @@ class Reporter:
         store_partial_report(self.report(records), self.assignment.folder)
 
 
-def warnings_of(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:
-    """Return what readers of these cases must know beyond the warnings of their suite."""
-    return [*of_several_cases(config, reports), *dict.fromkeys(odd_details(reports))]
+def case_warnings(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:
+    """Return the warnings about these cases beyond those of their suite."""
+    return [*shared_process_warnings(config, reports), *dict.fromkeys(not_finite_warnings(reports))]
 
 
-def odd_details(reports: Sequence[CaseRecord]) -> list[str]:
-    """Return a warning per case whose details the record cannot hold."""
-    found = [(report.labels, ", ".join(not_finite(report.details))) for report in reports]
-    return [f"case {labels}: details without a value: {odd}" for labels, odd in found if odd]
+def not_finite_warnings(reports: Sequence[CaseRecord]) -> list[str]:
+    """Return a warning per case whose details JSON cannot represent."""
+    not_finite_details = [
+        (report.labels, ", ".join(find_not_finite(report.details))) for report in reports
+    ]
+    return [
+        f"case {labels}: details without a value: {names}"
+        for labels, names in not_finite_details
+        if names
+    ]
 
 
-def of_several_cases(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:
-    """Return a warning where cases shared the processes whose first calls were timed."""
+def shared_process_warnings(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:
+    """Return a warning if several cases shared the processes whose first calls were timed."""
     number = sum(bool(report.samples_s) for report in reports)
     if config.measure.mode != COLD or number < 2:
         return []
     return [
         f"{number} cases were interleaved in the same processes, in random order: only one of "
         "them was first, the others found libraries and kernels loaded; for one case per point: "
-        f"{' '.join(sweeps_of(config)) or 'choose one by the keys of the suite'}"
+        f"{' '.join(sweep_overrides(config)) or 'choose one by the keys of the suite'}"
     ]
 
 
-def sweeps_of(config: RunConfig) -> list[str]:
+def sweep_overrides(config: RunConfig) -> list[str]:
     """Return the overrides that make points of the keys whose lists select cases."""
-    chosen = {each.name: getattr(config, each.name) for each in fields(config)}
+    values_by_key = {item.name: getattr(config, item.name) for item in fields(config)}
     return [
         f"{name}={','.join(f'[{value}]' for value in values)}"
-        for name, values in chosen.items()
+        for name, values in values_by_key.items()
         if isinstance(values, list) and len(values) > 1
     ]

@@ -1,4 +1,4 @@
-"""Verify, time and verify again the cases of one job; report each as the record stores it."""
+"""Verify, time and verify again the cases of one job; build their records."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.sampler import Hooks, Sampler
 from benchkit.measure.timer import Measurement, measure
 from benchkit.rank.backends import ControlGroup, RankReason
-from benchkit.rank.cuda_graphs import capture, without_regions
+from benchkit.rank.cuda_graphs import capture, remove_regions
 from benchkit.rank.devices import GpuWatch
-from benchkit.rank.sampling_hooks import hooks_of
+from benchkit.rank.sampling_hooks import make_hooks
 from benchkit.rank.throttle import ThrottleController
 from benchkit.record.record import CaseRecord, CaseSamples, ComponentPositions
 
@@ -31,32 +31,32 @@ PHASE_TEXTS = {
     "profile": "profiling",
     "exit": "ending",
 }
-"""What a rank does in each phase, in words."""
+"""Phases of a rank in words."""
 
 
 def ignore(note: str) -> None:
-    """Take a note that nobody reads."""
+    """Discard a note."""
 
 
 @dataclass
 class Stopwatch:
     """Begin of each phase, on the host's monotonic clock, which the agent shares.
 
-    `report_phase` takes what the rank does now; it is not called while samples are taken.
+    `report_phase` receives the current phase in words; it is not called while samples are taken.
     """
 
     began_s: dict[str, float] = field(default_factory=dict)
     report_phase: Callable[[str], None] = ignore
 
-    def enter(self, phase: str, what: str = "") -> None:
-        """Begin a phase; `what` says with how much, such as "12 cases"."""
-        self.report_phase(f"{PHASE_TEXTS[phase]} {what}".rstrip())
+    def enter(self, phase: str, amount: str = "") -> None:
+        """Begin a phase; `what` is its amount, such as "12 cases"."""
+        self.report_phase(f"{PHASE_TEXTS[phase]} {amount}".rstrip())
         self.began_s[phase] = time.perf_counter()
 
 
 @dataclass
 class RankRun:
-    """What a rank measures with."""
+    """The means by which a rank measures."""
 
     config: RunConfig
     clock: Clock
@@ -68,12 +68,12 @@ class RankRun:
 
 @dataclass
 class CaseRun:
-    """One case on its way to the record.
+    """The state of one case during the job.
 
     Attributes:
-        number: place among the cases of the job, such as "3 of 12".
-        status: status so far, alike on all ranks.
-        unchecked: what its timed calls computed without a check; "" if nothing.
+        number: position among the cases of the job, such as "3 of 12".
+        status: status so far, equal on all ranks.
+        unchecked: unchecked part of its timed calls; "" for none.
     """
 
     case: Case
@@ -90,50 +90,54 @@ class CaseRun:
 def run_cases(
     run: RankRun, cases: Sequence[Case], store: Callable[[list[CaseRecord]], object] = noop
 ) -> list[CaseRecord]:
-    """Verify, time and verify again; return the cases as the record stores them.
+    """Verify, time and verify again; return the records of the cases.
 
-    All ranks call this together. A case that any rank skips or finds wrong is not timed. Where
-    first calls are timed, cases are verified only afterwards, since verifying would make their
-    first calls. From time to time `store` receives what there is so far.
+    All ranks call this together. A case that any rank skips or finds wrong is not timed. If first
+    calls are timed, cases are verified only afterwards, since verification would make their first
+    calls. `store` receives the records so far from time to time.
     """
     config, controller = run.config, run.controller
-    hooks = hooks_of(config, controller, run.group.world_size, run.watch.switch_case)
+    hooks = make_hooks(config, controller, run.group.world_size, run.watch.switch_case)
     all_cases = [CaseRun(case, f"{i} of {len(cases)}") for i, case in enumerate(cases, start=1)]
     run.stopwatch.enter("verify")
-    mark_cases(run.group, all_cases, "unavailable", lambda each: each.case.unavailable)
+    mark_cases(run.group, all_cases, "unavailable", lambda case_run: case_run.case.unavailable)
     mark_cases(
         run.group,
         all_cases,
         "skipped",
-        lambda each: each.case.skip or stays_slowed(each.case, controller),
+        lambda case_run: case_run.case.skip or full_speed_refusal(case_run.case, controller),
     )
     if config.measure.mode != COLD:
         verify(run, all_cases)
     if config.measure.mode == GRAPH:
-        mark_cases(run.group, all_cases, "unavailable", lambda each: capture(each.case, config))
-        verify(run, all_cases)  # what the replays compute
+        mark_cases(
+            run.group, all_cases, "unavailable", lambda case_run: capture(case_run.case, config)
+        )
+        verify(run, all_cases)  # the results of the replays
 
-    timed = [each for each in all_cases if each.status == "ok"]
+    timed = [case_run for case_run in all_cases if case_run.status == "ok"]
     run.stopwatch.enter("measure", time_limit_text(len(timed), config.measure))
 
     def reports() -> list[CaseRecord]:
-        return [case_record(each, cases, run.clock) for each in all_cases]
+        return [case_record(case_run, cases, run.clock) for case_run in all_cases]
 
     time_cases(run, timed, hooks, SamplesSoFar(timed, lambda: store(reports())))
 
     run.stopwatch.enter("verify_again")
     verify_timed(run, all_cases, Sampler(run.clock, run.group.barrier, hooks))
-    return [with_details(report, each) for report, each in zip(reports(), all_cases, strict=True)]
+    return [
+        add_details(report, case_run) for report, case_run in zip(reports(), all_cases, strict=True)
+    ]
 
 
 STORE_EVERY_S = 1.0
 STORE_SHARE = 0.01
-"""Largest share of rank 0's time in which it stores the samples so far."""
+"""Largest share of rank 0's time that is spent on storing the samples so far."""
 
 
 @dataclass
 class SamplesSoFar:
-    """Stores from time to time, between blocks, what has been measured so far."""
+    """Stores the measurements so far from time to time, between blocks."""
 
     timed: Sequence[CaseRun]
     store: Callable[[], object]
@@ -143,8 +147,8 @@ class SamplesSoFar:
         began_s = time.perf_counter()
         if began_s < self.due_s:
             return
-        for each, measurement in zip(self.timed, measurements, strict=True):
-            each.measurement = measurement
+        for case_run, measurement in zip(self.timed, measurements, strict=True):
+            case_run.measurement = measurement
         self.store()
         ended_s = time.perf_counter()
         self.due_s = ended_s + max(STORE_EVERY_S, (ended_s - began_s) / STORE_SHARE)
@@ -153,14 +157,14 @@ class SamplesSoFar:
 def time_cases(
     run: RankRun, timed: Sequence[CaseRun], hooks: Hooks, after_block: SamplesSoFar
 ) -> None:
-    """Time cases in interleaved blocks, with what is seen of the GPUs meanwhile."""
-    running = [each.case for each in timed]
+    """Time cases in interleaved blocks, and add the readings of the GPUs."""
+    running = [case_run.case for case_run in timed]
     if run.config.measure.mode == GRAPH:
-        running = [without_regions(case) for case in running]
+        running = [remove_regions(case) for case in running]
 
     def check(index: int, measurement: Measurement, sampler: Sampler) -> bool:
-        def reason_of(each: CaseRun) -> Reason:
-            return timed_verification_error(each.case, measurement, sampler)[0]
+        def reason_of(case_run: CaseRun) -> Reason:
+            return timed_verification_error(case_run.case, measurement, sampler)[0]
 
         mark_cases(run.group, [timed[index]], "invalid", reason_of)
         return timed[index].status == "ok"
@@ -178,13 +182,13 @@ def time_cases(
     )
     run.controller.release()
     states = run.watch.end(running, run.group.all_gather)
-    for each, measurement, state in zip(timed, measurements, states, strict=True):
+    for case_run, measurement, state in zip(timed, measurements, states, strict=True):
         measurement.disturbance |= state
-        each.measurement = measurement
+        case_run.measurement = measurement
         if measurement.oom_reason:
-            each.end("oom", RankReason(measurement.oom_reason, 0))
+            case_run.end("oom", RankReason(measurement.oom_reason, 0))
         elif not measurement.times().any():
-            each.end("invalid", RankReason("every time is 0: the clock stands still", 0))
+            case_run.end("invalid", RankReason("every time is 0: the clock stands still", 0))
 
 
 def mark_cases(
@@ -193,81 +197,81 @@ def mark_cases(
     status: str,
     reason_of: Callable[[CaseRun], Reason],
 ) -> None:
-    """Give a status to the cases that are ok and for which any rank has a reason.
+    """Set `status` on each ok case for which any rank returns a reason.
 
-    A case that lacks memory on the only rank is out of memory. Of several ranks others may wait for
-    this one, so there it ends the job.
+    All ranks call this together. With one rank, a lack of memory makes the case `oom`. With several
+    it raises, because the other ranks may be blocked in a collective.
     """
-    sound = [each for each in all_cases if each.status == "ok"]
+    ok_cases = [case_run for case_run in all_cases if case_run.status == "ok"]
     reasons = []
-    for each in sound:
+    for case_run in ok_cases:
         reason = ""
         try:
-            reason = reason_of(each)
+            reason = reason_of(case_run)
         except Exception as error:
             shortage = oom_reason(error)
             if group.world_size > 1 or not shortage:
                 raise
-            each.end("oom", RankReason(shortage, 0))
-        if each.status == "oom":
+            case_run.end("oom", RankReason(shortage, 0))
+        if case_run.status == "oom":
             free_unused()  # only here, because the exception held the case's tensors
         reasons.append(reason)
-    for each, why in zip(sound, group.first_reason(reasons), strict=True):
+    for case_run, why in zip(ok_cases, group.first_reason(reasons), strict=True):
         if why.reason:
-            each.end(status, why)
+            case_run.end(status, why)
 
 
 def verify(run: RankRun, all_cases: Sequence[CaseRun]) -> None:
-    """Verify the cases that are ok, by a call that no sample times."""
+    """Verify the ok cases by an untimed call."""
 
-    def reason_of(each: CaseRun) -> Reason:
-        run.stopwatch.report_phase(f"verifying case {each.number}")
-        return verification_error(each.case, each.case.call_once)
+    def reason_of(case_run: CaseRun) -> Reason:
+        run.stopwatch.report_phase(f"verifying case {case_run.number}")
+        return verification_error(case_run.case, case_run.case.call_once)
 
     mark_cases(run.group, all_cases, "invalid", reason_of)
 
 
 def verify_timed(run: RankRun, all_cases: Sequence[CaseRun], sampler: Sampler) -> None:
-    """Verify the cases that are ok by calls made as their samples were; note what is unchecked."""
+    """Verify the ok cases by calls made as their samples were; set `unchecked`."""
     checked: set[str] = set()
 
-    def reason_of(each: CaseRun) -> Reason:
-        assert each.measurement  # a case that is ok was timed
-        run.stopwatch.report_phase(f"verifying case {each.number}")
-        reason, is_checked = timed_verification_error(each.case, each.measurement, sampler)
-        checked.update([each.number] * is_checked)
+    def reason_of(case_run: CaseRun) -> Reason:
+        assert case_run.measurement  # a case that is ok was timed
+        run.stopwatch.report_phase(f"verifying case {case_run.number}")
+        reason, is_checked = timed_verification_error(case_run.case, case_run.measurement, sampler)
+        checked.update([case_run.number] * is_checked)
         return reason
 
     mark_cases(run.group, all_cases, "invalid", reason_of)
-    rows = run.group.all_gather([float(each.number in checked) for each in all_cases])
-    for each, by_rank in zip(all_cases, zip(*rows, strict=True), strict=True):
-        none = "all: the check makes no timed call"
-        each.unchecked = each.case.unchecked if any(by_rank) else none
+    rows = run.group.all_gather([float(case_run.number in checked) for case_run in all_cases])
+    for case_run, by_rank in zip(all_cases, zip(*rows, strict=True), strict=True):
+        nothing_checked = "all: the check makes no timed call"
+        case_run.unchecked = case_run.case.unchecked if any(by_rank) else nothing_checked
 
 
 def timed_verification_error(
     case: Case, measurement: Measurement, sampler: Sampler
 ) -> tuple[Reason, bool]:
-    """Return why a case is wrong, by a call made as its samples are, and whether any was checked.
+    """Check a call made as the case's samples are; return the reason, and whether it was checked.
 
-    All ranks call this together.
+    The reason is "" for a right result. All ranks call this together.
     """
-    make = partial(sampler.check, case, measurement.calls_per_sample, measurement.delay_s)
+    make_call = partial(sampler.check, case, measurement.calls_per_sample, measurement.delay_s)
     is_checked = False
 
     def call(prepare: Callable[[], object] = noop) -> Any:
         nonlocal is_checked
         is_checked = True
-        return make(prepare)
+        return make_call(prepare)
 
     reason = verification_error(case, call)
     if not is_checked:
-        make()  # A rank with nothing to check: others wait for it at the barrier.
+        make_call()  # This rank has nothing to check, but the others wait at the barrier.
     return reason, is_checked
 
 
 def verification_error(case: Case, call: Call) -> Reason:
-    """Return why a case is wrong, by a call that it checks; "" if it is right."""
+    """Return why the result of a call is wrong; "" if it is right."""
     try:
         case.verify(call)
     except InvalidResult as error:
@@ -278,26 +282,26 @@ def verification_error(case: Case, call: Call) -> Reason:
 def time_limit_text(num_cases: int, limits: MeasureConfig) -> str:
     """Return how many cases are timed and until when: "3 cases, at most 66 s, until 17:40:05"."""
     most_s = num_cases * (limits.most_seconds() + limits.max_warmup_seconds)
-    end = datetime.now() + timedelta(seconds=most_s)
+    end_time = datetime.now() + timedelta(seconds=most_s)
     cases = f"{num_cases} case{'s' * (num_cases != 1)}"
-    return f"{cases}, at most {most_s:.3g} s, until {end:%H:%M:%S}"
+    return f"{cases}, at most {most_s:.3g} s, until {end_time:%H:%M:%S}"
 
 
-def stays_slowed(case: Case, controller: ThrottleController) -> Reason:
-    """Return why a case that must run at full speed cannot, or ""."""
+def full_speed_refusal(case: Case, controller: ThrottleController) -> Reason:
+    """Return the reason why an unslowed case cannot run at full speed, or ""."""
     if not case.unslowed or controller.throttle.switchable:
         return ""
     return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
 
 
-def case_record(each: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecord:
-    """Return a case as the record stores it so far; references are positions among all cases."""
-    case, measurement = each.case, each.measurement
-    described = CaseRecord(
+def case_record(case_run: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecord:
+    """Return the record of a case so far; references are positions among all cases."""
+    case, measurement = case_run.case, case_run.measurement
+    record = CaseRecord(
         labels=dict(case.labels),
-        status=each.status,
-        reason=each.why.reason,
-        rank=each.why.rank,
+        status=case_run.status,
+        reason=case_run.why.reason,
+        rank=case_run.why.rank,
         **asdict(case.work),
         baseline=position_of(case.baseline, cases),
         is_component=case.is_component,
@@ -310,36 +314,40 @@ def case_record(each: CaseRun, cases: Sequence[Case], clock: Clock) -> CaseRecor
         estimator=case.estimator,
     )
     if measurement is None or measurement.oom_reason:
-        return described
-    return with_samples(described, measurement, clock)
+        return record
+    return add_samples(record, measurement, clock)
 
 
-def with_details(report: CaseRecord, each: CaseRun) -> CaseRecord:
-    """Add what is known after a case's checks; all ranks call this together."""
+def add_details(report: CaseRecord, case_run: CaseRun) -> CaseRecord:
+    """Add the details and `unchecked` after a case's checks; all ranks call this together."""
     if not report.samples_s:
         return report
-    return replace(report, details=dict(each.case.details()), unchecked=each.unchecked)
+    return replace(report, details=dict(case_run.case.details()), unchecked=case_run.unchecked)
 
 
-def with_samples(described: CaseRecord, measurement: Measurement, clock: Clock) -> CaseRecord:
+def add_samples(record: CaseRecord, measurement: Measurement, clock: Clock) -> CaseRecord:
     """Add samples and times, rounded to the clock's nanosecond.
 
-    Starts are stored only if the host's clock gave them: its starts and durations can be added up.
+    Starts are stored only if they are of the host's clock, as are durations, so that they add up.
     """
     has_starts = clock.name == HostClock.name
     samples = {item.name: getattr(measurement, item.name) for item in fields(CaseSamples)}
     samples |= {
-        "warmup_s": nanoseconds(measurement.warmup_s),
-        "samples_s": nanoseconds(measurement.samples_s),
-        "start_offsets_s": nanoseconds(measurement.start_offsets_s) if has_starts else None,
-        "regions_s": {name: nanoseconds(rows) for name, rows in measurement.regions_s.items()},
+        "warmup_s": round_to_nanoseconds(measurement.warmup_s),
+        "samples_s": round_to_nanoseconds(measurement.samples_s),
+        "start_offsets_s": round_to_nanoseconds(measurement.start_offsets_s)
+        if has_starts
+        else None,
+        "regions_s": {
+            name: round_to_nanoseconds(rows) for name, rows in measurement.regions_s.items()
+        },
     }
-    return replace(described, **samples, checks=measurement.num_checks)
+    return replace(record, **samples, checks=measurement.num_checks)
 
 
 def position_of(case: Case | None, cases: Sequence[Case]) -> int | None:
     return None if case is None else cases.index(case)
 
 
-def nanoseconds(rows: list[list[float]]) -> list[list[float]]:
+def round_to_nanoseconds(rows: list[list[float]]) -> list[list[float]]:
     return [[round(value, 9) for value in row] for row in rows]

@@ -1,4 +1,4 @@
-"""What a rank does around its samples: its throttle, a cold cache, names and ranges for nsys."""
+"""Hooks around the samples of a rank: throttle, cache flush, names and ranges for nsys."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -15,34 +15,34 @@ from benchkit.rank.throttle import ThrottleController
 CACHES = 2  # bytes written to flush the L2 cache, as a multiple of its size
 
 
-def hooks_of(
+def make_hooks(
     config: RunConfig,
     controller: ThrottleController,
     world_size: int,
     turn_to: Callable[[Case], None] = noop,
     cuda: Any = torch.cuda,
 ) -> Hooks:
-    """Return what this rank does around samples.
+    """Return the hooks of this rank.
 
-    Only a single rank goes on after a lack of memory. `turn_to` is called before each series of
-    samples of a case.
+    Only a single rank continues after it runs out of memory. `turn_to` is called before each series
+    of samples of a case.
     """
     device = config.hardware.device
     flush = cache_flush(cuda, device) if config.measure.cold_l2 else noop
 
     @contextmanager
-    def series(case: Case) -> Iterator[None]:
+    def around_samples_of(case: Case) -> Iterator[None]:
         controller.set_for(case.unslowed)
         turn_to(case)
         with named_range(label_of(case), cuda) if device == "cuda" else nullcontext():
             yield
 
-    def measured() -> AbstractContextManager[None]:
-        return captured_by_nsys(cuda) if config.profile == NSYS else nullcontext()
+    def around_blocks() -> AbstractContextManager[None]:
+        return capture_with_nsys(cuda) if config.profile == NSYS else nullcontext()
 
     return Hooks(
-        around_samples_of=series,
-        around_blocks=measured,
+        around_samples_of=around_samples_of,
+        around_blocks=around_blocks,
         before_sample=flush,
         spoil=spoil,
         after_oom=free_unused if world_size == 1 else None,
@@ -50,7 +50,7 @@ def hooks_of(
 
 
 def spoil(result: object) -> None:
-    """Overwrite a tensor that a call returned, so that it cannot be returned again unseen."""
+    """Overwrite the tensor that a call returned, so that returning it again is detected."""
     if isinstance(result, torch.Tensor):
         with torch.inference_mode(result.is_inference()), torch.no_grad():
             result.fill_(float("nan") if result.is_floating_point() else 0)
@@ -62,7 +62,7 @@ def label_of(case: Case) -> str:
 
 @contextmanager
 def named_range(name: str, cuda: Any) -> Iterator[None]:
-    """Name what happens in this context in the traces of nsys."""
+    """Name this context in the traces of nsys."""
     cuda.nvtx.range_push(name)
     try:
         yield
@@ -71,19 +71,19 @@ def named_range(name: str, cuda: Any) -> Iterator[None]:
 
 
 @contextmanager
-def captured_by_nsys(cuda: Any) -> Iterator[None]:
+def capture_with_nsys(cuda: Any) -> Iterator[None]:
     """Let `nsys profile --capture-range=cudaProfilerApi` record this context."""
     cuda.synchronize()
     cuda.profiler.start()
-    with flushed_profiler("cuda", cuda):
+    with flush_profiler("cuda", cuda):
         yield
 
 
 @contextmanager
-def flushed_profiler(device: str, cuda: Any = torch.cuda) -> Iterator[None]:
-    """Make nsys, and others that use CUPTI, write out at the end of this context what they hold.
+def flush_profiler(device: str, cuda: Any = torch.cuda) -> Iterator[None]:
+    """Flush the buffers of nsys and other users of CUPTI at the end of this context.
 
-    A rank ends by os._exit, which would discard it.
+    A rank exits by os._exit, which would discard them.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Protect the streams of the fork server, which alone imports this: suites may print."""
+"""Protect the streams of the fork server: suites may print. Imported only there."""
 
 from benchkit.streams import protect_streams
 

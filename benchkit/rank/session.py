@@ -1,4 +1,4 @@
-"""What the process of a rank keeps from point to point: its groups, its device, its throttle."""
+"""The session of a rank, kept from point to point: its groups, its device, its throttle."""
 
 import gc
 import os
@@ -28,18 +28,18 @@ from launch.host import format_core_list, read_text, resource_limits
 from launch.slowdown.cgroup import NoThrottle, Throttle, make_throttle
 
 _sessions: dict[Rendezvous, "RankSession"] = {}
-"""Of this process, as torch's process group is, by where the ranks met."""
+"""Sessions of this process by rendezvous; process-wide, as torch's process group is."""
 
 
 @dataclass
 class RankSession:
-    """What a rank has joined and found, alike for all points of its process.
+    """The state of a rank for all points of its process.
 
     Attributes:
         group: the control channel.
-        timeout: of all groups.
+        timeout: timeout of all groups.
         side_groups: groups of all ranks over other backends, by name.
-        num_points: points that this process has begun.
+        num_points: number of points that this process has begun.
     """
 
     device: torch.device
@@ -62,13 +62,13 @@ class RankSession:
         return self.side_groups[name]
 
     def subgroup(self, ranks: Sequence[int]) -> dist.ProcessGroup | None:
-        """Return the group of some ranks, None on others; all ranks call this together."""
+        """Return the group of these ranks, None on other ranks; all ranks call this together."""
         return p2p.subgroup(self.timeout, ranks)
 
     def begin_point(self) -> RankUse:
-        """Return what the ranks have done and hold; all ranks call this together."""
-        held = float(torch.cuda.memory_allocated())  # 0 where CUDA was not started
-        rows = self.group.all_gather([float(resident_bytes()), held])
+        """Return the ranks' earlier points and memory in use; all ranks call this together."""
+        allocated = float(torch.cuda.memory_allocated())  # 0 where CUDA was not started
+        rows = self.group.all_gather([float(resident_bytes()), allocated])
         self.num_points += 1
         return RankUse(
             points_before=self.num_points - 1,
@@ -79,8 +79,8 @@ class RankSession:
     def make_clock(self, offset: Offset, while_busy: Callable[[], object] = noop) -> Clock:
         """Return the clock that times calls on the device.
 
-        A GPU has events that a tiny collective of the measured backend aligns; of the backends only
-        NCCL certainly queues it and returns.
+        On GPUs a tiny collective of the measured backend aligns the events; only NCCL is certain to
+        queue it without blocking.
         """
         if self.device.type == "cpu":
             return HostClock(offset.at)
@@ -100,42 +100,49 @@ class RankSession:
         )
 
     def differences_from_plan(self, assignment: Assignment) -> list[str]:
-        """Return in what ranks differ from the plan, such as "ranks 0, 1: cores 0, planned 0-3".
+        """Return differences of ranks from the plan, as "ranks 0, 1: cores 0, planned 0-3".
 
         All ranks call this together, at the end: a library may pin its process at its first use.
         """
-        own, planned = resource_limits(), assignment.limits
+        actual, planned = resource_limits(), assignment.limits
         pairs = {
             "cores": (
-                format_core_list(own.cores),
+                format_core_list(actual.cores),
                 format_core_list(self.devices.bound_to or planned.cores),
             ),
-            "CPU quota in cores": (own.cpu_quota or "none", planned.cpu_quota or "none"),
-            "memory limit in bytes": (own.memory_bytes or "none", planned.memory_bytes or "none"),
+            "CPU quota in cores": (actual.cpu_quota or "none", planned.cpu_quota or "none"),
+            "memory limit in bytes": (
+                actual.memory_bytes or "none",
+                planned.memory_bytes or "none",
+            ),
             "threads": (torch.get_num_threads(), assignment.threads),
         }
         differences = [f"{name} {a}, planned {b}" for name, (a, b) in pairs.items() if a != b]
         ranks: dict[str, list[int]] = {}
-        for rank, of_rank in enumerate(p2p.all_gather_json(differences, self.group.handle)):
-            for difference in of_rank:
+        for rank, rank_differences in enumerate(
+            p2p.all_gather_json(differences, self.group.handle)
+        ):
+            for difference in rank_differences:
                 ranks.setdefault(difference, []).append(rank)
-        return [f"{format_ranks(alike)}: {difference}" for difference, alike in ranks.items()]
+        return [
+            f"{format_ranks(same_ranks)}: {difference}" for difference, same_ranks in ranks.items()
+        ]
 
 
 def forget_point() -> None:
-    """Give back what a point has compiled, and the memory that it held."""
+    """Free the compiled code and the memory of a point."""
     reset_compiler()
     free_unused()
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where the kernel does not tell."""
+    """Return the resident memory of this process in bytes; 0 without /proc."""
     _, pages, *_ = read_text("/proc/self/statm").split() or (0, 0)
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def open_session(assignment: Assignment) -> RankSession:
-    """Join the process group, or return the session that an earlier point opened.
+    """Join the process group, or return the session of an earlier point.
 
     All ranks call this together. Raises Unavailable on all ranks if torch is built without the
     backend.
@@ -161,7 +168,7 @@ def new_session(assignment: Assignment) -> RankSession:
 
 
 def make_controller(assignment: Assignment) -> ThrottleController:
-    """Return the controller of this rank's throttle, which is not yet applied."""
+    """Return the controller of this rank's throttle, not yet applied."""
     slowdown = assignment.slowdown
     factor = slowdown[assignment.place.rank]
     throttle: Throttle = NoThrottle()

@@ -1,4 +1,4 @@
-"""The throttle of one rank: on and off around samples, and corrected to give its factor."""
+"""Control of one rank's throttle: apply and release it around samples, correct its setting."""
 
 import math
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from launch.slowdown.cgroup import Throttle
 
 CLOSE_ENOUGH = 0.05
-"""Error of a factor, as a share, below which a throttle stays as it is."""
+"""Relative error of a factor below which the setting is kept."""
 
 
 @dataclass
 class ThrottleController:
-    """One rank's throttle, its factor, and the setting found to give it."""
+    """One rank's throttle, its target factor, and the setting calibrated to reach it."""
 
     throttle: Throttle
     factor: float
@@ -35,12 +35,12 @@ class ThrottleController:
     def correct(self, measured: float) -> None:
         """Correct the setting in proportion to the error of the measured factor.
 
-        One reading changes it by a factor of two at most, because the error may be noise.
+        One correction is at most a factor of two, because the error may be noise.
         """
         if self.factor > 1 and relative_error(measured, self.factor) > CLOSE_ENOUGH:
-            missing = (self.factor - 1) / (measured - 1) if measured > 1 else math.inf
-            self.setting = 1 + (self.setting - 1) * min(2.0, max(0.5, missing))
+            correction = (self.factor - 1) / (measured - 1) if measured > 1 else math.inf
+            self.setting = 1 + (self.setting - 1) * min(2.0, max(0.5, correction))
 
 
-def relative_error(measured: float, asked: float) -> float:
-    return abs(measured / asked - 1)
+def relative_error(measured: float, target: float) -> float:
+    return abs(measured / target - 1)

@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from benchkit.api.case import Case
-from benchkit.api.regions import marked_by
+from benchkit.api.regions import use_marker
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.sampling_hooks import label_of
 from benchkit.rank.session import RankSession
@@ -39,7 +39,7 @@ def record_traces(cases: Sequence[Case], session: RankSession, assignment: Assig
             on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
             record_shapes=True,
         ) as profiler,
-        marked_by(record_function),
+        use_marker(record_function),
     ):
         for case, label in steps:
             session.controller.set_for(case.unslowed)
@@ -51,7 +51,7 @@ def record_traces(cases: Sequence[Case], session: RankSession, assignment: Assig
 
 
 def run_step(case: Case, label: str, device: torch.device) -> None:
-    """Run one step under a label that lasts until the device has done the work."""
+    """Run one step under a label that lasts until the device is done."""
     with record_function(label):
         case.step()
         torch.get_device_module(device).synchronize()

@@ -1,7 +1,7 @@
-"""Read and write record.json, and what else must survive a crash of the machine.
+"""Read and write record.json and other files that must survive a crash of the machine.
 
-A folder of records may come from anyone. Nothing is written through a link in it, and no pipe,
-device or endless file is read.
+A folder of records is untrusted. Nothing is written through a link in it, and no pipe, device or
+endless file is read.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from launch import trust
 FILE_NAME = "record.json"
 Kind = TypeVar("Kind")
 MOST_BYTES = 10**9
-"""A larger file is no record, and would not fit in memory several times over."""
+"""Size limit of a file that is read: a larger one is no record, and fills the memory."""
 REFUSED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
-"""Errors of a kernel, a file system or a sandbox that does not offer a call."""
+"""Errors of a kernel, a file system or a sandbox without support for a call."""
 FREE_BYTES = 16 * 2**20
 """Free disk space that a point needs to start; a record takes about 50 KB per 1,000 samples."""
 
@@ -30,18 +30,18 @@ FREE_BYTES = 16 * 2**20
 def write(record: Record, folder: Path) -> Path:
     """Write a record into a point's folder and return its path.
 
-    The record of a point that is not done may be lost with the machine, as its samples are. Raises
-    TypeError for what JSON cannot represent.
+    The record of a running point is not flushed: a crash of the machine loses its samples anyway.
+    Raises TypeError for values that JSON cannot represent.
     """
     write_atomically(folder / FILE_NAME, record.to_json(), durable=record.status != "running")
     return folder / FILE_NAME
 
 
 def write_atomically(path: Path, content: bytes, durable: bool = True) -> None:
-    """Write a file atomically: a reader finds the old content or the new one.
+    """Write a file atomically: a reader sees the old content or the new one.
 
-    A link, a pipe or a file with further names is replaced and not written to. If `durable`, that
-    also holds after the machine has crashed; it costs milliseconds.
+    A link, a pipe or a file with hard links is replaced, not written to. If `durable`, that also
+    holds after a crash of the machine; it costs milliseconds.
     """
     part = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -56,7 +56,7 @@ def write_atomically(path: Path, content: bytes, durable: bool = True) -> None:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = os.fspath(path)  # a failing disk does not say where
+            error.filename = os.fspath(path)  # errors of write() have no file name
         raise
     if durable:
         fsync_folder(path.parent)
@@ -81,21 +81,21 @@ def fsync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def make_own(folder: Path) -> Path:
-    """Make a folder in one that exists, if it is not there yet; raise OSError for a link."""
+def make_plain_folder(folder: Path) -> Path:
+    """Make a folder unless it exists; its parent exists. Raise OSError for a link."""
     refuse_link(folder)
     folder.mkdir(exist_ok=True)
     return folder
 
 
 def refuse_link(folder: Path) -> None:
-    """Raise OSError if a folder is a link, by which one would write elsewhere."""
+    """Raise OSError if a folder is a link."""
     if folder.is_symlink():
         raise OSError(f"{folder}: a link; allowed is a folder")
 
 
-def special_files_at(path: Path | str) -> Iterator[str]:
-    """Yield what is no file and no folder at a path or below it: links, pipes, devices."""
+def find_special_files(path: Path | str) -> Iterator[str]:
+    """Yield the links, pipes and devices at a path or below it."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -107,19 +107,19 @@ def special_files_at(path: Path | str) -> Iterator[str]:
     with os.scandir(path) as entries:
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
-                yield from special_files_at(entry.path)
+                yield from find_special_files(entry.path)
 
 
 def require_regular(path: Path | str, opened: int | None = None) -> os.stat_result:
-    """Return the status of a file that can be read into memory; else raise ValueError.
+    """Return the status of a regular file of limited size; else raise ValueError.
 
-    A pipe or a device is never opened, because a reader may wait for it forever. A link may lead to
-    anything, so callers resolve those that they trust. `opened` is the descriptor of an open file.
+    A pipe or a device is never opened, because a read may block forever. Links are refused; callers
+    resolve those that they trust. `opened` is the descriptor of an open file.
     """
     status = os.lstat(path) if opened is None else os.fstat(opened)
     if not stat.S_ISREG(status.st_mode):
-        but = " but a link" if stat.S_ISLNK(status.st_mode) else ""
-        raise ValueError(f"{path}: not a regular file{but}")
+        suffix = " but a link" if stat.S_ISLNK(status.st_mode) else ""
+        raise ValueError(f"{path}: not a regular file{suffix}")
     if status.st_size > MOST_BYTES:
         size = f"{status.st_size / 1e9:.3g} GB"
         raise ValueError(f"{path}: {size}; files of at most {MOST_BYTES / 1e9:g} GB are read")
@@ -127,7 +127,7 @@ def require_regular(path: Path | str, opened: int | None = None) -> os.stat_resu
 
 
 def read_regular(path: Path | str) -> bytes:
-    """Read a file that `require_regular` allows, which may be replaced meanwhile."""
+    """Read a file that `require_regular` accepts, even if it is replaced meanwhile."""
     require_regular(path)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path, flags), "rb") as file:
@@ -135,15 +135,15 @@ def read_regular(path: Path | str) -> bytes:
 
 
 def read_json(path: Path, kind: type[Kind]) -> Kind:
-    """Read a file of JSON as an object of a type, all of its text printable.
+    """Read a JSON file as an object of a type, all of its text printable.
 
-    Raises OSError, or ValueError where it is no regular file, no JSON, or of another type.
+    Raises OSError, or ValueError if it is not a regular file, not JSON, or of another type.
     """
     return decode(read_regular(path), kind)
 
 
 def read_trusted(path: Path, kind: type[Kind]) -> Kind:
-    """Read a file of JSON that only this user may have written, because what it says is run."""
+    """Read a JSON file that only this user can have written, because its content is executed."""
     return decode(trust.read(path, MOST_BYTES), kind)
 
 
@@ -162,21 +162,21 @@ def parse(content: bytes, path: Path) -> Record:
         raise ValueError(f"{path}: {error}") from None
 
 
-def read_in(folder: Path) -> Record | None:
+def read_from(folder: Path) -> Record | None:
     """Return the record in a point's folder; None without a readable one."""
     with contextlib.suppress(ValueError):
         return read(folder / FILE_NAME)
     return None
 
 
-def by_number(path: Path | str) -> list[tuple[int, str]]:
-    """Return a sorting key of a path that places the folder 2 before the folder 10."""
+def numeric_sort_key(path: Path | str) -> list[tuple[int, str]]:
+    """Return a sort key of a path, by which the folder 2 comes before the folder 10."""
     parts = os.fspath(path).split(os.sep)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def require_space(folder: Path) -> None:
-    """Raise OSError where a disk is too full for a point; some file systems count no bytes."""
+    """Raise OSError if the disk is too full for a point; some file systems count no bytes."""
     try:
         total, _, free = shutil.disk_usage(folder)
     except OSError as error:

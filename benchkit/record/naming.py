@@ -10,35 +10,35 @@ from benchkit.statistics import LATENCY
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-"""What steers a terminal, turns the direction of writing, ends a line unseen, or is no text."""
+"""Control characters, direction marks, hidden line separators, and what is not a character."""
 OF_RESUME = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*')")
-"""An override that Resume.as_overrides() of benchkit.sweep.resume adds to what is typed."""
+"""An override added by Resume.as_overrides() of benchkit.sweep.resume."""
 
 
-def without_settings(arguments: Iterable[str]) -> list[str]:
+def drop_resume_settings(arguments: Iterable[str]) -> list[str]:
     """Return the arguments of a sweep without those that --resume added."""
     return [argument for argument in arguments if not OF_RESUME.match(argument)]
 
 
 def escape_unprintable(text: str, keep: str = "\n\t") -> str:
-    r"""Return a text with escapes for what is not printable: "\x1b[31m", "\u202e", "\udce9".
+    r"""Escape unprintable characters: "\x1b[31m", "\u202e", "\udce9".
 
     Args:
-        text: from anywhere.
-        keep: characters that stay all the same; "" for a text of one line.
+        text: untrusted text.
+        keep: characters that are kept; "" for a text of one line.
     """
-    if text.isprintable():  # as nearly all are; the search takes ten times as long
+    if text.isprintable():  # nearly always; the search takes ten times as long
         return text
 
-    def shown(found: "re.Match[str]") -> str:
-        letter = found[0]
+    def shown(match: "re.Match[str]") -> str:
+        letter = match[0]
         return letter if letter in keep else letter.encode("unicode_escape").decode()
 
     return UNPRINTABLE.sub(shown, text)
 
 
-def in_markdown(text: str) -> str:
-    """Escape a text for a cell of a Markdown table, which it cannot end."""
+def escape_markdown(text: str) -> str:
+    """Escape a text for a cell of a Markdown table."""
     return re.sub(r"[\\|`]", r"\\\g<0>", text)
 
 
@@ -58,15 +58,15 @@ def format_label(column: str, value: Any) -> str:
 
 
 def oversubscription(jobs: Iterable[tuple[int, str, int]]) -> str:
-    """Say which ranks have more threads than cores: "oversubscribed: 4, 6 ranks on 2 cores".
+    """Format which ranks have more threads than cores: "oversubscribed: 4, 6 ranks on 2 cores".
 
     Args:
-        jobs: of each its ranks, their cores in words, and the threads of a rank.
+        jobs: (number of ranks, their cores in words, threads per rank) of each job.
     """
     ranks_on: dict[str, list[int]] = {}
     for ranks, cores, threads in sorted(set(jobs)):
-        each = f", {threads} threads each" if threads > 1 else ""
-        ranks_on.setdefault(f"{cores}{each}", []).append(ranks)
+        suffix = f", {threads} threads each" if threads > 1 else ""
+        ranks_on.setdefault(f"{cores}{suffix}", []).append(ranks)
     parts = (
         f"{', '.join(map(str, ranks))} rank{'s' * (ranks != [1])} on {cores}"
         for cores, ranks in ranks_on.items()
@@ -75,9 +75,9 @@ def oversubscription(jobs: Iterable[tuple[int, str, int]]) -> str:
 
 
 def depends_on_time(labels: Mapping[str, object]) -> bool:
-    """Return whether a suite has a case with these labels only if its clock allows it.
+    """Return whether a suite has a case with these labels only if time allows.
 
-    That is the latency of a short call, and a round of pairs that fits in the time.
+    These are the latency of a short call, and a round of pairs that fits in the time limit.
     """
     return labels.get("timing") == LATENCY or "round" in labels
 
@@ -89,7 +89,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time that people wait: "4.2 s", "3 min 20 s", "2 h 5 min"."""
+    """Format a waiting time: "4.2 s", "3 min 20 s", "2 h 5 min"."""
     if seconds < 60:
         return f"{seconds:.2g} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -100,7 +100,7 @@ def format_duration(seconds: float) -> str:
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """Return the unit that suits a time, and its number per second."""
+    """Return the suitable unit of a time, and its number per second."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 - 1e-9:
             return unit, factor
@@ -108,12 +108,12 @@ def time_unit(seconds: float) -> tuple[str, float]:
 
 
 def percent(share: float) -> str:
-    """Format a difference: "0.42 %", "4 %", "618 %"."""
+    """Format a share in percent: "0.42 %", "4 %", "618 %"."""
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
 
 
 def plus_minus(share: float) -> str:
-    """Format what two runs differ by: "± 12 %", or "a factor of 9.7" of more than 2."""
+    """Format the difference of two runs: "± 12 %", or "a factor of 9.7" above 2."""
     if share <= 1:
         return f"± {percent(share)}"
     return f"a factor of {1 + share:.{0 if share >= 9.5 else 1}f}"

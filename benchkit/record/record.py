@@ -1,4 +1,4 @@
-"""The record of one point: what ran, where, how it ended and every sample."""
+"""The record of one point: configuration, environment, outcome and all samples."""
 
 import functools
 import statistics
@@ -37,12 +37,12 @@ SignedNumber = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Rows = list[list[Seconds]]  # seconds: [rank][iteration]
 
 
-Labels = Mapping[str, str | int | float | None]  # what sets a case apart inside its job
+Labels = Mapping[str, str | int | float | None]  # distinguish a case inside its job
 
 
 @dataclass(frozen=True)
 class ComponentPositions:
-    """Positions in their job of the cases that time another case's components."""
+    """Positions, in the job, of the cases that time another case's components."""
 
     computation: Position | None = None
     communication: Position | None = None
@@ -50,17 +50,19 @@ class ComponentPositions:
 
 @dataclass(kw_only=True)
 class CaseDescription:
-    """What a suite says of a case, and how the case ended.
+    """A suite's description of a case, and its outcome.
 
-    `benchkit.api.case` says what a suite sets; docs/record.md explains each key.
+    `benchkit.api.case` documents the attributes that a suite sets; docs/record.md explains each
+    key.
 
     Attributes:
         status: ok, invalid, skipped, unavailable, oom, or timeout without a sample.
         reason: why it is not ok; "" if it is.
-        rank: the first rank that said so.
+        rank: first rank with that reason.
         baseline: position of the case to compare with.
-        unchecked: what its timed calls computed without a check; "" if nothing.
-        checks: at random places among its samples; one more follows them. None if none was tried.
+        unchecked: unchecked part of its timed calls; "" for none.
+        checks: number of checks at random positions among its samples; one more follows the
+            samples. None if checks were not scheduled.
     """
 
     labels: dict[str, str | bool | int | float | None]
@@ -88,22 +90,22 @@ class CaseSamples:
     An iteration is one sample on every rank: all ranks pass a barrier and make the same calls.
 
     Attributes:
-        ranks: number of ranks that take part, the first ones; None for all.
-        estimator: what the time of an iteration is, see `Samples.times`.
-        calls_per_sample: calls back to back in one sample; the sample is their mean.
-        blocks: iterations of each block, in order. Between blocks other cases had their turns.
-        warmup_s: set aside, per call: [rank][iteration].
-        steady: the warm-up went on until calls got no faster; None if not tried.
-        samples_s: per call: [rank][iteration]. None is dropped.
-        start_offsets_s: start of each rank's sample after the first rank's start of the same
-            iteration: [rank][iteration]; None if the clock is not the host's.
-        regions_s: by region, per call: [rank][iteration].
-        disturbance: by counter in `benchkit.measure.disturbance`, its growth during the blocks:
+        ranks: number of participating ranks, the first ones; None for all.
+        estimator: definition of the time of an iteration, see `Samples.times`.
+        calls_per_sample: consecutive calls in one sample; the sample is their mean.
+        blocks: iterations of each block, in order. Between blocks other cases were timed.
+        warmup_s: seconds per call in the warm-up: [rank][iteration].
+        steady: whether the warm-up went on until times were steady; None if not tried.
+        samples_s: seconds per call: [rank][iteration]. No sample is dropped.
+        start_offsets_s: seconds from the first rank's start of the same iteration to this rank's:
+            [rank][iteration]; None if the clock is not the host's.
+        regions_s: seconds per call in each region: [rank][iteration].
+        disturbance: growth of each counter in `benchkit.measure.disturbance` during the blocks:
             [rank]. Also `lowest_ghz` and `highest_ghz` of `core_ghz()` after the blocks: [rank].
-        elapsed_s: with resets and barriers, on the slowest rank.
+        elapsed_s: seconds with resets and barriers, on the slowest rank.
         stopped_by: target_rel_ci, max_iterations, max_seconds, or timeout of the point; "" until
             then.
-        converged: the interval met `target_rel_ci`; None without a target.
+        converged: whether the interval met `target_rel_ci`; None without a target.
     """
 
     ranks: NumRanks | None = None
@@ -121,7 +123,7 @@ class CaseSamples:
     converged: bool | None = None
 
     def to_samples(self) -> "Samples":
-        """Return the samples so far of the ranks that take part.
+        """Return the samples so far of the participating ranks.
 
         Raises:
             ValueError: rows have different lengths.
@@ -140,10 +142,10 @@ class CaseSamples:
 
 @dataclass(kw_only=True)
 class CaseRecord(CaseSamples, CaseDescription):
-    """A case as the record of its point holds it: the description, then the samples, if any.
+    """A case in the record of its point: the description, then the samples, if any.
 
     Attributes:
-        start_uncertainty_s: how wrong its starts may be between hosts, in seconds.
+        start_uncertainty_s: error bound of its starts between hosts, in seconds.
     """
 
     start_uncertainty_s: Seconds = 0.0
@@ -154,13 +156,13 @@ class CaseRecord(CaseSamples, CaseDescription):
 
     @property
     def typical_s(self) -> float:
-        """Median of the slowest rank's times, without numpy, which agents lack."""
+        """Median of the slowest rank's times in seconds, without numpy, which agents lack."""
         samples_s = self.samples_s[: self.ranks]
         return float(statistics.median(map(max, zip(*samples_s, strict=True))))
 
     @cached_property
     def samples(self) -> "Samples":
-        """Its samples, with their starts only where these are known well enough."""
+        """The samples, without their starts if these are too uncertain."""
         return self.to_samples().drop_uncertain_starts(self.start_uncertainty_s)
 
 
@@ -181,15 +183,15 @@ def as_array(rows: Rows) -> "Array":
 
 
 PlainText = Annotated[str, Meta(pattern=r"^[ -~]{1,60}\Z")]
-"""Printable ASCII, which no terminal takes for a command."""
+"""Printable ASCII, without control sequences of terminals."""
 
 
 GPU_READINGS = ("sm_mhz", "mem_mhz", "power_w", "temperature_c")
-"""What one reading of a GPU holds; a case has one before and one after it."""
+"""Fields of one reading of a GPU; a case has one before and one after it."""
 BUSY_MHZ, BUSY_W = "gpu_sm_mhz_busy", "gpu_power_w_busy"
-"""The lowest clock and the highest power while the GPU worked on a case."""
+"""Lowest clock and highest power while the GPU worked on a case."""
 CLOCK_REASONS = "gpu_clock_reasons"
-"""The bits of nvmlClocksEventReasons (nvml.h) that were set during or after any turn of a case."""
+"""Bits of nvmlClocksEventReasons (nvml.h) that were set during or after any block of a case."""
 GPU_FIELDS = (
     *(f"gpu_{name}_before" for name in GPU_READINGS),
     *(f"gpu_{name}_after" for name in GPU_READINGS),
@@ -199,7 +201,7 @@ GPU_FIELDS = (
 )
 """Names among the disturbances of a case: [rank]."""
 CLOCK_SETTING = 0x02
-"""The bit for clocks that are limited by a setting: application clocks or locked clocks."""
+"""Bit of clocks limited by a setting: application clocks or locked clocks."""
 THROTTLE_REASONS = {
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -208,17 +210,17 @@ THROTTLE_REASONS = {
     0x40: "temperature (hardware)",
     0x80: "power brake",
 }
-"""The bits of what else holds clocks back."""
+"""Bits of other limits of the clocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseFloor:
-    """How much identical runs differ on the machine of a point, found by a selftest.
+    """How much identical runs differ on the machine of a point, by a selftest.
 
     Attributes:
-        age_s: of the selftest when the point ended.
+        age_s: age of the selftest when the point ended.
         sigma_run: standard deviation of the logarithms of the medians of identical runs.
-        at: what ran: the selftest's size whose time is nearest.
+        at: the case of the selftest with the nearest time.
     """
 
     id: PlainText
@@ -229,13 +231,14 @@ class NoiseFloor:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRun:
-    """The comparison of arms that a point was run for (benchkit/compare).
+    """The place of a run in a comparison of arms (benchkit/compare).
 
     Attributes:
-        arm: as it was typed.
+        id: identifier of the comparison.
+        arm: arm as typed.
         pair: number of the round in the order of runs, from 1. Both runs of an A/A pair have the
             baseline as their arm.
-        position: of the run in its round, from 0.
+        position: position of the run in its round, from 0.
     """
 
     id: str
@@ -244,18 +247,18 @@ class ComparisonRun:
     position: Position
 
 
-TorchSettings = dict[str, bool | int | str | None]  # None where torch does not tell
+TorchSettings = dict[str, bool | int | str | None]  # None where torch does not report it
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankDevice:
-    """Where one rank computes; None if unknown, or without a GPU.
+    """The device of one rank; None if unknown, or without a GPU.
 
     Attributes:
-        device: as torch names it, such as "cuda:0".
+        device: torch's name of the device, such as "cuda:0".
         numa_nodes: NUMA nodes of the cores that the rank may use; `numa_node` is its GPU's.
-        uuid: of its GPU, or of the MIG instance.
-        multiprocessors: that it may use, fewer with a share of the GPU by MPS.
+        uuid: UUID of its GPU, or of the MIG instance.
+        multiprocessors: number that it may use, fewer with an MPS share of the GPU.
         nccl: version of the NCCL, or RCCL, that its torch has loaded.
     """
 
@@ -277,17 +280,18 @@ VERSIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class HostReport:
-    """What can differ between the hosts of one run; None if unknown.
+    """Properties that may differ between the hosts of one run; None if unknown.
 
     Attributes:
-        available_cores: cores that the agent may use.
-        gpus: what nvidia-smi lists of each GPU, by nvidia-smi's names, and its `numa_node`.
+        available_cores: number of cores that the agent may use.
+        gpus: fields of each GPU by nvidia-smi's names, and its `numa_node`.
         cuda, hip: versions that torch is built for.
         nccl: version of the NCCL, or RCCL, that torch loads.
-        git_commit: of the checkout that benchkit lies in.
+        git_commit: commit of benchkit's checkout.
         git_diff_hash: 12 hexadecimal digits of the hash of its uncommitted changes.
-        load_average: over 1, 5 and 15 minutes.
-        variables: environment of the agent that libraries of GPUs, communication and threads read.
+        load_average: load averages over 1, 5 and 15 minutes.
+        variables: environment variables of the agent that are read by libraries of GPUs,
+            communication and threads.
     """
 
     host: str
@@ -317,11 +321,11 @@ class Environment(HostReport):
     """The host of agent 0 at the start of a point.
 
     Attributes:
-        platform: as Python's `platform.platform()` names it.
-        cpu_quota: cores' worth of time that the control group allows; None without a quota.
+        platform: value of Python's `platform.platform()`.
+        cpu_quota: CPU quota of the control group, in cores; None without a quota.
         governor: frequency governor of core 0.
-        command: the command line, with the program's name alone.
-        topology: how its GPUs and network cards are connected, as `nvidia-smi topo -m` prints it.
+        command: the command line, without the path of the program.
+        topology: connections of its GPUs and network cards, as printed by `nvidia-smi topo -m`.
     """
 
     benchkit: str | None = None
@@ -337,12 +341,12 @@ class Environment(HostReport):
 
 @dataclass(frozen=True, kw_only=True)
 class RankUse:
-    """What the ranks of a point had done and held when it began.
+    """Earlier points and memory in use of the ranks when a point began.
 
     Attributes:
-        points_before: points that the same processes had measured; 0 for fresh ones.
-        host_bytes: resident memory, 0 where the kernel does not tell: [rank].
-        device_bytes: GPU memory held through torch, 0 on a CPU: [rank].
+        points_before: number of points that the same processes had measured; 0 for fresh ranks.
+        host_bytes: resident memory, 0 if unknown: [rank].
+        device_bytes: GPU memory allocated through torch, 0 on a CPU: [rank].
     """
 
     points_before: NumEarlier
@@ -362,11 +366,11 @@ class BackendSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class HardwareSettings:
-    """What ranks ran on.
+    """Hardware settings of the ranks.
 
     Attributes:
-        slowdown: how many times slower the last rank was to be, or each rank.
-        full_share: percent of a GPU of a rank at full speed; "auto" for an equal part.
+        slowdown: target slowdown factor of the last rank, or of each rank.
+        full_share: GPU share in percent of a rank at full speed; "auto" for an equal part.
     """
 
     device: str
@@ -377,7 +381,7 @@ class HardwareSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureSettings:
-    """How samples were taken, and until when; None where a record does not say it."""
+    """Settings of sampling and of its limits; None if absent from a record."""
 
     mode: str
     calls_per_sample: int | str
@@ -406,7 +410,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Keys of `benchkit.api.keys.RunConfig` that tables show; docs/record.md says more."""
+    """Keys of `benchkit.api.keys.RunConfig` that tables show; see docs/record.md."""
 
     seed: int
     threads_per_rank: int | str
@@ -423,13 +427,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Configured:
-    """Messages about a value in `config` begin with the name of this key."""
+    """Wrapper, so that error messages about a value begin with `config`."""
 
     config: Settings
 
 
-# What each version changed. A new key with a default keeps the version: a record without it is
-# read as if it had the default. Versions 1 and 2 were never released and are not read.
+# Changes of each version. A new key with a default does not change the version: a record without
+# it is read with the default. Versions 1 and 2 were never released and are not read.
 # 1: a case has a `name`, by which others refer to it in `against` and `parts`. All its blocks have
 #    one length, `block_iterations`.
 # 2: `blocks`, the length of each block.
@@ -444,8 +448,8 @@ class ErrorReport:
     """Why a point is not ok.
 
     Attributes:
-        message: of the exception, or what happened.
-        rank: that failed; None if no single rank is to blame.
+        message: message of the exception, or a description of the event.
+        rank: the failed rank; None if no single rank is to blame.
         log: file beside the record with the output of the rank.
     """
 
@@ -460,12 +464,13 @@ class ErrorReport:
 
 @dataclass(frozen=True, kw_only=True)
 class SlowdownReport:
-    """How much slower ranks were: [rank], 1 at full speed.
+    """Slowdown factors of the ranks: [rank], 1 at full speed.
 
     Attributes:
-        mechanism: what slowed ranks down, joined by "+"; None if nothing did.
-        measured: None if there is nothing to measure against.
-        multiprocessors: of its GPU that each rank has a share of; None without shares (MPS).
+        asked: target factors.
+        mechanism: throttle mechanisms, joined by "+"; None without.
+        measured: measured factors; None without a reference.
+        multiprocessors: number in each rank's MPS share; None without shares.
     """
 
     asked: list[SignedNumber] = field(default_factory=list)
@@ -476,19 +481,21 @@ class SlowdownReport:
 
 @dataclass(frozen=True)
 class StartClock:
-    """How starts on several hosts are compared.
+    """The common clock of starts on several hosts.
 
     Attributes:
-        estimator: shared_clock or min_rtt_line (launch/agents/group.py).
-        uncertainty_s: how wrong the starts may be, in seconds.
+        estimator: shared_clock or min_rtt_line (launch/agents/clock.py).
+        uncertainty_s: error bound of the starts, in seconds.
     """
 
     estimator: str
     uncertainty_s: Seconds
 
 
-def on_clock(cases: Sequence[CaseRecord], clock: StartClock | None) -> list[CaseRecord]:
-    """Return cases that know how wrong their starts may be, as the clock of their ranks says."""
+def set_start_uncertainty(
+    cases: Sequence[CaseRecord], clock: StartClock | None
+) -> list[CaseRecord]:
+    """Return the cases with the error bound of their starts, from the clock of their ranks."""
     if not clock or not clock.uncertainty_s:
         return list(cases)
     return [
@@ -499,7 +506,7 @@ def on_clock(cases: Sequence[CaseRecord], clock: StartClock | None) -> list[Case
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What rank 0 tells of a point, by the record's own names."""
+    """Rank 0's results of a point, by the record's names."""
 
     cases: list[CaseRecord] = field(default_factory=list)
     clock: str | None = None
@@ -549,18 +556,20 @@ class Record:
     rank_use: RankUse | None = None
 
     def __post_init__(self) -> None:
-        """Tell each case how wrong its starts may be, as the record's clock says.
+        """Set the error bound of each case's starts, from the record's clock.
 
         Raises:
             ValueError: a reference to a case that does not exist.
         """
         for cases in (self.cases, self.alone, self.fresh):
-            cases[:] = on_clock(cases, self.start_clock)
+            cases[:] = set_start_uncertainty(cases, self.start_clock)
         for position, case in enumerate(self.cases):
             components = case.components
-            for other in (case.baseline, components.computation, components.communication):
-                if other is not None and other >= len(self.cases):
-                    raise ValueError(f"cases[{position}] refers to case {other}, which is missing")
+            for reference in (case.baseline, components.computation, components.communication):
+                if reference is not None and reference >= len(self.cases):
+                    raise ValueError(
+                        f"cases[{position}] refers to case {reference}, which is missing"
+                    )
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -568,11 +577,13 @@ class Record:
         return msgspec.convert({"config": self.config}, Configured).config
 
     def status_of(self, case: CaseRecord) -> str:
-        """Return how a case ended: as its point, unless some case is why that is not ok.
+        """Return the status of a case: its own if the point is ok, timed out or failed by a case.
 
-        A point that timed out keeps the cases that it measured.
+        Else the point's status counts. A point that timed out keeps its measured cases.
         """
-        if self.status in ("ok", TIMEOUT) or any(each.status == self.status for each in self.cases):
+        if self.status in ("ok", TIMEOUT) or any(
+            other.status == self.status for other in self.cases
+        ):
             return case.status
         return self.status
 
@@ -583,7 +594,7 @@ class Record:
 
 Kind = TypeVar("Kind")
 BEGINNING = b'{"schema_version":%d,' % SCHEMA_VERSION
-"""Of a record as `Record.to_json` writes it; it spares a pass over the file for its version."""
+"""Beginning of a record by `Record.to_json`; it saves a pass over the file for the version."""
 
 
 class Header(msgspec.Struct):
@@ -591,27 +602,27 @@ class Header(msgspec.Struct):
 
 
 def from_json(content: bytes) -> Record:
-    """Return the record in a file's content; raise ValueError with what is wrong, and where."""
+    """Return the record in a file's content; raise ValueError with the problem and its place."""
     try:
         if not content.startswith(BEGINNING):
             require_version(content)
-        found = decode(content, Record)
-        _ = found.settings  # its values are part of what is read
-        return found
+        record = decode(content, Record)
+        _ = record.settings  # raises for wrong values
+        return record
     except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"not a whole record ({type(error).__name__}: {error})") from None
 
 
 def decode(content: bytes, kind: type[Kind]) -> Kind:
-    """Return JSON as an object of a type, all of its text printable.
+    """Decode JSON to a type, all of its text printable.
 
-    Files come from anywhere, and what they say reaches terminals, tables and pages.
+    Files are untrusted, and their text reaches terminals, tables and pages.
     """
     try:
-        found = msgspec.json.decode(content, type=kind)
+        decoded = msgspec.json.decode(content, type=kind)
         if content.isascii() and b"\\" not in content and b"\x7f" not in content:
-            return found  # as in most files
-        return msgspec.convert(with_printable_text(msgspec.json.decode(content)), kind)
+            return decoded  # most files
+        return msgspec.convert(escape_texts(msgspec.json.decode(content)), kind)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -620,15 +631,15 @@ def decode(content: bytes, kind: type[Kind]) -> Kind:
         raise ValueError("not readable as JSON (nested too deeply)") from None
 
 
-def with_printable_text(value: Any) -> Any:
-    """Return decoded JSON whose texts are printable; line breaks and tabs stay."""
+def escape_texts(value: Any) -> Any:
+    """Escape unprintable characters in the texts of decoded JSON; line breaks and tabs stay."""
     if isinstance(value, str):
         return escape_unprintable(value)
     if isinstance(value, list):
-        # Most values are samples, and a call for each of them would take as long as all else.
-        return [each if type(each) is float else with_printable_text(each) for each in value]
+        # Most values are samples; a call for each would double the time.
+        return [item if type(item) is float else escape_texts(item) for item in value]
     if isinstance(value, dict):
-        return {escape_unprintable(name): with_printable_text(each) for name, each in value.items()}
+        return {escape_unprintable(name): escape_texts(item) for name, item in value.items()}
     return value
 
 
@@ -657,8 +668,7 @@ STATUSES = (
     "cancelled",    # by scancel
 )  # fmt: skip
 UNFINISHED = ("running", "interrupted", "preempted", "cancelled")
-"""Statuses of a point that was cut off; it runs again with its job, or when the sweep is
-resumed."""
+"""Statuses of an interrupted point; it runs again with its job, or when the sweep is resumed."""
 FINAL = tuple(status for status in STATUSES if status not in ("running", "preempted", "cancelled"))
 """Statuses that a submitted point keeps until the sweep is resumed."""
 HARMLESS = ("ok", "unavailable", "skipped")  # do not make a sweep fail

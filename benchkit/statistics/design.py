@@ -1,4 +1,4 @@
-"""The design of a paired comparison: the order of its runs, and when to look at them."""
+"""The design of a paired comparison: the order of its runs, and the looks."""
 
 from dataclasses import dataclass
 from random import Random
@@ -14,7 +14,7 @@ class Round:
     """One run of each arm of all points.
 
     Attributes:
-        roles: the arms in the order in which they run; 0 is the baseline.
+        roles: numbers of the arms in the order of their runs; 0 is the baseline.
         seed: seed of all runs of the round, so that arms differ in nothing else.
         is_control: an A/A pair, in which the baseline plays both roles.
     """
@@ -50,10 +50,10 @@ PAIRS_PER_LOOK = 10  # fewest pairs from one look to the next
 
 @dataclass(frozen=True)
 class LookPlan:
-    """When to look, and at which error rate.
+    """The looks of a sequential design, and their error rate.
 
     Attributes:
-        looks: numbers of pairs after which verdicts are taken, ascending.
+        looks: numbers of pairs at which verdicts are computed, ascending.
         alpha: error rate of each look.
     """
 
@@ -61,7 +61,7 @@ class LookPlan:
     alpha: float
 
     def goes_on(self, num_pairs: int, is_answered: bool) -> bool:
-        """Return whether more pairs are to be run; answers count where a look is due."""
+        """Return whether to run more pairs; an answer stops the comparison only at a look."""
         return num_pairs < self.looks[-1] and not (is_answered and num_pairs in self.looks)
 
 

@@ -1,4 +1,4 @@
-"""Find what is slow in a table of measurements, by the fewest causes."""
+"""Find faults, such as slow ranks or nodes, in a table of measurements, by the fewest causes."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from benchkit.statistics.intervals import Array, t_quantile
 
 HALF = 0.5
 NEAR = 1.5
-"""A half at most this much wider than the shortest may be the healthy half, if it is lower."""
+"""Largest ratio of the healthy half's width to the shortest half's; the lowest such half counts."""
 WINDOW = 2.0  # standard deviations from the centre within which values are healthy
 TRUNCATED = 0.8796
 """Standard deviation of normal values within WINDOW, over that of all."""
@@ -30,11 +30,11 @@ class HealthyEstimate:
 def estimate_healthy(values: Array, share: float = HALF) -> HealthyEstimate:
     """Estimate the healthy values among some values.
 
-    It begins with the shortest half (Rousseeuw, Least Median of Squares Regression, 1984; factor
-    for few values: Rousseeuw and Leroy, 1987). Faults only make things slower, so it takes the
-    lowest of halves about as short, and a half below a gap wider than itself. One slow node of four
-    is in half of all pairs across nodes, and a slow cable is less noisy than the healthy ones. Then
-    it takes mean and standard deviation of all values near that, until they no longer change.
+    Start from the shortest half (Rousseeuw, Least Median of Squares Regression, 1984; small-sample
+    factor: Rousseeuw and Leroy, 1987). Faults only make cells slower, so the lowest of the halves
+    about as short is taken, and a half below a gap wider than itself: one slow node of four is in
+    half of all pairs across nodes, and a slow cable is less noisy than healthy ones. Then mean and
+    standard deviation of the values nearby are iterated until they no longer change.
 
     Args:
         values: finite logarithms of times: [n], n >= 1.
@@ -51,12 +51,12 @@ def estimate_healthy(values: Array, share: float = HALF) -> HealthyEstimate:
     centre = float(np.median(inside))
     half_width = NormalDist().inv_cdf(HALF + share / 2)  # of that share of normal values
     sd = (1 + 5 / count) * float(widths[first]) / 2 / half_width
-    kept = np.zeros(count, dtype=bool)
+    previous = np.zeros(count, dtype=bool)
     for _ in range(ROUNDS):
         near = np.abs(ordered - centre) <= WINDOW * sd
-        if not near.any() or (near == kept).all():
+        if not near.any() or (near == previous).all():
             break
-        kept, inside = near, ordered[near]
+        previous, inside = near, ordered[near]
         centre = float(inside.mean())
         sd = float(inside.std(ddof=1)) / TRUNCATED if len(inside) > 1 else 0.0
     return HealthyEstimate(centre, sd, len(inside))
@@ -68,13 +68,13 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Family:
-    """Candidates of one kind.
+    """Candidates of one kind, such as ranks or nodes.
 
     Attributes:
-        subjects: number of each candidate among its like, such as a rank: [candidate].
+        subjects: number of each candidate, such as a rank: [candidate].
         cells: cells of each candidate, padded by -1: [candidate][place].
         showing_cells: cells that a faulty candidate always slows; -1 elsewhere. Only they enter the
-            test. All cells of a candidate that is found are excluded with it.
+            test. All cells of a detected candidate are excluded.
     """
 
     name: str
@@ -106,8 +106,8 @@ class FaultLimits:
 
     Attributes:
         tolerance: smallest slowdown that matters, as a share.
-        floor: standard deviation of logarithms of identical runs; the least spread that is trusted.
-        alpha: chance of any false fault in a healthy table.
+        floor: standard deviation of logarithms of identical runs; lower bound of the noise.
+        alpha: probability of any false fault in a healthy table.
     """
 
     tolerance: float = 0.1
@@ -119,16 +119,16 @@ def make_family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
     """Make a family.
 
     Args:
-        keys: for each cell the candidate that it belongs to, -1 for none: [cell]. A cell may belong
-            to one candidate per array.
-        shows: for each array of keys the cells that its candidates certainly slow; by default all:
-            [cell].
+        keys: candidate of each cell, -1 for none: [cell]. A cell may belong to one candidate per
+            array.
+        shows: for each array of keys, whether a faulty candidate always slows the cell; by default
+            all: [cell].
     """
     owners = np.concatenate(keys)
     cells = np.tile(np.arange(len(keys[0])), len(keys))
-    kept = owners >= 0
-    order = np.argsort(owners[kept], kind="stable")
-    owners, cells = owners[kept][order], cells[kept][order]
+    is_owned = owners >= 0
+    order = np.argsort(owners[is_owned], kind="stable")
+    owners, cells = owners[is_owned][order], cells[is_owned][order]
     subjects, starts, counts = np.unique(owners, return_index=True, return_counts=True)
     table = np.full((len(subjects), max(counts, default=0)), -1)
     places = np.arange(len(owners)) - np.repeat(starts, counts)
@@ -137,17 +137,17 @@ def make_family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
     if not shows:
         return Family(name, subjects, table, table)
     showing = np.full_like(table, -1)
-    showing[rows, places] = np.where(np.concatenate(shows)[kept][order], cells, -1)
+    showing[rows, places] = np.where(np.concatenate(shows)[is_owned][order], cells, -1)
     return Family(name, subjects, table, showing)
 
 
 MOST_SHARE = 0.75
-"""A candidate with a larger share of a kind's cells leaves the kind without peers."""
+"""Largest share of a kind's cells for which a candidate has peers there."""
 
 
 @dataclass(frozen=True)
 class PeerGroups:
-    """Cells that are alike, and the candidates among them.
+    """Kinds of comparable cells, and the families of candidates.
 
     Attributes:
         kinds: kind of each cell: [cell]. Only cells of one kind are compared.
@@ -158,49 +158,49 @@ class PeerGroups:
 
     @property
     def healthy_shares(self) -> Array:
-        """The share of healthy cells of each kind where one candidate is slow: [kind]."""
-        return self.compared[0]
+        """Share of healthy cells of each kind if one candidate is slow: [kind]."""
+        return self.shares_and_families[0]
 
     @property
-    def judged(self) -> Sequence[Family]:
-        """The families, judged by the cells that have peers.
+    def testable_families(self) -> Sequence[Family]:
+        """The families, with only cells that have peers as `showing_cells`.
 
-        Where a candidate has nearly all cells of a kind, too few others are left to compare with.
+        A candidate with nearly all cells of a kind has too few others to compare with.
         """
-        return self.compared[1]
+        return self.shares_and_families[1]
 
     @cached_property
-    def compared(self) -> tuple[Array, Sequence[Family]]:
+    def shares_and_families(self) -> tuple[Array, Sequence[Family]]:
         total = np.bincount(self.kinds)
-        most, judged = np.full(len(total), HALF), []
-        for each in self.families:
-            if each.cells.shape[1] < 2:
-                judged.append(each)
+        largest_shares, families = np.full(len(total), HALF), []
+        for family in self.families:
+            if family.cells.shape[1] < 2:
+                families.append(family)
                 continue
-            candidate, place = np.nonzero(each.cells >= 0)
-            owned = candidate * len(total) + self.kinds[each.cells[candidate, place]]
-            found, counts = np.unique(owned, return_counts=True)
-            shares = counts / total[found % len(total)]
+            candidate, place = np.nonzero(family.cells >= 0)
+            owned = candidate * len(total) + self.kinds[family.cells[candidate, place]]
+            owned_kinds, counts = np.unique(owned, return_counts=True)
+            shares = counts / total[owned_kinds % len(total)]
             has_peers = shares <= MOST_SHARE
-            np.maximum.at(most, found[has_peers] % len(total), shares[has_peers])
+            np.maximum.at(largest_shares, owned_kinds[has_peers] % len(total), shares[has_peers])
             if not has_peers.all():
-                alone = np.isin(owned, found[~has_peers])
-                shows = each.showing_cells.copy()
-                shows[candidate[alone], place[alone]] = -1
-                each = replace(each, showing_cells=shows)
-            judged.append(each)
-        return 1.0 - most, judged
+                lacks_peers = np.isin(owned, owned_kinds[~has_peers])
+                shows = family.showing_cells.copy()
+                shows[candidate[lacks_peers], place[lacks_peers]] = -1
+                family = replace(family, showing_cells=shows)
+            families.append(family)
+        return 1.0 - largest_shares, families
 
 
 MEDIAN_SE = math.sqrt(math.pi / 2)
 """Standard error of a median of normal values over that of their mean."""
-FEWEST = 5  # candidates of a family from which their own spread is known
-LEAST_Z = 2.0  # each half of the samples must show a fault at least so clearly
-MOST = 0.9  # share of the candidates that `least_found` calls most
+FEWEST = 5  # candidates of a family for an estimate of their standard deviation
+LEAST_Z = 2.0  # least z of a fault in each half of the samples
+MOST = 0.9  # share of the candidates that `detectable_log_ratio` is for
 LASTING = 0.5
-"""Share of the logarithm of the ratio that each half must show; else the fault passed."""
+"""Share of the logarithm of the ratio that each half must show; else the fault was transient."""
 LEAST_SHARE = 0.5
-"""A candidate is not judged once more than this share of its cells is explained."""
+"""Least share of unexplained cells for which a candidate is tested."""
 MOSTLY, BOTH_MOSTLY = 1.6449, 1.9545
 """Standard normal quantiles of 0.95, and of its square root."""
 
@@ -209,13 +209,13 @@ MOSTLY, BOTH_MOSTLY = 1.6449, 1.9545
 class Residuals:
     """Residuals of the cells of a table, relative to the healthy cells of their kind.
 
-    The last cell is empty. A cell without peers, or explained, is NaN.
+    The last cell is empty. A cell without peers, or one explained by a fault, is NaN.
 
     Attributes:
-        halves: difference to the centre in each half: [2][cell + 1].
+        halves: difference from the centre in each half: [2][cell + 1].
         sd: standard deviation of a healthy cell, over both halves: [cell + 1].
         df: degrees of freedom of `sd`: [cell + 1].
-        kinds: [cell + 1].
+        kinds: kind of each cell: [cell + 1].
     """
 
     halves: Array
@@ -225,28 +225,35 @@ class Residuals:
 
 
 class FamilyTest:
-    """The candidates of a family, judged.
+    """Tests of the candidates of a family.
 
     Args:
-        alpha: chance of a false fault of each candidate.
-        num_families: families that share alpha.
+        alpha: probability of a false fault of each candidate.
+        num_families: number of families that share alpha.
     """
 
     def __init__(
-        self, of: Family, residuals: Residuals, alpha: float, limits: FaultLimits, num_families: int
+        self,
+        family: Family,
+        residuals: Residuals,
+        alpha: float,
+        limits: FaultLimits,
+        num_families: int,
     ) -> None:
-        self.family, self.limits, self.alpha = of, limits, alpha
+        self.family, self.limits, self.alpha = family, limits, alpha
         self.residuals = residuals.halves.mean(axis=0)
-        both = np.stack([self.residuals, *residuals.halves])[:, of.showing_cells]
-        self.count = np.isfinite(both[0]).sum(axis=1)
-        self.judged = self.count > LEAST_SHARE * (of.showing_cells >= 0).sum(axis=1)
-        self.middle, *halves = (median_of_finite(table, self.count) for table in both)
+        tables = np.stack([self.residuals, *residuals.halves])[:, family.showing_cells]
+        self.count = np.isfinite(tables[0]).sum(axis=1)
+        self.is_tested = self.count > LEAST_SHARE * (family.showing_cells >= 0).sum(axis=1)
+        self.middle, *halves = (median_of_finite(table, self.count) for table in tables)
         self.weaker = np.minimum(*halves)
-        error, self.df = standard_error(of.showing_cells, residuals, self.count)
-        self.error = np.maximum(error, robust_deviation(self.middle[self.judged]))
+        error, self.df = standard_error(family.showing_cells, residuals, self.count)
+        self.error = np.maximum(error, robust_deviation(self.middle[self.is_tested]))
         with np.errstate(invalid="ignore", divide="ignore"):
             z_halves = np.sort(np.stack(halves) / self.error / math.sqrt(2), axis=0)
-        self.least_z = persistence_threshold(z_halves[:, self.judged], limits.alpha / num_families)
+        self.least_z = persistence_threshold(
+            z_halves[:, self.is_tested], limits.alpha / num_families
+        )
 
     @cached_property
     def critical(self) -> Array:
@@ -261,20 +268,20 @@ class FamilyTest:
     @cached_property
     def is_fault(self) -> Array:
         return np.asarray(
-            self.judged
+            self.is_tested
             & (self.middle >= math.log1p(self.limits.tolerance))
             & (self.z >= self.critical)
             & (self.weaker >= self.least_z * math.sqrt(2) * self.error)
             & (self.weaker >= LASTING * self.middle)
         )
 
-    def best(self) -> tuple[float, Fault | None]:
-        """Return the gain and the fault that explains most excess; -inf and None without one."""
+    def best_fault(self) -> tuple[float, Fault | None]:
+        """Return the largest gain in explained excess, and its fault; -inf and None without one."""
         if not self.is_fault.any():
             return -math.inf, None
         excess = self.residuals[self.family.cells]
         gain = np.abs(excess) - np.abs(excess - self.middle[:, None])
-        # Cells that a candidate need not slow count only where it explains them.
+        # Cells that a fault does not always slow count only if it explains them.
         gains = np.nansum(
             np.where(self.family.showing_cells < 0, np.maximum(gain, 0.0), gain), axis=1
         )
@@ -287,12 +294,15 @@ class FamilyTest:
             num_cells=int(self.count[position]),
         )
 
-    def least_found(self) -> float:
-        """Return the log ratio of which most are found 9 times in 10; NaN without peers."""
+    def detectable_log_ratio(self) -> float:
+        """Return the log ratio at which MOST candidates are detected with probability 0.9.
+
+        NaN without peers.
+        """
         clear = (self.critical + MOSTLY) * self.error
         lasting = (self.least_z + BOTH_MOSTLY) * math.sqrt(2) * self.error
         large = math.log1p(self.limits.tolerance) + MOSTLY * self.error
-        every = np.maximum(np.maximum(clear, lasting), large)[self.judged]
+        every = np.maximum(np.maximum(clear, lasting), large)[self.is_tested]
         return (
             float(np.quantile(np.nan_to_num(every, nan=math.inf), MOST)) if len(every) else math.nan
         )
@@ -334,21 +344,21 @@ def robust_deviation(middles: Array) -> float:
 
 
 def persistence_threshold(z_halves: Array, alpha: float) -> float:
-    """Return how clearly both halves must show a fault: the smallest t that rules out noise.
+    """Return the z that both halves must exceed: the smallest t that rules out noise.
 
-    If noise takes a candidate beyond t in a half with probability p, it takes about 2 N p of N
-    candidates beyond t in one half only, and N p^2 in both. So with D candidates beyond t in one
-    half only, D^2 / (4 N) <= alpha makes a false one unlikely. One candidate may always be beyond:
-    one disturbance hides no lasting fault.
+    If noise exceeds t in one half with probability p, about 2 N p of N candidates exceed it in one
+    half only, and N p^2 in both. So with D candidates beyond t in one half only, D^2 / (4 N) <=
+    alpha makes a false one unlikely. One candidate is always allowed: one disturbance hides no
+    lasting fault.
 
     Args:
-        z_halves: the smaller and the larger z of both halves: [2][candidate].
+        z_halves: the smaller and the larger z of the two halves: [2][candidate].
     """
     lower, higher = (np.sort(row[np.isfinite(row)]) for row in z_halves)
-    most = max(1.0, 2 * math.sqrt(alpha * len(higher)))
+    most_in_one_half = max(1.0, 2 * math.sqrt(alpha * len(higher)))
     trials = np.append(LEAST_Z, np.nextafter(higher[higher >= LEAST_Z], math.inf))
     beyond = [len(row) - np.searchsorted(row, trials) for row in (higher, lower)]
-    return float(trials[np.argmax(beyond[0] - beyond[1] <= most)])
+    return float(trials[np.argmax(beyond[0] - beyond[1] <= most_in_one_half)])
 
 
 MOST_FAULTS = 50
@@ -357,39 +367,39 @@ MOST_FAULTS = 50
 def find_faults(halves: Array, peers: PeerGroups, limits: FaultLimits) -> list[Fault]:
     """Return the faults of a table, the one that explains most first.
 
-    A fault is at least `tolerance` slower than its peers. It is clear against the spread of the
-    healthy cells, at an error rate of `alpha` over the number of candidates (Bonferroni). It is
-    persistent: both halves of the samples show it. Candidates that only one half shows are noise,
-    and raise the limit of both halves; so spikes make no faults.
+    A fault is at least `tolerance` slower than its peers. It is significant against the noise of
+    the healthy cells, at an error rate of `alpha` over the number of candidates (Bonferroni). It is
+    persistent: both halves of the samples show it. Candidates in one half only are noise, and raise
+    the limit of both halves; so spikes are no faults.
 
     Args:
         halves: log of the median time over the first and over the second half of the samples:
             [2][cell].
     """
     values = append_empty_cell(halves)
-    found: list[Fault] = []
-    while len(found) < MOST_FAULTS:
-        judged = [each.best() for each in test_families(values, peers, limits)]
-        best = int(np.argmax([gain for gain, _ in judged])) if judged else 0
-        fault = judged[best][1] if judged else None
+    faults: list[Fault] = []
+    while len(faults) < MOST_FAULTS:
+        best_faults = [test.best_fault() for test in test_families(values, peers, limits)]
+        best = int(np.argmax([gain for gain, _ in best_faults])) if best_faults else 0
+        fault = best_faults[best][1] if best_faults else None
         if fault is None:
             break
-        found.append(fault)
+        faults.append(fault)
         family = peers.families[best]
         position = int(np.flatnonzero(family.subjects == fault.subject)[0])
         values[:, family.cells[position]] = np.nan
-    return found
+    return faults
 
 
 def find_fast_outliers(halves: Array, peers: PeerGroups, limits: FaultLimits) -> list[Fault]:
-    """Return what is faster than its peers; if much is, the others may be slow."""
+    """Return fast outliers; if they are many, the remaining cells may be the faulty ones."""
     return find_faults(-halves, peers, limits)
 
 
 def detectable_ratio(halves: Array, peers: PeerGroups, limits: FaultLimits) -> float | None:
-    """Return the ratio at which most of the first family are found nine times in ten, or None."""
-    least = test_families(append_empty_cell(halves), peers, limits)[0].least_found()
-    return None if math.isnan(least) else math.exp(min(700.0, least))
+    """Return the ratio of `detectable_log_ratio` for the first family; None without peers."""
+    log_ratio = test_families(append_empty_cell(halves), peers, limits)[0].detectable_log_ratio()
+    return None if math.isnan(log_ratio) else math.exp(min(700.0, log_ratio))
 
 
 def append_empty_cell(halves: Array) -> Array:
@@ -398,29 +408,29 @@ def append_empty_cell(halves: Array) -> Array:
 
 
 def test_families(values: Array, peers: PeerGroups, limits: FaultLimits) -> list[FamilyTest]:
-    families = peers.judged
-    alpha = limits.alpha / max(1, sum(len(each.subjects) for each in families))  # Bonferroni
-    found = residuals(values, peers, limits.floor)
-    return [FamilyTest(each, found, alpha, limits, len(families)) for each in families]
+    families = peers.testable_families
+    alpha = limits.alpha / max(1, sum(len(family.subjects) for family in families))  # Bonferroni
+    residual_table = residuals(values, peers, limits.floor)
+    return [FamilyTest(family, residual_table, alpha, limits, len(families)) for family in families]
 
 
 def residuals(values: Array, peers: PeerGroups, floor: float) -> Residuals:
-    found, sd = np.full_like(values, np.nan), np.full(values.shape[1], np.nan)
+    differences, sd = np.full_like(values, np.nan), np.full(values.shape[1], np.nan)
     df = np.full(values.shape[1], np.nan)
     kinds = np.append(peers.kinds, -1)
-    known = np.flatnonzero(np.isfinite(values[0]))
-    known = known[np.argsort(kinds[known], kind="stable")]
-    starts = np.flatnonzero(np.diff(kinds[known])) + 1
-    for kind_cells in np.split(known, starts):
-        if len(kind_cells) < 3:  # two can only differ from each other
+    filled = np.flatnonzero(np.isfinite(values[0]))
+    filled = filled[np.argsort(kinds[filled], kind="stable")]
+    starts = np.flatnonzero(np.diff(kinds[filled])) + 1
+    for kind_cells in np.split(filled, starts):
+        if len(kind_cells) < 3:  # of two, either may be the slow one
             continue
         share = float(peers.healthy_shares[kinds[kind_cells[0]]])
         halves = values[:, kind_cells]
-        whole = estimate_healthy(halves.mean(axis=0), share)
+        overall = estimate_healthy(halves.mean(axis=0), share)
         between = estimate_healthy(halves[0] - halves[1])
-        sd[kind_cells] = max(whole.sd, between.sd / 2, floor)
-        df[kind_cells] = whole.count - 1
-        usual = np.abs(halves.mean(axis=0) - whole.centre) <= 3 * sd[kind_cells]
-        centres = halves[:, usual].mean(axis=1) if usual.any() else np.full(2, whole.centre)
-        found[:, kind_cells] = halves - centres[:, None]
-    return Residuals(found, sd, df, kinds)
+        sd[kind_cells] = max(overall.sd, between.sd / 2, floor)
+        df[kind_cells] = overall.count - 1
+        usual = np.abs(halves.mean(axis=0) - overall.centre) <= 3 * sd[kind_cells]
+        centres = halves[:, usual].mean(axis=1) if usual.any() else np.full(2, overall.centre)
+        differences[:, kind_cells] = halves - centres[:, None]
+    return Residuals(differences, sd, df, kinds)

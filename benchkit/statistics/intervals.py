@@ -1,11 +1,11 @@
 """95 % intervals of medians for autocorrelated series, quantiles, and times with two modes.
 
-Times of calls are not independent: what slows one call down often slows the next one too. So the
-width of an interval follows the effective number of independent values in a series. Simulations
-measure the coverage: perf/coverage.py, docs/results/coverage.md.
+Times of calls are not independent: a disturbance of one call often lasts to the next. So the width
+of an interval follows from the effective sample size. Simulations measure the coverage:
+perf/coverage.py, docs/results/coverage.md.
 
-`np.median` and `np.quantile` take 20 to 60 µs for a few hundred values, nearly all of it before
-they touch one. A case needs some twenty, most of them of the same values.
+`np.median` and `np.quantile` take 20 to 60 µs for a few hundred values, nearly all of it overhead.
+A case needs some twenty, most of them of the same values.
 """
 
 import math
@@ -22,27 +22,27 @@ Array = npt.NDArray[np.float64]
 ALPHA = 0.05
 """Error rate of an interval of 95 %."""
 FEWEST_SAMPLES = 700
-"""Fewest samples of one case that have an interval. With fewer, a run that stays in one of two
-modes, each about 50 samples long, hides the other in more than one of ten runs."""
+"""Fewest samples of one case that have an interval. With fewer, of two modes that each last about
+50 samples, one is missed in more than one of ten runs."""
 FEWEST_INDEPENDENT = 6
-"""Fewest independent values in a series with an interval, which `median_interval` needs. A higher
-limit would keep the runs that look uncorrelated by chance."""
+"""Fewest independent values in a series with an interval, by `median_interval`. A higher limit
+would select runs that look uncorrelated by chance."""
 FEWEST_STEADY, FEWEST_ROUNDS = 20, 100
-"""Fewest turns of two cases whose ratio has an interval in any case, and that of a series."""
-FEWEST_OF_ROUNDS = 15  # fewest independent values among FEWEST_ROUNDS turns and more
+"""Fewest rounds whose ratios are tested for correlation, and fewest with a `series_interval`."""
+FEWEST_OF_ROUNDS = 15  # fewest independent values among FEWEST_ROUNDS rounds and more
 FEWEST_QUARTILES = 12
-"""Fewest values whose middle half is told; fewer have the range of all."""
+"""Fewest values with quartiles; fewer have the range of all."""
 
 
 def t_quantile(p_value: float, df: Array | float) -> Array:
-    """Return the quantile of Student's t that is exceeded with a small probability.
+    """Return the upper quantile of Student's t, exceeded with probability `p_value`.
 
     Exact for 1 and 2 degrees of freedom, 5 % too large between them, right to 0.005 % above (Hill,
     Algorithm 396: Student's t-quantiles, Communications of the ACM, 1970).
 
     Args:
-        df: degrees of freedom. Below 1 nothing is known, and the quantile is infinite; with
-            infinitely many it is that of the normal distribution.
+        df: degrees of freedom. Below 1 the quantile is infinite; with infinitely many it is that of
+            the normal distribution.
     """
     n = np.clip(df, 1.0, 1e12)  # where t is normal to all digits
     x = NormalDist().inv_cdf(p_value)
@@ -66,7 +66,7 @@ def t_quantile(p_value: float, df: Array | float) -> Array:
 
 
 def median_interval(values: Array, alpha: float = ALPHA) -> tuple[float, float] | None:
-    """Return the confidence interval of the median of independent values; None where they are few.
+    """Return the confidence interval of the median of independent values; None for too few.
 
     It reaches from the k-th smallest to the k-th largest value, with the largest k for which the
     binomial tail P(X < k), X ~ B(n, 1/2), is at most alpha / 2 (Conover, Practical Nonparametric
@@ -88,8 +88,8 @@ def series_interval(
     """Return the confidence interval of the median of a time series, in order of time: [n].
 
     `median_interval` takes two order statistics of independent values. This function takes the same
-    quantiles of the series, for its effective number of independent values. The interval always
-    contains the median. None below `fewest` values, or `fewest_independent` independent ones.
+    quantiles of the series, for its effective sample size. The interval always contains the median.
+    None below `fewest` values, or `fewest_independent` independent ones.
     """
     if len(times) < max(1, fewest):
         return None
@@ -100,14 +100,14 @@ def series_interval(
 def rounds_interval(ratios: Array, alpha: float = ALPHA) -> tuple[float, float] | None:
     """Return the confidence interval of the ratio, in this run, of two interleaved cases: [round].
 
-    The order of cases is drawn anew in each round. So the ratio of equal cases is above 1 by a fair
-    coin, however times correlate, and the order statistics of few ratios hold. Other runs may
-    differ. Where the ratio changed during the run, the interval holds those of all rounds: a
-    variant is ahead if it was in each. None where the rounds are too few.
+    The order of cases is drawn anew in each round. So the ratio of equal cases is above 1 with
+    probability 1/2, however times correlate, and order statistics of few ratios are valid. Other
+    runs may differ. If the ratio drifted during the run, the interval is the range of all rounds: a
+    variant is ahead if it was so in each. None for too few rounds.
     """
     if len(ratios) >= FEWEST_ROUNDS:
-        found = series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS, alpha)
-        return found or (float(ratios.min()), float(ratios.max()))
+        interval = series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS, alpha)
+        return interval or (float(ratios.min()), float(ratios.max()))
     if len(ratios) >= FEWEST_STEADY and not is_uncorrelated(ratios, alpha):
         return float(ratios.min()), float(ratios.max())
     return median_interval(ratios, alpha)
@@ -119,18 +119,15 @@ def fewest_values(alpha: float = ALPHA) -> int:
 
 
 def is_uncorrelated(values: Array, alpha: float = ALPHA) -> bool:
-    """Return whether neighbours correlate no more than in all but `alpha` of independent series.
-
-    Values count by rank.
-    """
+    """Test the lag-1 autocorrelation of ranks; return False if it is significant at `alpha`."""
     n = len(values)
     correlations = autocorrelation(np.unique(values, return_inverse=True)[1])
-    most = NormalDist().inv_cdf(1 - alpha) / math.sqrt(n) - 1 / n
-    return bool(correlations[1] <= most)
+    critical = NormalDist().inv_cdf(1 - alpha) / math.sqrt(n) - 1 / n
+    return bool(correlations[1] <= critical)
 
 
 def quartiles_or_range(ordered: Array) -> tuple[float, float]:
-    """Return the bounds of the middle half of ascending values, or of all if they are few."""
+    """Return the quartiles of ascending values, or their range if they are few."""
     if len(ordered) < FEWEST_QUARTILES:
         return float(ordered[0]), float(ordered[-1])
     return quantile(ordered, 0.25), quantile(ordered, 0.75)
@@ -159,8 +156,10 @@ def ordered_interval(
 @cache
 def order_statistic_rank(n: int, alpha: float = ALPHA) -> int:
     """Return the k of `median_interval` for n values; 0 where no k is small enough."""
-    tail, k = 0.0, 0
-    while (tail := tail + math.exp(log_binomial(n, k) - n * math.log(2))) <= alpha / 2:
+    probability, k = 0.0, 0
+    while (
+        probability := probability + math.exp(log_binomial(n, k) - n * math.log(2))
+    ) <= alpha / 2:
         k += 1
     return k
 
@@ -170,13 +169,12 @@ def log_binomial(n: int, k: int) -> float:
 
 
 def correlation_length(times: Array) -> float:
-    """Return how many values of a series count as one independent value, >= 1, on the safe side.
+    """Return the number of values of a series per independent value, >= 1, conservatively.
 
-    This is the integrated autocorrelation time 1 + 2 (r1 + r2 + ...) plus one standard error, of
-    the values' ranks by size, which outliers do not move. The sum ends where two neighbouring terms
-    together are no longer positive (Geyer, Practical Markov Chain Monte Carlo, 1992). For a sum
-    over m lags of n values the variance of the estimate is 2 (2 m + 1) / n of its square (Sokal,
-    1997).
+    It is the integrated autocorrelation time 1 + 2 (r1 + r2 + ...) plus one standard error, of the
+    values' ranks, which are robust to outliers. The sum ends where two neighbouring terms together
+    are no longer positive (Geyer, Practical Markov Chain Monte Carlo, 1992). For a sum over m lags
+    of n values the variance of the estimate is 2 (2 m + 1) / n of its square (Sokal, 1997).
     """
     correlations = autocorrelation(np.unique(times, return_inverse=True)[1])
     pairs = correlations[: len(correlations) // 2 * 2].reshape(-1, 2).sum(axis=1)
@@ -216,22 +214,22 @@ def sorted_medians(ordered: Array) -> Array:
 
 def quantile(ordered: Array, share: float) -> float:
     """Return a quantile of ascending values, exactly that of `np.quantile`."""
-    place = (len(ordered) - 1) * share
-    before = math.floor(place)
-    low, high = float(ordered[before]), float(ordered[min(before + 1, len(ordered) - 1)])
-    weight = place - before
+    position = (len(ordered) - 1) * share
+    index = math.floor(position)
+    low, high = float(ordered[index]), float(ordered[min(index + 1, len(ordered) - 1)])
+    weight = position - index
     if weight < 0.5:
         return low + (high - low) * weight
     return high - (high - low) * (1 - weight)
 
 
 FEWEST, PER_BIN, MOST_BINS = 100, 10, 40
-"""Fewest samples that can show two modes, mean samples per bin, most bins of the histogram."""
+"""Fewest samples for a search of two modes, mean samples per bin, most bins of the histogram."""
 LEAST_RATIO = 1.1
-"""Smallest ratio of two modes. The resolution of the clock makes peaks of short times."""
+"""Smallest ratio of two modes: the clock's resolution makes peaks of short times."""
 VALLEY, LEAST_SHARE = 0.5, 0.1
-"""Two peaks are two modes if the valley between them is below VALLEY times the lower peak, and each
-side holds at least LEAST_SHARE of all samples."""
+"""Two peaks are two modes if the valley between them is below VALLEY times the lower peak, and at
+least LEAST_SHARE of all samples lie on either side of it."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +240,7 @@ class Modes:
 
 
 def find_modes(times: Array) -> Modes | None:
-    """Return the two modes of times; None where there is one, or too few times to tell.
+    """Return the two modes of times; None if there is one, or too few times.
 
     They are peaks of the smoothed histogram of the times' logarithms, separated at the lowest bin.
     """
@@ -250,12 +248,12 @@ def find_modes(times: Array) -> Modes | None:
     if edge is None:
         return None
     slow = times > edge
-    found = Modes(median(times[~slow]), median(times[slow]), float(slow.mean()))
-    return found if found.slow_s >= LEAST_RATIO * found.fast_s else None
+    modes = Modes(median(times[~slow]), median(times[slow]), float(slow.mean()))
+    return modes if modes.slow_s >= LEAST_RATIO * modes.fast_s else None
 
 
 def valley_between_modes(times: Array) -> float | None:
-    """Return the time in seconds that separates two modes; None where there is one mode."""
+    """Return the time in seconds that separates two modes; None if there is one mode."""
     ordered = np.sort(times)
     if len(ordered) < FEWEST or ordered[0] <= 0:
         return None
@@ -292,8 +290,8 @@ def slow_shares(
 ) -> tuple[Array, Array] | None:
     """Return the share of samples in the slow mode, 0 to 1, of both arms: [run], [run].
 
-    The valley between the modes is that of all runs of the baseline, or of the candidate where the
-    baseline has one mode. So a candidate whose only mode is slower has no slow mode. None if
+    The valley between the modes is that of all runs of the baseline, or of the candidate if the
+    baseline has one mode. So a candidate with a single, slower mode has no slow mode. None if
     neither arm has two modes.
     """
     for runs in (baseline, candidate):

@@ -1,7 +1,7 @@
-"""Whether one variant is ahead of another: the one judgement that every claim rests on.
+"""Judge whether one variant is ahead of another, by the interval of its speedup.
 
-Screens, figures, pages, exports and `compare` ask `judge`, and decide nothing by themselves. A
-range is no interval: nothing is judged by it.
+Screens, figures, pages, exports and `compare` all use `judge_interval`. A range is not an interval:
+nothing is judged by it.
 """
 
 import math
@@ -9,11 +9,11 @@ import math
 from benchkit.statistics.intervals import ALPHA
 
 MARGIN = 0.05
-"""Variants are tied where their times differ by no more than this, for certain."""
+"""Variants are tied if the interval of their speedup lies within this margin."""
 
 
 AHEAD, BEHIND, TIED, UNCLEAR, NOT_JUDGED = "ahead", "behind", "tied", "unclear", "not judged"
-"""What is known of the speedup of one variant over another."""
+"""Judgements of the speedup of one variant over another."""
 
 
 def judge_interval(
@@ -24,14 +24,14 @@ def judge_interval(
 ) -> str:
     """Judge a speedup by the interval of its logarithm.
 
-    TIED: the whole interval lies within the margin, also if it leaves out 0. AHEAD and BEHIND: it
-    lies above or below 0, and beyond the noise floor. UNCLEAR: everything else. So each of the
-    first three is wrong as rarely as the interval leaves out the truth.
+    TIED: the whole interval lies within the margin, even if it excludes 0. AHEAD and BEHIND: it
+    lies above or below 0, and beyond the noise floor. UNCLEAR: everything else. So the error rate
+    of each of the first three is at most that of the interval.
 
     Args:
-        margin: the largest logarithm of a speedup that does not matter.
-        floor: how far identical code may be from 0.
-        of_ties: the interval that ties are judged by, where that has an error rate of its own.
+        margin: largest logarithm of a speedup that is irrelevant.
+        floor: noise floor, as a logarithm.
+        of_ties: interval for ties, if their error rate differs.
     """
     low, high = of_ties or interval
     if -margin < low and high < margin:
@@ -43,14 +43,14 @@ def judge_interval(
 
 
 def judge_speedup(low: float, high: float) -> str:
-    """Judge a speedup by the ends of its interval."""
+    """Judge a speedup by its interval."""
     return judge_interval((math.log(low), math.log(high)))
 
 
 def bonferroni_alpha(num_comparisons: int) -> float:
-    """Return the error rate of each comparison, so that any is wrong at most with ALPHA.
+    """Return the error rate of each comparison for a family-wise error rate of ALPHA.
 
     This is Bonferroni's correction. Among k variants there are k - 1 comparisons with a baseline,
-    and k (k - 1) / 2 with whichever variant turns out to be the fastest.
+    and k (k - 1) / 2 with the variant that turns out to be the fastest.
     """
     return ALPHA / max(1, num_comparisons)

@@ -25,17 +25,17 @@ def benjamini_hochberg(p_values: Sequence[float], alpha: float) -> float:
 
 
 def holm(p_values: Sequence[float], alpha: float) -> float:
-    """Return the error rate of each test that keeps the chance of any false one to `alpha`.
+    """Return the error rate of each test for a family-wise error rate of `alpha`.
 
-    The j-th smallest of m p-values is held to alpha / (m - j + 1), until the first one that fails
-    (Holm, 1979). Only the R before it are at most alpha / (m - R).
+    The j-th smallest of m p-values is compared with alpha / (m - j + 1), until the first that
+    exceeds it (Holm, 1979). Only the R before it are at most alpha / (m - R).
     """
-    left = len(p_values)
+    remaining = len(p_values)
     for p_value in sorted(p_values):
-        if p_value > alpha / left:
+        if p_value > alpha / remaining:
             break
-        left -= 1
-    return alpha / max(1, left)
+        remaining -= 1
+    return alpha / max(1, remaining)
 
 
 Name = TypeVar("Name")
@@ -46,9 +46,9 @@ class MetricChange:
     """A change of a secondary metric, on the scale of its differences: log ratios, or shares.
 
     Attributes:
-        low, high: infinite where the runs are too few for an interval.
+        low, high: interval; infinite if the runs are too few.
         p_value: two-sided, not adjusted.
-        is_significant: the interval leaves out 0, at the error rate of Holm's correction.
+        is_significant: whether the interval excludes 0, at the error rate of Holm's correction.
     """
 
     estimate: float
@@ -61,7 +61,7 @@ class MetricChange:
 def changes(tests: Mapping[Name, RankTest], alpha: float = ALPHA) -> dict[Name, MetricChange]:
     """Return the change of each secondary metric.
 
-    The chance that any is called significant where nothing changed is at most `alpha`.
+    The probability of any significant change where nothing changed is at most `alpha`.
     """
     p_values = {name: test.p_outside(0.0) for name, test in tests.items()}
     alpha_each = holm(list(p_values.values()), alpha)

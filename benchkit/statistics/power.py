@@ -1,4 +1,4 @@
-"""How much runs differ, and which changes so many pairs of them can show."""
+"""Standard deviations between runs, smallest detectable effects, and numbers of pairs."""
 
 import math
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class RunDeviations:
     """Standard deviations of logarithms between runs; None with fewer than two.
 
     Attributes:
-        ratios: of the log ratios of pairs. Divided by the square root of 2 it is the spread of one
-            run, without what both runs of a pair share.
+        ratios: of the log ratios of pairs. Divided by the square root of 2 it is the standard
+            deviation of one run, without disturbances that both runs of a pair share.
     """
 
     baseline: float | None
@@ -47,7 +47,7 @@ def standard_deviation(values: Array) -> float | None:
 def equivalent_sd(test: SignedRank) -> float | None:
     """Return the standard deviation of normal differences with an interval as wide as this one.
 
-    Outliers widen the interval little, and the standard deviation much; so plan with this one
+    It is robust for planning: outliers widen the interval little, and the standard deviation much
     (Lehmann, 1963: the width of the interval estimates the standard error). Below 6 pairs, which
     have no interval, it is the sample's standard deviation; None with fewer than two.
     """
@@ -59,16 +59,16 @@ def equivalent_sd(test: SignedRank) -> float | None:
 
 
 def difference_of_runs(sigma_run: float) -> float:
-    """Return the largest difference of two identical runs in 95 of 100 cases, as a share."""
+    """Return the 95 % quantile of the difference of two identical runs, as a share."""
     return math.expm1(quantile(1 - ALPHA / 2) * math.sqrt(2) * sigma_run)
 
 
 def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Return the log ratio whose interval leaves out 0 with probability `power`.
+    """Return the log ratio whose interval excludes 0 with probability `power`.
 
     It is (z_alpha/2 + z_power) sd / sqrt(e (n - z_alpha/2^2 / 2)): the formula of the t-test with
     Guenther's correction for few pairs (The American Statistician 35, 1981), its n reduced by the
-    efficiency e of the signed-rank test. It is infinite where so few pairs show no effect.
+    efficiency e of the signed-rank test. It is infinite if so few pairs detect no effect.
     """
     z = quantile(1 - alpha / 2)
     effective = EFFICIENCY * (num_pairs - z**2 / 2)

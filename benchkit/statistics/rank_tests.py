@@ -17,10 +17,10 @@ class RankTest:
     """Estimate, intervals and p-values of a centre or a shift.
 
     The statistic of the test of "it is c" is the number of elementary estimates above c. So tests
-    and intervals are two readings of one list: the interval with error rate `alpha` leaves out c if
-    and only if `p_above(c)` or `p_below(c)` is at most alpha / 2. Values that equal c, or each
-    other, make both conservative. `estimate` is the median of the elementary estimates (Hodges and
-    Lehmann, 1963); NaN without any.
+    and intervals are equivalent: the interval with error rate `alpha` excludes c if and only if
+    `p_above(c)` or `p_below(c)` is at most alpha / 2. Ties with c, or among the values, make both
+    conservative. `estimate` is the median of the elementary estimates (Hodges and Lehmann, 1963);
+    NaN without any.
     """
 
     def __init__(self, estimates: Array, cumulative: npt.NDArray[np.float64]) -> None:
@@ -30,7 +30,7 @@ class RankTest:
         self.estimate = float(np.median(estimates)) if len(estimates) else math.nan
 
     def interval(self, alpha: float) -> Interval:
-        """Return the interval that leaves out the truth with a probability of at most `alpha`.
+        """Return the interval that excludes the true value with probability `alpha` at most.
 
         It reaches from the k-th smallest to the k-th largest estimate, with the largest k for which
         P(T < k) <= alpha / 2. It is infinite if no k is small enough.
@@ -94,11 +94,11 @@ def signed_rank_distribution(n: int) -> npt.NDArray[np.float64]:
 
 
 MOST_EXACT = 10_000
-"""Pairs of values up to which the distribution is exact, in a fraction of a second."""
+"""Number of pairs of values up to which the exact distribution is used."""
 
 
 class RankSum(RankTest):
-    """The shift between two samples from distributions of one shape, whatever that shape is.
+    """The shift between two samples from distributions of the same, arbitrary shape.
 
     The elementary estimates are all differences of a value of the second sample and one of the
     first. The statistic counts those above 0 (Mann and Whitney, 1947). Source: Hollander, Wolfe and
@@ -137,19 +137,19 @@ def rank_sum_distribution(m: int, n: int) -> npt.NDArray[np.float64]:
 def log_ratios(baseline: Array, candidate: Array) -> Array:
     """Return log(candidate / baseline): [pair].
 
-    A pair that lacks a positive number is NaN, so pairs of several points stay aligned.
+    A pair without two positive numbers is NaN, so pairs of several points stay aligned.
     """
-    figures = np.array([baseline, candidate], dtype=np.float64)
-    figures[~(np.isfinite(figures) & (figures > 0))] = np.nan
-    logs = np.log(figures)
+    pairs = np.array([baseline, candidate], dtype=np.float64)
+    pairs[~(np.isfinite(pairs) & (pairs > 0))] = np.nan
+    logs = np.log(pairs)
     return np.asarray(logs[1] - logs[0])
 
 
 def geometric_mean(log_ratios: Sequence[Array], alpha: float = ALPHA) -> tuple[float, Interval]:
     """Return the geometric mean of all ratios, [point][pair], and its interval.
 
-    The mean over points is taken in each pair, and the interval over pairs, because the points of a
-    pair share their disturbances. Pairs that lack a point are left out.
+    The mean over points is taken within each pair, and the interval over pairs, because the points
+    of a pair share their disturbances. Pairs that lack a point are left out.
     """
     test = SignedRank(np.mean(log_ratios, axis=0))
     low, high = test.interval(alpha)
@@ -159,8 +159,8 @@ def geometric_mean(log_ratios: Sequence[Array], alpha: float = ALPHA) -> tuple[f
 def noise_floor(log_ratios: Array, alpha: float = ALPHA) -> float | None:
     """Return how far identical code may be from a ratio of 1, as a share; None with too few pairs.
 
-    This is the far end of the interval of A/A pairs: a bound on what the order of runs or the
-    harness adds. It is wide unless there are many pairs; a floor from the few A/A pairs of one
+    It is the farther end of the interval of A/A pairs: a bound on effects of the order of runs and
+    of the harness. It is wide unless there are many pairs; a floor from the few A/A pairs of one
     comparison would hide most changes.
     """
     low, high = SignedRank(log_ratios).interval(alpha)

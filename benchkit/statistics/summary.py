@@ -1,4 +1,4 @@
-"""Summaries of samples, and of pairs of cases that take turns; times in seconds."""
+"""Summaries of samples, and paired metrics of interleaved cases; times in seconds."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from benchkit.statistics.samples import Arrivals, Samples
 
 
 class Summary(Arrivals):
-    """The times of one case. A number that does not exist is None."""
+    """The times of one case; None for a metric that does not exist."""
 
     median_s: float
     ci_low_s: float | None
@@ -52,9 +52,9 @@ def relative_half_width(interval: tuple[float, float] | None, centre: float) -> 
 def summarize(samples: Samples) -> Summary:
     """Summarize one case.
 
-    `median_s` and its interval come from the same times. Without an interval there is their range,
-    see `spread`. `osu_mean_s` is the mean of all samples of all ranks, which the OSU
-    micro-benchmarks print. `independent_samples` is the effective number of independent samples.
+    `median_s` and its interval are of the same times. Without an interval there is their range,
+    see `quartiles_or_range`. `osu_mean_s` is the mean of all samples of all ranks, as the OSU
+    micro-benchmarks print it. `independent_samples` is the effective sample size.
     """
     times = samples.times
     ordered, length = np.sort(times), correlation_length(times)
@@ -87,7 +87,7 @@ def summarize(samples: Samples) -> Summary:
 def algorithm_bandwidth(
     payload_bytes: int | None, bus_factor: float | None, median_s: float | None
 ) -> float | None:
-    """Return the payload over the median time in GB/s (10^9 bytes), never a mean of rates.
+    """Return the payload over the median time in GB/s (10^9 bytes), not a mean of rates.
 
     `bus_factor` is None on one rank, which has no bandwidth.
     """
@@ -110,12 +110,12 @@ def computing_rate(flops: float | None, median_s: float | None) -> float | None:
 
 
 class Estimate(NamedTuple):
-    """The median over turns, of cases that take turns.
+    """A median over the rounds of interleaved cases.
 
     Attributes:
         low, high: 95 % interval in this run, or None.
-        range_low, range_high: without an interval, how much turns differ (`spread`), else None.
-        num_rounds: turns that all of the cases took part in.
+        range_low, range_high: without an interval, `quartiles_or_range` of the rounds, else None.
+        num_rounds: number of rounds with a block of each case.
     """
 
     value: float
@@ -126,52 +126,51 @@ class Estimate(NamedTuple):
     num_rounds: int
 
     def with_value(self, value: float) -> "Estimate":
-        """Return the bounds with another value, to which they are extended if need be."""
+        """Return another value with these bounds, extended to include it."""
         low, high, range_low, range_high = (
-            end and furthest(end, value)
-            for end, furthest in zip(self[1:5], (min, max, min, max), strict=True)
+            bound and extreme(bound, value)
+            for bound, extreme in zip(self[1:5], (min, max, min, max), strict=True)
         )
         return Estimate(value, low, high, range_low, range_high, self.num_rounds)
 
     def scaled(self, factor: float) -> "Estimate":
-        low, high, range_low, range_high = (end and end * factor for end in self[1:5])
+        low, high, range_low, range_high = (bound and bound * factor for bound in self[1:5])
         return Estimate(self.value * factor, low, high, range_low, range_high, self.num_rounds)
 
 
 def paired_speedup(baseline: Samples, case: Samples) -> Estimate:
-    """Return how many times faster a case is than the baseline, another case of its job.
+    """Return the speedup of a case over the baseline, another case of its job.
 
-    It is the median over turns of the ratio of both block medians, so a lasting disturbance affects
-    both.
+    It is the median over rounds of the ratio of both block medians, so a slow disturbance cancels.
     """
-    reference, own = align_rounds(baseline, case)
-    ratios = reference / own
+    reference, own_medians = align_rounds(baseline, case)
+    ratios = reference / own_medians
     return summarize_rounds(ratios, rounds_interval(ratios))
 
 
 def paired_overlap(compute: Samples, communicate: Samples, case: Samples) -> Estimate:
     """Return the share of the shorter component that is hidden behind the other.
 
-    It is the median over turns of (T_comp + T_comm - T) / min(T_comp, T_comm): 1 where the shorter
-    component is hidden, below 0 where the components hinder each other. The shorter component has
-    the smaller median of all turns. The smaller of two noisy times of each turn would be too small,
-    and the overlap too large. Few turns have no interval: around 0 there is no fair coin.
+    It is the median over rounds of (T_comp + T_comm - T) / min(T_comp, T_comm): 1 if the shorter
+    component is hidden, below 0 if the components hinder each other. The shorter component is the
+    one with the smaller median over all rounds; the minimum within each round would be biased low,
+    and the overlap high. Few rounds have no interval: the sign test of equal cases does not apply.
     """
-    computing, communicating, both = align_rounds(compute, communicate, case)
+    computing, communicating, overlapped = align_rounds(compute, communicate, case)
     shorter = min(computing, communicating, key=median)
-    hidden = (computing + communicating - both) / shorter
+    hidden = (computing + communicating - overlapped) / shorter
     return summarize_rounds(hidden, series_interval(hidden, FEWEST_ROUNDS, FEWEST_OF_ROUNDS))
 
 
 def align_rounds(*cases: Samples) -> list[Array]:
-    """Return the block medians of each case in the turns of all of them: [turn]."""
+    """Return the block medians of each case, in the rounds of all cases: [round]."""
     medians_by_case = [case.block_medians for case in cases]
-    rounds = min(map(len, medians_by_case))
-    return [medians[:rounds] for medians in medians_by_case]
+    num_rounds = min(map(len, medians_by_case))
+    return [medians[:num_rounds] for medians in medians_by_case]
 
 
 def summarize_rounds(round_values: Array, interval: tuple[float, float] | None) -> Estimate:
-    """Return the median of turns [turn] with its interval or its range."""
+    """Return the median of values per round, [round], with its interval or its range."""
     low, high = interval or (None, None)
     range_low, range_high = (None, None) if interval else quartiles_or_range(np.sort(round_values))
     return Estimate(median(round_values), low, high, range_low, range_high, len(round_values))

@@ -166,7 +166,7 @@ def require_no_links(folder: Path, points: Sequence[PointEntry]) -> None:
     """Raise ConfigError where a log or a trace would be written through a link or pipe."""
     folders = (part for point in points for part in Path(point.folder).parts[:1])
     for name in dict.fromkeys((LOG_FILE, *folders)):
-        for path in files.special_files_at(folder / name):
+        for path in files.find_special_files(folder / name):
             raise ConfigError(f"{path}: neither a file nor a folder; allowed in a sweep are these")
 
 

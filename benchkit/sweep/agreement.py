@@ -21,7 +21,7 @@ from benchkit.errors import ConfigError
 from benchkit.point.agent_group import AgentGroup, all_gather_facts
 from benchkit.point.placement import resolve_world_size
 from benchkit.record import files
-from benchkit.record.naming import without_settings
+from benchkit.record.naming import drop_resume_settings
 from benchkit.secrets import mask_config, mask_words
 from benchkit.sweep.agenda import Agenda, AgendaMessage, prepare_agenda
 from benchkit.sweep.launchers import Launcher
@@ -68,7 +68,7 @@ class Proposal:
             started, traits, common_folder(naming), config.join_timeout_s, config.trust_network
         )
         conditions = start_conditions(started, agents, self.launcher)
-        typed = mask_words(without_settings(sys.argv[1:]))
+        typed = mask_words(drop_resume_settings(sys.argv[1:]))
         wanted = Manifest(typed, conditions, list(self.entries), started_in=os.getcwd())
         world_sizes = self.world_sizes(agents)
         folder = Path(self.hydra_config.hydra.sweep.dir)

@@ -30,7 +30,7 @@ from benchkit.sweep.manifest import PointEntry, merge_entries
 from benchkit.sweep.progress import point_head
 from benchkit.sweep.resume import Resume
 from benchkit.sweep.sweep_folder import require_unused
-from launch.agents.group import alone
+from launch.agents.group import single_agent
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def forecasts(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[P
     `outputs` holds the folders of earlier sweeps. Devices and memory count if the points run here.
     """
     before = read_history(outputs, this_machine() if runs_here else None)
-    agents = alone()
+    agents = single_agent()
     group = AgentGroup(agents, all_gather_facts(agents)) if runs_here else None
     free_bytes = host_available_bytes() if runs_here else None
     return [forecast(point, before, group, free_bytes) for point in points]

@@ -181,7 +181,7 @@ class BatchJob:
         preload_fork_server(point.config for point in self.points)
         try:
             agents, open_points = self.connect()
-            with agents.stopping_together():
+            with agents.stop_together():
                 list(run_points(open_points, agents, SweepProgress().report))
                 agents.wait_for_end()
         except KeyboardInterrupt as error:

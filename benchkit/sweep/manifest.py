@@ -219,7 +219,7 @@ def require_sound(found: Manifest) -> None:
 def from_records(folder: Path) -> Manifest:
     """Make a manifest from records; raise ConfigError where none is readable."""
     keys, folders, overrides = [], [], []
-    for path in sorted(folder.glob(f"*/{files.FILE_NAME}"), key=files.by_number):
+    for path in sorted(folder.glob(f"*/{files.FILE_NAME}"), key=files.numeric_sort_key):
         try:
             found = files.read(path)
         except ValueError:

@@ -138,7 +138,7 @@ def settled_status(folder: Path, retry: str = "none", world_size: int | None = N
     `retry`, a key of RETRY, says which ends do not count. `world_size` is the number of ranks that
     the point would have now; None if unknown.
     """
-    found = files.read_in(folder)
+    found = files.read_from(folder)
     if found is None or found.status not in STATUSES or found.status in RETRY[retry]:
         return ""
     if world_size is not None and finished_elsewhere(found, world_size):

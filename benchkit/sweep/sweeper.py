@@ -123,7 +123,7 @@ class Sweeper(sweeper.Sweeper):
             points = agenda.open_points(configs, entries, self._launcher.num_agents, typed)
             configure_log(self._config.hydra.job_logging)
             preload_fork_server(point.config for point in points)
-            with agents.stopping_together():
+            with agents.stop_together():
                 if agents.first:
                     self.run(points, agenda, agents, configs[0])
                     return []

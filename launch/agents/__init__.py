@@ -1,1 +1,1 @@
-"""The agents of one run: they join, exchange messages, compare clocks and take turns on hosts."""
+"""The agents of one run: rendezvous, messages, clock offsets, exclusive use of hosts."""

@@ -1,4 +1,4 @@
-"""Where agent 0 listens, and how the other agents reach it."""
+"""The address at which agent 0 listens, and its endpoints for the other agents."""
 
 import errno
 import hmac
@@ -22,7 +22,7 @@ ADDRESS_BYTES = 1 << 16
 
 
 class Endpoint(NamedTuple):
-    """One way to reach agent 0: a host and a port, or a Unix socket of this host."""
+    """One endpoint of agent 0: a host and a port, or a Unix socket of this host."""
 
     host: str
     port: int = 0
@@ -46,13 +46,13 @@ class Endpoint(NamedTuple):
 
 
 class Address(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where agent 0 listens.
+    """The address of agent 0.
 
     Attributes:
         hosts: names and IP addresses of agent 0's host.
         network: network namespace of agent 0, whose loopback reaches it.
         token: the secret of this run's agents; a signature or "" where others may read the address.
-        path: of agent 0's Unix socket, for agents in its network; "" without one.
+        path: path of agent 0's Unix socket, for agents in its network; "" without one.
     """
 
     hosts: list[str]
@@ -62,7 +62,7 @@ class Address(Struct, frozen=True, forbid_unknown_fields=True):
     path: str = ""
 
     def endpoints(self) -> list[Endpoint]:
-        """Return by what this process may reach agent 0, the nearest first."""
+        """Return the endpoints by which this process may reach agent 0, the nearest first."""
         is_near = self.network == namespace("net")
         hosts = dict.fromkeys([LOOPBACK, *self.hosts] if is_near else self.hosts)
         sockets = [Endpoint(LOOPBACK, path=self.path)] if is_near and self.path else []
@@ -71,11 +71,11 @@ class Address(Struct, frozen=True, forbid_unknown_fields=True):
     def to_json(self) -> str:
         return json.dumps(msgspec.to_builtins(self))
 
-    def signed(self) -> "Address":
-        """Return an address that everyone may read: a signature by the secret stands for it.
+    def sign(self) -> "Address":
+        """Return the address with a signature (HMAC) in place of the secret, for public storage.
 
-        Without it, whoever can write where the address stands could lead agents through a process
-        of its own, which hands on their handshake.
+        Without a signature, whoever can write to that storage could publish the address of a
+        process that relays the handshake.
         """
         text = json.dumps([self.hosts, self.port, self.network, self.path]).encode()
         secret = self.token.encode(errors="surrogatepass")
@@ -83,7 +83,7 @@ class Address(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_address(text: bytes) -> Address:
-    """Parse what agent 0 has published; raise ValueError where it is no address."""
+    """Parse the address that agent 0 has published; raise ValueError for anything else."""
     try:
         return msgspec.convert(json.loads(text), Address)
     except RecursionError:
@@ -96,7 +96,7 @@ def names_of_host() -> list[str]:
 
 
 def open_private_listener(path: Path) -> socket.socket | None:
-    """Open a socket in this user's own folder, at which no stranger can knock; None without one."""
+    """Listen at a Unix socket in a folder of this user only; return None where that fails."""
     listener = socket.socket(socket.AF_UNIX)
     try:
         trust.make_private_folder(path.parent)
@@ -114,7 +114,7 @@ def open_local_listener() -> socket.socket:
 
 
 def open_listener(port: int) -> socket.socket:
-    """Open a socket for other hosts, by IPv6 and IPv4 where there are both."""
+    """Listen for other hosts, over IPv6 and IPv4 where both exist."""
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(
@@ -126,7 +126,7 @@ def open_listener(port: int) -> socket.socket:
     return socket.create_server(("", port), backlog=BACKLOG)
 
 
-def why_not(error: OSError | UnicodeError) -> str:
+def describe_error(error: OSError | UnicodeError) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     if isinstance(error, TimeoutError):

@@ -16,13 +16,13 @@ from launch.signals import wait_readable
 MESSAGE_BYTES = 1 << 26
 """Above any outcome with its tracebacks."""
 WHOLE_S = 10.0
-"""Seconds that a message may take to be received once it has begun, or to be sent."""
+"""Time limit to send a message, or to receive one that has begun."""
 KEEPALIVE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 """Options that report a silent host after 10 s; units: seconds, seconds, probes, milliseconds."""
 
 
 class PeerLost(Exception):
-    """The other end has ended; `silently`: its host no longer answers."""
+    """The peer has ended; `silently`: its host no longer answers."""
 
     def __init__(self, silently: bool) -> None:
         super().__init__("does not answer" if silently else "ended")
@@ -45,10 +45,10 @@ class Channel:
         self._given_up = False
 
     def send(self, kind: str, value: object = None) -> None:
-        """Send one message, or nothing if the peer is lost, which receive() reports.
+        """Send one message; a lost peer is reported by the next receive().
 
-        A peer that does not read for WHOLE_S counts as lost.
-        Raise ValueError for a message longer than MESSAGE_BYTES, which the peer would refuse.
+        A peer that does not read for WHOLE_S counts as lost. Raise ValueError for a message longer
+        than MESSAGE_BYTES, which the peer would refuse.
         """
         text = json.dumps([kind, msgspec.to_builtins(value)]).encode()
         if len(text) > MESSAGE_BYTES:
@@ -70,7 +70,7 @@ class Channel:
     def take(self, limit: int = MESSAGE_BYTES) -> tuple[str, Any] | None:
         """Return the kind and value of the next message, or None while it is incomplete.
 
-        Raise PeerLost, also (silently) where the peer sends something else than our messages.
+        Raise PeerLost, also (silently) where the peer does not follow this protocol.
         """
         try:
             message = self._incoming.read_message(limit)
@@ -84,15 +84,15 @@ class Channel:
             raise PeerLost(silently=True) from None
 
     def receive(self, timeout_s: float) -> tuple[str, Any]:
-        """Wait for the next message; `timeout_s` limits its begin, WHOLE_S the rest.
+        """Wait for the next message: `timeout_s` for its first byte, WHOLE_S for the rest.
 
-        Raise PeerLost, also (silently) where no message of ours comes in time.
+        Raise PeerLost, also (silently) on a timeout or where the peer does not follow the protocol.
         """
         deadline = time.monotonic() + timeout_s
-        begun = False
+        has_begun = False
         while (message := self.take()) is None:
-            if self._incoming.is_partial and not begun:
-                begun = True
+            if self._incoming.is_partial and not has_begun:
+                has_begun = True
                 deadline = time.monotonic() + WHOLE_S
             if not wait_readable([self.connection], max(0.0, deadline - time.monotonic())):
                 raise PeerLost(silently=True)
@@ -102,7 +102,7 @@ class Channel:
         self.connection.close()
 
     def _give_up(self) -> None:
-        """Shut the connection down, which makes it readable and its next read the end."""
+        """Shut the connection down: it becomes readable, and the next read returns end of file."""
         self._given_up = True
         self._unsent.clear()
         with socket.socket(fileno=os.dup(self.connection.fileno())) as stream:

@@ -1,4 +1,4 @@
-"""The clocks of agents: each knows how far its own is from agent 0's."""
+"""Clock offsets: each agent estimates the offset of its clock from agent 0's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ ROUNDS = 32
 
 @dataclass(frozen=True)
 class Offset:
-    """What to add to this host's perf_counter to get agent 0's: a line through (here_s, at_s).
+    """Offset from this host's perf_counter to agent 0's: a line through (here_s, at_s).
 
-    `drift` is the change of the offset per second.
+    `drift` is the slope of the line, in seconds per second.
     """
 
     here_s: float = 0.0
@@ -29,7 +29,7 @@ class Offset:
 class OffsetEstimate:
     """One measurement of the offset to agent 0's clock, at `here_s` by this host's perf_counter.
 
-    `error_s` is the largest possible error of `offset_s`.
+    `error_s` bounds the error of `offset_s`.
     """
 
     here_s: float
@@ -41,8 +41,8 @@ class OffsetEstimate:
 class OffsetTracker:
     estimates: list[OffsetEstimate] = field(default_factory=list)
 
-    def look(self, agents: Agents) -> None:
-        """Add one estimate, together with all agents; do nothing if all share one clock."""
+    def add_estimate(self, agents: Agents) -> None:
+        """Add one estimate; all agents call this together. Nothing is added for a shared clock."""
         zero = agents.members[0].clock
         for member in agents.members:
             if member.clock == zero:
@@ -57,13 +57,13 @@ class OffsetTracker:
             return Offset()
         first, last = self.estimates[0], self.estimates[-1]
         moved = last.offset_s - first.offset_s
-        # What the errors of both may be would be a slope that grows without end.
+        # A change within the error bounds would extrapolate to an unbounded drift.
         has_drifted = abs(moved) > first.error_s + last.error_s
         drift = moved / (last.here_s - first.here_s) if has_drifted else 0.0
         return Offset(last.here_s, last.offset_s, drift)
 
     def error_s(self, used: Offset) -> float:
-        """Return how wrong `used` may have been by the last estimate; 0 if clocks are shared."""
+        """Return the error bound of `used` by the last estimate; 0 for a shared clock."""
         if not self.estimates:
             return 0.0
         last = self.estimates[-1]
@@ -71,7 +71,7 @@ class OffsetTracker:
 
 
 def shortest_round_trip(answers: Sequence[tuple[float, float, float]]) -> OffsetEstimate:
-    """Return the estimate of the answer of `Agents.ping` with the shortest round trip."""
+    """Return the estimate from the sample of `Agents.ping` with the shortest round trip."""
     sent, remote, received = min(answers, key=lambda answer: answer[2] - answer[0])
     middle = (sent + received) / 2
     return OffsetEstimate(middle, remote - middle, (received - sent) / 2)

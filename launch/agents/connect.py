@@ -1,4 +1,4 @@
-"""How the agents of one start connect, and agree that all run the same."""
+"""Connect the agents of one start, and check that all run the same."""
 
 import contextlib
 import time
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from launch.agents.address import LOOPBACK, Address, Endpoint, why_not
+from launch.agents.address import LOOPBACK, Address, Endpoint, describe_error
 from launch.agents.channel import Channel, PeerLost
-from launch.agents.group import Agents, alone
+from launch.agents.group import Agents, single_agent
 from launch.agents.handshake import HELLO_S, Stranger, call, callers
 from launch.agents.messages import AgentInfo, Hello, JoinError, Welcome, this_member
 from launch.agents.rendezvous import ADVICE, AgentRendezvous, choose_rendezvous
@@ -19,7 +19,7 @@ POLL_S = 0.1
 
 
 def connect_agents(
-    started: LaunchContext,
+    context: LaunchContext,
     traits: Mapping[str, str],
     folder: Path,
     timeout_s: float,
@@ -28,30 +28,32 @@ def connect_agents(
     """Connect the agents of one start.
 
     Args:
-        traits: what all agents must have in common, by name.
-        folder: where agents meet by a file, if the nodes share it.
-        timeout_s: limit until all are connected.
-        trusts_network: a secret that others can guess will do between hosts.
+        traits: values that must be equal on all agents, by name.
+        folder: folder of the rendezvous file, if the nodes share it.
+        timeout_s: time limit until all are connected.
+        trusts_network: accept a guessable secret between hosts.
 
-    Raise JoinError on every agent where one does not come or has another trait.
+    Raise JoinError on every agent if one is missing or differs in a trait.
     """
-    if started.num_processes == 1:
-        return alone()
-    rendezvous = choose_rendezvous(started, folder, trusts_network)
-    hello = Hello(this_member(started.index), dict(traits))
-    if started.index:
-        return connect_to_agent_0(rendezvous, hello, started.num_processes, timeout_s)
-    return accept_agents(rendezvous, hello, started.num_processes, timeout_s)
+    if context.num_processes == 1:
+        return single_agent()
+    rendezvous = choose_rendezvous(context, folder, trusts_network)
+    hello = Hello(this_member(context.index), dict(traits))
+    if context.index:
+        return connect_to_agent_0(rendezvous, hello, context.num_processes, timeout_s)
+    return accept_agents(rendezvous, hello, context.num_processes, timeout_s)
 
 
-def accept_agents(rendezvous: AgentRendezvous, own: Hello, count: int, timeout_s: float) -> Agents:
-    """Connect agent 0 to `count - 1` others, and tell all who is there, or why they end."""
+def accept_agents(
+    rendezvous: AgentRendezvous, hello: Hello, count: int, timeout_s: float
+) -> Agents:
+    """Connect agent 0 to `count - 1` others; send all the members, or the reason for the end."""
     deadline = time.monotonic() + timeout_s
-    with rendezvous.listening() as (listeners, address):
+    with rendezvous.listen() as (listeners, address):
         with contextlib.closing(callers(listeners, address.token, deadline)) as greetings:
-            channels, hellos = one_of_each(greetings, count)
-        members = [own.member, *(hellos[index].member for index in sorted(hellos))]
-        differences = (disagreement(own, other) for other in hellos.values())
+            channels, hellos = collect_greetings(greetings, count)
+        members = [hello.member, *(hellos[index].member for index in sorted(hellos))]
+        differences = (disagreement(hello, other) for other in hellos.values())
         problem = next(filter(None, differences), None)
         if len(members) < count:
             problem = describe_missing(members, count, address, timeout_s) + rendezvous.advice
@@ -59,13 +61,13 @@ def accept_agents(rendezvous: AgentRendezvous, own: Hello, count: int, timeout_s
             channel.send("welcome", Welcome(problem, members))
     if problem:
         raise JoinError(problem)
-    return Agents(own.member, members, dict(sorted(channels.items())), LOOPBACK)
+    return Agents(hello.member, members, dict(sorted(channels.items())), LOOPBACK)
 
 
-def one_of_each(
+def collect_greetings(
     greetings: Iterable[tuple[Channel, Hello]], count: int
 ) -> tuple[dict[int, Channel], dict[int, Hello]]:
-    """Return the last channel and hello of each agent but agent 0, until all have come."""
+    """Return the last channel and hello of each agent other than 0, once all have connected."""
     channels: dict[int, Channel] = {}
     hellos: dict[int, Hello] = {}
     for channel, hello in greetings:
@@ -105,7 +107,7 @@ def disagreement(own: Hello, other: Hello) -> str | None:
 def connect_to_agent_0(
     rendezvous: AgentRendezvous, hello: Hello, count: int, timeout_s: float
 ) -> Agents:
-    """Connect an agent other than 0; raise JoinError where agent 0 does not come or refuses."""
+    """Connect an agent other than 0; raise JoinError if agent 0 is missing or refuses."""
     deadline = time.monotonic() + timeout_s
     channel, host = reach_agent_0(rendezvous, hello.member, timeout_s)
     channel.send("hello", hello)
@@ -132,7 +134,7 @@ def reach_agent_0(
     Raise JoinError after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
-    failures: dict[str, str] = {}  # by endpoint, of the last try that had any
+    failures: dict[str, str] = {}  # by endpoint, of the last attempt with an address
     while True:
         addresses = rendezvous.find()
         if addresses:
@@ -142,16 +144,16 @@ def reach_agent_0(
                 try:
                     return call_endpoint(endpoint, address.token), endpoint.host
                 except (OSError, UnicodeError) as error:  # UnicodeError: not the name of a host
-                    failures[str(endpoint)] = why_not(error)
+                    failures[str(endpoint)] = describe_error(error)
                 except Stranger:  # The address is from an earlier run.
                     failures[str(endpoint)] = "another program answers"
         if time.monotonic() > deadline:
             break
         time.sleep(POLL_S)
     if failures:
-        where = ", ".join(f"{endpoint} ({why})" for endpoint, why in failures.items())
+        attempts = ", ".join(f"{endpoint} ({why})" for endpoint, why in failures.items())
         raise JoinError(
-            f"agent 0 is not reached within {timeout_s:g} s; {me} tried {where}: "
+            f"agent 0 is not reached within {timeout_s:g} s; {me} tried {attempts}: "
             f"start agent 0 first, or {ADVICE}{rendezvous.advice}"
         )
     raise JoinError(

@@ -1,4 +1,4 @@
-"""The agents of one start: they exchange values and alarms, and learn when one is lost."""
+"""Collectives, alarms and loss detection among the agents of one start."""
 
 import contextlib
 import time
@@ -21,19 +21,19 @@ from launch.agents.messages import (
 from launch.signals import StopRequested, to_stop_request, wait_readable
 
 SLACK_S = 5.0
-"""Seconds that the others wait longer than agent 0, so that agent 0 reports who is missing."""
+"""Extra timeout of the others, so that agent 0 times out first and reports who is missing."""
 END_S = 600.0
-"""Seconds that agent 0 may take to end after the last point, because it prints a table."""
+"""Time limit for agent 0 to end after the last point: it still prints a table."""
 EXCHANGE_TIMEOUT_S = 180.0
-"""Seconds between two steps without a measurement or a wait, for example to find the GPUs."""
+"""Time limit of a collective between steps without a measurement, such as finding the GPUs."""
 T = TypeVar("T")
 
 
 class Agents:
-    """All living agents as one of them sees them.
+    """The group of living agents, seen from one of them.
 
-    Agent 0 has a channel to each of the others, and each of them one to agent 0. `hub` is this
-    agent's name for agent 0's host.
+    The topology is a star: agent 0 has a channel to each other agent. `hub` is the name of agent
+    0's host as this agent reaches it.
     """
 
     def __init__(
@@ -59,34 +59,34 @@ class Agents:
 
     @property
     def connections(self) -> list[Any]:
-        """What to wait for beside the ranks; pass those that are ready to hear()."""
+        """Connections to poll beside the ranks; pass those that are ready to hear()."""
         return [channel.connection for channel in self._channels.values()]
 
     def all_gather(self, value: object, kind: type[T], timeout_s: float = EXCHANGE_TIMEOUT_S) -> T:
-        """Return the values of all agents, in order of agents.
+        """Return the values of all agents, in order of agents; all call this together.
 
         Args:
-            kind: type of what is returned, such as list[int].
-            timeout_s: limit of agent 0's wait for the others.
+            kind: type of the result, such as list[int].
+            timeout_s: time limit of agent 0's wait for the others.
 
         Raises:
-            Lost: on all remaining agents, which go on without those that are lost or late.
-            SweepEnds: a value is of another type, or agent 0 is lost.
+            Lost: on all remaining agents, which continue without those that are lost or late.
+            SweepEnds: a value has another type, or agent 0 is lost.
         """
-        return parse_message(self._exchange(value, timeout_s), kind)
+        return parse_message(self._gather_plain(value, timeout_s), kind)
 
     def broadcast(self, value: T | None, kind: type[T], timeout_s: float = EXCHANGE_TIMEOUT_S) -> T:
-        """Return agent 0's value on all agents; the others may pass None, and send nothing.
+        """Return agent 0's value on all agents; the others may pass None.
 
-        All agents call this together. It raises what all_gather() does.
+        All agents call this together. It raises the exceptions of all_gather().
         """
-        values = self._exchange(value if self.first else None, timeout_s)
+        values = self._gather_plain(value if self.first else None, timeout_s)
         if self.first:
             assert value is not None
             return value
         return parse_message(values[0], kind)
 
-    def _exchange(self, value: object, timeout_s: float) -> list[object]:
+    def _gather_plain(self, value: object, timeout_s: float) -> list[object]:
         plain = msgspec.to_builtins(value)
         if not self.first:
             return self._send_and_receive_all(plain, timeout_s)
@@ -100,9 +100,9 @@ class Agents:
         early = self._early
         self._early = {}
         if self._lost:
-            raise self._forget(self._tell_lost())
+            raise self._remove_lost(self._report_lost())
         values = [plain, *(early[index] for index in self._channels)]
-        self._tell("values", values)
+        self._send_to_all("values", values)
         return values
 
     def _send_and_receive_all(self, plain: object, timeout_s: float) -> list[object]:
@@ -117,16 +117,16 @@ class Agents:
                 return values
             if kind == "lost":
                 lost = parse_message(answer, LostMessage)
-                raise self._forget(Lost(lost.members, lost.host_is_silent))
+                raise self._remove_lost(Lost(lost.members, lost.host_is_silent))
 
     def alarm(self, kind: str) -> None:
-        self._tell("alarm", kind)
+        self._send_to_all("alarm", kind)
 
     def hear(self, ready: Sequence[Any]) -> str | None:
-        """Read messages from the connections that are ready; return the failure that one reports.
+        """Read messages from the connections that are ready; return the kind of an alarm, or None.
 
         Raises:
-            StopRequested: another agent was told to stop.
+            StopRequested: another agent received a signal to stop.
             SweepEnds: agent 0 is lost.
         """
         alarm = None
@@ -136,36 +136,38 @@ class Agents:
             kind, value = self._receive(index, EXCHANGE_TIMEOUT_S)
             if kind == "alarm":
                 alarm = parse_message(value, str)
-                self._tell("alarm", alarm, but=index)
+                self._send_to_all("alarm", alarm, exclude=index)
             elif kind == "value":
                 self._early[index] = value
         return alarm
 
-    def losses_after(self, known: int, patience_s: float) -> list[Lost]:
+    def losses_after(self, num_known: int, patience_s: float) -> list[Lost]:
         """Return the losses after the first `known` ones.
 
-        If there are none yet, agent 0 waits for one up to `patience_s` seconds: a launcher ends all
-        agents because one died, and may be faster than the news of its death.
+        Without any, agent 0 waits up to `patience_s` seconds for one: a launcher terminates all
+        agents when one dies, and its signal may arrive before the loss is detected.
         """
         deadline = time.monotonic() + patience_s
-        while self.first and self._channels and not self._lost and len(self.losses) == known:
+        while self.first and self._channels and not self._lost and len(self.losses) == num_known:
             if (rest_s := deadline - time.monotonic()) <= 0:
                 break
-            with contextlib.suppress(StopRequested):  # A peer was told to stop, too: not the cause.
+            with contextlib.suppress(StopRequested):  # A peer got the signal, too: not the cause.
                 self.hear(wait_readable(self.connections, rest_s))
         if self._lost:
-            self._forget(self._tell_lost())
-        return self.losses[known:]
+            self._remove_lost(self._report_lost())
+        return self.losses[num_known:]
 
-    def stop(self, told: StopRequested) -> None:
-        """Tell all others to stop as well, unless the request came from them or they know."""
-        if not (told.relayed or self._stopping):
+    def stop(self, request: StopRequested) -> None:
+        """Send the stop request to all others, unless it came from them or was sent before."""
+        if not (request.relayed or self._stopping):
             self._stopping = True
-            self._tell("stop", StopMessage(told.number, told.status, f"{self.me} was {told}"))
+            self._send_to_all(
+                "stop", StopMessage(request.number, request.status, f"{self.me} was {request}")
+            )
 
     @contextlib.contextmanager
-    def stopping_together(self) -> Iterator[None]:
-        """Stop all agents if one of them is told to stop in this context; agent 0 ends first."""
+    def stop_together(self) -> Iterator[None]:
+        """Stop all agents if one of them gets a signal to stop here; agent 0 ends first."""
         try:
             yield
         except KeyboardInterrupt as error:
@@ -177,7 +179,7 @@ class Agents:
     def wait_for_end(self, timeout_s: float = END_S) -> None:
         """Block an agent other than 0 until agent 0 has ended; raise SweepEnds after `timeout_s`.
 
-        Launchers end all processes as soon as one of them ends.
+        Launchers terminate all processes as soon as one of them ends.
         """
         deadline = time.monotonic() + timeout_s
         try:
@@ -190,7 +192,7 @@ class Agents:
     def ping(self, rounds: int) -> list[tuple[float, float, float]]:
         """Read agent 0's clock `rounds` times, while agent 0 calls pong().
 
-        Return per round the time sent, agent 0's time and the time received, by perf_counter.
+        Return per round (sent, agent 0's time, received), each in seconds of perf_counter.
         """
         answers = []
         for _ in range(rounds):
@@ -209,16 +211,16 @@ class Agents:
             if member.index in self._channels:
                 self._channels[member.index].send("time", time.perf_counter())
 
-    def _tell(self, kind: str, value: object, but: int | None = None) -> None:
+    def _send_to_all(self, kind: str, value: object, exclude: int | None = None) -> None:
         for index, channel in self._channels.items():
-            if index != but:
+            if index != exclude:
                 channel.send(kind, value)
 
     def _receive(self, index: int, timeout_s: float) -> tuple[str, object]:
         """Receive one message from a peer; on agent 0 the loss of the peer is an alarm.
 
         Raises:
-            StopRequested: the peer was told to stop; the other peers have been told.
+            StopRequested: the peer received a signal to stop; it was relayed to the other peers.
             SweepEnds: agent 0 is lost.
         """
         try:
@@ -230,25 +232,25 @@ class Agents:
             self._lose(index, error)
             return "alarm", "lost"
         if kind == "stop":
-            self._tell("stop", value, but=index)
+            self._send_to_all("stop", value, exclude=index)
             if self.first:
                 self._channels.pop(index)  # The peer has announced its end, which is no loss.
             stop = parse_message(value, StopMessage)
             raise StopRequested(stop.number, stop.status, stop.why, relayed=True)
         return kind, value
 
-    def _lose(self, index: int, gone: PeerLost) -> None:
-        self._lost[index] = gone
+    def _lose(self, index: int, error: PeerLost) -> None:
+        self._lost[index] = error
         self._early.pop(index, None)
         self._channels.pop(index).close()
 
-    def _tell_lost(self) -> Lost:
+    def _report_lost(self) -> Lost:
         members = [member for member in self.members if member.index in self._lost]
         is_silent = any(error.silently for error in self._lost.values())
-        self._tell("lost", LostMessage(members, is_silent))
+        self._send_to_all("lost", LostMessage(members, is_silent))
         return Lost(members, is_silent)
 
-    def _forget(self, lost: Lost) -> Lost:
+    def _remove_lost(self, lost: Lost) -> Lost:
         self.losses.append(lost)
         self._lost = {}
         indices = {member.index for member in lost.members}
@@ -256,6 +258,6 @@ class Agents:
         return lost
 
 
-def alone() -> Agents:
+def single_agent() -> Agents:
     me = this_member(0)
     return Agents(me, [me], {}, LOOPBACK)

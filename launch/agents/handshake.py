@@ -1,4 +1,4 @@
-"""The handshake of agents: each side proves that it knows the secret, or is a stranger."""
+"""Mutual authentication of agents: each end proves by HMAC that it knows the secret."""
 
 import hmac
 import logging
@@ -16,13 +16,14 @@ from launch.signals import wait_readable
 
 NONCE_BYTES = PROOF_BYTES = 32
 HELLO_S = 5.0
-"""Seconds that either side of a new connection may take for its proof and its hello."""
+"""Time limit of either end of a new connection for its proof and its hello."""
 HELLO_BYTES = 1 << 22
 """A hello contains the command line."""
 MOST_CALLERS = 256
 """Limit of callers without a hello; beyond it the oldest is dropped."""
 ACCEPTED_AT_ONCE = 32
-"""Limit of callers per turn, so that a caller has several turns before a flood drops it."""
+"""Connections accepted per poll, so that a caller is polled several times before a flood drops
+it."""
 AGENT_0, CALLER = b"benchkit agent 0", b"benchkit caller"
 log = logging.getLogger(__name__)
 
@@ -31,12 +32,12 @@ class Stranger(Exception): ...
 
 
 def proof(secret: str, role: bytes, nonce_0: bytes, nonce: bytes) -> bytes:
-    """Return the proof that only a holder of the secret can send in this role and connection."""
+    """Return the HMAC of role and nonces, which proves that its sender knows the secret."""
     return hmac.digest(secret.encode(errors="surrogatepass"), role + nonce_0 + nonce, "sha256")
 
 
 class Caller:
-    """A connection to agent 0 whose other end has not sent its hello yet."""
+    """A connection to agent 0 whose peer has not sent its hello yet."""
 
     def __init__(self, stream: socket.socket, secret: str) -> None:
         stream.setblocking(False)
@@ -45,14 +46,14 @@ class Caller:
         self._secret = secret
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         self._answer = bytearray()
-        self._channel: Channel | None = None  # set when the caller has proved itself
+        self._channel: Channel | None = None  # set once the caller is authenticated
         stream.send(self._nonce)
 
     def fileno(self) -> int:
         return (self._channel.connection if self._channel else self._stream).fileno()
 
     def receive_hello(self) -> tuple[Channel, Hello] | None:
-        """Return the channel to the caller and its hello, or None while more must come."""
+        """Return the channel to the caller and its hello, or None while they are incomplete."""
         try:
             if self._channel is None and not self._prove():
                 return None
@@ -71,7 +72,7 @@ class Caller:
             raise Stranger from error
 
     def _prove(self) -> bool:
-        """Check the caller's proof and send agent 0's; return False while more must come."""
+        """Check the caller's proof and send agent 0's; return False while it is incomplete."""
         missing = PROOF_BYTES + NONCE_BYTES - len(self._answer)
         piece = self._stream.recv(missing)
         if not piece:
@@ -94,10 +95,10 @@ class Caller:
 def callers(
     listeners: Sequence[socket.socket], secret: str, deadline: float
 ) -> Generator[tuple[Channel, Hello], None, None]:
-    """Yield the channel and the hello of each caller that knows the secret, until the deadline.
+    """Yield the channel and the hello of each authenticated caller, until the deadline.
 
-    Agent 0 serves all connections at once, so a stranger that is silent or slow delays no agent.
-    Each listener has its own queue: a flood at one of them drops no caller of another.
+    Agent 0 polls all connections together, so a silent or slow stranger delays no agent. Each
+    listener has its own queue: a flood at one drops no caller of another.
     """
     queues: dict[socket.socket, list[Caller]] = {listener: [] for listener in listeners}
     for listener in listeners:
@@ -118,7 +119,7 @@ def callers(
 
 
 def greetings_of(queue: list[Caller], ready: Sequence[Any]) -> Generator[tuple[Channel, Hello]]:
-    """Yield the channels and hellos of callers that have proved themselves; drop strangers."""
+    """Yield the channels and hellos of authenticated callers; drop strangers."""
     for caller in [caller for caller in queue if caller in ready]:
         try:
             greeting = caller.receive_hello()
@@ -132,31 +133,31 @@ def greetings_of(queue: list[Caller], ready: Sequence[Any]) -> Generator[tuple[C
         drop(queue, caller)
 
 
-def drop(waiting: list[Caller], caller: Caller) -> None:
-    waiting.remove(caller)
+def drop(queue: list[Caller], caller: Caller) -> None:
+    queue.remove(caller)
     caller.close()
 
 
-def accept(listener: socket.socket, secret: str, waiting: list[Caller]) -> None:
+def accept(listener: socket.socket, secret: str, queue: list[Caller]) -> None:
     for _ in range(ACCEPTED_AT_ONCE):
         try:
             stream, _ = listener.accept()
         except BlockingIOError:
             return
         except OSError:  # The caller has left, or there are no more file descriptors.
-            if waiting:
-                drop(waiting, waiting[0])
+            if queue:
+                drop(queue, queue[0])
             return
         try:
-            waiting.append(Caller(stream, secret))
+            queue.append(Caller(stream, secret))
         except OSError:
             stream.close()
-        if len(waiting) > MOST_CALLERS:
-            drop(waiting, waiting[0])
+        if len(queue) > MOST_CALLERS:
+            drop(queue, queue[0])
 
 
 def call(stream: socket.socket, secret: str) -> Channel:
-    """Perform the caller's side of the handshake; raise Stranger unless agent 0 proves itself."""
+    """Perform the caller's part of the handshake; raise Stranger unless agent 0 proves itself."""
     deadline = time.monotonic() + HELLO_S
     try:
         nonce_0 = read_exactly(stream, NONCE_BYTES, deadline)
@@ -171,11 +172,11 @@ def call(stream: socket.socket, secret: str) -> Channel:
 
 
 def read_exactly(stream: socket.socket, count: int, deadline: float) -> bytes:
-    held = b""
-    while len(held) < count:
+    received = b""
+    while len(received) < count:
         stream.settimeout(max(0.001, deadline - time.monotonic()))
-        piece = stream.recv(count - len(held))
+        piece = stream.recv(count - len(received))
         if not piece or time.monotonic() > deadline:
             raise ConnectionError("no answer in time")
-        held += piece
-    return held
+        received += piece
+    return received

@@ -1,4 +1,4 @@
-"""The lock of an agent's host, which one point at a time holds."""
+"""A lock per host: one point at a time measures there."""
 
 import contextlib
 import errno
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.agents.group import Agents, alone
+from launch.agents.group import Agents, single_agent
 from launch.signals import wait_readable
 
 NAME = "benchkit-measures"
 LOCK_VARIABLE = "BENCHKIT_HOST_LOCK"
-"""Another name for the lock, for tests and never for measurements.
+"""Environment variable: another name of the lock, for tests only.
 
 Runs under different names disturb each other.
 """
@@ -25,16 +25,16 @@ Runs under different names disturb each other.
 LONGEST_NAME = 107
 """Bytes of a name in the abstract namespace (unix(7))."""
 LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-"""Errors of a process or a kernel that lacks resources now, and does not refuse the lock."""
+"""Errors of a lack of resources, as opposed to a refused lock."""
 LONGEST_S = 7 * 24 * 3600.0
 RETRY_S = 0.5
-"""Seconds between two checks of a holder that refuses connections, whose end does not wake us."""
+"""Polling interval for a holder that refuses connections, whose exit wakes nobody."""
 SHOWN_COMMAND = 100
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds the lock; None if it refuses connections."""
+    """The process that holds the lock; both are None if it refuses connections."""
 
     pid: int | None = None
     uid: int | None = None
@@ -53,8 +53,8 @@ class Holder:
         with contextlib.suppress(OSError):
             command = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ")
         text = command.decode(errors="replace").strip()
-        shown = "".join(char for char in text if char.isprintable())[:SHOWN_COMMAND]
-        return f"process {self.pid} of user {user}" + (f" ({shown})" if shown else "")
+        printable = "".join(char for char in text if char.isprintable())[:SHOWN_COMMAND]
+        return f"process {self.pid} of user {user}" + (f" ({printable})" if printable else "")
 
 
 class HostTaken(Exception):
@@ -72,86 +72,86 @@ class HostLock:
     """A lock of this host, held from acquire() to release() or to the end of the process."""
 
     def __init__(self, name: str | None = None) -> None:
-        chosen = name or os.environ.get(LOCK_VARIABLE) or NAME
-        self._name = b"\0" + os.fsencode(chosen)[:LONGEST_NAME]
-        self._held: socket.socket | None = None
+        lock_name = name or os.environ.get(LOCK_VARIABLE) or NAME
+        self._name = b"\0" + os.fsencode(lock_name)[:LONGEST_NAME]
+        self._listener: socket.socket | None = None
 
     def acquire(
         self,
-        say: Callable[[Holder], None],
+        on_wait: Callable[[Holder], None],
         agents: Agents | None = None,
         limit: Callable[[Holder], float] = lambda holder: LONGEST_S,
     ) -> None:
-        """Wait until no other process on this host holds the lock, and take it.
+        """Acquire the lock once no other process on this host holds it.
 
         Args:
-            say: receives each new holder for which we wait.
-            agents: agents whose messages are read meanwhile; what that raises is raised here.
-            limit: returns the limit of the whole wait for a holder, in seconds.
+            on_wait: called with each new holder during the wait.
+            agents: agents whose messages are read during the wait; exceptions of hear() pass.
+            limit: returns the time limit of the whole wait for a holder, in seconds.
 
-        Raise HostTaken where a process holds the lock when its limit has passed, NoLock where the
-        kernel or a sandbox refuses the lock.
+        Raise HostTaken if a process still holds the lock after its limit, NoLock if the kernel or a
+        sandbox refuses the lock.
         """
-        agents = agents or alone()
+        agents = agents or single_agent()
         holder: Holder | None = None
-        asked_s = time.monotonic()
+        began_s = time.monotonic()
         # Only Linux has an abstract namespace; elsewhere there is no lock.
         while sys.platform == "linux" and not self._take():
-            with socket.socket(socket.AF_UNIX) as waiting:
-                found, refused = self._ask(waiting)
-                if found is None:
-                    continue  # The holder ended meanwhile.
-                if found != holder:
-                    holder = found
-                    say(holder)
-                left_s = asked_s + limit(holder) - time.monotonic()
+            with socket.socket(socket.AF_UNIX) as stream:
+                current, refused = self._query_holder(stream)
+                if current is None:
+                    continue  # The holder has exited.
+                if current != holder:
+                    holder = current
+                    on_wait(holder)
+                left_s = began_s + limit(holder) - time.monotonic()
                 if left_s <= 0:
                     raise HostTaken(holder, limit(holder))
-                sources = agents.connections if refused else [waiting, *agents.connections]
+                sources = agents.connections if refused else [stream, *agents.connections]
                 ready = wait_readable(sources, min(left_s, RETRY_S) if refused else left_s)
                 if not (ready or refused):
                     raise HostTaken(holder, limit(holder))
-                # Nothing is sent to `waiting`: it becomes ready when the holder's socket closes.
+                # Nothing is sent to `stream`: it becomes ready when the holder's socket closes.
                 agents.hear(ready)
 
     def release(self) -> None:
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
 
     def _take(self) -> bool:
-        with contextlib.ExitStack() as unless_held:
+        with contextlib.ExitStack() as exit_stack:
             try:
-                mine = unless_held.enter_context(socket.socket(socket.AF_UNIX))
-                mine.bind(self._name)
-                mine.listen(512)
+                listener = exit_stack.enter_context(socket.socket(socket.AF_UNIX))
+                listener.bind(self._name)
+                listener.listen(512)
             except OSError as error:
                 if error.errno in LACKING:
                     raise
                 if error.errno != errno.EADDRINUSE:
                     raise NoLock(error) from None
                 return False
-            unless_held.pop_all()
-        self._held = mine
+            exit_stack.pop_all()
+        self._listener = listener
         return True
 
-    def _ask(self, waiting: socket.socket) -> tuple[Holder | None, bool]:
-        """Connect to the holder of the name, ask the kernel for it, and tell whether it refuses.
+    def _query_holder(self, stream: socket.socket) -> tuple[Holder | None, bool]:
+        """Connect to the holder; return its credentials from the kernel, and whether it refused.
 
-        A holder refuses the connection if it does not listen, or if so many processes wait that
-        its queue is full; a blocking connect would then wait without a limit.
+        A holder refuses the connection if it does not listen, or if its backlog is full; a blocking
+        connect would then wait without a limit.
         """
-        waiting.setblocking(False)
+        stream.setblocking(False)
         try:
-            waiting.connect(self._name)
+            stream.connect(self._name)
         except OSError as error:
             if error.errno == errno.EAGAIN:
                 return Holder(), True
             return (Holder(), True) if self._is_bound() else (None, False)
         size = struct.calcsize("3i")
         try:
-            credentials = waiting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-        except OSError:  # a kernel that does not tell
+            credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        except OSError:  # a kernel without credentials
             return Holder(), False
         pid, uid, _ = struct.unpack("3i", credentials)
         return Holder(pid, uid), False

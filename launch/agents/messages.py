@@ -1,7 +1,7 @@
-"""What agents tell each other, as types; how agents are lost, and a sweep with them.
+"""Types of the messages between agents; exceptions for lost agents and the end of a sweep.
 
-Agents tell numbers, names and texts for people. No program, path, module or configuration is taken
-from another agent.
+Messages hold numbers, names and texts for people. No program, path, module or configuration is
+taken from another agent.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class JoinError(Exception):
-    """The message says who joined, who did not and what to do."""
+    """The rendezvous failed; the message says who joined, who is missing and what to do."""
 
 
 class SweepEnds(BaseException):
@@ -25,7 +25,7 @@ class SweepEnds(BaseException):
 
 
 def parse_message(plain: object, kind: type[T]) -> T:
-    """Convert plain JSON of another agent to a type; raise SweepEnds if it does not fit."""
+    """Convert plain JSON from another agent to a type; raise SweepEnds if it does not fit."""
     try:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
@@ -53,21 +53,21 @@ def this_member(index: int) -> AgentInfo:
 
 
 class Hello(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an agent tells agent 0 first; all agents must have the same `traits`."""
+    """First message of an agent to agent 0; `traits` must be equal on all agents."""
 
     member: AgentInfo
     traits: dict[str, str]
 
 
 class Welcome(Struct, frozen=True):
-    """Agent 0's answer to all: the members, or the problem because of which all end."""
+    """Agent 0's answer to all: the members, or the problem that ends the run."""
 
     problem: str | None
     members: list[AgentInfo]
 
 
 class StopMessage(Struct, frozen=True):
-    """Another agent was told to stop, by a signal of this number."""
+    """Another agent received a signal to stop; `number` is the signal's."""
 
     number: int
     status: str
@@ -79,7 +79,7 @@ class StopMessage(Struct, frozen=True):
 
 
 class LostMessage(Struct, frozen=True):
-    """Agent 0 has lost agents; the others drop them as well."""
+    """Agents that agent 0 has lost; the others drop them as well."""
 
     members: list[AgentInfo]
     host_is_silent: bool
@@ -88,12 +88,12 @@ class LostMessage(Struct, frozen=True):
 class Lost(Exception):
     """Agents are lost.
 
-    `host_is_silent`: no lost agent's host answers, so its state is unknown; else only the processes
-    of agents ended.
+    `host_is_silent`: a host does not answer, so its state is unknown; else only processes of agents
+    have ended.
     """
 
     def __init__(self, members: Sequence[AgentInfo], host_is_silent: bool) -> None:
-        how = "does not answer" if host_is_silent else "is gone"
-        super().__init__(f"{' and '.join(map(str, members))} {how}")
+        verb = "does not answer" if host_is_silent else "is gone"
+        super().__init__(f"{' and '.join(map(str, members))} {verb}")
         self.members = list(members)
         self.host_is_silent = host_is_silent

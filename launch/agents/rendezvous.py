@@ -1,14 +1,14 @@
-"""The rendezvous of agents: where agent 0 publishes its address, and the others look for it.
+"""The rendezvous of agents: agent 0 publishes its address, and the others look it up.
 
 | class | used where | address | secret |
 |---|---|---|---|
-| `FixedAddress` | MASTER_ADDR and MASTER_PORT are set | by these | known before |
-| `TorchrunStore` | torchrun | in its store | known before |
-| `SharedFile` | no secret is known before, or no address | in a file | in the file |
-| `OneHost` | the launcher says that all agents are on one host | in a file | in the file |
+| `FixedAddress` | MASTER_ADDR and MASTER_PORT are set | by these | preset |
+| `TorchrunStore` | torchrun | in its store | preset |
+| `SharedFile` | no secret or no address is preset | in a file | in the file |
+| `OneHost` | the launcher reports that all agents are on one host | in a file | in the file |
 
-A `SharedFile` publishes in one of the first two as well: agents that do not see the file then know
-that agent 0 is there.
+A `SharedFile` publishes in one of the first two as well: an agent that does not see the file then
+still detects that agent 0 has started.
 """
 
 import contextlib
@@ -48,18 +48,19 @@ from launch.launcher_env import LaunchContext
 
 DEFAULT_PORT = "29500"
 PATIENCE_S = 10.0
-"""Seconds until a file of agent 0 must be visible here, once agent 0 is known to be there."""
+"""Time limit until agent 0's file is visible here, once agent 0 is known to have started."""
 ADVICE = "set MASTER_ADDR and MASTER_PORT, to a host and a free port of agent 0"
 log = logging.getLogger(__name__)
 
 
 class AgentRendezvous(ABC):
-    """Where agent 0 publishes its address, and the other agents look for it.
+    """The place where agent 0 publishes its address, and the other agents look it up.
 
     Attributes:
-        secret: what all agents know before agent 0 publishes anything.
-        master: the host and the port of agent 0 that all agents know before; else None.
-        advice: what to set where agents may lack a common secret, after a line break; else "".
+        secret: the preset secret of all agents.
+        master: the preset host and port of agent 0; None without.
+        advice: which variables to set where agents may lack a common secret, after a line break;
+            else "".
     """
 
     master: Endpoint | None = None
@@ -70,13 +71,13 @@ class AgentRendezvous(ABC):
 
     @abstractmethod
     def publish(self, address: Address) -> None:
-        """Let the other agents find agent 0; raise OSError or RuntimeError where that fails."""
+        """Publish agent 0's address; raise OSError or RuntimeError where that fails."""
 
     @abstractmethod
     def find(self) -> list[Address]:
-        """Return where agent 0 may be; an address may be of an earlier start.
+        """Return candidate addresses of agent 0; one may be stale, from an earlier start.
 
-        Raise JoinError where agent 0 is there, but this agent does not know its secret.
+        Raise JoinError if agent 0 has started but this agent does not know its secret.
         """
 
     def leave(self) -> None:
@@ -94,9 +95,9 @@ class AgentRendezvous(ABC):
         return Address(hosts, listener.getsockname()[1], namespace("net"), token, path)
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[tuple[list[socket.socket], Address]]:
+    def listen(self) -> Iterator[tuple[list[socket.socket], Address]]:
         """Open agent 0's sockets and publish its address; raise JoinError where that fails."""
-        with contextlib.ExitStack() as opened:
+        with contextlib.ExitStack() as exit_stack:
             try:
                 listeners, address = self.open_listeners()
             except OSError as error:
@@ -104,11 +105,11 @@ class AgentRendezvous(ABC):
                 problem = f"agent 0 cannot listen at port {port}: {error.strerror or error}"
                 raise JoinError(f"{problem}; {ADVICE}") from None
             for listener in listeners:
-                opened.enter_context(listener)
-            opened.callback(self.leave)
+                exit_stack.enter_context(listener)
+            exit_stack.callback(self.leave)
             try:
                 self.publish(address)
-            except (OSError, RuntimeError) as error:  # torch raises RuntimeErrors
+            except (OSError, RuntimeError) as error:  # torch raises RuntimeError
                 problem = f"agent 0 cannot leave its address at {self}: {error}"
                 raise JoinError(f"{problem}{self.advice}") from None
             if self.secret.is_guessable:
@@ -117,7 +118,7 @@ class AgentRendezvous(ABC):
 
 
 class FixedAddress(AgentRendezvous):
-    """MASTER_ADDR and MASTER_PORT, where agent 0 listens: there is nothing to publish."""
+    """MASTER_ADDR and MASTER_PORT: agent 0 listens there, so there is nothing to publish."""
 
     def __init__(self, secret: Secret, master: Endpoint) -> None:
         super().__init__(secret)
@@ -133,7 +134,7 @@ class FixedAddress(AgentRendezvous):
         return [Address([self.master.host], self.master.port, "", self.secret.key)]
 
     def is_announced(self) -> bool:
-        """Return whether somebody listens there, whatever the secret."""
+        """Return whether any process listens there, whatever its secret."""
         with contextlib.suppress(OSError, UnicodeError):
             self.master.dial(1.0).close()
             return True
@@ -141,7 +142,7 @@ class FixedAddress(AgentRendezvous):
 
 
 class TorchrunStore(AgentRendezvous):
-    """torchrun's own store, in its agent on the first node, which every user can read and write."""
+    """torchrun's TCPStore on the first node, which every user can read and write."""
 
     def __init__(self, secret: Secret, job: str) -> None:
         super().__init__(secret)
@@ -152,27 +153,27 @@ class TorchrunStore(AgentRendezvous):
         return "torchrun's store"
 
     def publish(self, address: Address) -> None:
-        self._connected().set(self._key, address.signed().to_json())
+        self._open_store().set(self._key, address.sign().to_json())
 
     def find(self) -> list[Address]:
-        """Return the address in the store if our secret has signed it."""
+        """Return the address in the store if it is signed with our secret."""
         try:
-            if not self._connected().check([self._key]):
+            if not self._open_store().check([self._key]):
                 return []
-            published = parse_address(self._connected().get(self._key))
-        except (RuntimeError, ValueError):  # torch raises RuntimeErrors
+            published = parse_address(self._open_store().get(self._key))
+        except (RuntimeError, ValueError):  # torch raises RuntimeError
             return []
         address = replace(published, token=self.secret.key)
         signature = published.token.encode(errors="surrogatepass")
-        is_ours = hmac.compare_digest(address.signed().token.encode(), signature)
+        is_ours = hmac.compare_digest(address.sign().token.encode(), signature)
         return [address] if is_ours else []
 
     def is_announced(self) -> bool:
         with contextlib.suppress(RuntimeError):
-            return bool(self._connected().check([self._key]))
+            return bool(self._open_store().check([self._key]))
         return False
 
-    def _connected(self) -> Any:
+    def _open_store(self) -> Any:
         from torch.distributed import TCPStore
 
         if self._store is None:
@@ -183,9 +184,9 @@ class TorchrunStore(AgentRendezvous):
 
 
 class SharedFile(AgentRendezvous):
-    """A file that only this user can open; it holds the secret if none is known before.
+    """A file that only this user can open; it holds the secret if none is preset.
 
-    `announced_by` tells agents that agent 0 is there which do not see its file.
+    `announced_by` shows agents that do not see the file that agent 0 has started.
     """
 
     def __init__(
@@ -208,15 +209,15 @@ class SharedFile(AgentRendezvous):
         return str(self._paths[0])
 
     def publish(self, address: Address) -> None:
-        """Write the file to the first folder that can keep it for this user alone."""
+        """Write the file to the first folder that can keep it private to this user."""
         text = replace(address, token="" if self.secret.key else address.token).to_json()
         problems = []
         for path in self._paths:
             try:
                 if path.parent == temporary_folder():
                     trust.make_private_folder(path.parent)
-                write_whole(path, text)
-                own_text(path)  # Some file systems have no owners, or do not keep modes.
+                write_private_file(path, text)
+                read_private(path)  # Some file systems have no owners, or do not keep modes.
                 break
             except OSError as error:
                 problems.append(error)
@@ -227,8 +228,10 @@ class SharedFile(AgentRendezvous):
 
     def find(self) -> list[Address]:
         published = list(self._read())
-        known = [replace(each, token=each.token or self.secret.key) for each in published]
-        if usable := [each for each in known if each.token]:
+        candidates = [
+            replace(address, token=address.token or self.secret.key) for address in published
+        ]
+        if usable := [address for address in candidates if address.token]:
             return usable
         if self._reached_s is None and (published or self._is_announced()):
             self._reached_s = time.monotonic()
@@ -252,7 +255,7 @@ class SharedFile(AgentRendezvous):
             try:
                 if path.parent == temporary_folder():
                     trust.require_folder(path.parent, private=True)
-                yield parse_address(own_text(path))
+                yield parse_address(read_private(path))
             except PermissionError as error:
                 if str(error) != self._distrusted:
                     self._distrusted = str(error)
@@ -262,7 +265,7 @@ class SharedFile(AgentRendezvous):
 
 
 class OneHost(SharedFile):
-    """A file as before, or else in a folder of this user alone, beside agent 0's Unix socket."""
+    """A file as of SharedFile, or one in a private folder beside agent 0's Unix socket."""
 
     def __init__(self, secret: Secret, path: Path) -> None:
         super().__init__(secret, [path, temporary_folder() / path.name])
@@ -284,24 +287,24 @@ class OneHost(SharedFile):
 
 
 def choose_rendezvous(
-    started: LaunchContext, folder: Path, trusts_network: bool = False
+    context: LaunchContext, folder: Path, trusts_network: bool = False
 ) -> AgentRendezvous:
-    """Return where the agents of one start meet; raise JoinError where nothing gives them a place.
+    """Return the rendezvous of the agents of one start; raise JoinError if there is none.
 
-    `trusts_network`: a secret that others can guess will do between hosts.
+    `trusts_network`: accept a guessable secret between hosts.
     """
     master = master_address()
-    if not (started.job or master):
+    if not (context.job or master):
         raise JoinError(
-            f"{started.launcher} does not say which processes belong together: {ADVICE}"
+            f"{context.launcher} does not say which processes belong together: {ADVICE}"
         )
-    secret = known_secret(started, master, trusts_network)
-    path = folder / file_name(started, master)
-    if started.is_one_host:
+    secret = known_secret(context, master, trusts_network)
+    path = folder / file_name(context, master)
+    if context.is_one_host:
         return OneHost(secret, path)
     announced_by: FixedAddress | TorchrunStore | None
-    if started.launcher == "torchrun":
-        announced_by = TorchrunStore(secret, started.job)
+    if context.launcher == "torchrun":
+        announced_by = TorchrunStore(secret, context.job)
     else:
         announced_by = FixedAddress(secret, master) if master else None
     if announced_by and secret.key:
@@ -320,30 +323,30 @@ def master_address() -> Endpoint | None:
     return Endpoint(host, int(port))
 
 
-def file_name(started: LaunchContext, master: Endpoint | None) -> str:
-    """Return the name of the file by which the agents of one start meet, and no others.
+def file_name(context: LaunchContext, master: Endpoint | None) -> str:
+    """Return the name of the rendezvous file, unique to one start.
 
     torchrun may give every start the same name ("none"), and hosts may share the folder.
     """
-    job = re.sub(r"[^\w.-]", "_", started.job, flags=re.ASCII)[:80]
+    job = re.sub(r"[^\w.-]", "_", context.job, flags=re.ASCII)[:80]
     parts = [str(master)] if master else []
-    if started.is_one_host:
+    if context.is_one_host:
         parts.append(namespace("net"))
-    if job != started.job:
-        parts.append(started.job)
-    mark = "-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:12] if parts else ""
-    return f".agents-{started.launcher}-{job}{mark}"
+    if job != context.job:
+        parts.append(context.job)
+    suffix = "-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:12] if parts else ""
+    return f".agents-{context.launcher}-{job}{suffix}"
 
 
 def temporary_folder() -> Path:
-    """Return a folder of this user alone, where agents of one host may meet."""
+    """Return this user's private folder for the rendezvous of agents on one host."""
     return Path(tempfile.gettempdir()) / f"benchkit-{os.geteuid()}"
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that only this user may read, and that a reader sees whole or not at all.
+def write_private_file(path: Path, text: str) -> None:
+    """Write a file atomically, readable by this user only.
 
-    Others may share the folder, so the file is always a new one (O_EXCL, 0600).
+    Others may share the folder, so it is always a new file (O_EXCL, mode 0600).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=".agents-part-")
@@ -356,5 +359,5 @@ def write_whole(path: Path, text: str) -> None:
         raise
 
 
-def own_text(path: Path) -> bytes:
+def read_private(path: Path) -> bytes:
     return trust.read(path, ADDRESS_BYTES, private=True)

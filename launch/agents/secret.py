@@ -1,4 +1,4 @@
-"""The secret that agents know before they meet: of the environment, or a name of the start."""
+"""The preset secret of agents: from the environment, or the name of the start."""
 
 import hashlib
 import os
@@ -9,7 +9,7 @@ from launch.agents.messages import JoinError
 from launch.launcher_env import LaunchContext
 
 SECRET_VARIABLE = "BENCHKIT_SECRET"
-"""The secret of agents on hosts without a shared folder."""
+"""Environment variable: the secret of agents on hosts without a shared folder."""
 FEWEST_LETTERS = 16
 CHOICES = f"""choose one for every host:
   {SECRET_VARIABLE}=WORD in the environment: a secret that only these agents know
@@ -17,7 +17,7 @@ CHOICES = f"""choose one for every host:
 
 
 class Secret(NamedTuple):
-    """A secret that all agents know before they meet; without one, agent 0 makes a random one.
+    """The secret of all agents before the rendezvous; if empty, agent 0 draws a random one.
 
     `is_guessable`: users of these hosts and of this network may guess it.
     """
@@ -26,23 +26,23 @@ class Secret(NamedTuple):
     is_guessable: bool = False
 
 
-def known_secret(started: LaunchContext, master: Endpoint | None, trusts_network: bool) -> Secret:
-    """Return the secret of the environment; the name of the start between hosts that are trusted.
+def known_secret(context: LaunchContext, master: Endpoint | None, trusts_network: bool) -> Secret:
+    """Return the secret from the environment, or the name of the start if the network is trusted.
 
-    Raise JoinError as key_of() does.
+    Raise JoinError as derive_key() does.
     """
-    if key := key_of(os.environ.get(SECRET_VARIABLE, "")):
+    if key := derive_key(os.environ.get(SECRET_VARIABLE, "")):
         return Secret(key)
-    if trusts_network and not started.is_one_host:
-        return Secret(started.job or str(master), is_guessable=True)
+    if trusts_network and not context.is_one_host:
+        return Secret(context.job or str(master), is_guessable=True)
     return Secret()
 
 
-def key_of(secret: str) -> str:
-    """Return the key that agents derive from the word in SECRET_VARIABLE; "" without one.
+def derive_key(secret: str) -> str:
+    """Derive the key from the password in SECRET_VARIABLE by scrypt; return "" without one.
 
-    Who poses as agent 0 gets a proof by which words can be tried: scrypt makes each try dear.
-    Raise JoinError for a word that is soon found all the same, and where Python has no scrypt, as
+    A process that poses as agent 0 gets a proof, against which it can test passwords: scrypt makes
+    each test expensive. Raise JoinError for a short password, and where Python has no scrypt, as
     under FIPS.
     """
     if not secret:
@@ -51,9 +51,11 @@ def key_of(secret: str) -> str:
         length = f"{len(secret)} character" + "s" * (len(secret) > 1)
         allowed = f"allowed are {FEWEST_LETTERS} and more, as from openssl rand -hex 16"
         raise JoinError(f"{SECRET_VARIABLE} has {length}; {allowed}")
-    word = secret.encode(errors="surrogateescape")
+    password = secret.encode(errors="surrogateescape")
     try:
-        return hashlib.scrypt(word, salt=b"benchkit agents", n=1 << 14, r=8, p=1, dklen=32).hex()
+        return hashlib.scrypt(
+            password, salt=b"benchkit agents", n=1 << 14, r=8, p=1, dklen=32
+        ).hex()
     except (AttributeError, ValueError) as error:
         advice = "unset it on every host; agents then need a shared folder, or trust_network=true"
         raise JoinError(f"{SECRET_VARIABLE}: no scrypt on this host ({error}); {advice}") from None

@@ -1,1 +1,1 @@
-"""The ranks of one point: their processes are started, watched and ended here."""
+"""The processes of ranks: start, monitor, diagnose, terminate."""

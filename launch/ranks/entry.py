@@ -1,4 +1,4 @@
-"""The entry point of a rank: it leaves the agent's terminal, runs calls and reports each."""
+"""Entry point of a rank: detach from the agent's terminal, run calls, report each result."""
 
 import faulthandler
 import fcntl
@@ -27,7 +27,7 @@ from launch.signals import ignore_signals
 
 KEY = "note"
 log = logging.getLogger(__name__)
-log.propagate = False  # They are for who listens here, not for logs.
+log.propagate = False  # Notes are for handlers of this logger only.
 _pipe: Connection | None = None
 
 
@@ -47,7 +47,7 @@ def log_note(text: object) -> None:
 
 
 def encode_result(result: Any) -> bytes:
-    """Return a result as JSON; raise TypeError if it cannot be read back, or is too long."""
+    """Encode a result as JSON; raise TypeError if it cannot be read back, or is too long."""
     try:
         require_json(result)
         content = msgspec.json.encode(result)
@@ -60,32 +60,35 @@ def encode_result(result: Any) -> bytes:
     return report
 
 
-def require_json(value: Any, where: str = "$") -> None:
-    """Raise TypeError unless a value and everything inside it can be written as JSON.
+def require_json(value: Any, path: str = "$") -> None:
+    """Raise TypeError unless a value and everything inside it is a JSON value.
 
-    msgspec also takes others: it writes a set as a list, bytes as base64, a number that is a key as
-    text, and integers of any length, which most readers round.
+    msgspec converts others: a set to a list, bytes to base64, a numeric key to text; and it writes
+    integers of any length, which most readers round.
     """
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, dict):
-        for key, each in value.items():
+        for key, item in value.items():
             if not isinstance(key, str):
-                raise TypeError(f"{where}: the key {key!r}; allowed is text")
-            require_json(each, f"{where}.{key}")
+                raise TypeError(f"{path}: the key {key!r}; allowed is text")
+            require_json(item, f"{path}.{key}")
     elif isinstance(value, list | tuple):
-        for index, each in enumerate(value):
-            if type(each) is not float:  # most values are samples
-                require_json(each, f"{where}[{index}]")
+        for index, item in enumerate(value):
+            if type(item) is not float:  # most values are samples
+                require_json(item, f"{path}[{index}]")
     elif isinstance(value, int):
         if not -(2**63) <= value < 2**63:
-            raise TypeError(f"{where}: {value}; allowed are integers of 64 bits")
+            raise TypeError(f"{path}: {value}; allowed are integers of 64 bits")
     elif not isinstance(value, str | float | None):
-        raise TypeError(f"{where}: JSON has no {type(value).__name__}")
+        raise TypeError(f"{path}: JSON has no {type(value).__name__}")
 
 
 def encode_exception(error: BaseException, raised_at: float) -> bytes:
-    """Return a report cut to a size that agents send on; `raised_at` is by time.monotonic()."""
+    """Encode an exception as JSON, truncated to the message limit.
+
+    `raised_at` is by time.monotonic().
+    """
     try:
         message = str(error)
     except Exception:  # the __str__ of the exception fails
@@ -102,12 +105,12 @@ def encode_exception(error: BaseException, raised_at: float) -> bytes:
 
 
 RENDEZVOUS_FILE_VARIABLE = "BENCHKIT_MEETING_FILE"
-"""The file in which ranks on one host meet, as this rank has it open."""
+"""Environment variable: path of the FileStore through which ranks on one host rendezvous."""
 
 
 @dataclass(frozen=True)
 class RankCall:
-    """What one rank runs: `target` is "module:function", `argument` is pickled."""
+    """A call for one rank: `target` is "module:function", `argument` is pickled."""
 
     target: str
     argument: bytes
@@ -125,8 +128,9 @@ def rank_main(
 
     Args:
         network: the network to enter, or None for the host's.
-        orders: where calls come from; the process ends at its end.
-        lifeline: a pipe whose other end the agent holds.
+        task_pipe: pipe of calls; the process exits at its end of file.
+        report_pipe: pipe for the reports to the agent.
+        lifeline: pipe whose end of file, when the agent exits, kills this process.
     """
     set_report_pipe(report_pipe)
     try:
@@ -149,7 +153,7 @@ def rank_main(
             report, code = encode_result(run_task(call)), 0
         except BaseException as error:
             raised_at = time.monotonic()
-            with suppress(OSError):  # The log cannot be written; the report says the same.
+            with suppress(OSError):  # The log cannot be written; the report has the same text.
                 traceback.print_exc()
             report, code = encode_exception(error, raised_at), 1
         flush_output()
@@ -161,7 +165,10 @@ def rank_main(
 
 
 def report_and_exit(error: BaseException) -> NoReturn:
-    """Report what a watching thread has found while the call may wait for ever, and end."""
+    """Report an exception found by a watchdog thread, and exit.
+
+    The main thread may be blocked forever.
+    """
     if _pipe:
         with suppress(OSError):
             send(_pipe, encode_exception(error, time.monotonic()))
@@ -177,11 +184,11 @@ def next_call(incoming: MessageReader) -> RankCall | None:
 
 
 def set_up_process(network: PrivateNetwork | None) -> None:
-    """Do what a process does once, before its first call and the first thread."""
-    sys.stdout, sys.stderr = line_buffered(1), line_buffered(2)
+    """Set up this process once, before its first call and its first thread."""
+    sys.stdout, sys.stderr = open_line_buffered(1), open_line_buffered(2)
     faulthandler.enable()
     logs.install_stack_dumper()
-    open_for_good(RENDEZVOUS_FILE_VARIABLE)
+    keep_file_open(RENDEZVOUS_FILE_VARIABLE)
     if network:
         network.enter()
 
@@ -191,8 +198,8 @@ def run_task(call: RankCall) -> object:
     return getattr(importlib.import_module(module), function)(pickle.loads(call.argument))
 
 
-def open_for_good(variable: str) -> None:
-    """Open the file that an environment variable names, and make it name the open file."""
+def keep_file_open(variable: str) -> None:
+    """Open the file in an environment variable, and set the variable to the open descriptor."""
     path = os.environ.get(variable)
     if path:
         os.environ[variable] = f"/proc/self/fd/{os.open(path, os.O_RDWR)}"
@@ -207,8 +214,8 @@ def send(pipe: Connection, report: bytes) -> None:
 def detach_process() -> None:
     """Move this process to its own session, ignore signals and volunteer for the OOM killer.
 
-    The agent handles the signals. Slurm sends a signal to all processes of a job, and a rank that
-    died of it would look like a crash.
+    The agent handles the signals. Slurm signals all processes of a job, and a rank killed by that
+    would look like a crash.
     """
     os.setsid()
     ignore_signals()
@@ -217,28 +224,27 @@ def detach_process() -> None:
 
 
 def die_with(lifeline: Connection) -> None:
-    """Let the kernel end this process when the agent ends.
+    """Kill this process when the agent exits, by a signal on the lifeline's end of file.
 
-    The agent holds the other end of `lifeline` and never writes to it. PR_SET_PDEATHSIG would not
-    work: the parent is the fork server, which lives as long as its children do, because they hold
-    its pipe. Instead the end of file on `lifeline` raises a signal: SIGKILL on Linux, elsewhere
-    SIGIO, which terminates.
+    The agent holds the other end of `lifeline` and never writes to it. The signal is SIGKILL on
+    Linux, elsewhere SIGIO, which terminates. PR_SET_PDEATHSIG does not work: the parent is the fork
+    server, which outlives the agent because its children hold its pipe.
 
-    The signal goes to the process group, and so to all that this process has started. A process
-    that has made its own session ends after the point (launch.ranks.fork_server), but survives if
-    the agent is killed by SIGKILL.
+    The signal goes to the process group, with the children of this process. A child in its own
+    session is killed after the point (launch.ranks.fork_server), but survives if the agent is
+    killed by SIGKILL.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())  # One owner per pipe: a pipe per rank.
     if hasattr(fcntl, "F_SETSIG"):
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-    if lifeline.poll():  # The agent ended before we listened.
+    if lifeline.poll():  # The agent has exited before.
         exit_now(1)
 
 
 def redirect_output(path: Path) -> None:
-    """Redirect output, also of C libraries, to a file; discard it where none can be written."""
+    """Redirect output, also of C libraries, to a file; discard it if that cannot be opened."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         descriptor = os.open(path, flags, 0o644)
@@ -249,16 +255,16 @@ def redirect_output(path: Path) -> None:
     os.close(descriptor)
 
 
-def line_buffered(descriptor: int) -> TextIO:
-    """Return a text stream over an open file, which stays open when the stream is discarded.
+def open_line_buffered(descriptor: int) -> TextIO:
+    """Return a line-buffered text stream that does not close its descriptor.
 
-    A text that UTF-8 cannot encode must not prevent a rank from reporting why it fails.
+    Text that UTF-8 cannot encode is escaped, so that a rank can always report why it fails.
     """
     return os.fdopen(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def exit_now(code: int) -> NoReturn:
-    """End the process at once, because the teardown of torch's threads is slow and may hang."""
+    """Exit at once: the teardown of torch's threads is slow and may hang."""
     flush_output()
     os._exit(code)
 

@@ -1,8 +1,8 @@
-"""Dumps NCCL's flight recorder at a time-out: each rank's last collectives and how far they came.
+"""Dump NCCL's flight recorder on a timeout: each rank's last collectives and their progress.
 
-In each rank a thread of torch looks at a named pipe once a second, and writes a dump when it finds
-a byte there (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp, DumpPipe). `torchfrtrace` compares
-the dumps of all ranks.
+In each rank a thread of torch polls a named pipe once a second, and writes a dump when it reads a
+byte (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp, DumpPipe). `torchfrtrace` compares the dumps
+of all ranks.
 """
 
 import os
@@ -16,11 +16,11 @@ from pathlib import Path
 
 STEM = "nccl_trace_rank_"
 ENTRIES = "2000"
-"""How many collectives a rank remembers: the default of torch 2.13, which older ones set to 0."""
+"""Number of collectives in a recorder: the default of torch 2.13; older ones default to 0."""
 DUMP_S = 30.0
-"""Seconds that the ranks may take to notice the request and to write their dumps.
+"""Time limit for the ranks to write their dumps.
 
-Beside an H200 they took 5: torch reads the symbols of the stacks in them.
+With an H200 they took 5 s: torch resolves the symbols of the stacks.
 """
 POLL_S = 0.05
 
@@ -29,9 +29,8 @@ POLL_S = 0.05
 class FlightRecorder:
     """The flight recorders of the ranks of one agent.
 
-    The pipes and dumps are on a local file system: where no pipe can be made a rank dies. Torch
-    fixes
-    both names once, but the ranks may run several points.
+    Pipes and dumps are on a local file system: a rank dies if it cannot make its pipe. Torch fixes
+    both names at the first group, for all points of the ranks.
     """
 
     folder: Path
@@ -44,27 +43,27 @@ class FlightRecorder:
             "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": stem,
             "TORCH_FR_DUMP_TEMP_FILE": stem,
             "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": stem,
-            # Without it the thread looks at the pipe every eight minutes.
+            # Without it the thread polls the pipe every eight minutes.
             "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         }
 
     def request_dumps(self, ranks: Sequence[int]) -> list[Path]:
-        """Ask ranks for their dumps; return the dumps of those that have a flight recorder."""
-        asked = []
+        """Request the dumps of ranks; return the paths for those with a flight recorder."""
+        dumps = []
         for rank in ranks:
-            with suppress(OSError):  # no pipe, or no process has it open: the rank has no NCCL
+            with suppress(OSError):  # no pipe, or nobody reads it: the rank has no NCCL
                 pipe = os.open(self.folder / f"{STEM}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
                 with open(pipe, "wb", buffering=0) as file:
                     file.write(b"1")
-                asked.append(self.folder / f"{STEM}{rank}")
-        return asked
+                dumps.append(self.folder / f"{STEM}{rank}")
+        return dumps
 
     def wait_for(self, dumps: Sequence[Path]) -> None:
         deadline = time.monotonic() + DUMP_S
         sizes: list[int] = []
         while dumps and time.monotonic() < deadline:
-            before, sizes = sizes, [file_size(dump) for dump in dumps]
-            if sizes == before and all(sizes):
+            previous_sizes, sizes = sizes, [file_size(dump) for dump in dumps]
+            if sizes == previous_sizes and all(sizes):
                 return
             time.sleep(POLL_S)
 

@@ -1,7 +1,7 @@
-"""The fork server forks ranks: it is started once, watched, and replaced if it does not answer.
+"""The fork server that forks ranks: started once, monitored, and replaced on a timeout.
 
-multiprocessing has no public handle for it, so all that relies on how multiprocessing works inside
-is in this file; tests/unit/launch/ranks/test_fork_server.py pins it.
+multiprocessing has no public handle for it. All that relies on multiprocessing's internals is in
+this file; tests/unit/launch/ranks/test_fork_server.py pins them.
 """
 
 import logging
@@ -17,38 +17,37 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 
-from launch.host import without_pinning
+from launch.host import hide_pinning
 from launch.module_path import path_in_environment
 from launch.signals import defer_signals
 
 ANSWER_S = 30.0
-"""Seconds that a fork server that has forked before may take to fork all ranks of a point."""
+"""Time limit to fork all ranks of a point, once the server has forked before."""
 LOAD_S = 300.0
-"""The same for a fresh one, which first imports torch, perhaps from a network file system."""
+"""Time limit of a fresh server, which first imports torch, perhaps from a network file system."""
 DEATH_S = 5.0
 GONE_S = 0.5
-"""Seconds that the kernel may take from closing a dead process's files to reporting its end."""
+"""Delay of the kernel between closing a dead process's files and reporting its exit, at most."""
 FOLDER_VARIABLE = "BENCHKIT_FORK_SERVER_FOLDER"
 LOST_EXIT_CODE = 255
-"""The exit code that multiprocessing gives to a process whose end its fork server cannot report."""
+"""Exit code that multiprocessing assigns to a process whose fork server has died."""
 FEWEST_FILES = 64
-"""An agent of two ranks opens about 30, and some more for each further rank."""
+"""Required limit of open files: an agent of two ranks opens about 30, and more per rank."""
 OWN_PRELOAD = ("launch.ranks.reaper", "launch.ranks.entry")
 SOCKET_NAME_BYTES = 107
 log = logging.getLogger(__name__)
 _warm_server_pid: list[int] = []
-"""The process number of the fork server if it has forked ranks before.
+"""The pid of the fork server if it has forked ranks before.
 
-It is process-wide because multiprocessing has one fork server per process and hands out no object
-of it that could remember.
+It is process-wide, as multiprocessing's fork server is.
 """
 
 
 def start_fork_server(preload: Sequence[str] = ()) -> None:
-    """Start the fork server if none runs; it imports `preload` meanwhile.
+    """Start the fork server, unless it runs; it imports `preload` in the background.
 
-    These modules start no thread and touch no GPU. Raise OSError where TMPDIR takes no socket, or
-    where few files may be open.
+    These modules must start no thread and touch no GPU. Raise OSError if TMPDIR takes no socket, or
+    if the limit of open files is too low.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= limit < FEWEST_FILES:
@@ -57,10 +56,10 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
     try:
         # The resource tracker unblocks signals when it starts, so it must start first.
         resource_tracker.ensure_running()
-        # The server and its ranks inherit blocked signals: requests to stop are not for them.
+        # The server and its ranks inherit blocked signals: stop requests are not for them.
         # The server finds modules by its environment only: before Python 3.13.1 it drops our
         # sys.path (cpython #117378).
-        with defer_signals(), path_in_environment(), export_cleanup_folder(), without_pinning():
+        with defer_signals(), path_in_environment(), export_cleanup_folder(), hide_pinning():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" in str(error):
@@ -73,7 +72,7 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
 
 @contextmanager
 def export_cleanup_folder() -> Iterator[None]:
-    """Tell the fork server meanwhile which folder to remove if this process is killed."""
+    """Export to the fork server the folder that it removes if this process is killed."""
     os.environ[FOLDER_VARIABLE] = util.get_temp_dir()  # of the server's socket
     try:
         yield
@@ -86,7 +85,7 @@ def server_pid() -> int | None:
     return server
 
 
-def has_exited_soon() -> bool:
+def exits_soon() -> bool:
     deadline = time.monotonic() + GONE_S
     server = server_pid()
     while server is not None and time.monotonic() < deadline:
@@ -97,7 +96,10 @@ def has_exited_soon() -> bool:
 
 
 def has_ended(server: int) -> bool:
-    """Leave the ended child for multiprocessing to reap, which then starts another."""
+    """Return whether the server has exited, without reaping it (WNOWAIT).
+
+    multiprocessing reaps it, and then starts another.
+    """
     with suppress(ChildProcessError):
         return os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     return False
@@ -110,7 +112,7 @@ def kill_server() -> None:
     kill_children(exclude=())
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(server, signal.SIGKILL)
-        # The server is left for multiprocessing to reap, which then starts another.
+        # multiprocessing reaps the server, and then starts another.
         os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
 
 
@@ -134,7 +136,7 @@ def limit_request_time() -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError):
-        if not has_timed_out.is_set() and has_exited_soon():
+        if not has_timed_out.is_set() and exits_soon():
             raise ConnectionError("the fork server was killed while it started ranks") from None
         if not has_timed_out.is_set():
             raise
@@ -146,31 +148,31 @@ def limit_request_time() -> Iterator[None]:
 
 
 def kill_orphans() -> None:
-    """End processes that ranks have left behind in their own sessions, and their children."""
+    """Kill processes that ranks have left behind in their own sessions, and their children."""
     kill_children(exclude={process.pid for process in multiprocessing.active_children()})
 
 
 def kill_children(exclude: Collection[int | None]) -> None:
-    """Kill the fork server's children except `spared`, and orphans that it inherits meanwhile."""
+    """Kill the fork server's children except `exclude`, and orphans that it inherits meanwhile."""
     deadline = time.monotonic() + DEATH_S
-    while doomed := [
+    while remaining := [
         child for child in child_pids() if child not in exclude and not is_dead(child)
     ]:
         if time.monotonic() > deadline:
-            log.warning("processes %s that a rank has started do not end; left behind", doomed)
+            log.warning("processes %s that a rank has started do not end; left behind", remaining)
             return
-        for child in doomed:
+        for child in remaining:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
         time.sleep(0.001)
 
 
 def child_pids() -> list[int]:
-    found = []
+    pids = []
     with suppress(OSError):
         for task in Path(f"/proc/{server_pid()}/task").iterdir():
-            found += [int(child) for child in (task / "children").read_text().split()]
-    return found
+            pids += [int(child) for child in (task / "children").read_text().split()]
+    return pids
 
 
 def is_dead(child: int) -> bool:

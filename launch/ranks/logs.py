@@ -1,4 +1,4 @@
-"""Logs and stacks of ranks, cut to a size that an agent can hold and a reader wants."""
+"""Logs and stacks of ranks, truncated to a size that fits in an agent's memory."""
 
 import faulthandler
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 TEXT_CHARS = 1 << 16
 LOG_HALF_BYTES = 8 << 20
-"""Kept of the beginning of a long log, and of its end."""
+"""Bytes that are kept of the beginning of a long log, and of its end."""
 LAST_BYTES = 1 << 20
 
 
@@ -32,9 +32,9 @@ def shorten_log(path: Path) -> None:
             return
         with path.open("r+b") as file:
             file.seek(-LOG_HALF_BYTES, os.SEEK_END)
-            end = file.read()
+            tail = file.read()
             file.seek(LOG_HALF_BYTES)
-            file.write(f"\n... {left_out} bytes left out ...\n".encode() + end)
+            file.write(f"\n... {left_out} bytes left out ...\n".encode() + tail)
             file.truncate()
     except OSError:  # There is no log, or the disk is full and the log stays as it is.
         return
@@ -50,19 +50,19 @@ def read_log_tail(path: Path) -> str:
 
 
 UNCAUGHT = re.compile(r"^  what\(\):  (.*)", re.MULTILINE)
-"""What the C++ runtime writes of an exception that ends the process."""
+"""Line of the C++ runtime about an uncaught exception."""
 
 
 def uncaught_what(log: Path) -> str:
-    found = UNCAUGHT.findall(read_log_tail(log))
-    return found[-1] if found else ""
+    messages = UNCAUGHT.findall(read_log_tail(log))
+    return messages[-1] if messages else ""
 
 
 STACK_SIGNAL = signal.SIGUSR1
 WAITING_PLACES = ("torch/distributed/", "torch/cuda/")
-"""Source files in which a rank that hangs is waiting for another rank.
+"""Source files in which a hung rank waits for another rank.
 
-With NCCL that is `torch.cuda.synchronize`: a collective only enqueues a kernel.
+With NCCL it waits in `torch.cuda.synchronize`: a collective only enqueues a kernel.
 """
 
 
@@ -81,7 +81,7 @@ def install_stack_dumper() -> None:
 
 
 def innermost_frame(log: Path) -> Frame:
-    """Read the last stack in a rank's log; the place is unknown if there is none.
+    """Read the last stack in a rank's log; without one the location is unknown.
 
     Other threads write to the log meanwhile, as NCCL's flight recorder does when it dumps.
     """

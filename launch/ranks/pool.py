@@ -1,6 +1,6 @@
-"""Starts new processes for ranks, waits for them without polling, and leaves none behind.
+"""A pool of rank processes: start them, wait for them without polling, leave none behind.
 
-A fork server that has imported torch already starts a rank in milliseconds; `spawn` starts a new
+A fork server that has imported torch starts a rank in milliseconds; `spawn` starts a new
 interpreter. docs/decisions/0001-ranks.md says why this does not use torch's elastic launcher.
 """
 
@@ -12,7 +12,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from launch.agents.group import Agents, alone
+from launch.agents.group import Agents, single_agent
 from launch.ranks import fork_server
 from launch.ranks.entry import RankCall
 from launch.ranks.flight_recorder import FlightRecorder
@@ -27,7 +27,7 @@ LEAVE_S = 5.0
 
 @dataclass
 class RankPool:
-    """The processes of some ranks, which take one call after another until one fails."""
+    """The processes of some ranks, which run one call after another until one fails."""
 
     processes: list[RankProcess] = field(default_factory=list)
     recorder: FlightRecorder | None = None
@@ -48,34 +48,34 @@ class RankPool:
 
         Args:
             target: the function, as "module:function", which returns plain JSON.
-            arguments: the argument of each rank.
-            folder: where rank r writes its output to rank_r.log.
+            arguments: argument of the function: [rank].
+            folder: folder of the logs, rank_<r>.log.
         """
         self.are_idle = False
         logs = [log_file(folder, rank.index) for rank in self.processes]
         for rank, argument, path in zip(self.processes, arguments, logs, strict=True):
             rank.send_task(RankCall(target, pickle.dumps(argument), path))
         try:
-            ends = monitor_ranks(
-                self.processes, folder, timeout_s, agents or alone(), self.recorder
+            outcome = monitor_ranks(
+                self.processes, folder, timeout_s, agents or single_agent(), self.recorder
             )
         finally:
             for path in logs:
                 shorten_log(path)
             if self.recorder:
                 self.recorder.move_dumps(folder)
-        self.are_idle = len(ends.results) == len(self.processes)
-        return ends
+        self.are_idle = len(outcome.results) == len(self.processes)
+        return outcome
 
     def shut_down(self) -> None:
         waiting = [rank.exit_fd for rank in self.processes]
         for rank in self.processes:
             rank.close_task_pipe()
         while waiting:
-            ended = connection.wait(waiting, LEAVE_S)
-            if not ended:
+            exited = connection.wait(waiting, LEAVE_S)
+            if not exited:
                 return
-            waiting = [end for end in waiting if end not in ended]
+            waiting = [fd for fd in waiting if fd not in exited]
 
 
 @contextlib.contextmanager
@@ -88,28 +88,28 @@ def start_ranks(
     network: PrivateNetwork | None = None,
     recorder: FlightRecorder | None = None,
 ) -> Iterator[RankPool]:
-    """Start one process per rank; none runs any more when the context ends."""
+    """Start one process per rank; all are terminated when the context ends."""
     ranks = RankPool(recorder=recorder)
-    if forked := start_method == "forkserver":
+    if is_forked := start_method == "forkserver":
         fork_server.start_fork_server(preload)
     try:
-        with fork_server.limit_request_time() if forked else contextlib.nullcontext():
+        with fork_server.limit_request_time() if is_forked else contextlib.nullcontext():
             for index, environment in enumerate(environments, first_rank):
                 ranks.processes.append(start_rank(start_method, index, environment, network))
         yield ranks
         if ranks.are_idle:
             ranks.shut_down()
     finally:
-        kill_ranks(ranks.processes, forked)
+        kill_ranks(ranks.processes, is_forked)
 
 
-def kill_ranks(ranks: Sequence[RankProcess], forked: bool) -> None:
-    """End all ranks and the processes that they have started.
+def kill_ranks(ranks: Sequence[RankProcess], is_forked: bool) -> None:
+    """Kill all ranks and the processes that they have started.
 
-    Under `spawn` a process that has made its own session survives.
+    Under `spawn` a child in its own session survives.
     """
     with defer_signals():
         for rank in ranks:
             kill_rank(rank)
-        if forked:
+        if is_forked:
             fork_server.kill_orphans()

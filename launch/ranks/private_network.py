@@ -1,11 +1,12 @@
-"""A private network for the ranks on one host keeps other processes away from their ports.
+"""Network namespace for the ranks on one host.
 
-gloo does not authenticate connections: on a shared network any local user can take the place of a
-rank while ranks connect, and end the point. A network namespace of Linux has its own loopback
-interface. A user other than root makes it inside a user namespace, which some systems forbid.
+gloo does not authenticate connections: without a private network any local user can connect to a
+rank's port in its peer's place, and end the point. A network namespace of Linux has its own
+loopback interface. A user other than root makes it inside a user namespace, which some systems
+forbid.
 
-This file is also a program, which imports no other module of this package: a process that has
-threads, such as an agent, can neither make nor enter a user namespace.
+This file is also a program, which imports no other module of this package: a process with threads,
+such as an agent, can neither make nor enter a user namespace.
 """
 
 import ctypes
@@ -29,7 +30,7 @@ READY, LIMIT_S = b"ready\n", 10.0
 
 @dataclass(frozen=True)
 class PrivateNetwork:
-    """The namespaces of a private network, which open files of process `pid` keep alive."""
+    """The namespaces of a private network, kept alive by open files of process `pid`."""
 
     pid: int
     descriptors: tuple[int, ...]
@@ -40,16 +41,16 @@ class PrivateNetwork:
         return [proc_fd_path(self.pid, descriptor) for descriptor in self.descriptors]
 
     def can_be_entered(self) -> bool:
-        """Whether the paths lead to the namespaces here, as they do in the same PID namespace."""
+        """Return whether the paths lead to the namespaces, as in the same PID namespace."""
         with suppress(OSError):
             return [os.stat(path).st_ino for path in self.paths] == list(self.inodes)
         return False
 
     def enter(self) -> None:
-        """Move this process, which has no threads yet, into the network.
+        """Move this process into the network; it must have no further threads.
 
-        In the user namespace the process may no longer look into processes of its user outside, so
-        it must open their files under /proc before.
+        In the user namespace it may no longer read /proc of processes outside, so it opens their
+        files first.
         """
         descriptors = [os.open(path, OPEN_FLAGS) for path in self.paths]
         for descriptor in descriptors:
@@ -58,12 +59,12 @@ class PrivateNetwork:
 
 
 def proc_fd_path(pid: int, descriptor: int) -> str:
-    """Return the path by which others of the same user open a file that a process holds open."""
+    """Return the path by which processes of the same user open another one's open file."""
     return f"/proc/{pid}/fd/{descriptor}"
 
 
 def create_private_network() -> PrivateNetwork | None:
-    """Make a network that lives as long as this process; None if the kernel refuses."""
+    """Make a network for the lifetime of this process; return None if the kernel refuses."""
     kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
     with suppress(OSError, subprocess.SubprocessError), start_helper("make", *kinds) as maker:
         assert maker.stdin
@@ -76,11 +77,11 @@ def create_private_network() -> PrivateNetwork | None:
         finally:
             maker.kill()  # The open files keep the namespaces alive.
         inodes = tuple(os.fstat(descriptor).st_ino for descriptor in namespace_fds)
-        made = PrivateNetwork(os.getpid(), tuple(namespace_fds), inodes)
-        with start_helper("enter", str(made.pid), *map(str, namespace_fds)) as visitor:
+        network = PrivateNetwork(os.getpid(), tuple(namespace_fds), inodes)
+        with start_helper("enter", str(network.pid), *map(str, namespace_fds)) as visitor:
             try:
                 if visitor.communicate(timeout=LIMIT_S)[0] == READY:
-                    return made
+                    return network
             finally:
                 visitor.kill()
     return None
@@ -103,7 +104,7 @@ def call_libc(name: str, *arguments: int) -> None:
 
 
 def unshare(kinds: Sequence[str]) -> None:
-    """Move this process into new namespaces whose loopback is up; keep its user and group."""
+    """Move this process into new namespaces and bring loopback up; keep its user and group."""
     uid, gid = os.geteuid(), os.getegid()
     call_libc("unshare", CLONE_NEWNET | (CLONE_NEWUSER if "user" in kinds else 0))
     if "user" in kinds:
@@ -116,7 +117,7 @@ def unshare(kinds: Sequence[str]) -> None:
 
 
 def main(task: str, *arguments: str) -> None:
-    """Make namespaces and keep them until standard input ends, or enters existing ones."""
+    """Make namespaces and keep them until the end of standard input, or enter existing ones."""
     if task == "make":
         unshare(arguments)
     else:

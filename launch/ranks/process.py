@@ -1,4 +1,4 @@
-"""One rank's process as its agent holds it: it takes calls, reports, and ends with the agent."""
+"""The agent's handle of one rank's process: start, send calls, kill."""
 
 import contextlib
 import logging
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.framing import MessageReader, add_length, is_writable
-from launch.host import without_pinning
+from launch.host import hide_pinning
 from launch.ranks import fork_server
 from launch.ranks.entry import RankCall, rank_main
 from launch.ranks.private_network import PrivateNetwork
@@ -23,20 +23,20 @@ from launch.slowdown import mps
 
 DEATH_S = 5.0
 TAKE_S = 30.0
-"""Seconds that an idle rank may take to read a call longer than the pipe holds."""
+"""Time limit for an idle rank to read a call longer than the pipe's buffer."""
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class RankProcess:
-    """One running rank as its agent sees it.
+    """The agent's handle of one running rank.
 
     Attributes:
-        report_pipe: where the agent reads the reports.
-        task_pipe: where the agent writes the calls; once it is closed, an idle rank ends.
-        lifeline: a pipe whose end of file ends the rank.
-        exit_fd: a file descriptor that becomes readable when the process has ended.
-        mps_environment: of a client of MPS the environment of the rank, which leads to its daemon.
+        report_pipe: pipe from which the agent reads the reports.
+        task_pipe: pipe to which the agent writes the calls; closing it ends an idle rank.
+        lifeline: pipe whose end of file kills the rank.
+        exit_fd: file descriptor that becomes readable when the process has ended.
+        mps_environment: environment of an MPS client, which leads to its daemon; empty for others.
     """
 
     index: int
@@ -51,7 +51,7 @@ class RankProcess:
     log_path: Path | None = None
 
     def send_task(self, call: RankCall) -> None:
-        """Hand the rank a call; a rank that has ended takes none, which its watch notices."""
+        """Send the rank a call; a rank that has ended is detected by the monitor."""
         self.has_reported, self.log_path = False, call.log
         rest = memoryview(add_length(pickle.dumps(call)))
         deadline = time.monotonic() + TAKE_S
@@ -74,35 +74,40 @@ def start_rank(
     network: PrivateNetwork | None,
 ) -> RankProcess:
     context = multiprocessing.get_context(start_method)
-    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-        report, report_writer = context.Pipe(duplex=False)
-        orders_reader, orders = context.Pipe(duplex=False)
+    with contextlib.ExitStack() as agent_stack, contextlib.ExitStack() as rank_stack:
+        report_reader, report_writer = context.Pipe(duplex=False)
+        task_reader, task_writer = context.Pipe(duplex=False)
         lifeline_reader, lifeline = context.Pipe(duplex=False)
-        for end in (report, orders, lifeline):
-            ours.callback(end.close)
-        ends_of_rank = (orders_reader, report_writer, lifeline_reader)
-        for end in ends_of_rank:
-            theirs.callback(end.close)
+        for connection_end in (report_reader, task_writer, lifeline):
+            agent_stack.callback(connection_end.close)
+        ends_of_rank = (task_reader, report_writer, lifeline_reader)
+        for connection_end in ends_of_rank:
+            rank_stack.callback(connection_end.close)
         arguments = (dict(environment), network, *ends_of_rank)
         process = context.Process(target=rank_main, args=arguments)  # type: ignore[attr-defined]
-        with without_pinning():  # a spawned rank inherits the environment
+        with hide_pinning():  # a spawned rank inherits the environment
             process.start()
-        for end in (report, orders):
-            os.set_blocking(end.fileno(), False)
+        for connection_end in (report_reader, task_writer):
+            os.set_blocking(connection_end.fileno(), False)
         rank = RankProcess(
-            index, process, report, orders, lifeline, exit_descriptor(process, start_method),
-            MessageReader(report), mps_environment=environment if mps.SHARE in environment else {},
-        )  # fmt: skip
-        ours.pop_all()  # The ends of the agent stay open; those of the rank are closed here.
+            index,
+            process,
+            report_reader,
+            task_writer,
+            lifeline,
+            exit_descriptor(process, start_method),
+            MessageReader(report_reader),
+            mps_environment=environment if mps.SHARE in environment else {},
+        )
+        agent_stack.pop_all()  # The ends of the agent stay open; those of the rank are closed here.
     return rank
 
 
 def exit_descriptor(process: Any, start_method: str) -> int:
-    """Return the file descriptor that becomes readable when a process has ended.
+    """Return a file descriptor that becomes readable when a process has ended.
 
-    The sentinel of a spawned process is a pipe that its children hold open, too, so a pidfd is
-    better. The sentinel of a forked process belongs to the fork server, which sends the exit code
-    through it.
+    The sentinel of a spawned process is a pipe that its children also hold open, so a pidfd is
+    used. The sentinel of a forked process is the pipe by which the fork server sends the exit code.
     """
     if start_method == "spawn" and hasattr(os, "pidfd_open"):
         with suppress(OSError):  # an old kernel
@@ -121,7 +126,7 @@ def kill_rank(rank: RankProcess) -> None:
         os.killpg(rank.process.pid, signal.SIGKILL)  # A rank leads a process group.
     if rank.process.is_alive():
         connection.wait([rank.exit_fd], DEATH_S)
-    # Either the rank is stuck in the kernel, or the fork server that should report its end is.
+    # Either the rank is stuck in the kernel, or the fork server that should report its exit.
     if rank.process.is_alive():
         log.warning("rank %d (process %d) does not end; left behind", rank.index, rank.process.pid)
         fork_server.kill_server()

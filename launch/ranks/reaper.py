@@ -1,10 +1,8 @@
-"""What the fork server, which alone imports this, does beside forking ranks.
+"""Runs in the fork server only: becomes subreaper, removes its socket folder, exits with one line.
 
-It is the parent of what ranks leave behind (Linux): a process that a rank has started in its own
-session outlives the rank. It then becomes a child of the fork server, where
-launch.ranks.fork_server finds it after the point. Ranks do not inherit this.
-
-It removes the folder of its socket where the agent was killed, and it ends in one line.
+As subreaper (Linux) it adopts processes that outlive their rank in sessions of their own;
+launch.ranks.fork_server kills them after the point. Ranks do not inherit the attribute. The folder
+of the socket is removed here if the agent was killed.
 """
 
 import atexit
@@ -24,18 +22,20 @@ AGENT, SERVER = os.getppid(), os.getpid()
 
 
 def clean_up(folder: str) -> None:
-    """Remove the folder of an agent that has ended; one that lives may start another server."""
+    """Remove the folder if the agent has exited; a living agent may start another server."""
     deadline = time.monotonic() + GONE_S
     while os.getppid() == AGENT and time.monotonic() < deadline:
         time.sleep(0.01)
-    if os.getpid() == SERVER and os.getppid() != AGENT:  # no process that a rank has forked
+    if os.getpid() == SERVER and os.getppid() != AGENT:  # not in a process forked by a rank
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def say_why(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Say in one line why the server ends; EOFError: an agent asks for a rank and fails or dies.
+def print_exit_reason(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print the reason for the server's exit as one line.
 
-    The agent reports what it cannot start.
+    EOFError is silent: the requesting agent has failed, and reports it.
     """
     if issubclass(kind, OSError):
         print(f"benchkit: the fork server ends: {error}", file=sys.stderr)
@@ -43,7 +43,7 @@ def say_why(kind: type[BaseException], error: BaseException, trace: TracebackTyp
         sys.__excepthook__(kind, error, trace)
 
 
-sys.excepthook = say_why
+sys.excepthook = print_exit_reason
 with suppress(OSError):
     os.setsid()  # A launcher that kills its agent's process group lets the server clean up.
 if folder := os.environ.pop(FOLDER_VARIABLE, ""):

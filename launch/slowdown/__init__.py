@@ -1,1 +1,1 @@
-"""Slows a process down to stand for a slower one: MPS shares, CPU quotas, duty cycles."""
+"""Throttles that make a process emulate a slower device: MPS shares, CPU quotas, duty cycles."""

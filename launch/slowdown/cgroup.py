@@ -1,4 +1,4 @@
-"""Slows a process down: by a CPU quota of a control group (Linux), or by another throttle."""
+"""Throttles that slow a process down: a CPU quota of a control group (Linux), or another one."""
 
 import os
 import time
@@ -11,11 +11,11 @@ from launch.host import cgroups_by_version, read_text
 from launch.slowdown.duty_cycle import DutyCycle
 
 PERIOD_US = 10_000
-"""Short, so that a step of some ten milliseconds is slowed evenly."""
+"""Period of a quota: short, so that a step of some ten milliseconds is slowed evenly."""
 LEAST_QUOTA_US = 1000
-"""The kernel's least quota."""
+"""Smallest quota that the kernel accepts."""
 LONGEST_PERIOD_US = 1_000_000
-"""The kernel takes no longer period, so less than a thousandth of a core is impossible."""
+"""Longest period that the kernel accepts: a quota is at least a thousandth of a core."""
 PREFIX = "benchkit-"
 EMPTY_WITHIN_S = 0.5
 
@@ -30,16 +30,15 @@ class CgroupParent:
 
 
 def find_cgroup_parent(cores: float) -> CgroupParent | None:
-    """Find where a child group with a quota of `cores` cores can be made for this process."""
-    for room in cgroup_parents():
-        trial = room.folder / f"{PREFIX}trial-{os.getpid()}"
+    """Find a group that accepts a child with a quota of `cores` cores; None without one."""
+    for parent in cgroup_parents():
+        trial = parent.folder / f"{PREFIX}trial-{os.getpid()}"
         with suppress(OSError):
             trial.mkdir()
             try:
-                write_cpu_quota(
-                    trial, room.version, cores
-                )  # version 1 refuses more than the parent's quota
-                return room
+                # cgroup v1 refuses more than the parent's quota.
+                write_cpu_quota(trial, parent.version, cores)
+                return parent
             except OSError:
                 continue
             finally:
@@ -48,7 +47,10 @@ def find_cgroup_parent(cores: float) -> CgroupParent | None:
 
 
 def cgroup_parents() -> list[CgroupParent]:
-    """Return its own group and the parent: in version 2 a group with processes has no children."""
+    """Return this process's cgroup and its parent.
+
+    In cgroup v2 a group that has processes cannot have children.
+    """
     return [
         CgroupParent(folder, version)
         for version, folders in cgroups_by_version("cpu").items()
@@ -58,7 +60,7 @@ def cgroup_parents() -> list[CgroupParent]:
 
 
 def write_cpu_quota(folder: Path, version: int, cores: float | None) -> None:
-    """Set how many cores' worth of time a group has; None removes the limit."""
+    """Set the CPU quota of a group, in cores; None removes the limit."""
     quota = None if cores is None else round(cores * PERIOD_US)
     period = PERIOD_US
     if quota is not None and quota < LEAST_QUOTA_US:
@@ -68,22 +70,22 @@ def write_cpu_quota(folder: Path, version: int, cores: float | None) -> None:
     if version == 2:
         (folder / "cpu.max").write_text(f"{'max' if quota is None else quota} {period}")
         return
-    (folder / "cpu.cfs_quota_us").write_text("-1")  # else the kernel could refuse a shorter period
+    (folder / "cpu.cfs_quota_us").write_text("-1")  # else the kernel may refuse a shorter period
     (folder / "cpu.cfs_period_us").write_text(str(period))
     if quota is not None:
         (folder / "cpu.cfs_quota_us").write_text(str(quota))
 
 
 class CpuQuota:
-    """Puts this process, with all its threads, into a group; raises QuotaUnavailable."""
+    """Moves this process, with all its threads, into a group; raises QuotaUnavailable."""
 
     mechanism = "cgroup"
     switchable = True
 
-    def __init__(self, room: CgroupParent, threads: int) -> None:
-        self._version = room.version
+    def __init__(self, parent: CgroupParent, threads: int) -> None:
+        self._version = parent.version
         self._threads = threads
-        self._folder = room.folder / f"{PREFIX}{os.getpid()}"
+        self._folder = parent.folder / f"{PREFIX}{os.getpid()}"
         self._folder.mkdir(exist_ok=True)
         try:
             (self._folder / "cgroup.procs").write_text(str(os.getpid()))
@@ -108,13 +110,13 @@ class CpuQuota:
 
 def remove_stale_cgroups() -> None:
     deadline = time.monotonic() + EMPTY_WITHIN_S
-    for room in cgroup_parents():
-        for folder in room.folder.glob(f"{PREFIX}[0-9]*"):
+    for parent in cgroup_parents():
+        for folder in parent.folder.glob(f"{PREFIX}[0-9]*"):
             remove_if_abandoned(folder, deadline)
 
 
 def remove_if_abandoned(folder: Path, deadline: float) -> None:
-    """Remove a group whose process has ended; it becomes empty a moment later."""
+    """Remove the group of an ended process; the kernel empties it a moment later."""
     process = Path("/proc", folder.name.removeprefix(PREFIX))
     while not process.exists():
         try:
@@ -139,7 +141,7 @@ class Throttle(Protocol):
 
 
 class NoThrottle:
-    """The throttle of a process at full speed, or whose GPU share was set before it began (MPS)."""
+    """The throttle of a process at full speed, or with a GPU share set at its start (MPS)."""
 
     def __init__(self, mechanism: str = "none", switchable: bool = True) -> None:
         self.mechanism = mechanism
@@ -153,16 +155,16 @@ class NoThrottle:
 
 
 def make_throttle(mechanism: str, threads: int, factor: float) -> Throttle:
-    """Make the throttle of this process; raise QuotaUnavailable where `cgroup` is not allowed.
+    """Make the throttle of this process; raise QuotaUnavailable if `cgroup` is not possible.
 
-    `auto` is a CPU quota if one may be set, else a duty cycle.
+    `auto` is a CPU quota if possible, else a duty cycle.
     """
     cores = threads / factor
-    room = find_cgroup_parent(cores) if mechanism in ("auto", "cgroup") else None
-    if room:
+    parent = find_cgroup_parent(cores) if mechanism in ("auto", "cgroup") else None
+    if parent:
         try:
-            return CpuQuota(room, threads)
-        except QuotaUnavailable:  # a group may be made here, but no process moved into it
+            return CpuQuota(parent, threads)
+        except QuotaUnavailable:  # a group can be made here, but no process moved into it
             if mechanism == "cgroup":
                 raise
     if mechanism == "cgroup":

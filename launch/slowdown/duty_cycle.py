@@ -1,8 +1,8 @@
-"""Slows a process down by stopping it most of the time, where no quota may be set.
+"""Slow a process down by stopping it for a part of every cycle, where no quota can be set.
 
-A small helper process stops and continues it: the process runs for 1 / factor of every cycle. The
+A helper process sends SIGSTOP and SIGCONT: the process runs for 1 / factor of every cycle. The
 helper reads a new factor as a line on its standard input ("2.5", or "1" for full speed) and
-answers each with a line. It ends with the slowed process, or with the end of its input.
+answers each with a line. It exits with the slowed process, or at the end of its input.
 """
 
 import os
@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 SHORTEST_S = 0.001
-"""The shorter of running and standing in a cycle; wake-ups would dominate a much shorter one."""
+"""Length of the shorter phase of a cycle, running or stopped; wake-ups would dominate less."""
 
 
 class DutyCycle:
@@ -30,12 +30,12 @@ class DutyCycle:
         )
 
     def apply(self, factor: float) -> None:
-        self._tell(factor)
+        self._send_factor(factor)
 
     def release(self) -> None:
-        self._tell(1.0)
+        self._send_factor(1.0)
 
-    def _tell(self, factor: float) -> None:
+    def _send_factor(self, factor: float) -> None:
         assert self._helper.stdin is not None
         assert self._helper.stdout is not None
         with suppress(BrokenPipeError):
@@ -48,7 +48,7 @@ def cycle(pid: int) -> None:
     factor = 1.0
     while True:
         runs_s = max(SHORTEST_S, SHORTEST_S / (factor - 1)) if factor > 1 else None
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         if select.select([sys.stdin.buffer], [], [], runs_s)[0]:
             line = os.read(0, 64).decode()
             if not line:
@@ -57,7 +57,7 @@ def cycle(pid: int) -> None:
             os.write(1, b"ok\n")
             continue
         os.kill(pid, signal.SIGSTOP)
-        time.sleep((time.perf_counter() - began) * (factor - 1))  # by how long it really ran
+        time.sleep((time.perf_counter() - start_s) * (factor - 1))  # by the real running time
         os.kill(pid, signal.SIGCONT)
 
 

@@ -1,4 +1,4 @@
-"""Shares of a GPU by NVIDIA's Multi-Process Service (docs.nvidia.com/deploy/mps)."""
+"""GPU shares by NVIDIA's Multi-Process Service (docs.nvidia.com/deploy/mps)."""
 
 import os
 import re
@@ -16,7 +16,7 @@ CONTROL = "nvidia-cuda-mps-control"
 PREFIX = "benchkit-mps-"
 ANSWER_S = 10.0
 LISTENS_S = 2.0
-"""How long a daemon may take from its start until it answers, or receives the order to quit."""
+"""Time limit for a daemon to answer after its start, or to receive the order to quit."""
 POLL_S = 0.05
 SOCKET_NAME_BYTES = 107
 LONGEST_SOCKET = "control_privileged"
@@ -48,31 +48,30 @@ def client_environment(folder: Path) -> dict[str, str]:
 
 
 def daemon_environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_DAEMON}
-    return kept | client_environment(folder)
+    inherited = {name: value for name, value in os.environ.items() if name not in NOT_FOR_DAEMON}
+    return inherited | client_environment(folder)
 
 
 def start_daemon(folder: Path, devices: Mapping[str, str]) -> None:
-    """Start a daemon with its pipes and logs in a folder; raise MpsUnavailable where it fails.
+    """Start a daemon with its pipes and logs in a folder; raise MpsUnavailable where that fails.
 
-    `devices` chooses its GPUs by UUID. A MIG instance needs a daemon that names it; without a
-    choice
-    the daemon serves all whole GPUs of the host.
+    `devices` chooses its GPUs by UUID. A MIG instance must be chosen by name; by default the daemon
+    serves all whole GPUs of the host.
     """
     environment = {**daemon_environment(folder), **devices}
-    said = folder / "start.log"  # a file: the daemon may keep its output open, as it would a pipe
-    with said.open("w") as output:
-        started = run([CONTROL, "-d"], environment, output=output.fileno())
+    log = folder / "start.log"  # a file: the daemon would keep a pipe open
+    with log.open("w") as output:
+        process = run([CONTROL, "-d"], environment, output=output.fileno())
     deadline = time.monotonic() + LISTENS_S
-    while started.returncode or query_servers(environment).returncode:
-        if started.returncode or time.monotonic() > deadline:
-            lines = said.read_text(errors="replace").strip().splitlines()
+    while process.returncode or query_servers(environment).returncode:
+        if process.returncode or time.monotonic() > deadline:
+            lines = log.read_text(errors="replace").strip().splitlines()
             raise MpsUnavailable(f"{CONTROL} -d: {lines[-1] if lines else 'it does not answer'}")
         time.sleep(POLL_S)
 
 
 def stop_daemon(folder: Path) -> None:
-    """Stop the daemon of a folder, if any, and remove the folder; ignore a daemon that hangs."""
+    """Stop the daemon of a folder, if any, and remove the folder; ignore a hung daemon."""
     environment = daemon_environment(folder)
     deadline = time.monotonic() + LISTENS_S
     with suppress(MpsUnavailable):  # an error must hide neither results nor a Ctrl-C
@@ -87,16 +86,16 @@ OUTLIVES = """read -r _
 for _ in 1 2 3 4; do echo quit -t 1 | "$0" && break; sleep 0.5; done
 rm -rf "$1"
 """
-"""Waits for the end of its input, ends the daemon, and removes its folder."""
+"""Shell script: wait for end of input, stop the daemon, remove its folder."""
 
 
 @contextmanager
 def stop_with_process(folder: Path) -> Iterator[None]:
-    """End the daemon of a folder even if this process is killed while the context lasts.
+    """Stop the daemon of a folder even if this process is killed in this context.
 
-    A process in a session of its own holds the end of a pipe that only this process holds open.
+    A watchdog in its own session reads a pipe whose only writer is this process.
     """
-    beside = subprocess.Popen(
+    watchdog = subprocess.Popen(
         ["sh", "-c", OUTLIVES, CONTROL, str(folder)],
         env=daemon_environment(folder),
         stdin=subprocess.PIPE,
@@ -104,27 +103,27 @@ def stop_with_process(folder: Path) -> Iterator[None]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    with beside:
+    with watchdog:
         try:
             yield
         finally:
-            beside.kill()
+            watchdog.kill()
 
 
 def terminate_client(pid: int, environment: Mapping[str, str]) -> None:
-    """Let a daemon end a client and its kernels, which SIGKILL may leave on the GPU for all others.
+    """Terminate a client and its kernels by the daemon; after SIGKILL they may stay on the GPU.
 
-    It ends nothing where the daemon does not answer, or does not know the client. `environment` is
-    what the client has beside that of this process.
+    Without an answer, or for an unknown client, nothing is terminated. `environment` has the
+    client's variables beyond those of this process.
     """
-    whole = {**os.environ, **environment}
+    merged = {**os.environ, **environment}
     with suppress(MpsUnavailable):
-        for server in re.findall(r"\d+", query_servers(whole).stdout):
-            run([CONTROL], whole, f"terminate_client {server} {pid}\n")
+        for server in re.findall(r"\d+", query_servers(merged).stdout):
+            run([CONTROL], merged, f"terminate_client {server} {pid}\n")
 
 
 def query_servers(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    """Ask a daemon for its servers; the exit code is 0 if one answers."""
+    """Query a daemon for its servers; the exit code is 0 if it answers."""
     return run([CONTROL], environment, "get_server_list\n")
 
 
@@ -134,7 +133,7 @@ def run(
     text: str = "",
     output: int = subprocess.PIPE,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command; raise MpsUnavailable where it does not start, or end within ANSWER_S."""
+    """Run a command; raise MpsUnavailable if it does not start, or not end within ANSWER_S."""
     try:
         return subprocess.run(
             command,
@@ -154,15 +153,13 @@ def run(
 def provide_daemon(
     needed: bool, gpus: Sequence[str] = (), agents_here: int = 1
 ) -> Iterator[dict[str, str]]:
-    """Provide an MPS daemon if needed while the context lasts; yield its clients' environment.
+    """Provide an MPS daemon in this context if needed; yield the environment of its clients.
 
     Args:
-        gpus: that the clients use, in their order, by UUID where known.
+        gpus: GPUs of the clients, in their order, by UUID where known.
         agents_here: number of agents on this host, including this one.
 
-    Raise MpsUnavailable where there is no MPS, or where several agents on this host would each
-    start
-    a daemon.
+    Raise MpsUnavailable without MPS, or if several agents on this host would each start a daemon.
     """
     if not needed:
         yield {}
@@ -177,9 +174,9 @@ def provide_daemon(
         yield {name: os.environ[name] for name in names if name in os.environ} | devices
         return
     if agents_here > 1:  # the clients that share a GPU must be those of one daemon
-        how = f"start one daemon for all before ({CONTROL} -d), or one agent per host"
+        advice = f"start one daemon for all before ({CONTROL} -d), or one agent per host"
         raise MpsUnavailable(
-            f"{agents_here} agents on this host need an MPS daemon, and none runs: {how}"
+            f"{agents_here} agents on this host need an MPS daemon, and none runs: {advice}"
         )
     folder = make_pipe_folder()
     try:
@@ -192,9 +189,9 @@ def provide_daemon(
 
 
 def device_environment(gpus: Sequence[str]) -> dict[str, str]:
-    """Return the environment that gives these GPUs, in this order, to clients and their daemon.
+    """Return the environment that makes these GPUs visible, in order, to clients and their daemon.
 
-    It is empty where they have no UUIDs: a daemon and its clients number GPUs differently.
+    It is empty without UUIDs: a daemon and its clients number GPUs differently.
     """
     has_uuids = gpus and all(re.match("(GPU|MIG)-", gpu) for gpu in gpus)
     return {DEVICES: ",".join(gpus)} if has_uuids else {}

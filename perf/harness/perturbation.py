@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from benchkit.api.case import CONFIGURED, Case
 from benchkit.api.keys import MeasureConfig
-from benchkit.api.regions import marked_by
+from benchkit.api.regions import use_marker
 from benchkit.measure.clocks import HostClock
 from benchkit.measure.timer import measure
 from benchkit.statistics.samples import slowest_rank
@@ -62,7 +62,7 @@ def by_benchkit(case: Case, calls: int, count: int, ranks: Ranks, index: int) ->
     """Returns the same samples of rank `index`, taken by `measure` with all that it does beside."""
     clock = HostClock()
     alone = replace(case, calls=CONFIGURED)
-    with marked_by(clock.region):
+    with use_marker(clock.region):
         [result] = measure(
             [alone],
             plan(calls, count),

@@ -38,7 +38,7 @@ BREAKAGES = [
     Breakage("np.float64).max(axis=0)", "np.float64).min(axis=0)", "unit/test_statistics"),
     Breakage("self.barrier()", "print()", "unit/measure/test_timer"),
     Breakage("checked.update(", "print(", "cli/test_faults"),
-    Breakage("failed.signal == signal.SIGKILL and any", "any", "unit/point/test_outcome"),
+    Breakage("failure.signal == signal.SIGKILL and any", "any", "unit/point/test_outcome"),
     Breakage(
         "torch.equal(left.view(bits), right.view(bits))",
         "torch.equal(left.view(bits)[:1], right.view(bits)[:1])",

@@ -13,7 +13,7 @@ from launch.launcher_env import detect_launcher
 from tests.support.entries.agents import Address, AgentRendezvous, connect_agents
 
 told: dict[str, Any] = {}
-listening = AgentRendezvous.listening
+listening = AgentRendezvous.listen
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def note(address: Address) -> None:
 
 
 started = detect_launcher()
-AgentRendezvous.listening = watched  # type: ignore[method-assign]
+AgentRendezvous.listen = watched  # type: ignore[method-assign]
 told |= {"by": started.launcher, "job": started.job, "local": started.is_one_host}
 agents = connect_agents(started, {}, Path("meet"), 60)
 told["agents"] = agents.all_gather(len(agents.members), list[int], 60)

@@ -11,7 +11,7 @@ from benchkit import environment
 from benchkit.record.record import VERSIONS, AgentReport
 
 from tests.support.configs import agent_group, config
-from tests.support.entries.agents import alone
+from tests.support.entries.agents import single_agent
 from tests.support.entries.point import Point, all_gather_facts, new_record, place_ranks
 
 
@@ -27,7 +27,7 @@ def test_host_and_versions_are_described():
     for name in ("host", "cpu", "available_cores", "gpus", *VERSIONS):
         assert getattr(report, name) == getattr(found, name)
     assert environment.static_environment() is environment.static_environment()  # of the code that began to run
-    [facts] = all_gather_facts(alone()).values()
+    [facts] = all_gather_facts(single_agent()).values()
     assert repr(replace(facts.report, load_average=[])) == repr(replace(report, load_average=[]))
 
 

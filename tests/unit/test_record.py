@@ -3,7 +3,7 @@ import tempfile
 import threading
 
 import pytest
-from benchkit.point.point_folder import keep_elsewhere
+from benchkit.point.point_folder import write_to_temporary_folder
 from benchkit.record import files
 
 from tests.support.records import as_record, make_record, make_rich_record
@@ -37,7 +37,7 @@ def test_only_an_ended_point_waits_for_the_disk(tmp_path, monkeypatch, status, f
     monkeypatch.setattr(files.os, "fsync", calls.append)
     files.write(as_record(make_record(status=status)), tmp_path)
     assert len(calls) == flushed  # the content and the name
-    assert files.read_in(tmp_path).status == status
+    assert files.read_from(tmp_path).status == status
 
 
 def test_failing_disk_is_named_and_no_empty_folder_is_left(tmp_path, monkeypatch):
@@ -48,7 +48,7 @@ def test_failing_disk_is_named_and_no_empty_folder_is_left(tmp_path, monkeypatch
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(OSError, match="manifest"):
         files.write_atomically(tmp_path / "manifest", b"1")
-    assert keep_elsewhere(as_record(make_record(status="crash"))) is None
+    assert write_to_temporary_folder(as_record(make_record(status="crash"))) is None
     assert list(tmp_path.iterdir()) == []
 
 

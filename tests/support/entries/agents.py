@@ -17,7 +17,7 @@ from launch.agents.clock import shortest_round_trip as shortest_round_trip
 from launch.agents.connect import connect_agents as connect_agents
 from launch.agents.group import EXCHANGE_TIMEOUT_S as EXCHANGE_TIMEOUT_S
 from launch.agents.group import Agents as Agents
-from launch.agents.group import alone as alone
+from launch.agents.group import single_agent as single_agent
 from launch.agents.handshake import AGENT_0 as AGENT_0
 from launch.agents.handshake import CALLER as CALLER
 from launch.agents.handshake import NONCE_BYTES as NONCE_BYTES
@@ -37,4 +37,4 @@ from launch.agents.messages import SweepEnds as SweepEnds
 from launch.agents.messages import this_member as this_member
 from launch.agents.rendezvous import AgentRendezvous as AgentRendezvous
 from launch.agents.rendezvous import choose_rendezvous as choose_rendezvous
-from launch.agents.rendezvous import write_whole as write_whole
+from launch.agents.rendezvous import write_private_file as write_private_file

@@ -9,10 +9,10 @@ from benchkit.point.agent_group import AgentGroup as AgentGroup
 from benchkit.point.agent_group import all_gather_facts as all_gather_facts
 from benchkit.point.outcome import AgentOutcome as AgentOutcome
 from benchkit.point.outcome import RanksOutcome as RanksOutcome
+from benchkit.point.outcome import add_host as add_host
 from benchkit.point.outcome import failure_status as failure_status
 from benchkit.point.outcome import leaves_ranks_sound as leaves_ranks_sound
 from benchkit.point.outcome import outcome_of as outcome_of
-from benchkit.point.outcome import with_host as with_host
 from benchkit.point.placement import backend_mismatch as backend_mismatch
 from benchkit.point.placement import lack_of_gpus as lack_of_gpus
 from benchkit.point.placement import oversubscribed_points as oversubscribed_points

@@ -75,7 +75,7 @@ MUTANTS = {
     ),
     "ratios leave out useful work": Mutant(summary.Estimate, "scaled", lambda f: lambda ratio, more_work: ratio),
     "microseconds are stored": Mutant(
-        run_cases, "nanoseconds", lambda f: lambda rows: [[round(value, 6) for value in row] for row in rows]
+        run_cases, "round_to_nanoseconds", lambda f: lambda rows: [[round(value, 6) for value in row] for row in rows]
     ),
     "samples are not divided by their calls": Mutant(sampler.Sampler, "sample", undivided),
     "a sample of the warm-up counts": Mutant(timer.Timer, "warm_up", keeping_warm_up),

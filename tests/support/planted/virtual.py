@@ -53,7 +53,7 @@ class VirtualRank(greenlet.greenlet):
         self.captured: list[PlantedCase] | None = None
         self.window: Window | None = None
         self.num_calls: dict[int, int] = {}
-        self.markers: list[regions.Marker] = [regions.unmarked]
+        self.markers: list[regions.Marker] = [regions.mark_nothing]
         self.modes = TorchModes()
 
     @property

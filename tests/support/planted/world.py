@@ -442,7 +442,7 @@ def install(stage: Stage, patch: pytest.MonkeyPatch) -> None:
 
     # The GPU: graphs, ranges of nsys and the flush of its cache are those of a virtual one.
     patch.setattr(run_cases, "capture", partial(run_cases.capture, cuda=gpu))
-    patch.setattr(run_cases, "hooks_of", partial(run_cases.hooks_of, cuda=gpu))
+    patch.setattr(run_cases, "make_hooks", partial(run_cases.make_hooks, cuda=gpu))
     patch.setattr(sampling_hooks, "cache_flush", lambda cuda, device: cuda.flush)
 
     # Blocks of the timer: their samples count, others do not.

@@ -1,5 +1,5 @@
 from benchkit.api.case import Case
-from benchkit.api.regions import QUEUEING, marked_by, region
+from benchkit.api.regions import QUEUEING, region, use_marker
 from benchkit.measure.clocks import HostClock
 from benchkit.measure.timer import measure
 
@@ -11,7 +11,7 @@ def test_region_is_noop_without_marker():
     clock = HostClock()
     with region("a"):
         seen.append("a")
-    with marked_by(clock.region):
+    with use_marker(clock.region):
         with region("b"):
             pass
         with region("b"):
@@ -49,7 +49,7 @@ def test_regions_are_recorded_per_iteration():
             sum(range(1000))
 
     case = Case(step=step, regions=("compute", "never"), observe=told.append)
-    with marked_by(clock.region):
+    with use_marker(clock.region):
         [result] = measure(
             [case],
             plan(max_iterations=4, warmup_iterations=1, min_blocks=1),

@@ -145,7 +145,7 @@ def test_variables_that_pin_are_hidden_for_a_while(monkeypatch):
     monkeypatch.setenv("OMP_PROC_BIND", "true")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.delenv("GOMP_CPU_AFFINITY", raising=False)
-    with host.without_pinning():
+    with host.hide_pinning():
         assert not set(host.PINNING) & set(os.environ)
         assert os.environ["OMP_NUM_THREADS"] == "3"
     assert os.environ["OMP_PROC_BIND"] == "true"

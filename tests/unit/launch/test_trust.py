@@ -39,7 +39,7 @@ def users(monkeypatch):
     monkeypatch.setattr(trust.pwd, "getpwuid", lambda uid: {ME: names["me"]}[uid])
     monkeypatch.setattr(trust.grp, "getgrgid", lambda gid: GROUPS[gid])
     monkeypatch.setattr(trust.grp, "getgrnam", lambda name: {each.gr_name: each for each in GROUPS.values()}[name])
-    monkeypatch.setattr(trust, "_said", set())
+    monkeypatch.setattr(trust, "_warned", set())
 
 
 def status(mode, uid=ME, gid=OWN, links=1, device=0):
@@ -102,7 +102,7 @@ def test_file_system_without_owners_is_trusted_with_a_word(kind, release, is_own
 def own(monkeypatch):
     """The true user again, for files that are there."""
     monkeypatch.undo()
-    monkeypatch.setattr(trust, "_said", set())
+    monkeypatch.setattr(trust, "_warned", set())
 
 
 def test_file_is_read_without_following_links_and_once(own, tmp_path):

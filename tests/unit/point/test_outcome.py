@@ -11,18 +11,18 @@ from benchkit.record.record import CaseRecord, Measured
 from launch.signals import STOP_SIGNALS, StopRequested
 
 from tests.support.configs import agent_group, config
-from tests.support.entries.agents import AgentInfo, Agents, Channel, Lost, Offset, alone
+from tests.support.entries.agents import AgentInfo, Agents, Channel, Lost, Offset, single_agent
 from tests.support.entries.launch_ranks import ProcessFailure
 from tests.support.entries.point import (
     AgentOutcome,
     Point,
     PointRun,
     ReusableRanks,
+    add_host,
     failure_status,
     outcome_of,
     phase_durations,
     point,
-    with_host,
 )
 from tests.support.entries.point import agent_group as forming
 from tests.support.entries.point import ranks as local_ranks
@@ -88,8 +88,8 @@ def test_oom_on_other_host_is_not_cause():
 
 
 def test_first_exception_across_hosts_is_cause():
-    later = with_host(ProcessFailure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
-    first = with_host(ProcessFailure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
+    later = add_host(ProcessFailure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
+    first = add_host(ProcessFailure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
     error = outcome_of(None, ends(later, None, first)).error
     assert (error.rank, error.host) == (3, "n2")
 
@@ -107,7 +107,7 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch, golden):
         raise BlockingIOError("Resource unavailable")
 
     monkeypatch.setattr(local_ranks.pool, "start_ranks", no_more_processes)
-    result = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(alone())))
+    result = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(single_agent())))
     assert result.status == "error"
     golden(result.error.message)
     assert "Traceback" in result.error.traceback
@@ -177,6 +177,6 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
     monkeypatch.setattr(forming.HostLock, "acquire", taken_for_an_hour)
     monkeypatch.setattr(local_ranks.pool, "start_ranks", ranks_for_a_minute)
     monkeypatch.setattr(point, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
-    phases = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(alone()))).phases_s
+    phases = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(single_agent()))).phases_s
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
     assert files.read(tmp_path / files.FILE_NAME).phases_s == phases

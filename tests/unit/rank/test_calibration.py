@@ -169,13 +169,13 @@ def controller_on_gpu(*slowdown, slow_by):
 
 def test_unslowed_case_needs_switchable_throttle():
     unslowed = Case(unslowed=True)
-    assert ranks.stays_slowed(unslowed, ranks.ThrottleController(Weak(1.0), 2.0, 2.0)) == ""
+    assert ranks.full_speed_refusal(unslowed, ranks.ThrottleController(Weak(1.0), 2.0, 2.0)) == ""
     for slow_by, mechanism in (("auto", "none"), ("mps", "mps")):
         equal = controller_on_gpu(1.0, 1.0, slow_by=slow_by)
-        assert (ranks.stays_slowed(unslowed, equal), equal.throttle.mechanism) == ("", mechanism)
-    assert ranks.stays_slowed(Case(), controller_on_gpu(1.0, 2.0, slow_by="mps")) == ""
+        assert (ranks.full_speed_refusal(unslowed, equal), equal.throttle.mechanism) == ("", mechanism)
+    assert ranks.full_speed_refusal(Case(), controller_on_gpu(1.0, 2.0, slow_by="mps")) == ""
     for slow_by in ("auto", "mps"):
-        assert "hardware.slowdown=1" in ranks.stays_slowed(unslowed, controller_on_gpu(1.0, 2.0, slow_by=slow_by))
+        assert "hardware.slowdown=1" in ranks.full_speed_refusal(unslowed, controller_on_gpu(1.0, 2.0, slow_by=slow_by))
 
 
 def test_warning_names_miscalibrated_rank(golden):

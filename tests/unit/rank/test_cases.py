@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from benchkit.api.case import CallsPerSample, CapturableStep, Case, Components, Work
-from benchkit.api.regions import marked_by, region
+from benchkit.api.regions import region, use_marker
 from benchkit.errors import ConfigError, InvalidResult
 from benchkit.record.record import CaseRecord, ComponentPositions
 from benchkit.suites.transformer.suite import TransformerConfig
@@ -80,7 +80,7 @@ def test_timed_case_is_rounded_to_nanoseconds():
     )
     case = Case(labels={"a": 1}, work=Work(payload_bytes=8), details=lambda: {"tokens": [4]}, ranks=1, estimator="any")
     each = rank.CaseRun(case, measurement=measurement)
-    record = rank.with_details(rank.case_record(each, [case], HostClock()), each)
+    record = rank.add_details(rank.case_record(each, [case], HostClock()), each)
     assert record == CaseRecord(
         labels={"a": 1}, status="ok", payload_bytes=8, details={"tokens": [4]},
         warmup_s=rounded_s, samples_s=rounded_s, start_offsets_s=rounded_s, regions_s={"wait": rounded_s}, **alike,
@@ -123,7 +123,7 @@ def wrong(call):
 def test_details_that_are_no_numbers_are_warned_of():
     details = {"loss": math.nan, "norms": [1.0, math.inf], "of": {"step": -math.inf}, "sound": 1.0}
     reports = reports_of([Case(details=lambda: details), Case(details=lambda: {"sound": 1.0})])
-    [warning] = rank.odd_details(reports)
+    [warning] = rank.not_finite_warnings(reports)
     assert all(odd in warning for odd in ("loss=nan", "norms.1=inf", "of.step=-inf")), warning
     assert "sound" not in warning
 
@@ -131,15 +131,15 @@ def test_details_that_are_no_numbers_are_warned_of():
 def test_several_cold_cases_in_a_process_are_warned_of(golden):
     first = reports_of([Case()], **COLD)
     config = configs.made(TransformerConfig, passes=["forward", "train_step"], measure=fakes.plan(**COLD))
-    [warning] = rank.of_several_cases(config, first * 2)
+    [warning] = rank.shared_process_warnings(config, first * 2)
     golden(warning)  # with what to type instead
-    assert rank.of_several_cases(config, first) == []
+    assert rank.shared_process_warnings(config, first) == []
     config.measure = fakes.plan(**COLD | {"mode": "per_iteration"})
-    assert rank.of_several_cases(config, first * 2) == []
+    assert rank.shared_process_warnings(config, first * 2) == []
 
 
 def timed_with_hooks(case, config, cuda):
-    hooks = rank.hooks_of(config, UNSLOWED, 1, cuda=cuda)
+    hooks = rank.make_hooks(config, UNSLOWED, 1, cuda=cuda)
     few = fakes.plan(max_iterations=2, min_blocks=1, warmup_iterations=1)
     return measure([case], few, clock=HostClock(), barrier=lambda: None, all_gather=fakes.alone, seed=0, hooks=hooks)
 
@@ -163,7 +163,7 @@ def broken():
 @pytest.mark.parametrize("broken_gpu", [False, True])
 def test_profiler_is_flushed_after_failure(broken_gpu):
     cuda = SimpleNamespace(synchronize=broken) if broken_gpu else fakes.FakeCuda()
-    with pytest.raises(ZeroDivisionError), rank.flushed_profiler("cuda", cuda):
+    with pytest.raises(ZeroDivisionError), rank.flush_profiler("cuda", cuda):
         raise ZeroDivisionError
     assert broken_gpu or cuda.calls == ["synchronize", "stop"]
 
@@ -171,7 +171,7 @@ def test_profiler_is_flushed_after_failure(broken_gpu):
 def test_cpu_tells_nsys_nothing():
     cuda = fakes.FakeCuda()
     timed_with_hooks(Case(), configs.config(), cuda)
-    with rank.flushed_profiler("cpu", cuda):
+    with rank.flush_profiler("cpu", cuda):
         pass
     assert cuda.calls == []
 
@@ -233,7 +233,7 @@ def test_memory_is_freed_after_oom_in_check(emptied):
 
 def test_several_ranks_raise_oom(emptied):
     too_large, left = emptied
-    assert rank.hooks_of(configs.config(), UNSLOWED, 2).after_oom is None
+    assert rank.make_hooks(configs.config(), UNSLOWED, 2).after_oom is None
     with pytest.raises(torch.OutOfMemoryError):
         verified([Case(verify=too_large)], group(world_size=2, first_reason=None))
     assert left == []
@@ -268,14 +268,14 @@ class Doubling:
         raise AssertionError("a replay has no regions")
 
 
-def unmarked(name):
+def mark_nothing(name):
     raise AssertionError("regions are not marked while a step is captured")
 
 
 def test_replay_takes_place_of_step():
     cuda = fakes.FakeGraphs()
     doubling = Doubling(cuda)
-    with marked_by(unmarked):
+    with use_marker(mark_nothing):
         assert rank.capture(doubling.case, ON_GPU, cuda) == ""
     assert cuda.calls == ["side waits for main", "on side", "main waits for side", "on main", "capture"]
     doubling.value = 21

@@ -14,7 +14,7 @@ from launch.host import ResourceLimits
 
 from tests.support import configs
 from tests.support.entries import rank
-from tests.support.entries.agents import alone
+from tests.support.entries.agents import single_agent
 from tests.support.entries.point import AgentGroup
 from tests.support.entries.point import agent_group as forming
 
@@ -25,7 +25,7 @@ SECOND = timedelta(seconds=1)
 
 @pytest.mark.parametrize("several_hosts", [True, False])
 def test_points_share_no_key(several_hosts, monkeypatch):
-    group = AgentGroup(alone(), {}) if several_hosts else forming.form_group(alone())
+    group = AgentGroup(single_agent(), {}) if several_hosts else forming.form_group(single_agent())
     found = []
     for _ in range(2):
         with group.rendezvous() as rendezvous:
@@ -69,7 +69,7 @@ def test_gloo_is_told_its_interface(monkeypatch):
 def test_agents_of_one_host_share_interface(monkeypatch, of_agents, leads_out, told):
     """The first has only a connection to agent 0 of its own host."""
     agents = configs.agent_group("n1", "n1", "n2").agents
-    monkeypatch.setattr(forming.interfaces, "name_leads_out", lambda: leads_out)
+    monkeypatch.setattr(forming.interfaces, "is_name_reachable", lambda: leads_out)
     monkeypatch.setattr(forming.interfaces, "outer_interface", lambda connections: of_agents[0])
     monkeypatch.setattr(agents, "all_gather", lambda own, kind: [own, *of_agents[1:]])
     assert forming.gloo_interface(agents) == told

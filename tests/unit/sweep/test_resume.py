@@ -14,7 +14,7 @@ from benchkit.errors import ConfigError
 from benchkit.point import point_folder
 from benchkit.point.point_folder import Owner, claim_folder, this_process
 from benchkit.record import files
-from benchkit.record.naming import without_settings
+from benchkit.record.naming import drop_resume_settings
 from benchkit.sweep import agenda, manifest, resume
 from benchkit.sweep.manifest import Manifest, PointEntry
 from benchkit.sweep.tally import Tally
@@ -78,7 +78,7 @@ def test_flags_become_sweeper_settings(tmp_path):
         *given, f"hydra.sweeper.resume={quoted}", f"hydra.sweep.dir={quoted}", "hydra.sweeper.retry=failed",
         "hydra.sweeper.force=false",
     ]  # fmt: skip
-    assert without_settings(told) == resume.parse(given) == given
+    assert drop_resume_settings(told) == resume.parse(given) == given
     Manifest(given, {}, []).write(tmp_path)
     assert resume.parse(["--resume", str(tmp_path), "--force"])[:3] == given  # those that are stored
 

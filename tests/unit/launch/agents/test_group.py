@@ -19,10 +19,10 @@ from tests.support.entries.agents import (
     JoinError,
     Lost,
     SweepEnds,
-    alone,
     connect_agents,
     handshake,
-    write_whole,
+    single_agent,
+    write_private_file,
 )
 
 TRAITS = {"version": "1"}
@@ -57,7 +57,7 @@ def test_exchange_returns_values_in_order(tmp_path):
 
 
 def test_single_agent_needs_no_peers():
-    agents = alone()
+    agents = single_agent()
     assert agents.first
     assert agents.connections == []
     assert agents.all_gather("x", list[str], 1) == ["x"]
@@ -169,7 +169,7 @@ def test_stale_address_does_not_mislead(tmp_path, monkeypatch):
     monkeypatch.setattr(handshake, "HELLO_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor(2) as pool:
         stale = {"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"}
-        write_whole(tmp_path / ".agents-srun-j", json.dumps(stale))
+        write_private_file(tmp_path / ".agents-srun-j", json.dumps(stale))
         started = [LaunchContext("srun", index, 2, "j") for index in range(2)]
         second = pool.submit(connect_agents, started[1], TRAITS, tmp_path, 15)
         time.sleep(0.5)

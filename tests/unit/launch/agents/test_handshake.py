@@ -40,7 +40,7 @@ from tests.support.entries.agents import (
     rendezvous,
     secret,
     this_member,
-    write_whole,
+    write_private_file,
 )
 
 TRAITS = {"version": "1"}
@@ -238,7 +238,7 @@ def meet(tmp_path) -> Iterator[Callable[..., tuple[Any, list[Any]]]]:
             started = [LaunchContext(by, index, 2, job, **options) for index in range(2)]
             folders = [tmp_path, tmp_path if shared else tmp_path / "elsewhere"]
             first, second = (choose_rendezvous(*args, trusts) for args in zip(started, folders, strict=True))
-            _, address = opened.enter_context(first.listening())
+            _, address = opened.enter_context(first.listen())
             return address, second.find()
 
         yield start
@@ -281,7 +281,7 @@ def test_host_whose_cryptography_derives_no_key_says_so(monkeypatch, is_missing)
     else:
         monkeypatch.setattr(secret.hashlib, "scrypt", refuse)
     with pytest.raises(JoinError, match=r"^BENCHKIT_SECRET: .*\Z"):
-        secret.key_of(WORD)
+        secret.derive_key(WORD)
 
 
 def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
@@ -320,7 +320,7 @@ def test_flood_of_strangers_drops_no_agent_of_this_host(meet, monkeypatch, tmp_p
     monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
     place = [choose_rendezvous(LaunchContext("srun", index, 2, "j", is_one_host=True), tmp_path) for index in range(2)]
     with ExitStack() as opened, ThreadPoolExecutor(1) as pool:
-        listeners, address = opened.enter_context(place[0].listening())
+        listeners, address = opened.enter_context(place[0].listen())
         hello = pool.submit(next, handshake.callers(listeners, address.token, time.monotonic() + 60))
         slow = opened.enter_context(address.endpoints()[0].dial(10))
         nonce_0 = slow.recv(NONCE_BYTES)
@@ -369,10 +369,10 @@ def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
 
 def test_signed_address_holds_no_secret(tmp_path):
     address = Address(["n1"], 1, "", "word")
-    public = address.signed()
+    public = address.sign()
     assert "word" not in str(public)
     for other in ({"port": 2}, {"hosts": ["n2"]}, {"network": "x"}, {"token": "other"}, {"path": "/x"}):
-        assert replace(address, **other).signed().token != public.token
+        assert replace(address, **other).sign().token != public.token
 
 
 def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
@@ -383,13 +383,13 @@ def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
         choose_rendezvous(LaunchContext("srun", index, 2, "j", is_one_host=True), tmp_path / "file")
         for index in range(2)
     ]
-    with place[0].listening() as (_, address):
+    with place[0].listen() as (_, address):
         assert place[1].find() == [address]
         own = rendezvous.temporary_folder()
         assert own.stat().st_mode & 0o777 == 0o700
         own.chmod(0o770)
         assert place[1].find() == []
-    with pytest.raises(JoinError), place[0].listening():
+    with pytest.raises(JoinError), place[0].listen():
         pass
 
 
@@ -420,20 +420,20 @@ def test_address_file_of_others_is_ignored(tmp_path, caplog, by_link):
      b'{"hosts": [], "port": 99999, "network": "", "token": ""}'],
 )  # fmt: skip
 def test_address_file_without_address_is_ignored(tmp_path, text):
-    write_whole(tmp_path / ".agents-srun-j", text.decode())
+    write_private_file(tmp_path / ".agents-srun-j", text.decode())
     assert choose_rendezvous(LaunchContext("srun", 1, 2, "j"), tmp_path).find() == []
 
 
 @pytest.mark.parametrize("addresses", [["192.0.2.9", "127.0.1.1"], ["192.0.2.9"], [], None])
 def test_loopback_or_foreign_name_leads_nowhere(monkeypatch, addresses):
     """192.0.2.9 is no address of this host, so gloo would go on to the next one; None does not resolve."""
-    own = list(interfaces.leading_out())
+    own = list(interfaces.default_source_addresses())
     if addresses is None:
         monkeypatch.setattr(socket, "gethostname", lambda: "nowhere.invalid")
     else:
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses or own]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    assert interfaces.name_leads_out() is (addresses == [] and bool(own))
+    assert interfaces.is_name_reachable() is (addresses == [] and bool(own))
 
 
 def pair(host):
@@ -445,7 +445,7 @@ def pair(host):
 
 
 def test_interface_is_that_of_first_outer_socket():
-    own = list(interfaces.leading_out())
+    own = list(interfaces.default_source_addresses())
     if not own:
         pytest.skip("this host has no way out")
     ends = [*pair("127.0.0.1"), *pair(own[0])]
@@ -468,7 +468,7 @@ def test_addresses_of_ipv6_are_found(monkeypatch, tmp_path):
     found = interfaces.addresses()
     assert found[ip_address("fd00::7")] == found[ip_address("fe80::8")] == "eth7"
     assert ip_address("fd00::8") not in found
-    monkeypatch.setattr(interfaces, "leading_out", lambda: iter(["fe80::8%eth7", "fd00::9"]))
+    monkeypatch.setattr(interfaces, "default_source_addresses", lambda: iter(["fe80::8%eth7", "fd00::9"]))
     assert interfaces.reachable_addresses()[0] == "fd00::9"
     assert "fd00::7" in interfaces.reachable_addresses()
     assert not {"::1", "127.0.0.1", "fe80::8", "fe80::8%eth7"} & set(interfaces.reachable_addresses())
@@ -478,7 +478,7 @@ def test_host_without_a_list_of_interfaces_has_addresses_that_lead_out(monkeypat
     monkeypatch.setattr(interfaces, "IPV6_ADDRESSES", tmp_path / "none")
     monkeypatch.setattr(interfaces.fcntl, "ioctl", refused)
     assert interfaces.addresses() == {}
-    assert interfaces.reachable_addresses() == list(interfaces.leading_out())
+    assert interfaces.reachable_addresses() == list(interfaces.default_source_addresses())
 
 
 def refused(*_):
