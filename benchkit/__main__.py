@@ -7,11 +7,11 @@ if __name__ == "__main__":
     from benchkit import early_signals
 
     def main() -> int:
-        from benchkit.import_guard import require_ours
+        from benchkit.import_guard import refuse_shadowed_packages
         from benchkit.streams import protect_streams
 
         protect_streams("benchkit")
-        require_ours()
+        refuse_shadowed_packages()
         from benchkit.entry_point import main
 
         return main()
