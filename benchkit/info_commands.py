@@ -67,7 +67,7 @@ def list_options(arguments: Sequence[str]) -> int:
     for group in groups:
         if group not in options:
             raise ConfigError(f"list {group}: no such group; allowed are {', '.join(options)}")
-    print(help_pages.listed({group: options[group] for group in groups or options}))
+    print(help_pages.format_options({group: options[group] for group in groups or options}))
     return 0
 
 
@@ -90,7 +90,7 @@ def help_on_topic(word: str, options: Options, folders: Sequence[Path]) -> str:
     """Return the help on an option, a group or a key; raise ConfigError for any other."""
     group, is_set, names = word.partition("=")
     if not is_set and word in options:
-        return help_pages.listed({word: options[word]})
+        return help_pages.format_options({word: options[word]})
     if not is_set and (row := help_on_key(word)):
         return row
     texts, suites = [], {path.stem for path in options["suite"]}
