@@ -1,9 +1,9 @@
 """Exit cleanly on a signal during start-up, before a handler that saves work is installed."""
 
-import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -50,6 +50,19 @@ def resend_signal(unraisable: Any) -> None:
     else:
         sys.__unraisablehook__(unraisable)
         return
-    timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=send_to_main_thread, args=(number,), daemon=True).start()
+
+
+def send_to_main_thread(number: int) -> None:
+    """Send a signal to the main thread, to end its wait.
+
+    A wait that begins just after the signal is not ended: a signal that ends this process is sent
+    until it is received. A handler of the command would count a repeated one as another signal.
+    """
+    num_received = len(received_signals)
+    main = threading.main_thread().ident or 0
+    time.sleep(AGAIN_S)
+    signal.pthread_kill(main, number)
+    while signal.getsignal(number) is exit_on_signal and len(received_signals) == num_received:
+        time.sleep(AGAIN_S)
+        signal.pthread_kill(main, number)

@@ -18,15 +18,18 @@ import numpy as np
 
 PACKAGES = ("benchkit", "launch", "analysis", "hydra_plugins")
 IMPORTS = (ast.Import, ast.ImportFrom)
-SUITES = ("benchkit.suites", "analysis.suites")
+SUITES = ("benchkit.suites", "analysis.suites", "analysis.acceptance")
 CONVERTERS = (
     "analysis.foreign",
     "benchkit.config.ddlb",
+    "benchkit.ddlb",
     "analysis.commands.export",
     "analysis.commands.import_results",
 )
 """What reads and writes the files of other systems."""
-FACE = {f"benchkit.{name}" for name in ("cli", "__main__", "start", "console", "python_api")} | {"benchkit"}
+FACE = {f"benchkit.{name}" for name in ("cli", "__main__", "start", "entry_point", "console", "python_api")} | {
+    "benchkit"
+}
 """The modules of benchkit by which a user enters; these may import analysis."""
 PARTICIPLE = re.compile(
     "(?!(embed|exceed|feed|heed|need|proceed|seed|shed|speed|succeed)$)[a-z]+ed|begun|born|bound|built|caught|chosen|done|"

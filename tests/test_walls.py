@@ -310,7 +310,7 @@ def test_cli_loads_no_torch_or_pandas():
 def test_agent_loads_no_torch():
     program = (
         "import sys, benchkit.point.point\nfrom benchkit import environment\nfrom launch.agents.group import alone\n"
-        "benchkit.point.point.form_group(alone()), environment.describe()\n"
+        "benchkit.point.point.form_group(alone()), environment.read_environment()\n"
         "print('torch' in sys.modules, environment.torch_build()['cuda'])"
     )
     torch_is_loaded, cuda = output_of(program).split()

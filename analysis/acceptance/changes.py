@@ -176,5 +176,5 @@ def pairs_over(before: PairTimes, now: PairTimes) -> PairTimes:
     old = np.array([places.get(pair, -1) for pair in pairs_of(now)], dtype=int)
     kept = old >= 0
     halves = now.halves[:, kept] - before.halves[:, old[kept]]
-    cells = {name: getattr(now, name)[kept] for name in ("sender", "receiver", "turn")}
+    cells = {name: getattr(now, name)[kept] for name in ("sender", "receiver", "time_slot")}
     return replace(now, halves=halves, **cells)

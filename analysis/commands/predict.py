@@ -104,7 +104,7 @@ def remarks(model: Model, world_sizes: list[int]) -> Iterator[str]:
         if len(model.times) == 1:
             times = f"times on {next(iter(model.times))} ranks alone"
         yield (
-            f"{model.collective}: the {times} do not tell {names} apart; their order says nothing."
+            f"{model.collective}: the {times} do not distinguish {names}; their order says nothing."
         )
     for message in model.messages:
         if (found := contradiction(model, message, world_sizes)) is not None:

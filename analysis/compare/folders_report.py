@@ -29,8 +29,7 @@ MEANINGS = {
 }
 """Of the words on points that the figures of their runs do not decide; "" where some lack one."""
 NOT_IN_TURNS = (
-    "A and B were not measured in turns: all that changed between them, known or not, is in the "
-    "ratios."
+    "A and B were not interleaved: all that changed between them, known or not, is in the ratios."
 )
 
 

@@ -259,7 +259,8 @@ def interleaving_metrics(
 
     Returns:
         alone_s: median time alone; None where it was not timed alone.
-        turns_ratio: median in turns over `alone_s`; above 1 where turns cost time.
+        turns_ratio: median of interleaved samples over `alone_s`; above 1 where interleaving
+            costs time.
         alone_speedup: rate of useful work over the baseline's, each alone; None where one was not
             timed alone.
     """

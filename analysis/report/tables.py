@@ -97,16 +97,18 @@ def rank_device_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 TURNS_HEAD = (
-    "# Taking turns\n\n"
-    "The baseline and the best case of each job were timed again, each alone in fresh ranks. In "
-    "turns / alone is the ratio of the medians, above 1 where turns cost time. Its interval is "
+    "# Interleaving\n\n"
+    "The baseline and the best case of each job were timed again, each isolated in fresh ranks. "
+    "Interleaved / isolated is the ratio of the medians, above 1 where interleaving costs "
+    "time. Its interval is "
     f"between runs; below {FEWEST_RUNS} runs there is none, and the noise floor of the machine "
-    "says what two identical runs differ by. All tables and plots have the speedups in turns.\n\n"
+    "says what two identical runs differ by. All tables and plots have the speedups of interleaved "
+    "cases.\n\n"
 )
 
 
 def turns_table(table: pd.DataFrame) -> str | None:
-    """Describe all cases that were timed alone, too; None where there is none."""
+    """Describe all cases that were timed isolated, too; None where there is none."""
     measured = table[table["turns_ratio"].notna()]
     if measured.empty:
         return None
@@ -115,14 +117,14 @@ def turns_table(table: pd.DataFrame) -> str | None:
     rows = [
         {
             "case": name(row),
-            "in turns [ms]": row["median_s"] * 1e3,
-            "alone [ms]": row["alone_s"] * 1e3,
-            "in turns / alone": row["turns_ratio"],
+            "interleaved [ms]": row["median_s"] * 1e3,
+            "isolated [ms]": row["alone_s"] * 1e3,
+            "interleaved / isolated": row["turns_ratio"],
             "95 % interval": interval(row),
             "runs": row["num_runs"],
-            "turns": verdict(row),
-            "speedup in turns": row["paired_speedup"],
-            "speedup alone": row["alone_speedup"],
+            "interleaving": verdict(row),
+            "speedup interleaved": row["paired_speedup"],
+            "speedup isolated": row["alone_speedup"],
         }
         for _, row in points.iterrows()
     ]

@@ -342,7 +342,7 @@ def metric_parts(variants: SuiteResults, own: Sequence[Variant]) -> Iterator[str
         row = having[0].row
         values = [metric.scale * float(each.row[metric.column]) for each in having]
         several = " ".join(filter(None, (metric.head, format_range(values), metric.unit)))
-        words = [variants.format_value(name, value) for name, value in metric.only.items()]
+        words = [variants.format_value(name, value) for name, value in metric.row_filter.items()]
         at = [f"at {variants.format_value(name, row[name])}" for name in scale]
         yield " ".join([format_metric(metric, row) if len(having) == 1 else several, *words, *at])
 

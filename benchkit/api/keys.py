@@ -215,8 +215,8 @@ class MeasureConfig:
     )
     cold_l2: bool = key("whether a GPU's L2 cache is flushed before each sample", neutral=False)
     alone: str = key(
-        "when the baseline and the best of several cases are timed again, each alone in fresh "
-        "ranks; auto: where cases name a baseline, of ranks that stay one point in eleven",
+        "when the baseline and the best of several cases are timed again, each isolated in fresh "
+        "ranks; auto: where cases name a baseline, of reused ranks one point in eleven",
         choices=("never", "auto", "always"),
         identity=False,
     )

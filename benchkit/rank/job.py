@@ -111,7 +111,7 @@ ALIKE = (
     "calls",
     "estimator",
     "regions",
-    "launches_count",
+    "includes_launches",
     "on_host",
     "unslowed",
 )

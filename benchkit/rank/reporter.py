@@ -71,8 +71,8 @@ def of_several_cases(config: RunConfig, reports: Sequence[CaseRecord]) -> list[s
     if config.measure.mode != COLD or number < 2:
         return []
     return [
-        f"{number} cases took turns in the same processes, in random order: only one of them was "
-        "first, the others found libraries and kernels loaded; for one case per point: "
+        f"{number} cases were interleaved in the same processes, in random order: only one of "
+        "them was first, the others found libraries and kernels loaded; for one case per point: "
         f"{' '.join(sweeps_of(config)) or 'choose one by the keys of the suite'}"
     ]
 

@@ -358,7 +358,7 @@ def loops(runs: Sequence[SizeRuns]) -> Iterator[str]:
     verdict = "TWO TIMES: say which one you mean" if differ else "no difference that shows"
     yield f"Back to back and single calls: {verdict if tests else 'not measured'}"
     for what, test in tests.items():
-        yield f"{what}: a call back to back takes {ratio(test)} times as long as one alone"
+        yield f"{what}: a call back to back takes {ratio(test)} times as long as a single one"
 
 
 def contains(test: SignedRank, value: float) -> bool:

@@ -142,7 +142,8 @@ def require_one_secret(entries: Sequence[PointEntry]) -> None:
         hidden = [text for text in entry.overrides if HIDDEN in text]
         if hidden and seen.setdefault(tuple(entry.overrides), entry.key) != entry.key:
             raise ConfigError(
-                f"{' '.join(hidden)}: several values of a secret, which records do not tell apart; "
+                f"{' '.join(hidden)}: several values of a secret, which records do not "
+                "distinguish; "
                 "allowed is one in a sweep"
             )
 

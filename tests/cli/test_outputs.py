@@ -87,7 +87,7 @@ def test_point_that_has_ended_is_not_left(monkeypatch, told):
 
     def run_points(points, agents, report):
         first = points[0]
-        record = replace(new_record(first, first.unplaced()), status="ok")
+        record = replace(new_record(first, first.provisional_placement()), status="ok")
         first.folder.mkdir()
         files.write(record, first.folder)
         raise StopRequested(signal.SIGHUP)
@@ -117,8 +117,8 @@ def test_log_that_cannot_be_written_is_said_once(tmp_path, caplog, place):
 
 def test_log_has_letters_that_locale_lacks(tmp_path):
     body = (
-        "from pathlib import Path\nfrom benchkit.sweep.sweep_folder import log, logged\n"
-        "with logged(Path('.')): log.warning('5 \\u00b5s')"
+        "from pathlib import Path\nfrom benchkit.sweep.sweep_folder import log, log_to_folder\n"
+        "with log_to_folder(Path('.')): log.warning('5 \\u00b5s')"
     )
     variables = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", body], cwd=tmp_path, env=os.environ | variables, check=True)

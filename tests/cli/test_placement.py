@@ -12,7 +12,7 @@ import torch  # as suites outside of benchkit may: the agent loads it, too
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import RunConfig
 from benchkit.api.registry import suite
-from launch.host import PINNING, usable_cores
+from launch.host import PINNING, affinity_cores
 
 
 @suite
@@ -20,7 +20,7 @@ def broken(config: RunConfig, rank: Rank) -> list[Case]:
     \"\"\"One case, which reports what its rank got.\"\"\"
     pinning = {name: os.environ[name] for name in PINNING if name in os.environ}
     debug = torch.distributed.get_debug_level().name
-    return [Case(details=lambda: {"cores": usable_cores(), "pinning": pinning, "debug": debug})]
+    return [Case(details=lambda: {"cores": affinity_cores(), "pinning": pinning, "debug": debug})]
 """
 CORES = sorted(os.sched_getaffinity(0))
 SITE = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores", "GOMP_CPU_AFFINITY": str(CORES[0]), "OMP_THREAD_LIMIT": "1"}

@@ -85,7 +85,7 @@ class Wire:
 def passed_message(monkeypatch, damage):
     """Sends a message of 3000 B from rank 0 to rank 1 and checks it there."""
     wire = Wire(damage)
-    monkeypatch.setattr(cases.p2p, "start", wire.start)
+    monkeypatch.setattr(cases.p2p, "start_transfers", wire.start)
     sent, received = (allocate(3000, torch.device("cpu")) for _ in range(2))
     with pytest.raises(InvalidResult, match="rank 1"):
         check(Send(sent, 1), 0)  # its answer is not there yet
@@ -107,7 +107,7 @@ def test_exchanged_message_is_the_peers(monkeypatch, arriving, is_right):
         target.copy_(MessageCheck(step, 0, 2, seed=3).values(target, 0, arriving))
         return p2p.PendingTransfers()
 
-    monkeypatch.setattr(cases.p2p, "start", start)
+    monkeypatch.setattr(cases.p2p, "start_transfers", start)
     with nullcontext() if is_right else pytest.raises(InvalidResult):
         check(step, 0)
 
@@ -132,7 +132,7 @@ def test_lost_message_is_invalid(monkeypatch):
     held = allocate(3000, torch.device("cpu"))
     answer = Answer(held, 0)
     held.received.copy_(MessageCheck(answer, 1, 2, seed=3).values(held.received, 0, 0))
-    monkeypatch.setattr(cases.p2p, "start", lambda sends, receives: p2p.PendingTransfers())
+    monkeypatch.setattr(cases.p2p, "start_transfers", lambda sends, receives: p2p.PendingTransfers())
     with pytest.raises(InvalidResult, match=str(POISON)):
         check(answer, 1)
 

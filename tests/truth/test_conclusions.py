@@ -66,14 +66,14 @@ def test_ranges_claim_nothing_and_each_problem_has_a_baseline_of_its_own(cell, s
     for number, own in variants.by_problem.items():
         [base] = [each for each in own if each.is_baseline]
         assert {each.row["host"] for each in own} == {base.row["host"]}
-        assert {(each.speedup.over.name, each.speedup.over.problem) for each in own if each is not base} == {
-            (base.name, number)
-        }
+        assert {
+            (each.speedup.reference.name, each.speedup.reference.problem_number) for each in own if each is not base
+        } == {(base.name, number)}
         if not has_intervals(cell):
             standing = variants.standings[number]
             words = {each.speedup.judgement for each in own if each.speedup}
             assert words | {word for _, word in standing.judgements} == {NOT_JUDGED}
-            assert (standing.is_ahead_of_all, standing.starred) == (False, set())
+            assert (standing.is_ahead_of_all, standing.leaders) == (False, set())
 
 
 @settings(max_examples=3, **PLAIN)
@@ -116,7 +116,7 @@ def test_table_for_counting_is_that_of_records():
     for cell in (Cell("three", "5 %", 1.1), Cell("two hosts", "own drift", 1.3, 2, 2)):
         planted = plant(cell, FEW)
         made, quick = (variants_of(table) for table in (tabulate(records_of(planted)), table_of(planted)))
-        ends = [[each.speedup and each.speedup.ends for each in found.variants] for found in (made, quick)]
+        ends = [[each.speedup and each.speedup.interval_or_range for each in found.variants] for found in (made, quick)]
         assert ends[0] == ends[1]
 
 
@@ -177,11 +177,11 @@ def times(seconds, rounds=12, seed=0, spread=0.02):
 def told_of(records):
     """The speedup of each variant of a table, and whose it is over, by the cells of its row."""
     variants = variants_of(tabulate_records(records))
-    columns = [*variants.problem, *variants.comparison.factors]
+    columns = [*variants.problem_columns, *variants.comparison.factors]
     return {
         tuple(each.row[name] for name in columns if name not in variants.shared): (
-            round(each.speedup.value, 2), *(each.speedup.over.row[name] for name in variants.problem),
-            each.speedup.over.name, each.speedup.judgement,
+            round(each.speedup.value, 2), *(each.speedup.reference.row[name] for name in variants.problem_columns),
+            each.speedup.reference.name, each.speedup.judgement,
         )
         for each in variants.variants
         if each.speedup
@@ -254,7 +254,7 @@ def test_three_rounds_have_no_winner():
 def test_points_apart_have_no_winner():
     standings, _, screen = shown(of_backends({"gloo": 1, "ucc": 10, "mpi": 100}))
     [standing] = standings
-    assert (standing.first.name, standing.starred, {word for _, word in standing.judgements}) == (
+    assert (standing.fastest.name, standing.leaders, {word for _, word in standing.judgements}) == (
         "mpi", set(), {NOT_JUDGED},
     )  # fmt: skip
     assert not re.search(r"ahead|tied|\*", " ".join([*screen.answers, screen.grid.table().markdown()]))

@@ -28,7 +28,7 @@ def command():
     except KeyboardInterrupt:
         return 7
 
-early_signals.run(command)
+early_signals.run_command_line(command)
 """
 IMPORTING = """
 import os, signal, time
@@ -41,7 +41,7 @@ def command():
     except BaseException:
         raise ImportError("as an extension module does that cannot import another")
 
-early_signals.run(command)
+early_signals.run_command_line(command)
 """
 
 
@@ -58,6 +58,7 @@ def test_signal_that_an_import_swallows_ends_without_traceback():
 
 @pytest.mark.parametrize("fault", ["def __del__(self): 1 / 0", "x = 1 / 0"])
 def test_other_exceptions_are_told(fault):
-    failing = f"from benchkit import early_signals\ndef command():\n class A:\n  {fault}\n A()\nstopping.run(command)"
+    command = f"def command():\n class A:\n  {fault}\n A()"
+    failing = f"from benchkit import early_signals\n{command}\nearly_signals.run_command_line(command)"
     done = subprocess.run([sys.executable, "-c", failing], capture_output=True, text=True, timeout=50)
     assert "ZeroDivisionError" in done.stderr

@@ -198,7 +198,7 @@ def test_latency_spans_last_start_to_last_end(calls):
 
     def times(estimator, starts):
         per_call = np.array(durations) / calls
-        return pytest.approx(samples_of(per_call, starts, calls=calls, estimator=estimator).times * calls)
+        return pytest.approx(samples_of(per_call, starts, calls_per_sample=calls, estimator=estimator).times * calls)
 
     assert times(LAST_ARRIVAL, starts) == [3.0, 5.0]
     assert times(LAST_ARRIVAL, None) == [5.0, 6.0]
@@ -210,11 +210,13 @@ def test_latency_spans_last_start_to_last_end(calls):
 
 def test_last_rank_of_many_calls_is_by_whole_samples():
     """Rank 0 takes twice as long, rank 1 starts 5 ms later: 20 calls end 15 ms after the others."""
-    found = samples_of([[2e-3], [1e-3]], [[0.0], [5e-3]], calls=20).arrivals
+    found = samples_of([[2e-3], [1e-3]], [[0.0], [5e-3]], calls_per_sample=20).arrivals
     assert (found["straggler_rank"], found["makespan_s"]) == (0, pytest.approx(1.75e-3))
 
 
 @pytest.mark.parametrize(("uncertainty_s", "calls", "is_used"), [(0.09, 1, True), (0.11, 1, False), (0.09, 20, True)])
 def test_uncertain_starts_are_not_used(uncertainty_s, calls, is_used):
-    found = samples_of([[1.0], [1.0]], [[0.0], [0.5]], calls=calls, estimator=SPAN).drop_uncertain_starts(uncertainty_s)
+    found = samples_of([[1.0], [1.0]], [[0.0], [0.5]], calls_per_sample=calls, estimator=SPAN).drop_uncertain_starts(
+        uncertainty_s
+    )
     assert (found.estimator == SPAN) == (found.arrivals["start_skew_s"] is not None) == is_used

@@ -96,7 +96,7 @@ def test_no_process_starts_without_driver_or_build(host, tmp_path, lacking):
 
 def test_gpus_that_do_not_start_have_reason(host, monkeypatch, caplog, golden):
     for script, limit_s in (
-        ("""echo '{"lack": "too old"}'""", 60),
+        ("""echo '{"missing_reason": "too old"}'""", 60),
         ("echo Traceback >&2; echo no libcudart.so >&2; exit 1", 60),
         ("kill -SEGV $$", 60),
         ("exec sleep 60", 0.2),

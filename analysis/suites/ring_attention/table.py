@@ -60,7 +60,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
-    slowed = "last rank" if factor.last_alone else "ranks"
+    slowed = "last rank" if factor.is_last_rank_only else "ranks"
     title = f"# Ring attention, {slowed} slowed {factor} times"
     parts = [title, format_run_spread(rows), as_markdown(harshest(rows, factor))]
     if lines := list(summary(rows)):
@@ -177,5 +177,5 @@ def best_rival(cell: Cell) -> float:
 
 
 def label_of(rows: pd.DataFrame) -> str:
-    alone = all(slowdown.last_alone for slowdown in rows["slowdown"])
+    alone = all(slowdown.is_last_rank_only for slowdown in rows["slowdown"])
     return "slowdown of the last rank" if alone else "slowdown of each rank, or of the last"

@@ -92,7 +92,7 @@ class CollectiveConfig(RunConfig):
     )
     data_size: Any = key(
         "size S of nccl-tests, a number of MiB or with its unit (4B, 1KiB); of model=NAME: "
-        "gradients, tensor:TOKENS, sequence:TOKENS; a list: sizes of one job, which take turns",
+        "gradients, tensor:TOKENS, sequence:TOKENS; a list: sizes of one job, interleaved",
         unit="MiB",
     )
     dtype: str = key("element type", choices=DTYPES)

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 import pandas as pd
-from analysis.screen.screen import Screen, screen
+from analysis.screen.screen import Screen, screen_of
 from analysis.table.speedup import Variant
 from analysis.table.variants import SuiteResults, compare_suites
 
@@ -196,7 +196,7 @@ def compare_variants(sweep: Sweep, found: Comparison) -> None:
                 compare_ratio(variant, ratio, found)
     if ratios:
         known = [*ratios, median(ratios), *map(median, by_group.values())]
-        compare_screen(screen.screen_of(sweep.combined), known, found)
+        compare_screen(screen_of(sweep.combined), known, found)
 
 
 def base_of(variant: Variant, sweep: Sweep, planted: dict[tuple[str, str], PlantedVariant]) -> PlantedVariant:

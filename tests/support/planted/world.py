@@ -436,7 +436,7 @@ def install(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     # Cases: their calls take what is planted, and compute and check nothing.
     patch.setattr(main, "build_cases", partial(stage.build_cases, main.build_cases))
     # Probed calls: they take what is planted, too.
-    patch.setattr(Prober, "take", lambda prober, turn: stage.take(prober, turn))
+    patch.setattr(Prober, "time_turn", lambda prober, turn: stage.take(prober, turn))
     # The transformer's peak: the largest product, which is only probed, needs no large matrices.
     patch.setitem(peak_flops.SQUARE, "cpu", 512)
 

@@ -140,7 +140,7 @@ def test_texts_from_the_environment_are_told(loader, master, monkeypatch):
         lines = [f"on_end='{end}'", f"seed={seed}", f"+backend.env.B={other}", "+backend.env.A='${ oc.env:PLACE}'"]
         point = compose(composer, loader, ["+suite=allreduce", *lines])
         asked = {"backend.env.A": "${ oc.env:PLACE}"} | ({"on_end": end} if "$" in end else {})
-        assert point.typed == asked
+        assert point.interpolations == asked
         assert point.config.backend.env == {"A": "/secret", "B": other}
         assert point.config.on_end.rpartition(" ")[2] == ("/secret" if "$" in end else end)
         assert point.config.seed == (7 if "$" in seed else 3)

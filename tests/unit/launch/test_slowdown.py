@@ -255,7 +255,11 @@ def test_interrupted_daemon_start_quits_daemon(control, monkeypatch, start):
 def test_daemon_ends_with_an_agent_that_is_killed(control):
     _, log = control(WORKS)
     agent = subprocess.Popen(
-        [sys.executable, "-c", "from launch.slowdown import mps\nwith mps.daemon(True): print(flush=True); input()"],
+        [
+            sys.executable,
+            "-c",
+            "from launch.slowdown import mps\nwith mps.provide_daemon(True): print(flush=True); input()",
+        ],
         env=os.environ | {"TMPDIR": str(log.parent)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -23,7 +23,7 @@ def given(monkeypatch, tmp_path):
             started.append(settings | {"environments": environments})
             return nullcontext()
 
-        monkeypatch.setattr(ranks.start, "start_ranks", start)
+        monkeypatch.setattr(ranks.pool, "start_ranks", start)
         where = agent_group("n1", gpus=[list(gpus)])
         where.network = network
         plan = place_ranks(wanted, where)

@@ -106,7 +106,7 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch, golden):
     def no_more_processes(*_, **__):
         raise BlockingIOError("Resource unavailable")
 
-    monkeypatch.setattr(local_ranks.start, "start_ranks", no_more_processes)
+    monkeypatch.setattr(local_ranks.pool, "start_ranks", no_more_processes)
     result = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(alone())))
     assert result.status == "error"
     golden(result.error.message)
@@ -175,7 +175,7 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
         raise BlockingIOError("Resource unavailable")
 
     monkeypatch.setattr(forming.HostLock, "acquire", taken_for_an_hour)
-    monkeypatch.setattr(local_ranks.start, "start_ranks", ranks_for_a_minute)
+    monkeypatch.setattr(local_ranks.pool, "start_ranks", ranks_for_a_minute)
     monkeypatch.setattr(point, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
     phases = point.run_point(Point(config(), tmp_path, []), ReusableRanks(forming.form_group(alone()))).phases_s
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}

@@ -162,11 +162,11 @@ def calls(monkeypatch):
     session, backends = rank.session, rank.backends
     monkeypatch.setattr(session, "_sessions", {})
     monkeypatch.setattr(backends, "init_process_group", lambda *_: made.append("join") or torch.device("cpu"))
-    monkeypatch.setattr(backends, "control_group", lambda timeout: None)
-    monkeypatch.setattr(backends, "warm_up", lambda device: made.append("warm up"))
-    monkeypatch.setattr(backends, "side_group", lambda name, *_: made.append(name) or name)
+    monkeypatch.setattr(backends, "new_control_group", lambda timeout: None)
+    monkeypatch.setattr(backends, "connect_ranks", lambda device: made.append("warm up"))
+    monkeypatch.setattr(backends, "new_side_group", lambda name, *_: made.append(name) or name)
     monkeypatch.setattr(session, "ControlGroup", lambda handle, world_size: group)
-    monkeypatch.setattr(session, "gather_devices", lambda *_: None)
+    monkeypatch.setattr(session, "all_gather_devices", lambda *_: None)
     monkeypatch.setattr(session.gc, "freeze", lambda: None)  # of the tests' own process
     monkeypatch.setattr(session.gc, "collect", lambda: None)
     return made
@@ -265,7 +265,7 @@ def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
 
 def test_rank_that_differs_from_plan_is_named(monkeypatch, golden):
     planned = ResourceLimits(cores=[0, 1, 2, 3], cpuset=[0, 1, 2, 3], cpu_quota=2.0)
-    monkeypatch.setattr(rank.session.p2p, "gather_json", lambda own, handle: [own, [], own])
+    monkeypatch.setattr(rank.session.p2p, "all_gather_json", lambda own, handle: [own, [], own])
     given, group = SimpleNamespace(limits=planned, threads=torch.get_num_threads()), SimpleNamespace(handle=None)
 
     def lines(bound_to=(), **found):

@@ -137,8 +137,8 @@ def test_invalid_manifest_is_refused(tmp_path, text):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from benchkit.point.point_folder import claimed
-with claimed(Path(sys.argv[1])):
+from benchkit.point.point_folder import claim_folder
+with claim_folder(Path(sys.argv[1])):
     print("holds", flush=True)
     time.sleep(60)
 """

@@ -123,7 +123,7 @@ def test_columns_hold_points_then_curves():
 
 
 def test_legend_keeps_colours_where_series_are_missing():
-    made = make_chart(names=("b", "c"), looks={"b": 1, "c": 2})
+    made = make_chart(names=("b", "c"), style_numbers={"b": 1, "c": 2})
     assert [(each["name"], each["colour"]) for each in figures.legend_of(made)] == [
         ("b", "var(--series-1)"), ("c", "var(--series-2)"),
     ]  # fmt: skip

@@ -250,7 +250,7 @@ def test_fixed_address_takes_random_secret_from_file(tmp_path, meet, free_port):
     assert (found.token, found.port, found.hosts[0]) == (address.token, free_port, "somewhere")
     [path] = tmp_path.glob(".agents*")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert meet("", "mpich", local=True)[1] != []
+    assert meet("", "mpich", is_one_host=True)[1] != []
 
 
 def test_fixed_address_takes_secret_from_environment(monkeypatch, tmp_path, meet, free_port):
@@ -292,7 +292,7 @@ def test_guessable_secret_needs_trust_and_warns(meet, free_port, caplog):
 
 def test_agents_of_one_host_meet_in_a_private_folder_by_a_random_secret(meet, monkeypatch, tmp_path):
     monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
-    address, [found] = meet(local=True, trusts_network=True)
+    address, [found] = meet(is_one_host=True, trusts_network=True)
     assert len(address.token) == 64
     private = Path(found.endpoints()[0].path)
     assert private.parent == rendezvous.temporary_folder()
@@ -311,7 +311,7 @@ def test_agents_of_one_host_meet_on_loopback_without_a_private_folder(meet, monk
         (folder / f"benchkit-{os.geteuid()}").mkdir()
         (folder / f"benchkit-{os.geteuid()}").chmod(0o755)
     monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(folder))
-    _, [found] = meet(local=True)
+    _, [found] = meet(is_one_host=True)
     assert [str(each) for each in found.endpoints()] == [f"127.0.0.1:{found.port}"]
 
 
@@ -360,10 +360,10 @@ def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
     """Their run id is none. The file of the start that ended badly, or that still runs, is not this one's."""
     for name, value in {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "TORCHELASTIC_RESTART_COUNT": "0"}.items():
         monkeypatch.setenv(name, value)
-    first, [found] = meet("none.0", "torchrun", local=True)
+    first, [found] = meet("none.0", "torchrun", is_one_host=True)
     assert found == first
     monkeypatch.setenv("MASTER_PORT", "2")
-    second, [found] = meet("none.0", "torchrun", local=True)
+    second, [found] = meet("none.0", "torchrun", is_one_host=True)
     assert found == second != first
 
 
