@@ -1,6 +1,6 @@
 """Runs `python -m benchkit`.
 
-Every rank imports this file again, so it holds nothing but its guard.
+Every rank imports this file again: all code is inside the guard.
 """
 
 if __name__ == "__main__":

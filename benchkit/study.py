@@ -219,7 +219,7 @@ class StudyProgress:
 def read_progress(folder: Path) -> StudyProgress | None:
     """Read the progress of the study in a folder; None without a study.
 
-    Raise ConfigError if the folder holds a sweep instead, or the file is unreadable.
+    Raise ConfigError if it is the folder of a sweep, or the file is unreadable.
     """
     path = folder / FILE_NAME
     if not path.exists():

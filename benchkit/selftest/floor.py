@@ -136,7 +136,7 @@ def machine_floor(
 def state_folder() -> Path:
     """Return the folder of the user's state: $XDG_STATE_HOME/benchkit or ~/.local/state/benchkit.
 
-    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification asks. A user
+    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification requires. A user
     without a home, as a number may be in a container, has no state.
     """
     configured = Path(os.environ.get("XDG_STATE_HOME", ""))

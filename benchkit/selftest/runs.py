@@ -261,7 +261,7 @@ def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
 LOST_SHARE = 0.01
 """A core that loses a larger share of its time is called noisy."""
 BUSY_SHARE = 0.1
-"""A core that loses more had other work: the runs then do not differ by the machine alone."""
+"""A core that loses more had other work: the runs then differ by more than the machine."""
 MOST_CORES = 4
 ALPHA = 0.05
 

@@ -57,7 +57,7 @@ def order_runs(
 ) -> list[tuple[int, PointEntry]]:
     """Return each run, with the position of its point, in the order in which they are measured.
 
-    Every point runs once before any runs again. Each repetition has an order of its own, so that no
+    Every point runs once before any runs again. Each repetition has another order, so that no
     point always follows the same one. Without repetitions the order is that of the points. Later
     repetitions are in folders of their own.
     """

@@ -114,7 +114,7 @@ def time_text(summary: Summary, modes: Modes | None) -> str:
         part = "all" if summary["num_samples"] < FEWEST_QUARTILES else "middle half of"
         interval = f"{' to '.join(bounds)}, {part} {summary['num_samples']}"
         text = f"{scaled(summary['median_s'])} {unit} ({interval})"
-    largest_s = max(summary["mean_s"], summary["p95_s"])  # one slow sample moves the mean alone
+    largest_s = max(summary["mean_s"], summary["p95_s"])  # one slow sample moves only the mean
     if factor * largest_s >= LARGE:
         unit, factor = time_unit(largest_s)
     mean, p95 = (scaled(summary[name]) for name in ("mean_s", "p95_s"))

@@ -1,7 +1,7 @@
 """Resume an interrupted sweep: parse --resume, and determine the points that are still open.
 
 A job that Slurm restarts is resumed in the same way. `--resume DIR OVERRIDES` begins the sweep if
-DIR holds none yet: a container that is restarted has only one command.
+DIR holds none yet: a restarted container repeats its only command.
 """
 
 import argparse

@@ -160,8 +160,8 @@ class ExactIntegers:
         """Raise InvalidResult unless an output, wherever it is, equals a part of the result."""
         wait_for_device(output)
         if output.shape != size_of(part):
-            found, wanted = tuple(output.shape), size_of(part)
-            raise InvalidResult(f"the output has {found} elements, expected {wanted}")
+            shape, wanted = tuple(output.shape), size_of(part)
+            raise InvalidResult(f"the output has {shape} elements, expected {wanted}")
         rows, columns = part
         for first in range(rows.start, rows.stop, CHECKED_ROWS):
             row_range = slice(first, min(first + CHECKED_ROWS, rows.stop))

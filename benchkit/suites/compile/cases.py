@@ -1,6 +1,6 @@
 """The one case of a job: a step from its first call on, as one compiler runs it.
 
-Each compiler has a point of its own: a fresh process, in which nothing is loaded or compiled.
+Each compiler is a separate point: a fresh process, in which nothing is loaded or compiled.
 """
 
 import copy
@@ -132,7 +132,7 @@ class CudaGraphs:
                 self._step(rows)
         current.wait_stream(side_stream)
         graph = self._cuda.CUDAGraph()
-        # Other threads, such as NCCL's watchdog, may ask for events meanwhile.
+        # Other threads, such as NCCL's watchdog, may query events in the meantime.
         with self._cuda.graph(graph, stream=side_stream, capture_error_mode="thread_local"):
             result = self._step(rows)
         return graph.replay, result, [weight.grad for weight in self._weights]

@@ -150,7 +150,7 @@ def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
     """Give each rank two pieces, equally far from both ends, in proportion to speed.
 
     A piece of l tokens at p and one at N - p - l together see l(p + l/2) + l(N - p - l/2) = l N
-    keys for any p. So work is in proportion to tokens.
+    keys for any p. Therefore work is in proportion to tokens.
     """
     half = seq_len // 2
     fronts = [rank[0] for rank in proportional(half, speeds, align)]

@@ -197,8 +197,8 @@ def rows_to_all_peers(
     rows of A and their place in C.
     """
 
-    def product(rows: Tensor, own: Tensor) -> None:
-        job.matmul(rows, job.b, own)
+    def product(rows: Tensor, own_rows: Tensor) -> None:
+        job.matmul(rows, job.b, own_rows)
 
     multiply = multiply or product
     size, rank = job.rows.world_size, job.rank
@@ -206,18 +206,18 @@ def rows_to_all_peers(
     plan = []
     for piece in chunks_of(job.rows.most, chunks):
         length = piece.stop - piece.start
-        own = job.place(rank, piece.start, length)
-        sends = [(own, peer) for peer in peers if len(own)]
+        own_rows = job.place(rank, piece.start, length)
+        sends = [(own_rows, peer) for peer in peers if len(own_rows)]
         places = [(job.place(peer, piece.start, length), peer) for peer in peers]
         receives = [(rows, peer) for rows, peer in places if len(rows)]
-        plan.append((job.a[piece][: len(own)], own, sends, receives))
+        plan.append((job.a[piece][: len(own_rows)], own_rows, sends, receives))
 
     def step() -> None:
         in_flight = InFlight(len(plan))
-        for index, (rows, own, sends, receives) in enumerate(plan):
+        for index, (rows, own_rows, sends, receives) in enumerate(plan):
             with region(COMPUTE):
-                if len(own):
-                    multiply(rows, own)
+                if len(own_rows):
+                    multiply(rows, own_rows)
             in_flight.start(index, sends, receives, job.group)
         for index in range(len(plan)):
             in_flight.wait(index)

@@ -94,7 +94,7 @@ class PassCase:
     def verify(self, call: Call) -> None:
         """Check what the pass computes of the first sequence of a fresh batch.
 
-        The weights do not move in a timed training step: a step of its own checks the update.
+        The weights do not move in a timed training step: a separate step checks the update.
         """
         self._batches.draw()
         inputs, targets = self._batches.inputs.clone(), self._batches.targets.clone()

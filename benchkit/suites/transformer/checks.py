@@ -1,9 +1,9 @@
 """Check what a pass computed: logits, loss and gradients by the definition, updates by AdamW.
 
 The definition is in float64 and written independently of the network. In a causal model the first
-tokens depend on nothing after them. So logits are checked on the first tokens of one sequence, and
-gradients by a loss of these tokens alone, regardless of the size of the batch. Only one layer's
-weights at a time are in memory in float64.
+tokens depend on nothing after them. Therefore logits are checked on the first tokens of one
+sequence, and gradients by a loss of only these tokens, regardless of the size of the batch. Only
+one layer's weights at a time are in memory in float64.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -136,7 +136,7 @@ PART_TOLERANCE."""
 PART_TOLERANCE = 0.5
 """Error allowed of a rank's own part of a mean gradient, as a share of the part."""
 LIKE = 0.01
-"""Parts that differ from the mean by less, as a share of their squared norm, are alike."""
+"""Parts that differ from the mean by less, as a share of their squared norm, count as equal."""
 VERIFYING_RATE = 1e-4
 WATCHED = 64  # elements of a weight whose update is computed again
 
@@ -198,7 +198,7 @@ def share_missed(missed: Tensor, part: Tensor, mean: Tensor, copies: int) -> flo
 
     On many ranks a part is less than the tolerance of the mean. But its direction is its own, and
     in many dimensions rounding errors cancel: the projection on its difference from the mean shows
-    the part. Parts that are alike, from similar batches, have no such difference: 0.
+    the part. Equal parts, from similar batches, have no such difference: 0.
     """
     missed, part, mean = missed.flatten(), part.flatten(), mean.flatten()
     size = part @ part
@@ -229,7 +229,7 @@ PROJECTED = 1e-9  # float64 has 1e-16; one of 4096 parts with 1e8 elements is ab
 
 
 def projection(value: Tensor) -> Tensor:
-    """Sum all elements with weights of 1 to 2 for each index, since sums alone may be 0."""
+    """Sum all elements with weights of 1 to 2 for each index, since plain sums may be 0."""
     while value.dim():
         value = value @ torch.linspace(
             1, 2, value.shape[-1], dtype=value.dtype, device=value.device

@@ -148,7 +148,7 @@ def build(
     """Build a network with random weights, part by part.
 
     `network` makes it without memory for its weights. `shard` is called with each part as soon as
-    it has weights, so that no rank ever holds the whole network where ranks share the weights.
+    it has weights, so that no rank ever has the whole network if ranks share the weights.
     """
     generator = torch.Generator(device).manual_seed(seed)
     with torch.device("meta"):
