@@ -1,7 +1,7 @@
 """Child processes that run benchkit, analysis or another interpreter's benchkit.
 
-A child is killed when this process ends. Its session is its own, so that Ctrl-C reaches this
-process alone, which then stops the child.
+A child is killed when this process ends. It has a session of its own: Ctrl-C reaches only this
+process, which then stops the child.
 """
 
 import os
@@ -27,12 +27,12 @@ STARTER = (
     "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
     "os.execv(sys.argv[1], sys.argv[1:])",
 )
-"""Starts what follows so that it is killed (9) when this process ends (1 is PR_SET_PDEATHSIG)."""
+"""Starts a command that is killed (9) when this process ends (1 is PR_SET_PDEATHSIG)."""
 
 
 @dataclass(frozen=True)
 class ChildCommand:
-    """A command; its folder and environment are those of this process where they are None."""
+    """A command; `folder` and `environment` default to those of this process."""
 
     command: Sequence[str]
     folder: str | Path | None = None
@@ -51,9 +51,9 @@ class CapturedOutput:
 
 
 def analysis_program() -> str:
-    """Return what a user types for analysis: its program, wherever it is installed.
+    """Return the command by which a user starts analysis: its installed program.
 
-    `python -m analysis` would run a folder of that name where the user works.
+    `python -m analysis` would run a folder of that name in the working directory.
     """
     installed = Path(sys.executable).with_name(ANALYSIS_PROGRAM)
     if shutil.which(ANALYSIS_PROGRAM) == str(installed):
@@ -66,8 +66,8 @@ def analysis_program() -> str:
 def module_command(name: str, arguments: Sequence[str]) -> ChildCommand:
     """Return `python -m NAME ARGUMENTS` of this interpreter and this code.
 
-    A folder named analysis where the user works would take that name. Therefore analysis works
-    beside its package, and finds modules of suites where the user works all the same.
+    A folder named analysis in the working directory would shadow the package. Therefore analysis
+    runs in the parent folder of its package; PYTHONPATH leads to the user's modules of suites.
     """
     if name != ANALYSIS:
         return ChildCommand([sys.executable, *path_options(), "-m", name, *arguments])
@@ -83,7 +83,7 @@ def child_process(
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start a program; stop it where the context ends with an exception, and wait for its end."""
+    """Start a program and wait for its end; an exception in the context stops it."""
     with subprocess.Popen(
         [*STARTER, *program.command],
         cwd=program.folder,
@@ -97,7 +97,7 @@ def child_process(
             yield child
         except BaseException:
             for stream in filter(None, (child.stdout, child.stderr)):
-                stream.close()  # the rest is not read: nothing may wait for that
+                stream.close()  # the rest is not read: no write may block
             stop(child)
             raise
 
@@ -115,10 +115,10 @@ def stop(child: "subprocess.Popen[bytes]") -> None:
 
 
 def run(program: ChildCommand, log: IO[bytes] | None = None) -> int:
-    """Run a program to its end and return its exit code; this process ends after Ctrl-C.
+    """Run a program to its end and return its exit code; Ctrl-C ends this process.
 
     Args:
-        log: takes all that it prints.
+        log: file for its standard output and error.
     """
     with child_process(program, log, log) as child:
         try:
@@ -148,7 +148,7 @@ def capture_output(program: ChildCommand, limit_s: float) -> CapturedOutput:
         except subprocess.TimeoutExpired:
             child.kill()
             raise
-    texts = (each.decode(errors="backslashreplace") for each in (out, errors))
+    texts = (content.decode(errors="backslashreplace") for content in (out, errors))
     return CapturedOutput(child.returncode, *texts)
 
 

@@ -1,4 +1,4 @@
-"""Runs the command line: Hydra in front, one point or a sweep behind, an exit code at the end."""
+"""The command line: runs a command, or a sweep by Hydra, and returns an exit code."""
 
 import logging
 import os
@@ -90,18 +90,18 @@ ANSWERS: dict[str, Callable[[list[str]], int]] = {
     "list": info_commands.list_options,
     "status": status.main,
 }
-"""By its first argument, what `python -m benchkit` answers from files."""
+"""Commands that only read files, by the first argument."""
 COMMANDS: dict[str, Callable[[list[str]], int]] = {"compare": compare, "selftest": selftest}
-"""By its first argument, what `python -m benchkit` measures instead of a sweep."""
+"""Commands that measure something other than a sweep, by the first argument."""
 
 
 def print_table(folder: Path) -> None:
     """Print the combined table of all records below the sweep's folder, or why there is none."""
     try:
         log_table(folder)
-    except Exception as error:  # What is measured does not depend on it.
-        again = f"{child.analysis_program()} {folder}"
-        log.warning("no table: %r; %s makes it again", error, again)
+    except Exception as error:  # the records are complete without it
+        command = f"{child.analysis_program()} {folder}"
+        log.warning("no table: %r; %s makes it again", error, command)
 
 
 def log_table(folder: Path) -> None:
@@ -110,27 +110,27 @@ def log_table(folder: Path) -> None:
     from analysis.table.combine import combine
     from benchkit.selftest import floor
 
-    found = harvest([folder])
-    for line in found.remarks():
+    loaded = harvest([folder])
+    for line in loaded.remarks():
         log.warning(line)
     if problem := floor.problem():
         log.warning(problem)
-    if found.rows:
-        further = [f"Records: {folder}", f"Page: {child.analysis_program()} {folder} --html"]
-        log.info("\n%s", screen_of(combine(found.rows), next_steps=further).text())
+    if loaded.rows:
+        links = [f"Records: {folder}", f"Page: {child.analysis_program()} {folder} --html"]
+        log.info("\n%s", screen_of(combine(loaded.rows), next_steps=links).text())
 
 
 def complain(message: str) -> None:
     """Print a message to standard error; agents other than agent 0 add their index and host."""
     if hydra_internals.COMPLETED in os.environ:
         return  # a shell would print it into the line that is being typed
-    me = detect_launcher()
-    agent = f"agent {me.index} on {node_name()}: " if me.index else ""
+    context = detect_launcher()
+    agent = f"agent {context.index} on {node_name()}: " if context.index else ""
     print(f"benchkit: {agent}{escape_unprintable(message)}", file=sys.stderr)
 
 
 def warn_of_plugins(arguments: Sequence[str]) -> None:
-    """Say which installed suites are left out; Hydra's error says it of one that is asked for."""
+    """Warn of suites that cannot be loaded; Hydra's error reports those in `arguments`."""
     if not detect_launcher().index:
         for name, reason in installed_plugins().left_out.items():
             if not any(name in word for word in arguments):

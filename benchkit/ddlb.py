@@ -22,20 +22,20 @@ DEFAULTS: dict[str, object] = {
     ITERATIONS: 50, WARMUPS: 5, "output_csv": None, TIMER: "cpu_clock", BARRIER: True,
     IMPLEMENTATIONS: {},
 }  # fmt: skip
-IN_ANOTHER_WAY = {
+UNSUPPORTED = {
     ("validate", False): "results are always checked, outside the timed region",
     (TIMER, "cpu_clock"): "CUDA events time GPUs, and the host's clock times CPUs",
 }
-"""What a command cannot ask for, by key and value."""
+"""Settings without a counterpart in benchkit, by key and value, and why."""
 
 
 def split(settings: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
-    """Split settings into those that a command can ask for, and one line for each other."""
+    """Split settings into those with a counterpart in benchkit, and a line for each other one."""
     lines = [
         f"left out: {name}: no such key of DDLB; allowed are {', '.join(DEFAULTS)}"
         for name in settings.keys() - DEFAULTS.keys()
     ]
-    for (name, value), why in IN_ANOTHER_WAY.items():
+    for (name, value), why in UNSUPPORTED.items():
         if value in as_list(settings[name]):
             lines.append(f"left out: {name}={json.dumps(value)}: {why}")
     if not settings[BARRIER]:
@@ -45,11 +45,11 @@ def split(settings: Mapping[str, object]) -> tuple[dict[str, object], list[str]]
         )
     implementations = settings[IMPLEMENTATIONS]
     if isinstance(implementations, Mapping):
-        found = Implementations(as_list(settings["primitive"]))
-        implementations = dict(found.known(implementations))
-        lines += [f"left out: {line}" for line in found.unknown]
-    kept = {name: settings[name] for name in DEFAULTS}
-    return kept | {IMPLEMENTATIONS: implementations}, lines
+        sorter = Implementations(as_list(settings["primitive"]))
+        implementations = dict(sorter.keep_known(implementations))
+        lines += [f"left out: {line}" for line in sorter.unknown]
+    supported = {name: settings[name] for name in DEFAULTS}
+    return supported | {IMPLEMENTATIONS: implementations}, lines
 
 
 class Implementations:
@@ -59,7 +59,7 @@ class Implementations:
         self.unknown: list[str] = []
         self._suites = [suite for suite in load_suites().values() if suite.name in primitives]
 
-    def known(self, given: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+    def keep_known(self, given: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
         for name, groups in given.items():
             if self._is_known(name):
                 yield name, [self._with_known_options(name, group) for group in as_list(groups)]
@@ -83,14 +83,18 @@ def primitives() -> list[str]:
         suite.name: described_keys(suite.config).get(IMPLEMENTATIONS)
         for suite in load_suites().values()
     }
-    return [name for name, found in implementations.items() if found and found[1] == dict[str, Any]]
+    return [
+        name
+        for name, description in implementations.items()
+        if description and description[1] == dict[str, Any]
+    ]
 
 
 def main(arguments: list[str]) -> int:
-    """Print the equivalent command, and a line for each thing that it leaves out or does else.
+    """Print the equivalent command, and a line for each setting that it omits or changes.
 
-    Return 2 where the file has a mistake, or nothing else than what is left out; raise ConfigError
-    where it holds no configuration of DDLB.
+    Return 2 if the file has a mistake, or only settings without a counterpart. Raise ConfigError
+    if it is no configuration of DDLB.
     """
     if len(arguments) != 1 or arguments[0].startswith("-"):
         raise ConfigError(f"import-config {' '.join(arguments)}: allowed is one JSON file of DDLB")
@@ -125,7 +129,7 @@ def read(path: str) -> Mapping[str, object]:
 
 
 def problems_of(settings: Mapping[str, object]) -> Iterator[str]:
-    """Yield what is wrong, one line each; every part of the command is checked alone."""
+    """Yield what is wrong, one line each; each part of the command is checked separately."""
     for name in SHAPE:
         if settings[name] is None:
             yield f"{name}: missing; allowed is a whole number, or a list of them"
@@ -140,7 +144,7 @@ def problems_of(settings: Mapping[str, object]) -> Iterator[str]:
             continue
         for name, groups in implementations.items():
             try:
-                check([f"+suite={primitive}", *only({name: groups})])
+                check([f"+suite={primitive}", *replace_implementations({name: groups})])
             except ConfigError as error:
                 yield str(error)
 
@@ -160,10 +164,10 @@ def command_of(settings: Mapping[str, object]) -> list[str]:
         *(override(name, settings[name]) for name in (*SHAPE, "dtype")),
         *measure,
         override("measure.warmup_iterations", warmups),
-        *only(settings[IMPLEMENTATIONS]),
+        *replace_implementations(settings[IMPLEMENTATIONS]),
     ]
 
 
-def only(implementations: object) -> list[str]:
-    """Return overrides that leave no other implementation than these, with their options."""
+def replace_implementations(implementations: object) -> list[str]:
+    """Return the overrides that replace all implementations, and their options, by these."""
     return [f"~{IMPLEMENTATIONS}", override(f"+{IMPLEMENTATIONS}", implementations)]

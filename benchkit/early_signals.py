@@ -1,4 +1,4 @@
-"""How a command ends that is told to stop before it holds anything to keep, and after that."""
+"""Exit cleanly on a signal during start-up, before a handler that saves work is installed."""
 
 import signal
 import sys
@@ -9,17 +9,15 @@ from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_S = 0.01
-
-
 received_signals: list[int] = []
-"""The signals that this process was sent."""
+"""Signals that this process has received, in order."""
 
 
 def run_command_line(command: Callable[[], int]) -> NoReturn:
-    """Run a command and end by its exit code, or by 128 + N where it has no handler for signal N.
+    """Run a command and exit with its code, or with 128 + N on a signal N without a handler.
 
-    A command that has work to keep installs its own handlers, which raise KeyboardInterrupt.
-    Signals that this process was started to ignore stay so.
+    A command with results to save installs its own handlers, which raise KeyboardInterrupt. Signals
+    that were ignored at the start of this process stay ignored.
     """
     sys.unraisablehook = resend_signal
     for number in SIGNALS:
@@ -30,9 +28,9 @@ def run_command_line(command: Callable[[], int]) -> NoReturn:
     except Exception:
         if not received_signals:
             raise
-        # An extension module that was being imported raised ImportError.
+        # The import of an extension module turned the handler's exception into ImportError.
         code = 128 + received_signals[0]
-    for number in SIGNALS:  # its work is done
+    for number in SIGNALS:  # results are saved
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
@@ -43,7 +41,7 @@ def exit_on_signal(number: int, frame: Any) -> NoReturn:
 
 
 def resend_signal(unraisable: Any) -> None:
-    """Send a signal again whose handler ran in a destructor, where Python drops its exception."""
+    """Resend a signal whose handler ran in a destructor, where Python drops its exception."""
     error = unraisable.exc_value
     if isinstance(error, SystemExit):
         number = int(error.code or 0) - 128
@@ -56,10 +54,10 @@ def resend_signal(unraisable: Any) -> None:
 
 
 def send_to_main_thread(number: int) -> None:
-    """Send a signal to the main thread, whose wait it shall end.
+    """Send a signal to the main thread, to end its wait.
 
-    The wait goes on where it begins just after the signal has come; so one that ends this process
-    is sent until it is received. A handler of the command would take a second one for another.
+    A wait that begins just after the signal is not ended: a signal that ends this process is sent
+    until it is received. A handler of the command would count a repeated one as another signal.
     """
     num_received = len(received_signals)
     main = threading.main_thread().ident or 0

@@ -1,6 +1,6 @@
-"""The start of a command: torch loads beside all else that comes before the first point.
+"""Starts a command, and in parallel the import of torch.
 
-Torch takes longer to import than Hydra takes to be imported and to compose the points.
+Torch takes longer to import than Hydra, including the composition of the points.
 """
 
 import sys
@@ -14,7 +14,7 @@ from launch.ranks.fork_server import start_fork_server
 
 PREFIX = "+suite="
 ELSEWHERE = ("-", "launcher=", "start_method=", "hydra.mode=", "hydra.sweeper.")
-"""How arguments begin that measure in processes of their own, or not at all."""
+"""Prefixes of arguments by which points run in other processes, or not at all."""
 
 
 def main() -> int:
@@ -28,18 +28,17 @@ def main() -> int:
 def load_torch(arguments: Sequence[str]) -> None:
     """Start the fork server, which imports torch while the caller continues.
 
-    Only a line of overrides that names its suites is certain to need it; else the sweeper starts
-    it.
+    Only overrides that name their suites are certain to need it; otherwise the sweeper starts it.
     """
-    if not all("=" in each or each in ("-m", "--multirun") for each in arguments):
+    if not all("=" in word or word in ("-m", "--multirun") for word in arguments):
         return
-    if any(each.startswith(ELSEWHERE) for each in arguments if "=" in each):
+    if any(word.startswith(ELSEWHERE) for word in arguments if "=" in word):
         return
     folder = config_folder() / "suite"
-    given = [each.removeprefix(PREFIX) for each in arguments if each.startswith(PREFIX)]
-    names = {suite_of(folder / f"{name}.yaml") for each in given for name in each.split(",")}
+    lists = [word.removeprefix(PREFIX) for word in arguments if word.startswith(PREFIX)]
+    names = {suite_of(folder / f"{name}.yaml") for text in lists for name in text.split(",")}
     try:
         if names and names <= set(load_suites()):
             start_fork_server(preload_for(names))
     except (ConfigError, OSError):
-        return  # of a suite outside benchkit, or of TMPDIR: the command line reports it
+        return  # in a suite outside benchkit, or in TMPDIR: the command line reports it

@@ -1,4 +1,4 @@
-"""What a record says of a host: versions, processor, GPUs, limits, load and commit."""
+"""Describes a host for its records: versions, processor, GPUs, limits, load and commit."""
 
 import ctypes
 import functools
@@ -29,7 +29,7 @@ from launch.host import available_cores, cpu_quota, hide_pinning, node_name, rea
 
 
 class Checkout(TypedDict):
-    """The commit of benchkit's own checkout, and what differs from it, as 12 hexadecimal digits.
+    """Commit of benchkit's own checkout, and a hash of uncommitted changes (12 hex digits).
 
     All are None where git does not track this file: a package that is installed below somebody's
     repository is not part of that repository.
@@ -42,21 +42,21 @@ class Checkout(TypedDict):
 
 @functools.cache
 def checkout() -> Checkout:
-    """Read it once, because what runs is the code that was there when this process began."""
+    """Return the checkout at the start of this process: that code runs."""
     is_tracked = query_git("ls-files", "--", Path(__file__).name)
     commit = query_git("rev-parse", "HEAD") if is_tracked else ""
     if not commit:
         return {"git_commit": None, "git_dirty": None, "git_diff_hash": None}
     difference = query_git("diff", "--no-ext-diff", "--no-color", "--binary", "HEAD", "--")
     content = difference.encode(errors="surrogateescape")
-    hashed = hashlib.sha256(content).hexdigest()[:12] if difference else None
-    return {"git_commit": commit, "git_dirty": bool(difference), "git_diff_hash": hashed}
+    diff_hash = hashlib.sha256(content).hexdigest()[:12] if difference else None
+    return {"git_commit": commit, "git_dirty": bool(difference), "git_diff_hash": diff_hash}
 
 
 def query_git(*arguments: str) -> str:
-    """Return what git says of the folder of this file; "" where it fails or does not run.
+    """Return git's output for the folder of this file; "" if git fails or does not run.
 
-    git distrusts the settings of another user's checkout. This one's code runs here already.
+    git refuses another user's checkout. This one is trusted: its code runs here already.
     """
     folder, trusted = Path(__file__).parent, ("-c", "safe.directory=*")
     with suppress(GitFailed):
@@ -91,8 +91,8 @@ def read_environment() -> Environment:
 
 @functools.cache
 def static_environment() -> Environment:
-    """Return what does not change while this process lives; read once for a whole sweep."""
-    found = gpus.query_gpus()
+    """Return the facts that are constant in this process; read once for a whole sweep."""
+    gpu_rows = gpus.query_gpus()
     return Environment(
         host=node_name(),
         benchkit=__version__,
@@ -101,7 +101,7 @@ def static_environment() -> Environment:
         cuda=torch_build()["cuda"],
         hip=torch_build().get("hip"),
         nccl=nccl_version(),
-        driver=driver_version(found),
+        driver=driver_version(gpu_rows),
         platform=platform.platform(),
         kernel=platform.release(),
         cpu=cpu_model(),
@@ -109,8 +109,8 @@ def static_environment() -> Environment:
         available_cores=available_cores(),
         cpu_quota=cpu_quota(),
         governor=read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
-        gpus=found,
-        topology=gpus.topology() if found else None,
+        gpus=gpu_rows,
+        topology=gpus.topology() if gpu_rows else None,
         variables=variables(),
         **checkout(),
         command=list(map(escape_unprintable, [Path(sys.argv[0]).name, *mask_words(sys.argv[1:])])),
@@ -118,10 +118,10 @@ def static_environment() -> Environment:
 
 
 def agent_report() -> AgentReport:
-    """Return what this agent reports of its host; its ranks are not known yet."""
+    """Return this agent's report of its host; its ranks are not known yet."""
     environment = static_environment()
-    of_host = {item.name: getattr(environment, item.name) for item in fields(HostReport)}
-    return AgentReport(**{**of_host, "load_average": load_average()})
+    host_facts = {item.name: getattr(environment, item.name) for item in fields(HostReport)}
+    return AgentReport(**{**host_facts, "load_average": load_average()})
 
 
 def load_average() -> list[float]:
@@ -143,7 +143,7 @@ def version_differences(agents: Sequence[AgentReport]) -> list[str]:
 
 
 def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
-    """Return such as "n0 has torch 2.13.0, n1 has 2.12.0"."""
+    """Return a text such as "n0 has torch 2.13.0, n1 has 2.12.0"."""
     clauses: list[str] = []
     for version, hosts in hosts_by_version.items():
         unique = list(dict.fromkeys(hosts))
@@ -169,7 +169,7 @@ def nccl_version() -> str | None:
     """Return the version of the NCCL, or RCCL, that torch loads, or None; start no CUDA."""
     if not is_built_for_gpus():
         return None
-    with hide_pinning():  # what loads torch would be pinned, and all that it starts
+    with hide_pinning():  # else torch pins this process, and all that it starts
         import torch.cuda.nccl
 
     number = ctypes.c_int()
@@ -195,7 +195,7 @@ def cpu_model() -> str:
 def driver_version(gpus: Sequence[Mapping[str, str]]) -> str | None:
     """Return the version of the GPUs' driver by nvidia-smi, or of the kernel's module.
 
-    Drivers that Linux itself brings have none.
+    Drivers that are part of Linux have none.
     """
     listed = next((gpu["driver_version"] for gpu in gpus if "driver_version" in gpu), "")
     modules = (read_text(f"/sys/module/{name}/version") for name in ("nvidia", "amdgpu"))
@@ -223,8 +223,8 @@ log = logging.getLogger("benchkit")
 class VisibleGpus:
     """The GPUs that CUDA or HIP shows to this process, or why there are none.
 
-    `names` are UUIDs as CUDA_VISIBLE_DEVICES takes them, in the order of their indexes; the indexes
-    where torch cannot tell the GPUs apart.
+    `names` are UUIDs as CUDA_VISIBLE_DEVICES takes them, in the order of their indexes; they
+    are indexes if torch cannot distinguish the GPUs.
     """
 
     names: list[str] = field(default_factory=list)
@@ -233,20 +233,20 @@ class VisibleGpus:
 
 @functools.cache
 def visible_gpus() -> VisibleGpus:
-    """Return the GPUs that the ranks can use; asked once, as ranks inherit this environment.
+    """Return the GPUs that the ranks can use; queried once: ranks inherit this environment.
 
     Without a driver, or without a torch for GPUs, no process is started.
     """
-    if importlib.util.find_spec("torch") is None:  # help is given all the same
+    if importlib.util.find_spec("torch") is None:  # --help works without it
         return VisibleGpus(missing_reason="torch is not installed")
     if not is_built_for_gpus():
         return VisibleGpus(missing_reason="torch is not built for GPUs")
     if not any(map(os.path.exists, DRIVERS)):
         return VisibleGpus(missing_reason="no driver of GPUs is loaded")
-    found = query_gpus_in_child()
-    if found.missing_reason:
-        log.warning("no GPU is used: %s", found.missing_reason)
-    return found
+    visible = query_gpus_in_child()
+    if visible.missing_reason:
+        log.warning("no GPU is used: %s", visible.missing_reason)
+    return visible
 
 
 def query_gpus_in_child() -> VisibleGpus:
@@ -254,12 +254,12 @@ def query_gpus_in_child() -> VisibleGpus:
         printed = child.capture_output(child.module_command("benchkit.environment", ()), LIMIT_S)
     except subprocess.TimeoutExpired:
         return VisibleGpus(missing_reason=f"the start of CUDA took longer than {LIMIT_S:g} s")
-    last = child.last_line(printed.out.strip())  # torch may print, too
+    json_line = child.last_line(printed.out.strip())  # torch may print, too
     try:
-        return msgspec.json.decode(last, type=VisibleGpus)
+        return msgspec.json.decode(json_line, type=VisibleGpus)
     except msgspec.DecodeError:
-        why = child.last_line(printed.errors.strip()) or f"exit code {printed.code}"
-        return VisibleGpus(missing_reason=f"the start of CUDA failed: {why}")
+        reason = child.last_line(printed.errors.strip()) or f"exit code {printed.code}"
+        return VisibleGpus(missing_reason=f"the start of CUDA failed: {reason}")
 
 
 def enumerate_gpus() -> VisibleGpus:
@@ -274,14 +274,14 @@ def enumerate_gpus() -> VisibleGpus:
         return VisibleGpus(
             missing_reason=(str(error).strip() or type(error).__name__).splitlines()[0]
         )
-    are_told_apart = all(names) and len(set(names)) == len(names)
-    return VisibleGpus(names if are_told_apart else list(map(str, indexes)))
+    are_unique = all(names) and len(set(names)) == len(names)
+    return VisibleGpus(names if are_unique else list(map(str, indexes)))
 
 
 def name_of(properties: Any) -> str:
-    """Return the UUID of a GPU as CUDA_VISIBLE_DEVICES takes it; "" where torch tells none.
+    """Return the UUID of a GPU as CUDA_VISIBLE_DEVICES takes it; "" if torch has none.
 
-    Torch tells it without its prefix. CUDA appends the size of an instance (MIG) to the name of its
+    Torch omits its prefix. CUDA appends the size of an instance (MIG) to the name of its
     GPU: "NVIDIA A100-SXM4-40GB MIG 3g.20gb".
     """
     uuid = str(getattr(properties, "uuid", ""))

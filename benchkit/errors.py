@@ -1,10 +1,11 @@
-"""Defines what can go wrong, as types; the status of a point follows from the type.
+"""Exceptions; the status of a point follows from the type.
 
 BenchkitError
 ├── ConfigError      the command line or a YAML is wrong        exit code 2, nothing runs
-├── Unavailable      this machine or torch build cannot do it   status "unavailable"
-├── SweepStopped     a sweep from Python ended before its points exception of benchkit.run
+│   └── UnknownKey   the chosen suite lacks a key               as ConfigError
+├── Unavailable      this machine or torch build lacks it       status "unavailable"
 ├── HostBusy         another run of this user holds a host      status "error"
+├── SweepStopped     a sweep from Python stopped early          raised by benchkit.run
 └── InvalidResult    a case computed something wrong            status "invalid"
 """
 
@@ -20,7 +21,7 @@ OUT_OF_MEMORY_TEXTS = (
 )
 
 Reason = str
-"""Why a case cannot run or is wrong, in one line; "" where nothing stands against it."""
+"""Reason why a case cannot run or is wrong, one line; "" for none."""
 
 
 class BenchkitError(Exception):
@@ -44,10 +45,10 @@ class HostBusy(BenchkitError):
 
 
 class SweepStopped(BenchkitError):
-    """A sweep of `benchkit.run` ended before all of its points had; what was measured is kept.
+    """A sweep of `benchkit.run` ended before its last point; its records are kept.
 
     Attributes:
-        folder: of the sweep.
+        folder: folder of the sweep.
     """
 
     def __init__(self, message: str, folder: Path) -> None:

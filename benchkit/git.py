@@ -1,7 +1,7 @@
 """Runs git, which reads the user's repository and changes nothing in it.
 
-In a hook, git tells by variables which repository it works on, and which index the commit is being
-made from. They win over the folder that is asked about, and a checkout would overwrite that index.
+In a hook, environment variables name git's repository, and the index of the commit. They would
+override the folder of a query, and a checkout would overwrite that index: they are removed.
 """
 
 import os
@@ -23,7 +23,7 @@ OPTIONS = ("--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.
 
 
 class GitFailed(Exception):
-    """The message is what git says, in one line; empty where it says nothing."""
+    """The message is git's standard error in one line; it may be empty."""
 
 
 def without_repository(environment: Mapping[str, str]) -> dict[str, str]:
@@ -31,7 +31,7 @@ def without_repository(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def git(folder: Path, *arguments: str, timeout_s: float | None = None, **variables: str) -> str:
-    """Return what git prints for a folder; raise GitFailed where it fails or does not run.
+    """Return git's output for a folder; raise GitFailed if git fails or does not run.
 
     It has no terminal, so that neither git nor ssh asks for a password.
     """
@@ -54,17 +54,20 @@ def git(folder: Path, *arguments: str, timeout_s: float | None = None, **variabl
 
 
 def check_out(folder: Path, commit: str, tree: Path) -> None:
-    """Check out a commit of the repository that `folder` is in; raise GitFailed where git cannot.
+    """Check out a commit of the repository that `folder` is in; raise GitFailed on failure.
 
-    The checkout is a repository of its own, which borrows objects and settings from the user's. A
-    worktree would stay registered there. What a partial clone lacks is fetched into the checkout.
+    The checkout is a repository that borrows objects and settings from the user's. A worktree would
+    stay registered there. Objects that a partial clone lacks are fetched into
+    the checkout.
     """
     source = Path(folder, git(folder, "rev-parse", "--git-common-dir")).resolve()
-    hashed = "sha256" if len(commit) == 64 else "sha1"
+    object_format = "sha256" if len(commit) == 64 else "sha1"
     tree.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".part-", dir=tree.parent) as place:
-        part = Path(place) / tree.name
-        git(tree.parent, "init", "--quiet", "--template=", str(part), GIT_DEFAULT_HASH=hashed)
+    with tempfile.TemporaryDirectory(prefix=".part-", dir=tree.parent) as temporary:
+        part = Path(temporary) / tree.name
+        git(
+            tree.parent, "init", "--quiet", "--template=", str(part), GIT_DEFAULT_HASH=object_format
+        )
         (part / ".git" / "objects" / "info").mkdir(exist_ok=True)
         borrowed = part / ".git" / "objects" / "info" / "alternates"
         borrowed.write_bytes(os.fsencode(source / "objects") + b"\n")

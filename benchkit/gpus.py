@@ -39,8 +39,8 @@ MPS_SERVER = "nvidia-cuda-mps-server"
 class Gpu:
     """One GPU as NVML sees it.
 
-    `handle` is that of what `uuid` names, which may be a MIG instance; `physical_handle` is that of
-    the physical GPU, which has clocks, power and temperature.
+    `handle` belongs to `uuid`, which may be a MIG instance; `physical_handle` belongs to the
+    physical GPU, which has clocks, power and temperature.
     """
 
     nvml: Any
@@ -50,40 +50,40 @@ class Gpu:
 
     def reading(self) -> list[float]:
         """Return GPU_READINGS and the reasons for the clocks (record/record.py), 0 for unknown."""
-        nvml, ask, gpu = self.nvml, self.ask, self.physical_handle
+        nvml, call, gpu = self.nvml, self.call, self.physical_handle
         values = (
-            ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
-            ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_MEM),
-            ask("nvmlDeviceGetPowerUsage", gpu) / 1e3,
-            ask("nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
+            call("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
+            call("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_MEM),
+            call("nvmlDeviceGetPowerUsage", gpu) / 1e3,
+            call("nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
             # Newer drivers and packages have the first, older ones the second.
-            ask("nvmlDeviceGetCurrentClocksEventReasons", gpu)
-            or ask("nvmlDeviceGetCurrentClocksThrottleReasons", gpu),
+            call("nvmlDeviceGetCurrentClocksEventReasons", gpu)
+            or call("nvmlDeviceGetCurrentClocksThrottleReasons", gpu),
         )
         return [float(value) for value in values]
 
     def pci(self) -> str | None:
-        address = getattr(self.ask("nvmlDeviceGetPciInfo", self.physical_handle), "busId", None)
+        address = getattr(self.call("nvmlDeviceGetPciInfo", self.physical_handle), "busId", None)
         return address.decode() if isinstance(address, bytes) else address
 
     def num_foreign_processes(self, ours: set[int], num_ours: int) -> int:
-        """Return how many processes compute on it beside the ranks and their MPS server.
+        """Return the number of processes on this GPU that are neither ranks nor their MPS server.
 
-        In a container NVML may count processes by the numbers that they have outside. Then neither
-        numbers nor names are known, and all beyond `num_ours` are strangers.
+        In a container NVML may report PIDs of the host's namespace. Then neither PIDs nor names
+        match, and all processes beyond `num_ours` are foreign.
         """
-        running = self.ask("nvmlDeviceGetComputeRunningProcesses", self.handle) or []
-        others = [each.pid for each in running if each.pid not in ours]
-        if len(others) == len(running):
-            return max(0, len(others) - num_ours)
-        return sum(MPS_SERVER not in self.process_name(pid) for pid in others)
+        running = self.call("nvmlDeviceGetComputeRunningProcesses", self.handle) or []
+        foreign_pids = [process.pid for process in running if process.pid not in ours]
+        if len(foreign_pids) == len(running):
+            return max(0, len(foreign_pids) - num_ours)
+        return sum(MPS_SERVER not in self.process_name(pid) for pid in foreign_pids)
 
     def process_name(self, pid: int) -> str:
-        name = self.ask("nvmlSystemGetProcessName", pid) or ""
+        name = self.call("nvmlSystemGetProcessName", pid) or ""
         return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
-    def ask(self, name: str, *arguments: Any) -> Any:
-        """Return what a function of NVML answers; 0 where the package or the GPU lacks it."""
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a function of NVML; return 0 if the package or the GPU lacks it."""
         try:
             return getattr(self.nvml, name)(*arguments)
         except (AttributeError, self.nvml.NVMLError):
@@ -91,7 +91,7 @@ class Gpu:
 
 
 def open_gpu(uuid: str) -> Gpu | None:
-    """Return a GPU by its UUID without the prefix GPU- or MIG-; None where NVML has none."""
+    """Return a GPU by its UUID without the prefix GPU- or MIG-; None if NVML lacks it."""
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
@@ -105,11 +105,11 @@ def open_gpu(uuid: str) -> Gpu | None:
             handle = nvml.nvmlDeviceGetHandleByUUID(prefix + uuid)
         except nvml.NVMLError:
             continue
-        return Gpu(nvml, prefix + uuid, handle, physical(nvml, handle))
+        return Gpu(nvml, prefix + uuid, handle, physical_handle_of(nvml, handle))
     return None
 
 
-def physical(nvml: Any, handle: Any) -> Any:
+def physical_handle_of(nvml: Any, handle: Any) -> Any:
     try:
         return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     except nvml.NVMLError:
@@ -117,25 +117,23 @@ def physical(nvml: Any, handle: Any) -> Any:
 
 
 BASIC = ("name", "memory.total", "driver_version", "power.limit", "clocks.max.sm", "uuid")
-"""What every driver tells."""
+"""Fields that every driver reports."""
 MODES = (
     "pci.bus_id", "mig.mode.current", "compute_mode", "persistence_mode", "ecc.mode.current",
 )  # fmt: skip
-"""What newer drivers tell, too. A query with a name that the driver does not know fails as a whole.
-"""
+"""Fields of newer drivers. A query with a field that the driver does not know fails as a whole."""
 LIMIT_S = 60.0
 """Without persistence mode the driver initializes each GPU for each query, one after another."""
 TOPOLOGY_LIMIT_S = 30.0
-"""With LIMIT_S, and that of environment.py, it is less than other agents wait: EXCHANGE_TIMEOUT_S.
-"""
+"""Its sum with LIMIT_S, here and in environment.py, is below EXCHANGE_TIMEOUT_S of other agents."""
 MOST_LETTERS = 4000
-"""Of the topology: 8 GPUs and 12 network cards take about 3000."""
+"""Limit of the topology: 8 GPUs and 12 network cards take about 3000."""
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 log = logging.getLogger("benchkit")
 
 
 def query_gpus() -> list[dict[str, str]]:
-    """Return what nvidia-smi tells of each GPU, by its names, and `numa_node`; [] without it."""
+    """Return each GPU's fields by nvidia-smi, and `numa_node`; [] without nvidia-smi."""
     for keys in ((*BASIC, *MODES), BASIC):
         text = run_nvidia_smi(f"--query-gpu={','.join(keys)}", "--format=csv,noheader")
         if text is None:
@@ -152,7 +150,7 @@ def numa_node(gpu: dict[str, str]) -> dict[str, str]:
 
 
 def topology() -> str | None:
-    """Return how GPUs and network cards are connected, without what explains the abbreviations."""
+    """Return how GPUs and network cards are connected, without the legend of abbreviations."""
     text = TERMINAL_CODES.sub("", run_nvidia_smi("topo", "-m", limit_s=TOPOLOGY_LIMIT_S) or "")
     matrix, _, legend = text.partition("Legend:")
     _, title, cards = legend.partition("NIC Legend:")
@@ -160,7 +158,7 @@ def topology() -> str | None:
 
 
 def run_nvidia_smi(*arguments: str, limit_s: float = LIMIT_S) -> str | None:
-    """Return what nvidia-smi prints; "" where it fails, None where it does not answer at all."""
+    """Return the output of nvidia-smi; "" if it fails, None if it does not run or answer."""
     if shutil.which("nvidia-smi") is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Finds folders of the user that Python would import instead of benchkit's other packages.
+"""Refuses folders of the user that shadow benchkit's packages launch and analysis.
 
 `python -m` searches the working directory first. This module imports nothing of benchkit, because
 that would already import those folders.
@@ -12,15 +12,15 @@ EXIT_CONFIG = 2
 NAMES = ("launch", "analysis")
 
 
-def require_ours() -> None:
-    """End the process, with one line that says why, if benchkit cannot run from this folder."""
-    ours = Path(__file__).resolve().parents[1]
+def refuse_shadowed_packages() -> None:
+    """Exit, with the reason in one line, if such a folder is in the working directory."""
+    root = Path(__file__).resolve().parents[1]
     for name in NAMES:
         spec = find_spec(name)
-        found = Path(spec.origin).resolve() if spec and spec.origin else ours
-        if not found.is_relative_to(ours / name):
+        path = Path(spec.origin).resolve() if spec and spec.origin else root
+        if not path.is_relative_to(root / name):
             print(
-                f"benchkit: {found}: Python imports it instead of benchkit's package {name}; type "
+                f"benchkit: {path}: Python imports it instead of benchkit's package {name}; type "
                 "`benchkit` in place of `python -m benchkit`, or work in another folder",
                 file=sys.stderr,
             )

@@ -1,4 +1,4 @@
-"""Answers command lines that ask for a text: --version, --help and list."""
+"""Commands that print a text: --version, --help and list."""
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -28,15 +28,15 @@ Tells how far the sweep in a folder is that runs elsewhere, in the queue of Slur
 folder, the one in outputs/latest. Exit code: 1 if a point has failed.""",
 }
 """The help of commands that do not have their own."""
-OTHERS = tuple(each for each in COMMANDS if each not in HELP)
+OTHERS = tuple(name for name in COMMANDS if name not in HELP)
 WITH_VALUES = (*TAKING_VALUES, "--resume", "--retry")
 Options = Mapping[str, Sequence[Path]]
 
 
 def answer(arguments: Sequence[str], folders: Sequence[Path]) -> str:
-    """Return the text that a command line asks for instead of a sweep; "" if for none.
+    """Return the text that a command line requests instead of a sweep; "" for a sweep.
 
-    Raise ConfigError where it asks for help on something that does not exist.
+    Raise ConfigError for help on an unknown topic.
     """
     first = arguments[0] if arguments else ""
     if first in OTHERS:
@@ -47,14 +47,14 @@ def answer(arguments: Sequence[str], folders: Sequence[Path]) -> str:
     if not asks_for_help(arguments):
         return ""
     options = help_pages.options_in(folders)
-    texts = [texts_on(word, options, folders) for word in topics(arguments, options)]
+    texts = [help_on_topic(word, options, folders) for word in topics(arguments, options)]
     return "\n\n".join(texts) or help_pages.help_text(folders)
 
 
 def command_first(arguments: Sequence[str]) -> list[str]:
     """Return a command line with `compare --help` for `--help compare`."""
-    named = [each for each in arguments if each in OTHERS]
-    return [named[0], "--help"] if named and asks_for_help(arguments) else list(arguments)
+    commands = [word for word in arguments if word in OTHERS]
+    return [commands[0], "--help"] if commands and asks_for_help(arguments) else list(arguments)
 
 
 def asks_for_help(arguments: Sequence[str]) -> bool:
@@ -67,55 +67,60 @@ def list_options(arguments: Sequence[str]) -> int:
     for group in groups:
         if group not in options:
             raise ConfigError(f"list {group}: no such group; allowed are {', '.join(options)}")
-    print(help_pages.listed({group: options[group] for group in groups or options}))
+    print(help_pages.format_options({group: options[group] for group in groups or options}))
     return 0
 
 
 def topics(arguments: Sequence[str], options: Options) -> list[str]:
-    """Return the words of a command line that help may be about.
+    """Return the words of a command line that may be topics of help.
 
-    Flags with their values, and values of keys, belong to the rest of a line.
+    Flags, their values and overrides of keys are not.
     """
-    found, before = [], ""
+    words, previous = [], ""
     for word in arguments:
         name, is_set, _ = word.lstrip("+").partition("=")
         sets_key = is_set and name not in options
-        if not (word.startswith(("-", "~")) or word in HELP or before in WITH_VALUES or sets_key):
-            found.append(word.lstrip("+"))
-        before = word
-    return found
+        if not (word.startswith(("-", "~")) or word in HELP or previous in WITH_VALUES or sets_key):
+            words.append(word.lstrip("+"))
+        previous = word
+    return words
 
 
-def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
-    """Return the help on an option, a group or a key; raise ConfigError without such a thing."""
+def help_on_topic(word: str, options: Options, folders: Sequence[Path]) -> str:
+    """Return the help on an option, a group or a key; raise ConfigError for any other."""
     group, is_set, names = word.partition("=")
     if not is_set and word in options:
-        return help_pages.listed({word: options[word]})
-    if not is_set and (row := row_of(word)):
+        return help_pages.format_options({word: options[word]})
+    if not is_set and (row := help_on_key(word)):
         return row
-    found, suites = [], {path.stem for path in options["suite"]}
+    texts, suites = [], {path.stem for path in options["suite"]}
     for name in names.split(",") if is_set else [word]:
         groups = [group] if is_set else ["suite"] if name in suites else options
-        of_name = [(each, path) for each in groups for path in options[each] if path.stem == name]
-        if not of_name:
+        matches = [
+            (option_group, path)
+            for option_group in groups
+            for path in options[option_group]
+            if path.stem == name
+        ]
+        if not matches:
             what = f"no such {group}" if is_set else "no such suite, option, key or command"
             raise ConfigError(f"--help {word}: {what}; {did_you_mean(name, options)}")
-        found += [text_on(each, path, folders) for each, path in of_name]
-    return "\n\n".join(found)
+        texts += [help_on_option(option_group, path, folders) for option_group, path in matches]
+    return "\n\n".join(texts)
 
 
-def text_on(group: str, path: Path, folders: Sequence[Path]) -> str:
+def help_on_option(group: str, path: Path, folders: Sequence[Path]) -> str:
     if group == "suite":
         return help_pages.suite_help(path, compose.values_of(path.stem, folders))
     return describe(path) if group == "study" else help_pages.option_help(group, path)
 
 
-def row_of(name: str) -> str:
-    """Return what a key means to each suite that has it; "" if there is no such key."""
+def help_on_key(name: str) -> str:
+    """Return the help on a key, for each suite that has it; "" for an unknown key."""
     suites_of_row: dict[str, list[str]] = {}
     for suite in load_suites().values():
-        if found := described_keys(suite.config).get(name):
-            row = help_pages.key_rows({name: found[0]})
+        if description := described_keys(suite.config).get(name):
+            row = help_pages.key_rows({name: description[0]})
             suites_of_row.setdefault(row, []).append(suite.name)
     return "\n\n".join(
         f"A key of {'every suite' if len(names) == len(load_suites()) else ', '.join(names)}\n{row}"

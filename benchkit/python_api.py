@@ -1,4 +1,4 @@
-"""Run a sweep from Python: the command line in a process of its own, with a table at the end."""
+"""Run a sweep from Python: run the command line in a child process, and return the table."""
 
 import datetime
 import json
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 SWEEP_DIR = "hydra.sweep.dir"
 ENDED, WRONG = (0, 1), 2
-"""Exit codes of a sweep that went through its points, and of a wrong command line."""
+"""Exit codes of a sweep that ran all points, and of a wrong command line."""
 WITH_PATH_OF_PARENT = (
     "import json, runpy, sys\n"
     "sys.path[:] = json.loads(sys.argv.pop(1))\n"
     "runpy.run_module('benchkit', run_name='__main__', alter_sys=True)"
 )
-"""Finds modules where this process does: a notebook may have changed sys.path."""
+"""Runs benchkit with the sys.path of this process: a notebook may have changed it."""
 
 
 def run(
@@ -42,9 +42,9 @@ def run(
     """Run a sweep as `python -m benchkit` does; points that fail are rows with their reason.
 
     Args:
-        suite: name of the suite, or a list of several; None where `sweep` or `resume` says it.
+        suite: name of the suite, or a list of several; None if `sweep` or `resume` sets it.
         out: folder of the sweep; by default outputs/TIME in the working directory.
-        resume: folder of a sweep to go on with, or to begin, in place of `out`.
+        resume: folder of a sweep to resume, or to begin, instead of `out`.
         progress: whether to print the lines that the command line prints.
         arguments: further arguments of the command line, such as ["--config-dir", "my/conf"].
         **settings: values of keys, and options of groups. A list, a range or an array is swept
@@ -55,15 +55,17 @@ def run(
 
     Raises:
         ConfigError: a setting is wrong; nothing was measured.
-        SweepStopped: the sweep ended before all of its points had, as on a full disk.
-        KeyboardInterrupt: by Ctrl-C; its message says how to go on.
+        SweepStopped: the sweep ended before its last point, for example by a full disk.
+        KeyboardInterrupt: after Ctrl-C; the message says how to resume.
     """
     if out and resume:
         raise ConfigError("out, resume: allowed is one of them")
     folder = Path(resume or out or new_folder()).absolute()
-    place = ["--resume", str(folder)] if resume else [override(SWEEP_DIR, folder)]
-    chosen = {"+suite": suite} if suite is not None else {}
-    complete(folder, [*arguments, *place, *overrides(chosen | settings)], progress)
+    folder_arguments = ["--resume", str(folder)] if resume else [override(SWEEP_DIR, folder)]
+    suite_setting = {"+suite": suite} if suite is not None else {}
+    complete(
+        folder, [*arguments, *folder_arguments, *overrides(suite_setting | settings)], progress
+    )
     from analysis.table.frames import load
 
     table = load(folder)
@@ -78,16 +80,16 @@ def overrides(settings: Mapping[str, object]) -> list[str]:
 
 
 def complete(folder: Path, arguments: Sequence[str], progress: bool) -> None:
-    """Run a sweep to the end of its last point; raise as `run` does."""
+    """Run a sweep to its end; raise as `run` does."""
     try:
         code, complaint = perform(arguments, progress)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(what_is_left(folder)) from None
+        raise KeyboardInterrupt(describe_rest(folder)) from None
     if code == WRONG:
         raise ConfigError(complaint)
     if code not in ENDED or (code and num_left(folder) != 0):
         reason = complaint or f"the sweep ended with exit code {code}"
-        raise SweepStopped(f"{reason}; {what_is_left(folder)}", folder)
+        raise SweepStopped(f"{reason}; {describe_rest(folder)}", folder)
 
 
 def new_folder() -> Path:
@@ -97,7 +99,7 @@ def new_folder() -> Path:
 
 def perform(arguments: Sequence[str], progress: bool) -> tuple[int, str]:
     """Run the command line; return its exit code and its complaint."""
-    search_path = json.dumps([str(each) for each in sys.path])
+    search_path = json.dumps([str(folder) for folder in sys.path])
     command = [sys.executable, "-c", WITH_PATH_OF_PARENT, search_path, *arguments]
     lines = subprocess.PIPE if progress else subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
@@ -116,7 +118,7 @@ def complaint_in(errors: str) -> str:
 
 
 def num_left(folder: Path) -> int | None:
-    """Return how many points are still to be measured; None where the sweep has not begun."""
+    """Return how many points are still to be measured; None before the sweep has begun."""
     try:
         points = manifest.read(folder).points
     except ConfigError:
@@ -124,9 +126,9 @@ def num_left(folder: Path) -> int | None:
     return sum(not settled_status(folder / point.folder) for point in points)
 
 
-def what_is_left(folder: Path) -> str:
-    left = num_left(folder)
-    if left is None:
+def describe_rest(folder: Path) -> str:
+    remaining = num_left(folder)
+    if remaining is None:
         return "no point was measured"
-    points = "1 point is" if left == 1 else f"{left} points are"
+    points = "1 point is" if remaining == 1 else f"{remaining} points are"
     return f"{points} left; to go on: benchkit.run(resume={str(folder)!r})"

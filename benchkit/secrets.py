@@ -1,8 +1,8 @@
-"""Keep secrets out of what benchkit writes: HIDDEN stands in the place of each value.
+"""Masks secrets in all that benchkit writes: HIDDEN replaces each value.
 
-A secret is known by the name before it: of a variable, a key, a header or a flag, as in
-`MY_TOKEN=…`, `Authorization: Bearer …`, `--password …`. In an address it is what precedes the `@`.
-What is measured, and the identity of a point, come from the values before they are hidden.
+A secret is recognized by the name before it: a variable, a key, a header or a flag, as in
+`MY_TOKEN=…`, `Authorization: Bearer …`, `--password …`. In an address it precedes the `@`.
+Measurements, and the identity of a point, use the unmasked values.
 """
 
 import re
@@ -17,7 +17,7 @@ from benchkit.errors import ConfigError
 
 HIDDEN = "…"
 FROM_ENVIRONMENT = re.compile(r"\$\{\s*oc\.")
-"""Begins an interpolation that may read the environment, which is recorded as it was typed."""
+"""Start of an interpolation that may read the environment: it is recorded unresolved."""
 WORDS = (
     "AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "CREDENTIAL", "KEY", "LICENSE", "PASS",
     "PASSPHRASE", "PASSWD", "PASSWORD", "PSK", "PWD", "SECRET", "SESSION", "TOKEN",
@@ -29,12 +29,12 @@ HARMLESS = ("PKEY", "PKEYS")
 
 
 def names_secret(name: str) -> bool:
-    """Return whether what has this name is a secret; keys of suites are none."""
+    """Return whether a value of this name is a secret; values of suites' keys are not."""
     key = name.lstrip("+~-")
     variable = key.removeprefix("backend.env.").upper()
-    found = [word.rstrip("0123456789") for word in re.split(r"[^A-Z0-9]+", variable)]
-    found = [word for word in found if word not in HARMLESS]
-    words = [*found, *(word.removesuffix("S") for word in found)]
+    parts = [word.rstrip("0123456789") for word in re.split(r"[^A-Z0-9]+", variable)]
+    parts = [word for word in parts if word not in HARMLESS]
+    words = [*parts, *(word.removesuffix("S") for word in parts)]
     is_announced = any(word in WORDS or word.endswith(ENDINGS) for word in words)
     if not is_announced or variable == "PWD":  # the working folder
         return False
@@ -54,9 +54,9 @@ HEAD = re.compile(
     rf"""\s*(?:{SCHEME})?""",
     re.IGNORECASE,
 )
-"""What stands before a value: an address with a user, curl's name of one, a name or a flag.
+"""What precedes a value: an address with a user, curl's option of one, a name or a flag.
 
-Two numbers behind --user are ids of a user and a group. A part of a path, `/key=1/`, is no name.
+Two numbers after --user are ids of a user and a group. A part of a path, `/key=1/`, is no name.
 """
 QUOTED = r"""\\+["'].*?\\+["']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
 PLAIN = rf"""(?:\$\([^()]*\)|\\\s|[^\s"',]|(?=["']\w)(?:{QUOTED})|["'](?=\w))+"""
@@ -74,16 +74,16 @@ UP_TO = {
     "'": re.compile(r"""(?:(?!\\*').)+""", re.DOTALL),
     "": re.compile(r"""[^"'\n]+"""),
 }
-"""The value of a header, or of a user, by the quote that stands before it."""
+"""The value of a header, or of a user, by the quote before it."""
 REFERENCE = r"\{\s*(?:oc\.env:\s*)?[\w.]+\s*\}"
 INTERPOLATION = re.compile(rf"""["'\\]*\${REFERENCE}["'\\]*""")
 IN_SHELL = re.compile(rf"""["\\]*\$(?:[A-Za-z_]\w*|{REFERENCE}|\([^()]*\)?)["\\]*""", re.DOTALL)
-"""Where the value is found when it is needed: `${oc.env:NAME}`; in a command also `$NAME`."""
+"""References that are resolved at run time: `${oc.env:NAME}`; in a command also `$NAME`."""
 
 
 def mask_secrets(text: str) -> str:
-    """Return a text, such as a shell command, with HIDDEN for each secret that a name announces."""
-    found, end = "", 0
+    """Return a text, such as a shell command, with HIDDEN in place of each secret."""
+    masked, end = "", 0
     for head in HEAD.finditer(text):
         name = head["name"] or head["flag"] or head["header"]
         if head.start() < end or (name and not names_secret(name)):
@@ -92,13 +92,13 @@ def mask_secrets(text: str) -> str:
         kind = UP_TO[quote] if quote or head["line"] else USER if head["address"] else VALUE
         value = kind.match(text, head.end())
         if value and not (value[0].startswith(HIDDEN) or IN_SHELL.fullmatch(value[0])):
-            found += text[end : head.end()] + HIDDEN
+            masked += text[end : head.end()] + HIDDEN
             end = value.end()
-    return found + text[end:]
+    return masked + text[end:]
 
 
 def mask_value(name: str, value: str) -> str:
-    """Return the value of a variable or a key as it is written down."""
+    """Mask the value of a variable or a key."""
     if value in ("", HIDDEN) or INTERPOLATION.fullmatch(value):
         return value
     return HIDDEN if names_secret(name) else mask_secrets(value)
@@ -108,7 +108,7 @@ OVERRIDE = re.compile(r"[\w.+~@/-]+")
 
 
 def mask_word(word: str) -> str:
-    """Return one word of a command line, such as an override, as it is written down."""
+    """Mask one word of a command line, such as an override."""
     name, is_set, value = word.partition("=")
     if not is_set or not OVERRIDE.fullmatch(name):
         return mask_secrets(word)
@@ -129,56 +129,56 @@ def restore_secrets(
     place: str,
     show: Callable[[str], str] = mask_word,
 ) -> list[str]:
-    """Return the words of a file, with the given ones in the place of those that lack a secret.
+    """Return the words of a file, with masked ones replaced by given ones.
 
     Args:
         given: words with secrets, as they were typed when the file was written.
-        place: in error messages, the flag that the words are typed behind.
-        show: made the words of the file from those that were typed.
+        place: the flag before the words, for error messages.
+        show: the function that has masked the words of the file.
 
     Raises:
         ConfigError: a word is missing, or one is given that the file does not have.
     """
-    left = list(given)
-    found = []
+    unused = list(given)
+    restored = []
     for word in kept:
         if HIDDEN in word and has_secret(word.replace(HIDDEN, "x"), show):
-            same = next((each for each in left if show(each) == word), None)
-            if same is None:
+            original = next((candidate for candidate in unused if show(candidate) == word), None)
+            if original is None:
                 raise ConfigError(
                     f"{place}: {word}: a secret, which is not kept; "
                     f"type the word with its value behind {place}"
                 )
-            word = same
-        if word in left:  # or kept in full by an older version
-            left.remove(word)
-        found.append(word)
-    if left:
-        raise ConfigError(f"{place}: {show(left[0])}: there is no such word to fill in")
-    return found
+            word = original
+        if word in unused:  # or stored unmasked by an older version
+            unused.remove(word)
+        restored.append(word)
+    if unused:
+        raise ConfigError(f"{place}: {show(unused[0])}: there is no such word to fill in")
+    return restored
 
 
 def mask_config(config: Any, path: str = "", typed: Mapping[str, str] | None = None) -> Any:
-    """Return a configuration as it is written down.
+    """Mask the secrets of a configuration.
 
     Args:
         config: plain data, or a part of it.
-        path: of the part.
-        typed: texts that stand for values by their paths, such as `${oc.env:NAME}`.
+        path: dotted path of the part.
+        typed: interpolations that replace values, by path, such as `${oc.env:NAME}`.
     """
     if typed and path in typed:
         return mask_value(path, typed[path])
     if isinstance(config, dict):
         below = f"{path}." if path else ""
-        return {name: mask_config(each, f"{below}{name}", typed) for name, each in config.items()}
+        return {name: mask_config(item, f"{below}{name}", typed) for name, item in config.items()}
     if isinstance(config, list):
-        return [mask_word(each) if isinstance(each, str) else mask_config(each) for each in config]
+        return [mask_word(item) if isinstance(item, str) else mask_config(item) for item in config]
     if isinstance(config, int | float) and not isinstance(config, bool):
         return HIDDEN if names_secret(path) else config
     return mask_value(path, config) if isinstance(config, str) else config
 
 
 def lacks_values(config: Mapping[str, Any]) -> bool:
-    """Return whether a configuration as it is written down may lack values that identify it."""
+    """Return whether a masked configuration may lack values that identify it."""
     text = msgspec.json.encode(config).decode()
     return HIDDEN in text or bool(FROM_ENVIRONMENT.search(text))

@@ -1,6 +1,6 @@
-"""Standard output and error that never end a measurement, nor change what it is found to be.
+"""Make stdout and stderr fail-safe: a write never raises.
 
-They may be closed or full, a terminal or a reader that has gone, or a locale that lacks letters.
+They may be closed or full, their terminal or reader may be gone, or their encoding lack letters.
 """
 
 import codecs
@@ -17,17 +17,16 @@ ERRORS = "benchkit.substitutes"
 
 
 def protect_streams(program: str = "") -> None:
-    """Let this process print whatever becomes of its standard streams.
+    """Replace the standard streams of this process by fail-safe ones.
 
-    What cannot be written is left out; the other stream says so once, in the name of `program`,
-    except
-    where the reader has left, as `head` does. Streams that something else has replaced stay.
+    Output that cannot be written is dropped. The other stream reports that once, in the name of
+    `program`, unless the reader has left, as `head` does. Streams that are replaced already stay.
     """
     codecs.register_error(ERRORS, substitute_letters)
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
-        except OSError:  # closed: else the next file, such as a record, would get this number
+        except OSError:  # closed: the next file, such as a record, would get this descriptor
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
     sys.stdout = protect_stream(sys.stdout, 1, program)
@@ -35,7 +34,7 @@ def protect_streams(program: str = "") -> None:
 
 
 def protect_stream(stream: TextIO | None, descriptor: int, program: str) -> TextIO:
-    """Return the stream on a descriptor whose writes succeed, in place of Python's own."""
+    """Return a stream on a descriptor whose writes always succeed."""
     encoding, by_line = "utf-8", True
     if stream is not None:
         with suppress(OSError, ValueError):  # io.UnsupportedOperation is both
@@ -55,7 +54,7 @@ def descriptor_of(stream: TextIO) -> int | None:
 
 
 class TolerantOutput(io.FileIO):
-    """Takes all bytes, and drops those that its descriptor refuses."""
+    """Accepts all bytes, and drops those that its descriptor refuses."""
 
     def __init__(self, descriptor: int, program: str) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -63,20 +62,20 @@ class TolerantOutput(io.FileIO):
 
     def write(self, content: Any, /) -> int:
         try:
-            while (count := super().write(content)) is None:  # full, and set not to block
+            while (count := super().write(content)) is None:  # full, and non-blocking
                 select.select([], [self], [])
             return count
         except OSError as error:
             if self._program and not isinstance(error, BrokenPipeError):
-                self._say(error)
+                self._report(error)
             self._program = ""
             return len(content)
 
-    def _say(self, error: OSError) -> None:
-        own = self.fileno()
-        text = f"{self._program}: {NAMES[own]}: {error.strerror}; what it does not take is left out"
+    def _report(self, error: OSError) -> None:
+        descriptor = self.fileno()
+        problem = f"{NAMES[descriptor]}: {error.strerror}; what it does not take is left out"
         with suppress(OSError):
-            os.write(3 - own, f"{text}\n".encode())
+            os.write(3 - descriptor, f"{self._program}: {problem}\n".encode())
 
 
 def substitute_letters(error: UnicodeError) -> tuple[str, int]:
@@ -84,5 +83,5 @@ def substitute_letters(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]
-    text = "".join(SUBSTITUTES.get(each, each) for each in letters)
+    text = "".join(SUBSTITUTES.get(letter, letter) for letter in letters)
     return text.encode("ascii", "backslashreplace").decode(), error.end

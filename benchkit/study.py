@@ -1,4 +1,4 @@
-"""`python -m benchkit study=NAME` runs the steps of a study in order, and can be continued."""
+"""`python -m benchkit study=NAME` runs the steps of a study in order, and can be resumed."""
 
 import datetime
 import difflib
@@ -28,7 +28,7 @@ from launch import trust
 from launch.launcher_env import detect_launcher, require_launcher
 
 OUT = "out"
-"""The parameter that stands for the study's folder."""
+"""Parameter with the study's folder."""
 PLACEHOLDER = re.compile(r"(?<!\$)\{(\w+)\}")
 """A parameter in a command; `${…}` is an interpolation of Hydra."""
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -39,9 +39,9 @@ class StudyStep:
     """One command of a study.
 
     Attributes:
-        name: also that of its folder.
-        words: what stands behind the module, with placeholders of parameters.
-        overrides: keys typed for the study that this sweep takes.
+        name: name of the step and of its folder.
+        words: arguments of the module, with placeholders for parameters.
+        overrides: overrides of the study's command line that this sweep accepts.
     """
 
     name: str
@@ -50,25 +50,25 @@ class StudyStep:
     overrides: tuple[str, ...] = ()
 
     def arguments(self, values: Mapping[str, str], only_existing: bool = False) -> list[str]:
-        """Return the words with the parameters' values, OUT among them.
+        """Fill the parameters' values, including OUT, into the words.
 
-        `only_existing` leaves out overrides with files that no earlier step has written yet.
+        `only_existing` omits overrides with files that no earlier step has written yet.
         """
-        found = []
+        words = []
         for word in self.words:
             filled = fill_placeholders(word, values)
             if path := self.input_of(word, values):
                 if only_existing and not Path(path).exists():
                     continue
                 filled = f"{filled.partition('=')[0]}={as_value(path)}"
-            found.append(filled)
-        return [*found, *self.overrides]
+            words.append(filled)
+        return [*words, *self.overrides]
 
     def sets(self, key: str) -> str:
         """Return the word by which the study itself sets a key of this sweep, or ""."""
         return next((word for word in self.words if key_of(word) == key), "")
 
-    def missing(self, values: Mapping[str, str]) -> list[str]:
+    def missing_inputs(self, values: Mapping[str, str]) -> list[str]:
         paths = [self.input_of(word, values) for word in self.words]
         return [path for path in paths if path and not Path(path).exists()]
 
@@ -82,19 +82,19 @@ class StudyStep:
 
 @dataclass(frozen=True)
 class Study:
-    """A study as its file of YAML describes it; a parameter without a default is ""."""
+    """A study, read from its YAML file; a parameter without a default is ""."""
 
     name: str
     parameters: dict[str, str]
     steps: tuple[StudyStep, ...]
 
     def split(self, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-        """Split what was typed into values of the parameters and overrides of the sweeps' keys."""
+        """Split a command line into values of parameters and overrides of the sweeps' keys."""
         pairs = {word: word.partition("=") for word in words}
         given = {name: value for name, _, value in pairs.values() if name in self.parameters}
         return given, [word for word, (name, *_) in pairs.items() if name not in self.parameters]
 
-    def named(self, names: Sequence[str]) -> tuple[StudyStep, ...]:
+    def select_steps(self, names: Sequence[str]) -> tuple[StudyStep, ...]:
         """Return the steps of these names, in the study's order; raise ConfigError for others."""
         allowed = [step.name for step in self.steps]
         if unknown := [name for name in names if name not in allowed]:
@@ -110,7 +110,7 @@ def key_of(override: str) -> str:
 
 
 def read_study(name: str, files: Sequence[Path]) -> Study:
-    """Read the study of a name; raise ConfigError where there is none, or its file is wrong."""
+    """Read the study of a name; raise ConfigError without one, or for a wrong file."""
     paths = {path.stem: path for path in files}
     if name not in paths:
         near = difflib.get_close_matches(name, paths, n=1)
@@ -125,13 +125,13 @@ def read_study(name: str, files: Sequence[Path]) -> Study:
         raise ConfigError(f"{path}: not readable ({' '.join(str(error).split())})") from None
     if not isinstance(content, dict) or not set(content) <= {"parameters", "steps"}:
         raise ConfigError(f"{path}: allowed are the keys parameters and steps")
-    given, commands = content.get("parameters") or {}, content.get("steps") or {}
-    if not isinstance(given, dict) or not isinstance(commands, dict) or not commands:
+    defaults, commands = content.get("parameters") or {}, content.get("steps") or {}
+    if not isinstance(defaults, dict) or not isinstance(commands, dict) or not commands:
         raise ConfigError(f"{path}: parameters and steps are name: value, with one step at least")
-    parameters = {str(each): as_text(value) for each, value in given.items()}
-    steps = [step_of(path, str(each), str(command)) for each, command in commands.items()]
+    parameters = {str(name): as_text(value) for name, value in defaults.items()}
+    steps = [step_of(path, str(name), str(command)) for name, command in commands.items()]
     for step in steps:
-        require_known(path, step, {*parameters, OUT})
+        require_known_parameters(path, step, {*parameters, OUT})
     return Study(name, parameters, tuple(steps))
 
 
@@ -153,7 +153,7 @@ def fill_placeholders(word: str, values: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(lambda match: values[match[1]], word)
 
 
-def require_known(path: Path, step: StudyStep, names: set[str]) -> None:
+def require_known_parameters(path: Path, step: StudyStep, names: set[str]) -> None:
     used = {match[1] for word in step.words for match in PLACEHOLDER.finditer(word)}
     if unknown := sorted(used - names):
         raise ConfigError(
@@ -171,7 +171,7 @@ def as_value(path: str) -> str:
 
 
 def as_text(value: object) -> str:
-    """Return a value of YAML as one types it on a command line."""
+    """Return a value of YAML as it is typed on a command line."""
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else str(value)
@@ -184,12 +184,12 @@ def describe(path: Path) -> str:
 
 
 FILE_NAME = manifest.STUDY
-REPORT_S = 5.0  # of a step that writes a report
+REPORT_S = 5.0  # duration of a step that writes a report
 
 
 @dataclass
 class StudyProgress:
-    """How far a study is: the names of its finished steps; `config_dir` is that of --config-dir."""
+    """Progress of a study: its finished steps; `config_dir` is the value of --config-dir."""
 
     study: str
     parameters: dict[str, str]
@@ -199,27 +199,27 @@ class StudyProgress:
 
     def write(self, folder: Path) -> None:
         parameters = {name: mask_value(name, value) for name, value in self.parameters.items()}
-        kept = replace(self, parameters=parameters, overrides=mask_words(self.overrides))
-        content = msgspec.json.encode(kept)
+        masked = replace(self, parameters=parameters, overrides=mask_words(self.overrides))
+        content = msgspec.json.encode(masked)
         files.write_atomically(folder / FILE_NAME, msgspec.json.format(content, indent=2))
 
     def with_secrets(self, words: Sequence[str], place: str) -> "StudyProgress":
-        """Return it with the words that lack secrets as they are typed now.
+        """Return a copy with masked words replaced by those of this command line.
 
-        Raise ConfigError where one is missing.
+        Raise ConfigError if one is missing.
         """
-        kept = [f"{name}={value}" for name, value in self.parameters.items()]
-        given = [word for word in words if has_secret(word)]
-        found = restore_secrets([*kept, *self.overrides], given, place)
-        pairs = [word.partition("=") for word in found[: len(kept)]]
+        parameter_words = [f"{name}={value}" for name, value in self.parameters.items()]
+        secret_words = [word for word in words if has_secret(word)]
+        restored = restore_secrets([*parameter_words, *self.overrides], secret_words, place)
+        pairs = [word.partition("=") for word in restored[: len(parameter_words)]]
         parameters = {name: value for name, _, value in pairs}
-        return replace(self, parameters=parameters, overrides=found[len(kept) :])
+        return replace(self, parameters=parameters, overrides=restored[len(parameter_words) :])
 
 
 def read_progress(folder: Path) -> StudyProgress | None:
-    """Return how far the study in a folder is; None where there is none yet.
+    """Read the progress of the study in a folder; None without a study.
 
-    Raise ConfigError where the folder holds a sweep instead, or an unreadable file.
+    Raise ConfigError if it is the folder of a sweep, or the file is unreadable.
     """
     path = folder / FILE_NAME
     if not path.exists():
@@ -233,17 +233,17 @@ def read_progress(folder: Path) -> StudyProgress | None:
 
 
 def run_step(
-    step: StudyStep, values: Mapping[str, str], folder: Path, flags: Sequence[str], asked: Resume
+    step: StudyStep, values: Mapping[str, str], folder: Path, flags: Sequence[str], options: Resume
 ) -> int:
     """Run a step to its end; return its exit code. A sweep in its folder is continued.
 
-    Raise OSError where the folder is a link.
+    Raise OSError if the folder is a link.
     """
     arguments = step.arguments(values)
     if step.module == BENCHKIT:
         files.refuse_link(folder)
-        resumed = Resume(folder, asked.retry, asked.force)
-        arguments = [*flags, *arguments, *in_folder(resumed)]
+        resumed = Resume(folder, options.retry, options.force)
+        arguments = [*flags, *arguments, *resume_flags(resumed)]
     return run_module(step.module, arguments)
 
 
@@ -251,14 +251,14 @@ def run_module(module: str, arguments: Sequence[str]) -> int:
     return child.run(child.module_command(module, arguments))
 
 
-def in_folder(asked: Resume) -> list[str]:
-    """Return what makes a sweep begin in a folder, or go on there."""
-    flags = ["--resume", str(asked.folder), "--retry", asked.retry]
-    return [*flags, "--force"] if asked.force else flags
+def resume_flags(options: Resume) -> list[str]:
+    """Return the flags by which a sweep begins in a folder, or is resumed there."""
+    flags = ["--resume", str(options.folder), "--retry", options.retry]
+    return [*flags, "--force"] if options.force else flags
 
 
 def statuses_of(step: StudyStep, folder: Path) -> list[str]:
-    """Return how the points of a sweep's step ended; "" for one that is to be measured."""
+    """Return the statuses of the points of a sweep's step; "" for an open point."""
     if step.module == ANALYSIS or not (folder / manifest.FILE_NAME).exists():
         return []
     points = manifest.read(folder).points
@@ -266,7 +266,7 @@ def statuses_of(step: StudyStep, folder: Path) -> list[str]:
 
 
 def has_ended(step: StudyStep, folder: Path, code: int) -> bool:
-    """Return whether the steps behind a step may run: failed points do not keep them from it."""
+    """Return whether a step has ended, so that later steps may run; its points may have failed."""
     if step.module == ANALYSIS:
         return code == 0
     statuses = statuses_of(step, folder)
@@ -278,12 +278,12 @@ PREFIX = "study="
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """What a command line asks for.
+    """A parsed command line of a study.
 
     Attributes:
-        progress: None for a fresh study.
-        overrides: of keys that sweeps have, not of the study's parameters.
-        selected_steps: the steps to run, whether they have ended or not; none: all that have not.
+        progress: None for a new study.
+        overrides: overrides of keys of sweeps; the study's parameters are in `parameters`.
+        selected_steps: steps to run even if they have ended; empty: all that have not ended.
     """
 
     study: Study
@@ -307,12 +307,12 @@ class StudyRequest:
         return self.folder / step.name
 
     def is_due(self, step: StudyStep, finished: Sequence[str]) -> bool:
-        names = [each.name for each in self.selected_steps]
+        names = [selected.name for selected in self.selected_steps]
         return step.name in names if names else step.name not in finished
 
 
 def parse(arguments: Sequence[str], files: Sequence[Path]) -> StudyRequest:
-    """Read the command line of a study; raise ConfigError or LaunchError where it cannot run."""
+    """Parse the command line of a study; raise ConfigError or LaunchError if it cannot run."""
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--retry", choices=RETRY)
@@ -326,8 +326,8 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> StudyRequest:
         raise ConfigError(
             f"{wrong[0]}: allowed are study=NAME, key=value, --steps NAMES and --resume DIR"
         )
-    started = detect_launcher() if options.dry_run else require_launcher()
-    if started.num_processes > 1:
+    context = detect_launcher() if options.dry_run else require_launcher()
+    if context.num_processes > 1:
         raise ConfigError("study: one process runs it; its sweeps take launcher=… as a parameter")
     progress = read_progress(options.resume) if options.resume else None
     if options.resume is None and (options.retry or options.force):
@@ -346,12 +346,20 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> StudyRequest:
     if progress:
         require_same(progress, name, parameters, overrides, options.resume)
         overrides = progress.overrides
-    alone = study.named(options.steps.split(",")) if options.steps else ()
-    fresh = f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}_{name}"
-    folder = (options.resume or Path("outputs") / fresh).resolve()
-    asked = Resume(folder, options.retry or "none", options.force)
+    selected = study.select_steps(options.steps.split(",")) if options.steps else ()
+    new_name = f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}_{name}"
+    folder = (options.resume or Path("outputs") / new_name).resolve()
+    resume_options = Resume(folder, options.retry or "none", options.force)
     return StudyRequest(
-        study, parameters, config_dir, folder, asked, progress, options.dry_run, overrides, alone
+        study,
+        parameters,
+        config_dir,
+        folder,
+        resume_options,
+        progress,
+        options.dry_run,
+        overrides,
+        selected,
     )
 
 
@@ -367,14 +375,14 @@ def require_same(
     for key, value in parameters.items():
         if value != (before := progress.parameters.get(key, value)):
             raise ConfigError(f"{key}={value}: the study in {folder} began with {key}={before}")
-    if new := [each for each in overrides if each not in progress.overrides]:
+    if new := [override for override in overrides if override not in progress.overrides]:
         before = " ".join(progress.overrides) or "no key beside its parameters"
         raise ConfigError(f"{new[0]}: the study in {folder} began with {before}")
 
 
 def is_study(arguments: Sequence[str]) -> bool:
-    """Return whether a command line asks for a study, by its name or by the folder of one."""
-    if any(each.startswith(PREFIX) for each in arguments):
+    """Return whether a command line runs a study, by its name or by its folder."""
+    if any(word.startswith(PREFIX) for word in arguments):
         return True
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--resume", type=Path)
@@ -386,14 +394,13 @@ def is_study(arguments: Sequence[str]) -> bool:
 
 
 def main(arguments: Sequence[str], files: Sequence[Path]) -> int:
-    """Run a study from the files of all studies.
+    """Run a study; `files` are the YAML files of all studies.
 
-    Return the exit code of the step that keeps the next ones from running; else as for a sweep of
-    all points.
+    Return the exit code of the step that stops the study; otherwise as for a sweep of all points.
 
     Raises:
-        ConfigError: there is no such study or key, or a step's command is wrong.
-        KeyboardInterrupt: after the step that ran has stored what it measured.
+        ConfigError: the study or a key does not exist, or a step's command is wrong.
+        KeyboardInterrupt: after the running step has stored its records.
     """
     request = parse(arguments, files)
     refuse_wrong_steps(request)
@@ -408,7 +415,7 @@ def main(arguments: Sequence[str], files: Sequence[Path]) -> int:
     print(f"\nstudy {request.study.name} has ended: {request.folder}")
     steps = request.study.steps
     return exit_code(
-        [each for step in steps for each in statuses_of(step, request.folder_of(step))]
+        [status for step in steps for status in statuses_of(step, request.folder_of(step))]
     )
 
 
@@ -424,30 +431,30 @@ def refuse_wrong_steps(request: StudyRequest) -> None:
 
 
 def with_overrides(request: StudyRequest) -> StudyRequest:
-    """Give each override to the sweeps that have its key and do not set it themselves.
+    """Pass each override to the sweeps that have its key and do not set it themselves.
 
     Raises:
-        ConfigError: no sweep takes it, or one refuses its value.
+        ConfigError: no sweep accepts an override, or one refuses its value.
     """
     study, steps = request.study, []
     refusals: dict[str, str] = {}
     for step in study.steps:
         words = step.arguments(request.values(), only_existing=True)
-        taken: list[str] = []
+        accepted: list[str] = []
         # Groups first: the keys of a launcher exist where it is chosen.
-        for override in sorted(request.overrides, key=lambda each: "." in key_of(each)):
+        for override in sorted(request.overrides, key=lambda text: "." in key_of(text)):
             if step.module != BENCHKIT:
                 continue
             if word := step.sets(key_of(override)):
-                refusals.setdefault(override, set_by_study(override, study, word))
+                refusals.setdefault(override, set_by_study_message(override, study, word))
                 continue
             try:
-                check([*request.flags, *words, *taken, override])
+                check([*request.flags, *words, *accepted, override])
             except UnknownKey as error:
                 refusals.setdefault(override, str(error))
             else:
-                taken.append(override)
-        steps.append(replace(step, overrides=tuple(taken)))
+                accepted.append(override)
+        steps.append(replace(step, overrides=tuple(accepted)))
     for override in request.overrides:
         if not any(override in step.overrides for step in steps):
             raise ConfigError(
@@ -455,18 +462,18 @@ def with_overrides(request: StudyRequest) -> StudyRequest:
                 f"{', '.join(study.parameters)} and the other keys of its sweeps"
             )
     study = replace(study, steps=tuple(steps))
-    alone = study.named([step.name for step in request.selected_steps])
-    return replace(request, study=study, selected_steps=alone)
+    selected = study.select_steps([step.name for step in request.selected_steps])
+    return replace(request, study=study, selected_steps=selected)
 
 
-def set_by_study(override: str, study: Study, word: str) -> str:
+def set_by_study_message(override: str, study: Study, word: str) -> str:
     names = [match[1] for match in PLACEHOLDER.finditer(word) if match[1] in study.parameters]
     by = f"with its parameter {names[0]}" if names else "which is fixed"
     return f"{override}: the study sets this key by {word}, {by}"
 
 
 def run(request: StudyRequest) -> int:
-    """Run the steps that have not ended; return the exit code that keeps others from running."""
+    """Run the steps that have not ended; return the exit code of one that stops the study."""
     progress = request.progress or StudyProgress(request.study.name, request.parameters)
     progress.config_dir = request.config_dir
     progress.overrides = request.overrides
@@ -480,7 +487,7 @@ def run(request: StudyRequest) -> int:
                 print(f"{head}  has ended before", flush=True)
             continue
         print(f"\n{head}\n  {command_of(request, step)}", flush=True)
-        if missing := step.missing(request.values()):
+        if missing := step.missing_inputs(request.values()):
             print(f"\n{missing_input_message(request, step, missing[0])}", flush=True)
             return 1
         folder = request.folder_of(step)
@@ -500,8 +507,8 @@ def run(request: StudyRequest) -> int:
 def show(request: StudyRequest) -> int:
     """Print the steps with a forecast of each sweep, which needs no files of earlier steps.
 
-    Return the exit code of a wrong command, else that of all points. A sweep that could not run
-    hides no later step.
+    Return the exit code of a wrong command, else that of all points. Later steps are printed even
+    if a sweep cannot run.
     """
     codes = [0]
     total = Total([], 0.0, 0.0)
@@ -511,8 +518,8 @@ def show(request: StudyRequest) -> int:
         print(f"{headline(request, number, step)}\n  {command_of(request, step)}", flush=True)
         if step.module == BENCHKIT:
             words = step.arguments(request.values(), only_existing=True)
-            with tempfile.TemporaryDirectory() as place:
-                path = Path(place) / "forecast.json"
+            with tempfile.TemporaryDirectory() as temporary:
+                path = Path(temporary) / "forecast.json"
                 code = run_module(BENCHKIT, [*request.flags, *words, f"{DRY_RUN}={path}"])
                 codes.append(code)
                 if path.exists():

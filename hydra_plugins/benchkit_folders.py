@@ -1,4 +1,4 @@
-"""Adds the folders of YAML that suites of others bring to those in which Hydra searches."""
+"""Adds the YAML folders of third-party suites to Hydra's search path."""
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -7,7 +7,7 @@ from benchkit.api.registry import plugin_folders
 
 
 class SuiteFolders(SearchPathPlugin):
-    """Appends them: benchkit's own folder is searched first."""
+    """Appends the folders: benchkit's own folder is searched first."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in plugin_folders():

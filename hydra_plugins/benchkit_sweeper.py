@@ -6,7 +6,7 @@ from benchkit.sweep import sweeper
 
 
 class Sweeper(sweeper.Sweeper):
-    """Names benchkit.sweep.sweeper.Sweeper as Hydra requires it of a plugin."""
+    """Subclass in this package, as Hydra requires it of a plugin."""
 
 
 ConfigStore.instance().store(

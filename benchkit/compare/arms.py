@@ -30,18 +30,18 @@ OF_COMPARE = {
 """Keys that cannot be overridden, and why."""
 NEXT_VARIABLE = re.compile(r",(?=[A-Za-z_]\w*=)")
 NEXT_OVERRIDE = re.compile(r",(?=\+{0,2}[A-Za-z_][\w./@]*=)")
-"""Where the next item begins: other commas are part of a value."""
+"""The comma before the next item: other commas are part of a value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """What is compared with the others.
+    """One of the versions of a program that are compared.
 
     Attributes:
-        text: as it was typed, without secrets.
-        folder: working directory, which modules are imported from first; "": the comparison's.
-        worktree: of a `git:` arm, the root of its checkout.
-        overrides: that it adds to the command line, or replaces there.
+        text: the arm as it was typed, without secrets.
+        folder: working directory, from which modules are imported first; "": the comparison's.
+        worktree: root of the checkout of a `git:` arm.
+        overrides: overrides that it adds to the command line, or replaces there.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Arm:
     def without_secrets(self) -> "Arm":
         environment = {name: mask_value(name, value) for name, value in self.environment.items()}
         overrides = mask_words(self.overrides)
-        text = shown_arm(self.text)
+        text = mask_arm(self.text)
         return replace(self, text=text, environment=environment, overrides=overrides)
 
     @property
@@ -64,19 +64,21 @@ class Arm:
         return not self.folder and self.python == sys.executable
 
     def arguments(self, common: Sequence[str]) -> list[str]:
-        own = {key_of(override): override for override in self.overrides}
-        return [own.pop(key_of(argument), argument) for argument in common] + list(own.values())
+        by_key = {key_of(override): override for override in self.overrides}
+        return [by_key.pop(key_of(argument), argument) for argument in common] + list(
+            by_key.values()
+        )
 
     def variables(self) -> dict[str, str]:
-        found = without_repository(os.environ) | self.environment
+        environment = without_repository(os.environ) | self.environment
         if self.python != sys.executable:
             programs = Path(self.python).parent
-            path = os.pathsep.join(filter(None, (str(programs), found.get("PATH"))))
-            found |= {"VIRTUAL_ENV": str(programs.parent), "PATH": path}
+            path = os.pathsep.join(filter(None, (str(programs), environment.get("PATH"))))
+            environment |= {"VIRTUAL_ENV": str(programs.parent), "PATH": path}
         if self.folder:
-            paths = filter(None, (self.folder, found.get("PYTHONPATH")))
-            found["PYTHONPATH"] = os.pathsep.join(paths)
-        return found
+            paths = filter(None, (self.folder, environment.get("PYTHONPATH")))
+            environment["PYTHONPATH"] = os.pathsep.join(paths)
+        return environment
 
 
 def key_of(argument: str) -> str:
@@ -95,20 +97,20 @@ def is_arm(argument: str) -> bool:
     return argument == "plain" or (bool(colon) and kind in KINDS)
 
 
-def shown_arm(text: str) -> str:
-    """Return an arm as it was typed, each of its variables and overrides without a secret."""
+def mask_arm(text: str) -> str:
+    """Mask the secrets in the variables and overrides of an arm."""
     kind, colon, value = text.partition(":")
     following = {"env": NEXT_VARIABLE, "set": NEXT_OVERRIDE}.get(kind)
     return kind + colon + ",".join(mask_words(following.split(value))) if following else text
 
 
 def parse_arm(typed: str, trees: Path) -> Arm:
-    """Parse an arm and write nothing; raise ConfigError where there is none of this name.
+    """Parse an arm and write nothing; raise ConfigError for a wrong one.
 
     `trees` holds the checkouts of `git:` arms.
     """
     kind, _, value = typed.partition(":")
-    text = shown_arm(typed)
+    text = mask_arm(typed)
     if text == "plain":
         return Arm(text=text)
     if not value:
@@ -148,10 +150,10 @@ def git_arm(text: str, revision: str, trees: Path) -> Arm:
     """
     if revision.startswith("-"):
         raise ConfigError(f"{text}: no such commit here")
-    here = Path.cwd()
+    working_folder = Path.cwd()
     try:
-        commit = git(here, "rev-parse", "--verify", "--quiet", revision + "^{commit}")
-        prefix = git(here, "rev-parse", "--show-prefix")
+        commit = git(working_folder, "rev-parse", "--verify", "--quiet", revision + "^{commit}")
+        prefix = git(working_folder, "rev-parse", "--show-prefix")
     except GitFailed as error:
         raise ConfigError(f"{text}: {str(error) or 'no such commit here'}") from None
     worktree = trees / commit[:12]
@@ -161,7 +163,7 @@ def git_arm(text: str, revision: str, trees: Path) -> Arm:
 def make_folder(arm: Arm) -> None:
     """Make the checkout of a `git:` arm, unless it is there.
 
-    Raise ConfigError where git cannot, or an arm's folder is missing.
+    Raise ConfigError if git fails, or an arm's folder is missing.
     """
     if arm.worktree and not Path(arm.worktree).exists():
         try:

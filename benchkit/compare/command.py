@@ -1,4 +1,4 @@
-"""`python -m benchkit compare`: its command line, and compare.json, what it compares."""
+"""`python -m benchkit compare`: its command line, and its plan, compare.json."""
 
 import contextlib
 import datetime
@@ -21,9 +21,9 @@ from benchkit.compare.arms import (
     ALLOWED,
     Arm,
     is_arm,
+    mask_arm,
     parse_arm,
     refuse_key,
-    shown_arm,
 )
 from benchkit.errors import ConfigError
 from benchkit.record import files
@@ -76,7 +76,7 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What was typed, see HELP; `seed` is None for a random one, `folder` of a fresh comparison."""
+    """A parsed command line, see HELP; `seed` is None for a random one; `folder` is a new one."""
 
     arms: list[str]
     overrides: list[str]
@@ -88,14 +88,14 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class ResumedComparison:
-    """A comparison to go on with; `secrets` are the words with values that its plan lacks."""
+    """A comparison to resume; `secrets` are the words with values that its plan lacks."""
 
     folder: Path
     secrets: list[str]
 
 
 def parse(arguments: Sequence[str]) -> CompareRequest | ResumedComparison:
-    """Parse the words after `compare`; raise ConfigError where they make no sense."""
+    """Parse the words after `compare`; raise ConfigError for wrong ones."""
     require_text(arguments)
     parser = flag_parser()
     flags, others = parser.parse_known_args([word for word in arguments if word != "--"])
@@ -111,7 +111,7 @@ def parse(arguments: Sequence[str]) -> CompareRequest | ResumedComparison:
         refuse_key(word)
     if len(arms) < 2:
         raise ConfigError(f"compare takes two arms or more, got {len(arms)}; allowed are {ALLOWED}")
-    texts = [shown_arm(arm) for arm in dict.fromkeys(arms)]
+    texts = [mask_arm(arm) for arm in dict.fromkeys(arms)]
     if alike := [text for text in texts if texts.count(text) > 1]:
         raise ConfigError(f"{alike[0]}: allowed are arms that differ by more than a secret")
     options = CompareOptions(flags.pairs, flags.max_pairs, flags.fail_on, flags.statistic)
@@ -119,7 +119,7 @@ def parse(arguments: Sequence[str]) -> CompareRequest | ResumedComparison:
 
 
 def show_of(word: str) -> Callable[[str], str]:
-    return shown_arm if is_arm(word) else mask_word
+    return mask_arm if is_arm(word) else mask_word
 
 
 def flag_parser() -> Parser:
@@ -135,20 +135,20 @@ def flag_parser() -> Parser:
 
 
 def refuse_wrong_words(overrides: Sequence[str]) -> None:
-    before = ""
+    previous = ""
     for word in overrides:
-        is_value = before.startswith("-") and before not in ("-m", "--multirun")
+        is_value = previous.startswith("-") and previous not in ("-m", "--multirun")
         if not (is_override(word) or word.startswith("-") or is_value):
             raise ConfigError(f"{word}: neither an arm nor an override; arms are {ALLOWED}")
-        before = word
+        previous = word
 
 
 def pairs(text: str) -> int:
-    found = int(text) if re.fullmatch(r"[0-9]{1,5}", text) else 0
-    if not FEWEST_PAIRS <= found <= MOST_PAIRS:
+    number = int(text) if re.fullmatch(r"[0-9]{1,5}", text) else 0
+    if not FEWEST_PAIRS <= number <= MOST_PAIRS:
         allowed = f"allowed are {FEWEST_PAIRS} (fewer have no interval) to {MOST_PAIRS}"
         raise ArgumentTypeError(f"{text}: {allowed}")
-    return found
+    return number
 
 
 def pairs_or_auto(text: str) -> int | None:
@@ -163,12 +163,12 @@ def seed(text: str) -> int:
 
 def share(text: str) -> float:
     """Return "5%" or "0.05" as 0.05."""
-    found = 0.0
+    value = 0.0
     with contextlib.suppress(ValueError):
-        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not LEAST_CHANGE <= found <= 1:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not LEAST_CHANGE <= value <= 1:
         raise ArgumentTypeError(f"{text}: allowed are 0.1% to 100%")
-    return found
+    return value
 
 
 FILE_NAME = "compare.json"
@@ -177,13 +177,13 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonPlan:
-    """All that decides what a comparison runs, and when it ends.
+    """All that determines the runs of a comparison, and its end.
 
     Attributes:
         arms: the first one is the baseline.
         seed: decides the order of runs and the seeds of pairs.
         floor: noise floor of points as a share, by their names.
-        order: of all rounds; a comparison that is answered ends before.
+        order: order of all rounds; a comparison ends earlier once it is answered.
         started_in: working directory of the command line, the base of relative paths.
     """
 
@@ -201,7 +201,7 @@ class ComparisonPlan:
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     def digest(self) -> str:
-        """Return what only the same plan has, wherever it was typed."""
+        """Return a hash of all but `started_in`."""
         return hashlib.sha256(replace(self, started_in="").to_json()).hexdigest()
 
 
@@ -209,8 +209,8 @@ class ComparisonPlan:
 class RunTurn:
     """One run in the order of a comparison.
 
-    `number` is that of its round, from 1, `role` see `Round`, `position` in the round, from 0;
-    `arm` is an index in the plan's arms. A control is an A/A pair.
+    `number` is the number of its round, from 1; `role`: see `Round`; `position` is its place in the
+    round, from 0; `arm` is an index of the plan's arms. A control is an A/A pair.
     """
 
     number: int
@@ -224,25 +224,30 @@ class RunTurn:
     def name(self) -> str:
         return f"{self.number:03d}-{self.role}"
 
-    def described(self, plan: ComparisonPlan) -> ComparisonRun:
+    def to_comparison_run(self, plan: ComparisonPlan) -> ComparisonRun:
         arm = plan.arms[self.arm].text
         return ComparisonRun(id=plan.id, arm=arm, pair=self.number, position=self.position)
 
 
-def turns_of(number: int, played: Round) -> list[RunTurn]:
+def turns_of(number: int, this_round: Round) -> list[RunTurn]:
     """Return the runs of a round, in order; rounds are numbered from 1."""
     return [
         RunTurn(
-            number, role, 0 if played.is_control else role, position, played.seed, played.is_control
+            number,
+            role,
+            0 if this_round.is_control else role,
+            position,
+            this_round.seed,
+            this_round.is_control,
         )
-        for position, role in enumerate(played.roles)
+        for position, role in enumerate(this_round.roles)
     ]
 
 
 def new_plan(request: CompareRequest, folder: Path, id: str = "") -> ComparisonPlan:
-    """Return the plan of a fresh comparison, of a new id where it is ""; nothing is written.
+    """Return the plan of a new comparison, with a new id for ""; write nothing.
 
-    Raise ConfigError where an arm is none, or there is no noise floor in the file of --floor.
+    Raise ConfigError for a wrong arm, or without a noise floor in the file of --floor.
     """
     seed = request.seed if request.seed is not None else random.SystemRandom().getrandbits(31)
     pairs = request.options.pairs or request.options.max_pairs
@@ -264,10 +269,10 @@ def new_folder() -> Path:
 
 
 def read_plan(folder: Path, secrets: Sequence[str] = ()) -> ComparisonPlan:
-    """Read a plan, and fill in the words that lack secrets.
+    """Read a plan, and replace its masked words by `secrets`.
 
     Raise ConfigError for no plan, one that lacks a secret, or one that another user may have
-    written: it is run.
+    written: it is executed.
     """
     path = folder / FILE_NAME
     try:
@@ -275,16 +280,18 @@ def read_plan(folder: Path, secrets: Sequence[str] = ()) -> ComparisonPlan:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not the plan of a comparison ({error})") from None
     place = f"compare --resume {folder}"
-    given = [word for word in secrets if is_arm(word)]
-    others = [word for word in secrets if not is_arm(word)]
-    texts = restore_secrets([arm.text for arm in plan.arms], given, place, shown_arm)
+    arm_words = [word for word in secrets if is_arm(word)]
+    override_words = [word for word in secrets if not is_arm(word)]
+    texts = restore_secrets([arm.text for arm in plan.arms], arm_words, place, mask_arm)
     arms = [
-        replace(arm, text=shown_arm(text))
+        replace(arm, text=mask_arm(text))
         if text == arm.text
         else with_secrets(arm, parse_arm(text, folder))
         for arm, text in zip(plan.arms, texts, strict=True)
     ]
-    return replace(plan, arms=arms, overrides=restore_secrets(plan.overrides, others, place))
+    return replace(
+        plan, arms=arms, overrides=restore_secrets(plan.overrides, override_words, place)
+    )
 
 
 def with_secrets(arm: Arm, typed: Arm) -> Arm:
@@ -295,7 +302,7 @@ def parse_plan(content: bytes) -> ComparisonPlan:
     plan = decode(content, ComparisonPlan)
     if plan.version != VERSION or len(plan.arms) < 2:
         raise ValueError("another version")
-    if any(role >= len(plan.arms) for played in plan.order for role in played.roles):
+    if any(role >= len(plan.arms) for this_round in plan.order for role in this_round.roles):
         raise ValueError("a round has an arm that the plan lacks")
     return plan
 
@@ -312,16 +319,16 @@ class FloorFile(msgspec.Struct):
 def read_floor(path: Path) -> dict[str, float | None]:
     """Read each point's noise floor from compare_result.json; raise ConfigError if unreadable."""
     try:
-        found = files.read_json(path.resolve(), FloorFile)
+        content = files.read_json(path.resolve(), FloorFile)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"--floor {path}: allowed is {RESULT_FILE} of a comparison of identical code ({error})"
         ) from None
-    return {point.name: point.floor_of_pairs for point in found.points}
+    return {point.name: point.floor_of_pairs for point in content.points}
 
 
 def claim_new(folder: Path) -> None:
-    """Make the folder of a fresh comparison; raise ConfigError if it holds something already."""
+    """Make the folder of a new comparison; raise ConfigError unless it is empty."""
     if (folder / FILE_NAME).exists():
         raise ConfigError(
             f"--dir {folder}: holds a comparison; to go on with it: "
@@ -334,5 +341,5 @@ def claim_new(folder: Path) -> None:
 
 def write_plan(plan: ComparisonPlan, folder: Path) -> None:
     arms = [arm.without_secrets() for arm in plan.arms]
-    kept = replace(plan, arms=arms, overrides=mask_words(plan.overrides))
-    files.write_atomically(folder / FILE_NAME, kept.to_json())
+    masked = replace(plan, arms=arms, overrides=mask_words(plan.overrides))
+    files.write_atomically(folder / FILE_NAME, masked.to_json())

@@ -1,10 +1,10 @@
-"""A comparison from its command line to its exit code, on every agent of a start.
+"""Run a comparison from its command line to its exit code, on every agent.
 
 A run counts once its folder has RUN_FILE, which is written when all of its points have ended.
 
-All agents make the same runs in the same order: agent 0 says which one is next, and alone writes
-and prints. Each agent makes the plan from its own command line and files; agent 0 says only numbers
-and a digest of it.
+All agents make the same runs in the same order: agent 0 broadcasts which one is next. Only agent 0
+writes and prints. Each agent makes the plan from its own command line and files; agent 0 broadcasts
+only numbers and a digest of it.
 """
 
 import contextlib
@@ -56,13 +56,13 @@ RUN_FILE = "run.json"
 
 
 class Judgement(Protocol):
-    """What is known of a comparison after some of its rounds."""
+    """Judgement of a comparison after some of its rounds."""
 
     exit_code: int
 
     @property
     def is_answered(self) -> bool:
-        """Whether more pairs would tell no more."""
+        """Whether further pairs are unnecessary."""
 
     def as_text(self) -> str: ...
 
@@ -73,7 +73,7 @@ class Judge(Protocol):
     """Judges the runs of a comparison."""
 
     def read(self, number: int, role: int, folder: Path) -> None:
-        """Read a run of a round, from 1; raise ConfigError where there is no sweep."""
+        """Read a run of a round, from 1; raise ConfigError without a sweep."""
 
     def judge(self, alpha: float) -> Judgement:
         """Judge all rounds whose runs were read, at the error rate of a look."""
@@ -94,19 +94,20 @@ def read_end(folder: Path) -> CountedRun | None:
 
 
 ENDED = (0, 1)
-"""Exit codes of a sweep that went through its points; 1 where some failed."""
+"""Exit codes of a sweep that ran all points; 1 if some failed."""
 
 
 class RunFailed(Exception): ...
 
 
 class RunCutOff(RunFailed):
-    """None of its points failed, but some did not begin or end, as where a disk is full."""
+    """None of its points failed, but some did not begin or end, as on a full disk."""
 
 
 def set_aside(folder: Path) -> None:
-    """Rename the folder of a run that does not count; raise ConfigError if in use, OSError for
-    links.
+    """Rename the folder of a run that does not count.
+
+    Raise ConfigError if it is in use, OSError if it is a link.
     """
     files.make_plain_folder(folder.parent)
     files.refuse_link(folder)
@@ -114,18 +115,20 @@ def set_aside(folder: Path) -> None:
         return
     with claim_folder(folder):
         pass
-    kept = files.make_plain_folder(folder.parent.parent / "unfinished")
+    archive = files.make_plain_folder(folder.parent.parent / "unfinished")
     number = 1
-    while (kept / f"{folder.name}_{number}").exists():
+    while (archive / f"{folder.name}_{number}").exists():
         number += 1
     for path in (folder, log_path(folder)):
         if path.exists():
-            path.rename(kept / f"{folder.name}_{number}{path.suffix}")
+            path.rename(archive / f"{folder.name}_{number}{path.suffix}")
 
 
 def arguments_of(arm: Arm, common: Sequence[str], turn: RunTurn, folder: Path) -> list[str]:
-    place = next(text for text in Resume(folder).as_overrides() if text.startswith("hydra.sweep."))
-    return [*arm.arguments(common), f"seed={turn.seed}", place]
+    folder_override = next(
+        text for text in Resume(folder).as_overrides() if text.startswith("hydra.sweep.")
+    )
+    return [*arm.arguments(common), f"seed={turn.seed}", folder_override]
 
 
 def perform(plan: ComparisonPlan, turn: RunTurn, folder: Path, is_first: bool) -> tuple[int, str]:
@@ -140,20 +143,20 @@ def program_of(plan: ComparisonPlan, turn: RunTurn, folder: Path) -> child.Child
     Its points do not wait for the host's lock, which this process holds for the whole comparison.
     """
     arm = plan.arms[turn.arm]
-    own = {
+    variables = {
         LOCK_VARIABLE: f"benchkit-compare-{plan.id}",
-        COMPARISON_VARIABLE: msgspec.json.encode(turn.described(plan)).decode(),
+        COMPARISON_VARIABLE: msgspec.json.encode(turn.to_comparison_run(plan)).decode(),
     }
     python = [arm.python, *(path_options() if arm.is_here else ())]
     return child.ChildCommand(
         [*python, "-m", "benchkit", *arguments_of(arm, plan.overrides, turn, folder)],
         arm.folder or (plan.started_in if os.path.isdir(plan.started_in) else None),
-        arm.variables() | own,
+        arm.variables() | variables,
     )
 
 
 def log_of(folder: Path, is_first: bool) -> IO[bytes]:
-    """Open what a run prints to; folders of agents on other hosts may not be here."""
+    """Open the log of a run: a file in agent 0's folder, which other hosts may lack."""
     if not is_first:
         return tempfile.TemporaryFile()
     log_path(folder).unlink(missing_ok=True)
@@ -165,15 +168,15 @@ def log_path(folder: Path) -> Path:
 
 
 def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
-    """Raise ConfigError or RunFailed where a run did not go through its points."""
+    """Raise ConfigError or RunFailed if a run did not run all of its points."""
     if code == 2:
         raise ConfigError(f"{arm.text}: {line.removeprefix('benchkit: ')}")
     if code not in ENDED:
         raise RunFailed(f"{arm.text}: exit code {code}: {line} ({log_path(folder)})")
 
 
-def count(arm: Arm, folder: Path, seconds: float, line: str) -> CountedRun:
-    """Make a run count.
+def mark_counted(arm: Arm, folder: Path, seconds: float, line: str) -> CountedRun:
+    """Write RUN_FILE, by which a run counts.
 
     Raises:
         ConfigError: no point was run, as without benchkit.
@@ -190,9 +193,9 @@ def count(arm: Arm, folder: Path, seconds: float, line: str) -> CountedRun:
         raise kind(
             f"{arm.text}: {num_open} of {len(points)} points did not end ({log_path(folder)})"
         )
-    ended = CountedRun(arm.text, len(points), seconds)
-    files.write_atomically(folder / RUN_FILE, msgspec.json.encode(ended))
-    return ended
+    counted = CountedRun(arm.text, len(points), seconds)
+    files.write_atomically(folder / RUN_FILE, msgspec.json.encode(counted))
+    return counted
 
 
 DIFFERS = (
@@ -209,29 +212,29 @@ def main(arguments: Sequence[str], judge_of: Callable[[ComparisonPlan], Judge]) 
     if {"--help", "-h"} & set(arguments):
         print(command.HELP)
         return 0
-    started = require_launcher()
+    context = require_launcher()
     if remark := allocation_remark():
         print(f"benchkit: {remark}", file=sys.stderr)
-    asked = command.parse(arguments)
-    folder = (asked.folder or command.new_folder()).absolute()
-    is_new = isinstance(asked, CompareRequest)
-    plan = planned(asked, folder)
-    with where_it_was_typed(plan):
+    request = command.parse(arguments)
+    folder = (request.folder or command.new_folder()).absolute()
+    is_new = isinstance(request, CompareRequest)
+    plan = make_plan(request, folder)
+    with working_directory_of(plan):
         config = config_of(plan)
     typed = " ".join(command.show_of(word)(word) for word in arguments)
     traits = {"benchkit": __version__, "the command line": typed}
     agents = connect_agents(
-        started, traits, folder.parent, config.join_timeout_s, config.trust_network
+        context, traits, folder.parent, config.join_timeout_s, config.trust_network
     )
-    with agents.stop_together(), contextlib.ExitStack() as held:
-        made: ComparisonPlan | None
+    with agents.stop_together(), contextlib.ExitStack() as exit_stack:
+        own_plan: ComparisonPlan | None
         if agents.first:
-            made, problem = prepare(agents, plan, is_new, folder, held), None
+            own_plan, problem = prepare(agents, plan, is_new, folder, exit_stack), None
         else:
-            made, folder, problem = follow(agents, asked, folder, plan)
-        agreed = with_arms(agents, made, problem)
+            own_plan, folder, problem = follow(agents, request, folder, plan)
+        agreed = require_arms(agents, own_plan, problem)
         try:
-            held.enter_context(lock_hosts(agents, config.host_wait_s))
+            exit_stack.enter_context(lock_hosts(agents, config.host_wait_s))
             code = run_all(agreed, folder, agents, judge_of)
         except KeyboardInterrupt as error:
             say(agents, f"{to_stop_request(error)}; {advice(folder)}")
@@ -245,8 +248,8 @@ def main(arguments: Sequence[str], judge_of: Callable[[ComparisonPlan], Judge]) 
 
 
 @contextlib.contextmanager
-def where_it_was_typed(plan: ComparisonPlan) -> Iterator[None]:
-    """Work in the folder where relative paths of a plan begin, if that is still there."""
+def working_directory_of(plan: ComparisonPlan) -> Iterator[None]:
+    """Change to the folder in which a plan was typed, while it exists: paths are relative to it."""
     before = os.getcwd()
     if os.path.isdir(plan.started_in):
         os.chdir(plan.started_in)
@@ -257,31 +260,31 @@ def where_it_was_typed(plan: ComparisonPlan) -> Iterator[None]:
 
 
 OF_COMPARISON = ("join_timeout_s", "trust_network", "host_wait_s")
-"""Keys by which a comparison itself goes, and not its runs alone."""
+"""Keys that apply to the comparison itself, and not only to its runs."""
 
 
 def config_of(plan: ComparisonPlan) -> RunConfig:
     """Compose and check the arms that run the code here; return the configuration of the first.
 
-    The code of other arms may have other keys. Where all are such, and the overrides do not compose
-    here, those of OF_COMPARISON do.
+    The code of other arms may have other keys. If all arms are such, and the overrides do not
+    compose here, only those of OF_COMPARISON are composed.
     """
     configs = [
-        composed(arm.arguments(plan.overrides), f"{arm.text}: " if arm.overrides else "")
+        first_config(arm.arguments(plan.overrides), f"{arm.text}: " if arm.overrides else "")
         for arm in plan.arms
         if arm.is_here
     ]
     if configs:
         return configs[0]
     try:
-        return composed(plan.overrides)
+        return first_config(plan.overrides)
     except ConfigError:
-        own = [text for text in plan.overrides if arms.key_of(text) in OF_COMPARISON]
-        return composed([f"+suite={next(iter(suites_in(own_modules())))}", *own])
+        known = [text for text in plan.overrides if arms.key_of(text) in OF_COMPARISON]
+        return first_config([f"+suite={next(iter(suites_in(own_modules())))}", *known])
 
 
-def composed(overrides: Sequence[str], prefix: str = "") -> RunConfig:
-    """Return the configuration of the first point; raise ConfigError, with a prefix, for none."""
+def first_config(overrides: Sequence[str], prefix: str = "") -> RunConfig:
+    """Compose and return the first point; raise ConfigError, with a prefix, without one."""
     try:
         task = check(overrides)
     except ConfigError as error:
@@ -295,9 +298,9 @@ def composed(overrides: Sequence[str], prefix: str = "") -> RunConfig:
 
 @dataclass(frozen=True)
 class PlanMessage:
-    """What agent 0 tells of the plan, or why there is none (`problem`).
+    """Agent 0's message on the plan, or why there is none (`problem`).
 
-    `name` is that of the folder, in the parent that each agent knows; all must have its `digest`.
+    `name` is the folder's name in the parent that each agent knows; all plans must have `digest`.
     """
 
     problem: str | None = None
@@ -307,26 +310,30 @@ class PlanMessage:
     digest: str = ""
 
 
-def planned(asked: CompareRequest | ResumedComparison, folder: Path) -> ComparisonPlan:
-    """Return the plan that is asked for, be it of a fresh comparison or from its folder."""
-    if isinstance(asked, ResumedComparison):
-        return command.read_plan(folder, asked.secrets)
-    return command.new_plan(asked, folder)
+def make_plan(request: CompareRequest | ResumedComparison, folder: Path) -> ComparisonPlan:
+    """Return the plan of a new comparison, or read that of a resumed one."""
+    if isinstance(request, ResumedComparison):
+        return command.read_plan(folder, request.secrets)
+    return command.new_plan(request, folder)
 
 
 def prepare(
-    agents: Agents, plan: ComparisonPlan, is_new: bool, folder: Path, held: contextlib.ExitStack
+    agents: Agents,
+    plan: ComparisonPlan,
+    is_new: bool,
+    folder: Path,
+    exit_stack: contextlib.ExitStack,
 ) -> ComparisonPlan:
-    """Take the folder on agent 0, and tell the others of the plan.
+    """Claim the folder on agent 0, and broadcast the plan's message.
 
-    Raise ConfigError on all agents where agent 0 cannot use the folder, or make the arms.
+    Raise ConfigError on all agents if agent 0 cannot use the folder, or make the arms.
     """
     try:
         if is_new:
             command.claim_new(folder)
-        held.enter_context(claim_folder(folder))
+        exit_stack.enter_context(claim_folder(folder))
         command.write_plan(plan, folder)
-        with where_it_was_typed(plan):
+        with working_directory_of(plan):
             for arm in plan.arms:
                 arms.make_folder(arm)
     except (ConfigError, OSError) as error:
@@ -338,40 +345,42 @@ def prepare(
 
 
 def follow(
-    agents: Agents, asked: CompareRequest | ResumedComparison, folder: Path, own: ComparisonPlan
+    agents: Agents, request: CompareRequest | ResumedComparison, folder: Path, own: ComparisonPlan
 ) -> tuple[ComparisonPlan | None, Path, str | None]:
     """Make the plan on an agent other than 0, from its own command line and files.
 
-    `own` is what this agent planned before the agents met: agent 0 has written the file since.
-    Return the plan, the folder, and why the plan is not that of agent 0. Raise ConfigError where
+    `own` is this agent's plan from before the rendezvous: agent 0 has written the file since.
+    Return the plan, the folder, and why the plan differs from that of agent 0. Raise ConfigError if
     agent 0 has none.
     """
-    told = agents.broadcast(None, PlanMessage)
-    if told.problem:
-        raise ConfigError(told.problem)
-    folder = folder.with_name(told.name)
-    found = own
-    if isinstance(asked, CompareRequest):
+    message = agents.broadcast(None, PlanMessage)
+    if message.problem:
+        raise ConfigError(message.problem)
+    folder = folder.with_name(message.name)
+    plan = own
+    if isinstance(request, CompareRequest):
         try:
-            found = command.new_plan(replace(asked, seed=told.seed), folder, told.id)
+            plan = command.new_plan(replace(request, seed=message.seed), folder, message.id)
         except ConfigError as error:
             return None, folder, str(error)
-    same = found.digest() == told.digest
-    return found, folder, None if same else f"{command.FILE_NAME}: {DIFFERS}"
+    same = plan.digest() == message.digest
+    return plan, folder, None if same else f"{command.FILE_NAME}: {DIFFERS}"
 
 
-def with_arms(agents: Agents, made: ComparisonPlan | None, problem: str | None) -> ComparisonPlan:
-    """Return the plan; raise ConfigError on all agents where one has none, or lacks an arm."""
-    planned = made.arms if made else []
-    needed = [(arm.text, path) for arm in planned for path in (arm.python, arm.folder) if path]
+def require_arms(
+    agents: Agents, plan: ComparisonPlan | None, problem: str | None
+) -> ComparisonPlan:
+    """Return the plan; raise ConfigError on all agents if one has none, or lacks an arm."""
+    planned_arms = plan.arms if plan else []
+    needed = [(arm.text, path) for arm in planned_arms for path in (arm.python, arm.folder) if path]
     missing = (f"{text}: {path} is not there" for text, path in needed if not Path(path).exists())
-    own = problem or next(missing, None)
-    problems = agents.all_gather(own, list[str | None])
+    own_problem = problem or next(missing, None)
+    problems = agents.all_gather(own_problem, list[str | None])
     for member, problem in zip(agents.members, problems, strict=True):
         if problem:
             raise ConfigError(f"{problem} on {member.host}; all hosts must see it")
-    assert made
-    return made
+    assert plan
+    return plan
 
 
 @contextlib.contextmanager
@@ -389,18 +398,23 @@ def run_all(
     agents: Agents,
     judge_of: Callable[[ComparisonPlan], Judge],
 ) -> int:
-    """Make all runs that are left, in step with the other agents; return the exit code."""
+    """Make all remaining runs, in step with the other agents; return the exit code."""
     progress = ComparisonProgress(agreed, folder, judge_of(agreed)) if agents.first else None
     while True:
         turn = progress.next_turn() if progress else None
         end = progress.end() if progress and turn is None else 0
-        own = ((turn.number, turn.role) if turn else None, end)
-        next_run, code = agents.broadcast(own, tuple[tuple[int, int] | None, int])
+        message = ((turn.number, turn.role) if turn else None, end)
+        next_run, code = agents.broadcast(message, tuple[tuple[int, int] | None, int])
         if next_run is None:
             return code
         number, role = next_run
         rounds = agreed.order[number - 1 : number] if number > 0 else []
-        turns = [one for played in rounds for one in turns_of(number, played) if one.role == role]
+        turns = [
+            candidate
+            for this_round in rounds
+            for candidate in turns_of(number, this_round)
+            if candidate.role == role
+        ]
         if not turns:
             raise SweepEnds(f"agent 0 tells a run that the plan lacks: {number}, {role}")
         turn = turns[0]
@@ -412,9 +426,9 @@ def run_all(
 def run_together(
     plan: ComparisonPlan, turn: RunTurn, folder: Path, agents: Agents
 ) -> tuple[float, str]:
-    """Make one run on all agents; return how many seconds it took, and its last line.
+    """Make one run on all agents; return its seconds and its last line.
 
-    Raise ConfigError or RunFailed on all agents where it does not end as runs do on one of them.
+    Raise ConfigError or RunFailed on all agents if it fails on one of them.
     """
     problem = None
     if agents.first:
@@ -425,12 +439,12 @@ def run_together(
     if problem := agents.all_gather(problem, list[str | None])[0]:
         raise ConfigError(problem)
     began_s = time.perf_counter()
-    own = perform(plan, turn, folder, agents.first)
-    ends = agents.all_gather(own, list[tuple[int, str]], END_S)
+    outcome = perform(plan, turn, folder, agents.first)
+    outcomes = agents.all_gather(outcome, list[tuple[int, str]], END_S)
     seconds = time.perf_counter() - began_s
-    for code, line in ends:
+    for code, line in outcomes:
         require_end(code, line, plan.arms[turn.arm], folder)
-    return seconds, ends[0][1]
+    return seconds, outcomes[0][1]
 
 
 def advice(folder: Path) -> str:
@@ -445,8 +459,8 @@ def say(agents: Agents, message: str) -> None:
 class ComparisonProgress:
     """Goes through the order of runs, and judges them at looks.
 
-    A round counts when all of its runs do. So a comparison that goes on after an interruption takes
-    the same looks, at the same pairs, as one that was not interrupted.
+    A round counts when all of its runs do. Therefore a resumed comparison takes the same looks, at
+    the same pairs, as one that was not interrupted.
     """
 
     def __init__(self, plan: ComparisonPlan, folder: Path, judge: Judge) -> None:
@@ -464,14 +478,14 @@ class ComparisonProgress:
         self._judgement: Judgement | None = None
 
     def next_turn(self) -> RunTurn | None:
-        """Return the run that is to be made next; None when the comparison is at its end."""
+        """Return the next run; None at the end of the comparison."""
         while self._num_rounds < len(self._plan.order) and not self._is_answered:
-            played = self._plan.order[self._num_rounds]
-            for turn in turns_of(self._num_rounds + 1, played):
+            this_round = self._plan.order[self._num_rounds]
+            for turn in turns_of(self._num_rounds + 1, this_round):
                 if (turn.number, turn.role) not in self._counted and not self._read(turn):
                     return turn
             self._num_rounds += 1
-            if not played.is_control:
+            if not this_round.is_control:
                 self._num_pairs += 1
                 self._look()
         return None
@@ -480,7 +494,7 @@ class ComparisonProgress:
         """Count a run that has ended; `line` is the last one that it printed."""
         arm = self._plan.arms[turn.arm]
         folder = self._folder / "runs" / turn.name
-        count(arm, folder, seconds, line)
+        mark_counted(arm, folder, seconds, line)
         limit = f"{'' if self._plan.options.pairs else 'up to '}{self._looks.looks[-1]}"
         pair = "A/A pair" if turn.is_control else f"pair {self._num_pairs + 1} of {limit}"
         print(f"[round {turn.number}, {pair}] {arm.text}  {seconds:.1f} s", flush=True)
@@ -491,7 +505,7 @@ class ComparisonProgress:
         problem = ""
         try:
             judgement.write(self._folder)
-        except OSError as error:  # the verdict stands all the same
+        except OSError as error:  # the verdict is valid without them
             problem = f"; not all are written: {error}"
         print(f"\n{judgement.as_text()}\n\nresults: {self._folder}{problem}", flush=True)
         return judgement.exit_code
@@ -499,10 +513,10 @@ class ComparisonProgress:
     def _read(self, turn: RunTurn) -> bool:
         """Read a run that counts; return False for one that does not."""
         folder = self._folder / "runs" / turn.name
-        ended = read_end(folder)
-        if ended is None:
+        counted = read_end(folder)
+        if counted is None:
             return False
-        self._num_points.setdefault(ended.arm, ended.num_points)
+        self._num_points.setdefault(counted.arm, counted.num_points)
         if len(set(self._num_points.values())) > 1:
             numbers = ", ".join(f"{arm}: {count}" for arm, count in self._num_points.items())
             raise ConfigError(
@@ -513,7 +527,7 @@ class ComparisonProgress:
         return True
 
     def _look(self) -> None:
-        """Judge where a look is due; end the comparison where it is answered."""
+        """Judge if a look is due; end the comparison if it is answered."""
         self._judgement = None
         if self._num_pairs not in self._looks.looks:
             return

@@ -1,4 +1,4 @@
-"""The command line as people type it: read before Hydra does, and written in Hydra's grammar."""
+"""The command line: checked and normalized before Hydra, and written in Hydra's grammar."""
 
 import difflib
 import itertools
@@ -14,11 +14,11 @@ from benchkit.api.sizes import doubled_sizes
 from benchkit.errors import ConfigError
 
 COMMANDS = ("compare", "help", "import-config", "list", "selftest", "status")
-"""What may stand in the place of a sweep, as the first word."""
+"""First words that run a command instead of a sweep."""
 HELP = ("--help", "-h", "help")
 VERSION = ("--version", "-V")
 OWN_FLAGS = ("--dry-run", "--resume", "--retry", "--force", *VERSION)
-"""Flags that Hydra does not get to see."""
+"""Flags that are not passed to Hydra."""
 TAKING_VALUES = ("--config-dir", "-cd", "--cfg", "-c", "--package", "-p", "--info", "-i")
 FLAGS = (
     *TAKING_VALUES, "--help", "-h", "--hydra-help", "--resolve", "--run", "-r", "--multirun", "-m",
@@ -36,28 +36,29 @@ def all_keys() -> dict[str, str]:
     return keys
 
 
-def beside_overrides(line: str) -> list[str]:
+def complete_words(line: str) -> list[str]:
+    """Return the flags or commands that complete the last word of a line of the shell."""
     _, *before, last = line.split(" ")
     words = LONG_FLAGS if last.startswith("-") else () if before else COMMANDS
     return [word for word in words if word.startswith(last)]
 
 
 def nearest(word: str, names: Iterable[str]) -> list[str]:
-    """Return the name that a mistyped word is most like, or all names that hold it.
+    """Return the name nearest to a mistyped word, or all names that contain it.
 
-    A word of one or two letters is too short to be like another one.
+    A word of one or two letters is too short to have a nearest one.
     """
-    known = list(names)
+    candidates = list(names)
     if len(word) < 3:
-        return [word] if word in known else []
-    near = difflib.get_close_matches(word, known, n=1)
-    return near or [name for name in known if word in name]
+        return [word] if word in candidates else []
+    near = difflib.get_close_matches(word, candidates, n=1)
+    return near or [name for name in candidates if word in name]
 
 
 def did_you_mean(
     word: str, options: Mapping[str, Sequence[Path]], otherwise: str = "see --help"
 ) -> str:
-    """Return what a lone word, without dashes in front, may have meant."""
+    """Return a suggestion for a mistyped word, without dashes in front."""
     meant = {key: f"{key}=…" for key in all_keys()}
     meant |= {path.stem: f"{group}={path.stem}" for group in options for path in options[group]}
     meant |= {path.stem: f"+suite={path.stem}" for path in options.get("suite", ())}
@@ -76,15 +77,15 @@ WHOLE = re.compile(r"\d+(?:\.\d+)?[eE]\+?\d+")
 def normalize_arguments(
     arguments: Sequence[str], options: Mapping[str, Sequence[Path]]
 ) -> list[str]:
-    """Return a command line with values as the schema has them: `timeout_s=600` for `10m`.
+    """Return a command line with values in the schema's units: `timeout_s=600` for `10m`.
 
     Raise ConfigError for an argument that is neither an override nor a flag.
     """
-    before = ""
+    previous = ""
     for argument in arguments:
-        if before not in TAKING_VALUES:
-            require_word(argument, before, options)
-        before = argument
+        if previous not in TAKING_VALUES:
+            require_word(argument, previous, options)
+        previous = argument
     return [normalize_override(argument) for argument in arguments]
 
 
@@ -126,7 +127,7 @@ def advice_on(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> 
 
 
 def normalize_override(argument: str) -> str:
-    """Return an override whose values are in the words and units of the schema.
+    """Return an override whose values are in the normalized and units of the schema.
 
     Durations become seconds, whole numbers in scientific notation become digits, short names of
     element types become torch's, and ranges of sizes become all powers of two between: a sweep, or
@@ -137,23 +138,23 @@ def normalize_override(argument: str) -> str:
     if not is_set or re.search(r"[\"'(){}$\\]", value):
         return argument
     if key.startswith(VARIABLE):
-        return variable(argument, name, value)
-    words = re.sub(r"[^,\[\]]+", lambda found: spelled_out_value(key, found[0]), value)
-    return f"{name}={words}"
+        return variable_override(argument, name, value)
+    normalized = re.sub(r"[^,\[\]]+", lambda match: normalize_value(key, match[0]), value)
+    return f"{name}={normalized}"
 
 
 VARIABLE = "backend.env."
 
 
-def variable(argument: str, name: str, value: str) -> str:
+def variable_override(argument: str, name: str, value: str) -> str:
     """Return the override of a variable, whose value is text even where it reads as a number."""
     if "," in value:
-        one, several = f"{name}='\"{value}\"'", f"{name}='choice({value})'"
-        raise ConfigError(f"{argument}: a comma; type {one} for one value, {several} for a sweep")
+        single, sweep = f"{name}='\"{value}\"'", f"{name}='choice({value})'"
+        raise ConfigError(f"{argument}: a comma; type {single} for one value, {sweep} for a sweep")
     return argument if is_word(value) else f"{name}={quote_text(value)}"
 
 
-def spelled_out_value(key: str, value: str) -> str:
+def normalize_value(key: str, value: str) -> str:
     """Return a value, or several of a range, in the words and units of the schema."""
     text = value.strip()
     unit = all_keys().get(key)
@@ -161,8 +162,8 @@ def spelled_out_value(key: str, value: str) -> str:
         return SHORT_NAMES[text]
     if unit == "MiB" and key.endswith(("size", "sizes")) and (sizes := doubled_sizes(text)):
         return ",".join(sizes)
-    if unit == "s" and (found := DURATION.fullmatch(text)):
-        return f"{float(found[1]) * SECONDS[found[2]]:g}"
+    if unit == "s" and (match := DURATION.fullmatch(text)):
+        return f"{float(match[1]) * SECONDS[match[2]]:g}"
     if unit == "count" and WHOLE.fullmatch(text) and float(text).is_integer():
         return str(int(float(text)))
     return value
@@ -181,14 +182,14 @@ ALLOWED = (
 def override(key: str, value: Any) -> str:
     """Write one override; raise ConfigError where the key or the value cannot be written.
 
-    A list, or anything else that can be iterated over, holds the values of a sweep. A tuple, and a
+    A list, or any other iterable, holds the values of a sweep. A tuple, and a
     list within a list, is one value with several items.
     """
     if not KEY.fullmatch(key):
         raise ConfigError(f"{key!r}: allowed are names of keys, such as 'measure.max_seconds'")
     if not is_sweep(value):
         return f"{key}={format_value(key, value)}"
-    values = [format_value(key, each) for each in value]
+    values = [format_value(key, part) for part in value]
     if not values:
         raise ConfigError(f"{key}: an empty list sweeps over nothing; allowed are values in it")
     return f"{key}={','.join(values)}"
@@ -213,13 +214,13 @@ def format_value(key: str, value: Any) -> str:
     if isinstance(value, PathLike) and isinstance(path := fspath(value), str):
         return quote_text(path)
     if isinstance(value, Mapping):
-        return "{" + ",".join(item(key, *each) for each in value.items()) + "}"
+        return "{" + ",".join(format_item(key, *pair) for pair in value.items()) + "}"
     if isinstance(value, tuple) or is_sweep(value):
-        return "[" + ",".join(format_value(key, each) for each in value) + "]"
+        return "[" + ",".join(format_value(key, part) for part in value) + "]"
     raise ConfigError(f"{key}={value!r:.60}: {type(value).__name__}; allowed is {ALLOWED}")
 
 
-def item(key: str, name: Any, value: Any) -> str:
+def format_item(key: str, name: Any, value: Any) -> str:
     if not isinstance(name, str) or not is_word(name):
         raise ConfigError(f"{key}: {name!r:.60}: allowed are names of letters, digits and ./+-")
     return f"{name}:{format_value(key, value)}"
@@ -236,15 +237,15 @@ def is_word(text: str) -> bool:
 
 
 def quote_text(text: str) -> str:
-    r"""Quote text so that Hydra and OmegaConf read it as it is, interpolations too.
+    r"""Quote text so that Hydra and OmegaConf read it literally, including interpolations.
 
-    OmegaConf takes `\${` for text and not for an interpolation, and a doubled backslash before it
-    for one. Hydra takes backslashes literally, except before a quote.
+    OmegaConf reads `\${` as text and not as an interpolation, and a doubled backslash before it as
+    one. Hydra reads backslashes literally, except before a quote.
     """
     literal = re.sub(r"(\\*)\$\{", r"\1\1\\${", text)
     return "'" + re.sub(r"(\\*)('|\Z)", double_backslashes, literal) + "'"
 
 
-def double_backslashes(found: re.Match[str]) -> str:
-    backslashes, quote = found.groups()
+def double_backslashes(match: re.Match[str]) -> str:
+    backslashes, quote = match.groups()
     return backslashes * 2 + ("\\'" if quote else "")

@@ -38,24 +38,24 @@ def largest(numbers: Sequence[int]) -> int:
 def counts_of_gpus(*, _root_: DictConfig) -> str:
     """Return those of 2, 4, 6, 8, 16, 32, … for which there are GPUs on all hosts.
 
-    With fewer than 2 GPUs it still returns 2; such a point then says that they are missing.
+    With fewer than 2 GPUs it still returns 2; such a point then reports that they are missing.
     """
     job = gpus_of_job(_root_)
-    there = len(visible_gpus().names) * num_hosts() if job is None else job
-    most = max(2, there)
+    num_gpus = len(visible_gpus().names) * num_hosts() if job is None else job
+    most = max(2, num_gpus)
     powers = [2**exponent for exponent in range(1, most.bit_length())]
     return ",".join(str(count) for count in sorted({*powers, 6}) if count <= most)
 
 
 def gpus_of_job(master: DictConfig) -> int | None:
-    """Return the GPUs that a job asks Slurm for; None where points run without such jobs."""
-    asked = OmegaConf.select(master, "hydra.launcher", default={})
-    if "partition" not in asked:
+    """Return the number of GPUs of a Slurm job; None without Slurm jobs."""
+    params = OmegaConf.select(master, "hydra.launcher", default={})
+    if "partition" not in params:
         return None
-    others = (asked.get("additional_parameters") or {}).items()
-    gres = [value for name, value in others if "gpu" in f"{name}={value}"]
-    gpus = re.search(r"\d+$", str(asked.gpus_per_node or (gres or [0])[0]))  # "8", or "a100:8"
-    return int(asked.nodes) * int(gpus[0] if gpus else 1)
+    extra = (params.get("additional_parameters") or {}).items()
+    gres = [value for name, value in extra if "gpu" in f"{name}={value}"]
+    gpus = re.search(r"\d+$", str(params.gpus_per_node or (gres or [0])[0]))  # "8", or "a100:8"
+    return int(params.nodes) * int(gpus[0] if gpus else 1)
 
 
 def hardware_here() -> str:
@@ -63,14 +63,14 @@ def hardware_here() -> str:
 
 
 def backend_for(hardware: str) -> str:
-    """NCCL refuses ranks that share a GPU, as all other options on GPUs than `cuda` have."""
+    """Return nccl for `cuda` only: other options have ranks share a GPU, which NCCL refuses."""
     chosen = hardware_here() if hardware == "auto" else hardware
     return "nccl" if chosen == "cuda" else "gloo"
 
 
 def collect_resolvers() -> dict[str, Callable[..., Any]]:
-    """Return all resolvers; raise ConfigError where two suites give one the same name."""
-    found: dict[str, Callable[..., Any]] = {
+    """Return all resolvers; raise ConfigError for two of one name."""
+    resolvers: dict[str, Callable[..., Any]] = {
         "largest": largest,
         "commas": ",".join,
         "counts_of_gpus": counts_of_gpus,
@@ -79,12 +79,12 @@ def collect_resolvers() -> dict[str, Callable[..., Any]]:
     }
     for suite in load_suites().values():
         for name, resolver in suite.resolvers.items():
-            if found.setdefault(name, resolver) is not resolver:
+            if resolvers.setdefault(name, resolver) is not resolver:
                 raise ConfigError(
                     f"suite {suite.name}: resolver {name}: the name is taken; "
                     "allowed is one that no other resolver has"
                 )
-    return found
+    return resolvers
 
 
 def register() -> None:
@@ -97,11 +97,11 @@ def register() -> None:
 
 
 def values_of(option: str, folders: Sequence[Path]) -> dict[str, str]:
-    """Return the values of all keys if only a suite is chosen, as one would type them."""
+    """Return the values of all keys if only a suite is chosen, as typed on a command line."""
     register()
     with initialize_config_dir(str(folders[0].resolve()), version_base="1.3"):
-        more = ",".join(f"file://{folder.resolve()}" for folder in folders[1:])
-        composed = compose("config", [f"+suite={option}", f"hydra.searchpath=[{more}]"])
+        search_path = ",".join(f"file://{folder.resolve()}" for folder in folders[1:])
+        composed = compose("config", [f"+suite={option}", f"hydra.searchpath=[{search_path}]"])
     plain = OmegaConf.to_container(composed, resolve=True)
     assert isinstance(plain, dict)
     return {str(name): format_value(str(name), drop_fraction(plain[name])) for name in plain}
@@ -145,21 +145,21 @@ NAMES = re.compile(r"[A-Za-z_][\w.]*")
 
 @dataclass(frozen=True)
 class KeySetting:
-    """What an override does: the path of its key, and the value with the key's type."""
+    """Effect of an override: the path of its key, and the value with the key's type."""
 
     path: list[str]
     value: Any
 
 
 class PointTemplate:
-    """The points of a sweep that have the groups and keys of one point, and other values.
+    """Template for points that have the groups and keys of one point, and other values.
 
     Composing, converting and checking a point takes milliseconds. Here only the values of the
     overrides are converted and checked, each once.
     """
 
     def __init__(self, loader: Any, composed: DictConfig) -> None:
-        """Take a point as Hydra composes it; this object changes it from now on."""
+        """`composed` is a point as Hydra composes it; this object modifies it later."""
         self._loader = loader
         self._composed = composed
         self._config: Any = OmegaConf.to_object(composed)
@@ -167,10 +167,10 @@ class PointTemplate:
         self._settings: dict[str | None, KeySetting | None] = {}
 
     def with_values(self, values: Sequence[Override]) -> RunConfig | None:
-        """Return the point with these values; None where it must be composed as a whole.
+        """Return the point with these values; None if it must be composed as a whole.
 
-        That is so if another key depends on one of the values, and if a value is wrong: composing
-        the whole point gives the message.
+        It must if another key depends on one of the values, or if a value is wrong: composing the
+        whole point gives the message.
         """
         config: RunConfig = copy.copy(self._config)
         for override in values:
@@ -188,7 +188,7 @@ class PointTemplate:
         return config
 
     def _setting(self, override: Override) -> KeySetting | None:
-        """Return what an override does; None if it does more than to set a right value."""
+        """Return the effect of an override; None if it does more than to set a valid value."""
         key = override.key_or_group
         path = key.split(".")
         if key == "suite" or any(depends_on(name, key) for name in self._needed):
@@ -217,8 +217,8 @@ def texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        for each in value:
-            yield from texts(each)
+        for part in value:
+            yield from texts(part)
     elif isinstance(value, str):
         yield value
 
@@ -234,10 +234,10 @@ def depends_on(name: str, key: str) -> bool:
 
 def field_at(schema: type | None, path: Sequence[str]) -> Any:
     for position, part in enumerate(path, 1):
-        found = next((item for item in fields(schema or object) if item.name == part), None)
-        if found is None or position == len(path):
-            return found
-        schema = nested_schema(found.type)
+        match = next((item for item in fields(schema or object) if item.name == part), None)
+        if match is None or position == len(path):
+            return match
+        schema = nested_schema(match.type)
         if schema is None:
             return None
     return None
@@ -253,15 +253,15 @@ def assign(config: Any, path: Sequence[str], value: Any) -> None:
 
 
 NUMBERED = "${hydra.job.num}"
-"""hydra.sweep.subdir if it is not set otherwise."""
+"""Default of hydra.sweep.subdir."""
 
 
 @dataclass(frozen=True)
 class Composed:
     """One point of a sweep; `folder` is relative to the sweep's.
 
-    `config` is checked and lacks Hydra's own node; points share what is equal in it. `overrides`
-    lack those for Hydra itself. `interpolations` has the texts, by their keys, that take a value
+    `config` is checked and lacks Hydra's own node; points share its equal parts. `overrides` lack
+    those for Hydra itself. `interpolations` has the texts, by their keys, that take a value
     from the environment, such as `${oc.env:NAME}`; a record has them in place of the values.
     """
 
@@ -287,11 +287,11 @@ class Base:
 
     def texts_with(self, values: Sequence[Override]) -> dict[str, str]:
         """Return the texts with interpolations once these values are set."""
-        found = dict(self.texts)
+        texts = dict(self.texts)
         for override in values:
-            found.pop(override.key_or_group, None)
-            found |= interpolated({override.key_or_group: override.value()})
-        return found
+            texts.pop(override.key_or_group, None)
+            texts |= interpolated({override.key_or_group: override.value()})
+        return texts
 
 
 def interpolated(plain: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -304,21 +304,22 @@ def interpolated(plain: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def from_environment(schema: type, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the texts that take a value from the environment, also by another key.
+    """Return the texts that take a value from the environment, directly or by another key.
 
-    They are of variables and of keys with any text; others are names and numbers, which reports
-    need.
+    Only variables and keys of free text count; names and numbers are needed by reports.
     """
-    found = {key for key, text in texts.items() if FROM_ENVIRONMENT.search(text)}
+    keys = {key for key, text in texts.items() if FROM_ENVIRONMENT.search(text)}
     size = 0
-    while size < len(found):
-        size = len(found)
-        found |= {
+    while size < len(keys):
+        size = len(keys)
+        keys |= {
             key
             for key, text in texts.items()
-            if any(depends_on(name, other) for name in NAMES.findall(text) for other in found)
+            if any(
+                depends_on(name, other_key) for name in NAMES.findall(text) for other_key in keys
+            )
         }
-    return {key: texts[key] for key in sorted(found) if takes_any_text(schema, key)}
+    return {key: texts[key] for key in sorted(keys) if takes_any_text(schema, key)}
 
 
 def takes_any_text(schema: type, key: str) -> bool:
@@ -338,12 +339,12 @@ class PointComposer:
     def __init__(
         self, loader: Any, master_config: DictConfig, typed: Mapping[str, Override] | None = None
     ) -> None:
-        """Take overrides as they were typed, by lines: these are written down in their place."""
+        """`typed` has unresolved overrides by resolved lines; records have them in their place."""
         self._loader = loader
         self._master = master_config
         self._typed = typed or {}
         self._bases: dict[tuple[str, ...], Base] = {}
-        self._variants: dict[tuple[tuple[str, ...], tuple[str, ...]], PointTemplate] = {}
+        self._templates: dict[tuple[tuple[str, ...], tuple[str, ...]], PointTemplate] = {}
         self._are_values: dict[str, bool] = {}
 
     def point(self, overrides: Sequence[Override], number: int) -> Composed:
@@ -351,33 +352,36 @@ class PointComposer:
         parsed = hydra_internals.sort_overrides(overrides, self._sets_a_value)
         base = self._base(parsed.shape)
         kind = parsed.shape, tuple(override.key_or_group for override in parsed.values)
-        known = self._variants.get(kind)
-        config = known.with_values(parsed.values) if known else None
+        template = self._templates.get(kind)
+        config = template.with_values(parsed.values) if template else None
         if config is None:
-            composed = self.composed(parsed)
+            composed = self.compose_point(parsed)
             config = to_structured_config(composed)
-            if known is None:
-                self._variants[kind] = PointTemplate(self._loader, composed)
-        named = with_model_named(config, parsed, base.without_hydra)
-        as_typed = [self._typed.get(str(each.input_line), each) for each in parsed.for_benchkit]
-        from_there = from_environment(type(named), base.texts_with(as_typed))
+            if template is None:
+                self._templates[kind] = PointTemplate(self._loader, composed)
+        final_config = add_sizes_to_name(config, parsed, base.without_hydra)
+        raw = [
+            self._typed.get(str(unresolved.input_line), unresolved)
+            for unresolved in parsed.for_benchkit
+        ]
+        interpolations = from_environment(type(final_config), base.texts_with(raw))
         written = [
-            each if each.key_or_group in from_there else own
-            for each, own in zip(as_typed, parsed.for_benchkit, strict=True)
+            unresolved if unresolved.key_or_group in interpolations else resolved
+            for unresolved, resolved in zip(raw, parsed.for_benchkit, strict=True)
         ]
         parsed = dataclasses.replace(parsed, for_benchkit=written)
         folder = (
             str(number) if base.subdir_template == NUMBERED else self._subfolder(parsed, number)
         )
-        return Composed(named, parsed.lines(), folder, from_there)
+        return Composed(final_config, parsed.lines(), folder, interpolations)
 
-    def composed(self, parsed: Overrides) -> DictConfig:
+    def compose_point(self, parsed: Overrides) -> DictConfig:
         """Compose a point without Hydra's own node, which is the larger part."""
         config = copy.deepcopy(self._base(parsed.shape).without_hydra)
         parsed.set_values(self._loader, config)
         return config
 
-    def whole(self, parsed: Overrides) -> DictConfig:
+    def compose_with_hydra(self, parsed: Overrides) -> DictConfig:
         point = copy.deepcopy(self._base(parsed.shape).with_hydra)
         parsed.set_values(self._loader, point)
         with open_dict(point.hydra):
@@ -393,7 +397,7 @@ class PointComposer:
         return self._are_values[key]
 
     def _subfolder(self, parsed: Overrides, number: int) -> str:
-        point = self.whole(parsed)
+        point = self.compose_with_hydra(parsed)
         with read_write(point), open_dict(point):
             point.hydra.job.num = number
             point.hydra.job.id = str(number)
@@ -401,37 +405,37 @@ class PointComposer:
 
     def _base(self, shape: tuple[str, ...]) -> Base:
         if shape not in self._bases:
-            whole = self._loader.load_sweep_config(self._master, list(shape))
+            with_hydra = self._loader.load_sweep_config(self._master, list(shape))
             gpus = gpus_of_job(self._master)
-            if gpus is not None and whole.hydra.runtime.choices.get("hardware") == AUTO:
-                # The machine where the command is typed says nothing about that of the job.
+            if gpus is not None and with_hydra.hydra.runtime.choices.get("hardware") == AUTO:
+                # The job runs on another machine than this one.
                 chosen = [line for line in shape if not line.startswith("hardware=")]
-                there = f"hardware={'cuda' if gpus else 'cpu'}"
-                whole = self._loader.load_sweep_config(self._master, [*chosen, there])
-            own = copy.deepcopy(whole)
-            with read_write(own), open_dict(own):
-                del own["hydra"]
-            sweep: Any = OmegaConf.to_container(whole.hydra.sweep, resolve=False)
-            texts = dict(interpolated(OmegaConf.to_container(own, resolve=False)))
-            self._bases[shape] = Base(whole, own, texts, sweep["subdir"])
+                hardware = f"hardware={'cuda' if gpus else 'cpu'}"
+                with_hydra = self._loader.load_sweep_config(self._master, [*chosen, hardware])
+            without_hydra = copy.deepcopy(with_hydra)
+            with read_write(without_hydra), open_dict(without_hydra):
+                del without_hydra["hydra"]
+            sweep: Any = OmegaConf.to_container(with_hydra.hydra.sweep, resolve=False)
+            texts = dict(interpolated(OmegaConf.to_container(without_hydra, resolve=False)))
+            self._bases[shape] = Base(with_hydra, without_hydra, texts, sweep["subdir"])
         return self._bases[shape]
 
 
-def with_model_named(config: RunConfig, parsed: Overrides, base: DictConfig) -> RunConfig:
+def add_sizes_to_name(config: RunConfig, parsed: Overrides, base: DictConfig) -> RunConfig:
     """Return a configuration whose model has in its name the sizes that differ from its `base`.
 
-    `model=small model.d_ff=64` becomes "small d_ff=64", so that no result of it passes for one of
-    the model "small". A name that is set as well stays.
+    `model=small model.d_ff=64` becomes "small d_ff=64", so that its results do not pass
+    for those of model "small". A name that is set as well stays.
     """
     keys = [override.key_or_group for override in parsed.values]
     sizes = [key.removeprefix("model.") for key in keys if key.startswith("model.")]
     if config.model is None or not sizes or "name" in sizes:
         return config
     values = {size: getattr(config.model, size) for size in sorted(sizes)}
-    given = " ".join(
+    changed = " ".join(
         f"{size}={value}" for size, value in values.items() if value != base.model[size]
     )
-    if not given:
+    if not changed:
         return config
-    model = dataclasses.replace(config.model, name=f"{config.model.name} {given}")
+    model = dataclasses.replace(config.model, name=f"{config.model.name} {changed}")
     return dataclasses.replace(config, model=model)

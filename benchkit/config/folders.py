@@ -1,4 +1,4 @@
-"""The folders of YAML, found before Hydra, whose import takes long, reads them."""
+"""The folders of YAML, without Hydra, whose import takes long."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,13 +15,13 @@ def config_folder() -> Path:
 
 
 def config_folders(arguments: Sequence[str]) -> list[Path]:
-    """Return the folders of YAML: benchkit's, those of suites of others, and --config-dir."""
-    _, added = without_config_dir(arguments)
-    return [config_folder(), *plugin_folders(), *([Path(added)] if added else [])]
+    """Return the folders of YAML: benchkit's, those of third-party suites, and --config-dir."""
+    _, config_dir = without_config_dir(arguments)
+    return [config_folder(), *plugin_folders(), *([Path(config_dir)] if config_dir else [])]
 
 
 def without_config_dir(arguments: Iterable[str]) -> tuple[list[str], str]:
-    """Return a command line without --config-dir, and the last folder named so; "" for none."""
+    """Return a command line without --config-dir, and its last folder; "" for none."""
     rest, folder = [], ""
     words = iter(arguments)
     for word in words:
@@ -38,5 +38,5 @@ def suite_of(path: Path) -> str:
 
     An option such as allreduce names the suite's own option first in its defaults.
     """
-    found = re.search(r"^defaults:\n  - (\w+)$", read_text(path), re.MULTILINE)
-    return found[1] if found else path.stem
+    match = re.search(r"^defaults:\n  - (\w+)$", read_text(path), re.MULTILINE)
+    return match[1] if match else path.stem

@@ -12,7 +12,7 @@ HOW_TO_START = (
     "nothing to run; for example: python -m benchkit +suite=allreduce data_size=1; "
     "`python -m benchkit --help` lists suites, keys and commands"
 )
-"""The answer to a command line without a word."""
+"""Message for an empty command line."""
 HELP = """benchkit: distributed deep-learning benchmarks from one command
 
   python -m benchkit +suite=allreduce data_size=100                one point
@@ -75,7 +75,7 @@ def key_rows(keys: Mapping[str, Key], values: Mapping[str, str] = MappingProxyTy
     lines = []
     for name, key in keys.items():
         head = f"{name}={values[name]}" if name in values else name
-        allowed = f"  [{found}]" if (found := key.allowed() or key.unit) else ""
+        allowed = f"  [{limits}]" if (limits := key.allowed() or key.unit) else ""
         lines.append(f"  {head:<27} {key.doc}{allowed}")
     return "\n".join(lines)
 
@@ -87,27 +87,29 @@ def help_text(folders: Iterable[Path]) -> str:
     ]
     shared = {name: key for name, (key, _) in described_keys(RunConfig).items() if name != "suite"}
     return HELP.format(
-        suites="\n\n".join(suites), shared=key_rows(shared), groups=listed(options_in(folders))
+        suites="\n\n".join(suites),
+        shared=key_rows(shared),
+        groups=format_options(options_in(folders)),
     )
 
 
 def options_in(folders: Iterable[Path]) -> dict[str, list[Path]]:
     """Return the files of YAML of each group, sorted by their names, which are its options."""
-    found: dict[str, dict[str, Path]] = {}
+    paths: dict[str, dict[str, Path]] = {}
     for folder in folders:
         for path in folder.glob("*/*.yaml"):
-            found.setdefault(path.parent.name, {})[path.stem] = path
-    return {group: [found[group][name] for name in sorted(found[group])] for group in sorted(found)}
+            paths.setdefault(path.parent.name, {})[path.stem] = path
+    return {group: [paths[group][name] for name in sorted(paths[group])] for group in sorted(paths)}
 
 
-def listed(options: Mapping[str, Sequence[Path]]) -> str:
+def format_options(options: Mapping[str, Sequence[Path]]) -> str:
     names = {group: [path.stem for path in paths] for group, paths in options.items()}
     if "suite" in options:
-        names["suite"] = [with_suite(path) for path in options["suite"]]
+        names["suite"] = [format_suite_option(path) for path in options["suite"]]
     return "\n".join(f"  {group:<27} {', '.join(names[group])}" for group in options)
 
 
-def with_suite(path: Path) -> str:
+def format_suite_option(path: Path) -> str:
     """Format "collective", and "allreduce (preset of collective)"."""
     suite = suite_of(path)
     return suite if suite == path.stem else f"{path.stem} (preset of {suite})"

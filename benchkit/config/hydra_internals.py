@@ -1,6 +1,6 @@
-"""Hydra's private parts: all that benchkit uses of Hydra beyond what Hydra documents.
+"""All uses of Hydra beyond its documented interface.
 
-What Hydra's example plugins use is in benchkit.sweep, and the wording of Hydra's errors in
+The interface of Hydra's example plugins is used in benchkit.sweep, the wording of Hydra's errors in
 benchkit.config.messages. tests/unit/config/test_hydra_internals.py pins all three.
 """
 
@@ -26,24 +26,24 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from benchkit.api.keys import RunConfig
-from benchkit.config.command_line import TAKING_VALUES, beside_overrides
+from benchkit.config.command_line import TAKING_VALUES, complete_words
 from benchkit.errors import ConfigError
 from benchkit.secrets import mask_word
 
 ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
 """Exceptions that a wrong configuration raises in Hydra, beside OSError and ValueError."""
 BELOW_NULL = "Unexpected type for root"
-"""In the AssertionError of OmegaConf for a key below a group that is null."""
+"""Text of the AssertionError of OmegaConf for a key below a group that is null."""
 NO_PLUGIN = re.compile("Invalid plugin|Unknown plugin class")
-"""In the RuntimeError of Hydra for a `_target_` that is no launcher or sweeper."""
+"""Text of the RuntimeError of Hydra for a `_target_` that is no launcher or sweeper."""
 TOO_LARGE = re.compile("[0-9]{309}")
 PROGRAM = "benchkit"
 COMPLETED = "COMP_LINE"
 MOST_VALUES = 100_000
-"""Of one key of a sweep; a range may have no end."""
+"""Limit for one key of a sweep; a range may be infinite."""
 MULTIRUN = ("-m", "--multirun")
 MODES = {"--cfg", "-c", "--info", "-i", "--run", "-r", "--shell-completion", "-sc", "hydra.mode"}
-"""What asks Hydra for something else than a sweep, before the equals sign."""
+"""Flags and keys by which Hydra does something other than a sweep."""
 
 
 def show_nothing(folder: Path) -> None: ...
@@ -51,14 +51,13 @@ def show_nothing(folder: Path) -> None: ...
 
 @dataclass
 class SweepTask:
-    """What Hydra hands to the sweeper, whose own result it discards.
+    """The task that Hydra passes to the sweeper. It holds the result, which Hydra would discard.
 
     Attributes:
-        show: shows what is in the sweep's folder, once its points have ended.
-        configs: those of all runs, once they are composed and checked; none where Hydra was asked
-            for something else.
-        runs_here: whether they measure in this process, and not where a launcher submits them.
-        statuses: of all points that have ended.
+        show: prints the table of the sweep's folder, once its points have ended.
+        configs: configurations of all runs, once they are checked; empty if Hydra ran no sweep.
+        runs_here: whether points run in this process, and not in submitted jobs.
+        statuses: statuses of all points that have ended.
     """
 
     show: Callable[[Path], None] = show_nothing
@@ -75,7 +74,7 @@ class SweepTask:
 
 
 def run(folder: Path, arguments: Sequence[str], task: SweepTask) -> None:
-    """Run Hydra, whose sweeper keeps what becomes of the points in `task`.
+    """Run Hydra, whose sweeper stores its result in `task`.
 
     Raise Hydra's errors instead of exiting.
     """
@@ -84,10 +83,10 @@ def run(folder: Path, arguments: Sequence[str], task: SweepTask) -> None:
     sys.argv = [PROGRAM, *flags_first(arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     if line := os.environ.get(COMPLETED):
-        print("\n".join(beside_overrides(line)))
-        os.environ[COMPLETED] = completable(line)
+        print("\n".join(complete_words(line)))
+        os.environ[COMPLETED] = simplify_for_completion(line)
     try:
-        with internal_faults_explained(arguments):
+        with explain_internal_faults(arguments):
             start()
     finally:
         sys.argv = typed
@@ -99,22 +98,22 @@ def run(folder: Path, arguments: Sequence[str], task: SweepTask) -> None:
 def flags_first(arguments: Sequence[str]) -> list[str]:
     """Put flags with their values in front, and -m where it is missing.
 
-    Hydra 1.3 accepts no override after a flag (hydra #3053, fixed in 1.4). Without -m it calls
-    values with commas ambiguous where something else is wrong, and does not say what.
+    Hydra 1.3 accepts no override after a flag (hydra #3053, fixed in 1.4). Without -m it reports
+    values with commas as ambiguous, and hides any other error.
     """
     flags: list[str] = []
     overrides: list[str] = []
-    before = ""
+    previous = ""
     for argument in arguments:
-        is_flag = argument.startswith("-") or before in TAKING_VALUES
+        is_flag = argument.startswith("-") or previous in TAKING_VALUES
         (flags if is_flag else overrides).append(argument)
-        before = argument
+        previous = argument
     others = [*(flag for flag in flags if flag not in MULTIRUN), *overrides]
     return ["-m", *others] if is_multirun(others) else others
 
 
-def completable(line: str) -> str:
-    """Return a line that a shell completes as Hydra 1.3 can compose it.
+def simplify_for_completion(line: str) -> str:
+    """Return a line of shell completion in a form that Hydra 1.3 can compose.
 
     It accepts neither -m between overrides nor several values of a key, so the first one stands for
     all. It knows neither the flags nor the commands of benchkit.
@@ -123,13 +122,13 @@ def completable(line: str) -> str:
     words = [
         word
         for number, word in enumerate(before)
-        if set(word) & set("='\"") or is_of_folder(before, number)
+        if set(word) & set("='\"") or is_config_dir(before, number)
     ]
     words = [word if set(word) & set("'\"[({") else word.partition(",")[0] for word in words]
     return " ".join([program, *words, "" if last.startswith("-") else last])
 
 
-def is_of_folder(words: Sequence[str], number: int) -> bool:
+def is_config_dir(words: Sequence[str], number: int) -> bool:
     return bool(set(words[max(0, number - 1) : number + 1]) & {"--config-dir", "-cd"})
 
 
@@ -138,22 +137,22 @@ def is_multirun(arguments: Sequence[str]) -> bool:
 
 
 @contextmanager
-def internal_faults_explained(arguments: Sequence[str]) -> Iterator[None]:
-    """Turn exceptions of OmegaConf and Hydra that name no key into ConfigError.
+def explain_internal_faults(arguments: Sequence[str]) -> Iterator[None]:
+    """Convert exceptions of OmegaConf and Hydra that name no key to ConfigError.
 
     An assertion fails for a key below a group that is null, and a float has at most 309 digits.
     """
     try:
         yield
     except OverflowError:
-        large = [each.partition("=")[0] for each in arguments if TOO_LARGE.search(each)]
+        large = [word.partition("=")[0] for word in arguments if TOO_LARGE.search(word)]
         reason = "a number of more digits than a float has; allowed are at most 308"
         raise ConfigError(f"{' or '.join(large) or 'a value'}: {reason}") from None
     except AssertionError as error:
         if BELOW_NULL not in str(error):
             raise
-        below = [each for each in arguments if "." in each.partition("=")[0]]
-        below = [each for each in below if not each.startswith("hydra.")]
+        below = [word for word in arguments if "." in word.partition("=")[0]]
+        below = [word for word in below if not word.startswith("hydra.")]
         reason = "its group is null; choose an option of the group first"
         raise ConfigError(f"{' or '.join(below)}: {reason}") from None
     except RuntimeError as error:
@@ -187,7 +186,7 @@ Override = types.Override
 def expand_sweep(loader: Any, arguments: Sequence[str]) -> Iterator[tuple[Override, ...]]:
     """Yield the overrides of every point: all combinations of the values in the arguments.
 
-    They are what parsing BasicSweeper's lines for each point gives. Of one key the last argument
+    They equal the parsed lines of BasicSweeper for each point. The last argument of a key
     counts. Raise HydraException for a sweep over an interval.
     """
     parsed = parse(loader, arguments)
@@ -222,22 +221,22 @@ def values_of(override: Override) -> list[Override]:
 def raw_overrides_by_line(
     loader: Any, lines: Sequence[str], texts: Sequence[str]
 ) -> dict[str, Override]:
-    """Return overrides as they were typed, with interpolations, by the line that each one means.
+    """Return overrides with their interpolations unresolved, by their resolved lines.
 
-    One with several values is left out: points differ by them.
+    An override with several values is left out, because points differ in it.
 
     Args:
-        texts: what was typed for each of the lines.
+        texts: each of the lines, unresolved.
     """
-    found = {}
+    raw_overrides = {}
     for line, text in zip(lines, texts, strict=True):
         if "${" in text and len(values := values_of(*parse(loader, [line]))) == 1:
             try:
                 [typed] = parse(loader, [text])
-            except HydraException:  # what it means may be right all the same
+            except HydraException:  # it may be valid once it is resolved
                 typed = replace(values[0], _value=text.partition("=")[2], input_line=text)
-            found[str(values[0].input_line)] = typed
-    return found
+            raw_overrides[str(values[0].input_line)] = typed
+    return raw_overrides
 
 
 def parse(loader: Any, lines: Sequence[str]) -> list[Override]:
@@ -249,9 +248,9 @@ class Overrides:
     """The parsed overrides of a point.
 
     Attributes:
-        for_benchkit: those that are not for Hydra itself.
-        shape: as given: groups, additions, deletions, Hydra's.
-        values: those that only set values.
+        for_benchkit: overrides that are not for Hydra itself.
+        shape: lines that choose groups, add or delete keys, or are for Hydra.
+        values: overrides that only set values.
     """
 
     for_benchkit: list[Override]
@@ -267,29 +266,30 @@ class Overrides:
 
     def dirname(self, point: DictConfig) -> str:
         naming = point.hydra.job.config.override_dirname
-        shown = [
-            replace(each, input_line=mask_word(str(each.input_line))) for each in self.for_benchkit
+        masked = [
+            replace(override, input_line=mask_word(str(override.input_line)))
+            for override in self.for_benchkit
         ]
-        name = get_overrides_dirname(shown, naming.exclude_keys, naming.item_sep, naming.kv_sep)
+        name = get_overrides_dirname(masked, naming.exclude_keys, naming.item_sep, naming.kv_sep)
         return name.replace("${", r"\${")  # else OmegaConf puts the value in
 
 
 def sort_overrides(
     overrides: Sequence[Override], is_value: Callable[[Override], bool]
 ) -> Overrides:
-    own = [override for override in overrides if not override.is_hydra_override()]
-    values = [override for override in own if is_value(override)]
+    for_benchkit = [override for override in overrides if not override.is_hydra_override()]
+    values = [override for override in for_benchkit if is_value(override)]
     shape = tuple(str(override.input_line) for override in overrides if override not in values)
-    return Overrides(own, shape, values)
+    return Overrides(for_benchkit, shape, values)
 
 
 def set_value(loader: Any, override: Override, config: DictConfig) -> None:
-    with internal_faults_explained([str(override.input_line)]):
+    with explain_internal_faults([str(override.input_line)]):
         loader._apply_overrides_to_config([override], config)
 
 
 def sets_a_value(loader: Any, override: Override) -> bool:
-    """Tell a plain `key=value` from a choice of group, an addition or a deletion."""
+    """Return whether an override is `key=value`, and no choice of group, addition or deletion."""
     if override.is_add() or override.is_force_add() or override.is_delete() or override.package:
         return False
     return not loader.repository.group_exists(override.key_or_group)

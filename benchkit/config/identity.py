@@ -1,4 +1,4 @@
-"""The identity of a point: the digest of what its configuration says of the measurement."""
+"""The identity of a point: a digest of the keys that define its measurement."""
 
 import hashlib
 from dataclasses import fields
@@ -19,7 +19,7 @@ def point_id(config: PlainConfig, world_size: int) -> str:
 def identity_of(config: PlainConfig) -> PlainConfig:
     """Return a configuration without the keys that its suite declares with `identity=False`.
 
-    Of a suite that is not here, only the keys of every run are known.
+    For a suite that is not installed, only the keys common to all suites are known.
     """
     suite = load_suites().get(str(config.get("suite")))
     return identifying_keys(config, suite.config if suite else RunConfig)
@@ -32,15 +32,15 @@ def identifying_keys(config: PlainConfig, schema: type) -> PlainConfig:
         config: plain data; keys that the schema lacks, as old records have them, are kept.
     """
     declared = {item.name: item for item in fields(schema)}
-    found = {}
+    identifying = {}
     for name, value in config.items():
         item = declared.get(name)
         key = item.metadata["key"] if item else None
         if key and (not key.identity or (key.neutral is not None and value == key.neutral)):
             continue
         group = nested_schema(item.type) if item and isinstance(value, dict) else None
-        found[name] = identifying_keys(value, group) if group else value
-    return found
+        identifying[name] = identifying_keys(value, group) if group else value
+    return identifying
 
 
 def digest(value: Any) -> str:

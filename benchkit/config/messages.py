@@ -31,9 +31,9 @@ NAMES_ELSEWHERE = {
     ),
     "measure.warmup_iterations": ("warmup", "warmups", "num_warmup", "num_warmups"),
 }  # fmt: skip
-"""What other programs call our keys and options."""
+"""Names of benchkit's keys and options in other programs."""
 KEY = r"[\w.+~/@:-]+"
-"""What Hydra's grammar takes for a key, with the signs that may stand before it."""
+"""A key in Hydra's grammar, with the signs that may precede it."""
 
 
 def explain(error: Exception, arguments: Sequence[str]) -> str:
@@ -42,11 +42,11 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     The line has the key, the given value, and what is allowed.
     """
     text = " ".join(str(error).split())
-    if found := NO_SUCH_OPTION.search(text):
-        group, name, options = found.groups()
+    if match := NO_SUCH_OPTION.search(text):
+        group, name, options = match.groups()
         if group in ("suite", "schema/suite") and name in installed_plugins().left_out:
             return installed_plugins().left_out[name]
-        near = named_elsewhere(name, options.split()) or nearest(name, options.split())
+        near = translate_name(name, options.split()) or nearest(name, options.split())
         meant = f"did you mean {' or '.join(near[:3])}? " if near else ""
         available = ", ".join(sorted(options.split()))
         return f"{group}={name}: no such {group}; {meant}available: {available}"
@@ -55,19 +55,19 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
             "a group cannot be null here; choose one of its options "
             "(`python -m benchkit --help` lists them)"
         )
-    if found := NO_SUCH_KEY.search(text):
-        return set_before_suite(found[2] or "", arguments) or unknown_key(found[1], arguments)
-    if found := WRONG_VALUE.search(text):
-        return wrong_type(found[1], error.__cause__, arguments)
-    if found := MISSING_GROUP.search(text):
-        return f"~{found[1]}: it cannot be taken away; choose one of its options, {found[1]}=…"
-    if found := NOT_IN_SCHEMA.search(text):
-        return f"conf {found[1]}: {unknown_key(found[2])}"
+    if match := NO_SUCH_KEY.search(text):
+        return explain_suite_key(match[2] or "", arguments) or unknown_key(match[1], arguments)
+    if match := WRONG_VALUE.search(text):
+        return explain_type(match[1], error.__cause__, arguments)
+    if match := MISSING_GROUP.search(text):
+        return f"~{match[1]}: it cannot be taken away; choose one of its options, {match[1]}=…"
+    if match := NOT_IN_SCHEMA.search(text):
+        return f"conf {match[1]}: {unknown_key(match[2])}"
     override = getattr(error, "override", None)
-    return unparsed(override, arguments) if override else text
+    return explain_syntax(override, arguments) if override else text
 
 
-def unparsed(override: str, arguments: Sequence[str]) -> str:
+def explain_syntax(override: str, arguments: Sequence[str]) -> str:
     name, _, value = override.partition("=")
     if not re.fullmatch(KEY, name, re.ASCII):
         return unknown_key(name, arguments)
@@ -83,12 +83,12 @@ def unparsed(override: str, arguments: Sequence[str]) -> str:
     )
 
 
-def set_before_suite(override: str, arguments: Sequence[str]) -> str:
-    """Explain one value for a suite's own key where several suites are chosen; "" otherwise.
+def explain_suite_key(override: str, arguments: Sequence[str]) -> str:
+    """Explain one value for a suite's own key if several suites are chosen; "" otherwise.
 
-    Hydra sets what does not vary before the sweep chooses a suite, when no such key exists yet.
+    Hydra sets values that do not vary before the sweep chooses a suite: the key does not exist yet.
     """
-    suites = [given for given in arguments if re.match(r"\+suite=.*[,(]", given)]
+    suites = [word for word in arguments if re.match(r"\+suite=.*[,(]", word)]
     name, _, value = override.partition("=")
     if not suites or override not in arguments or name.split(".")[0] not in keys_of_suites():
         return ""
@@ -101,34 +101,34 @@ def set_before_suite(override: str, arguments: Sequence[str]) -> str:
 def unknown_key(name: str, arguments: Sequence[str] = ()) -> str:
     """Explain a key that no schema has, and suggest the nearest one, in one line."""
     if name == "suite":
-        typed = next((each for each in arguments if each.startswith("suite=")), "suite=NAME")
+        typed = next((word for word in arguments if word.startswith("suite=")), "suite=NAME")
         return f"{typed}: suite takes a plus: +{typed}"
     if name == "backend.env":
         return "backend.env: takes variables one by one: +backend.env.NAME=value"
-    if explained := explained_by_suites(name):
-        return explained
+    if explanation := explain_by_suites(name):
+        return explanation
     keys: set[str] = set()
-    having = []
+    suites_with_key = []
     for suite in load_suites().values():
         described = described_keys(suite.config)
         keys |= described.keys()
         if name in described:
-            having.append(suite.name)
-    if having:
-        return f"{name}: a key of suite {' and '.join(having)}, which is not chosen"
+            suites_with_key.append(suite.name)
+    if suites_with_key:
+        return f"{name}: a key of suite {' and '.join(suites_with_key)}, which is not chosen"
     groups = {key.split(".")[0] for key in keys if "." in key} | {"sweep", "launcher", "study"}
-    known = sorted(keys | groups)
-    near = named_elsewhere(name, known) or nearest(name, known)
+    names = sorted(keys | groups)
+    near = translate_name(name, names) or nearest(name, names)
     hint = f"did you mean {near[0]}?" if near else "`python -m benchkit --help` lists all"
     return f"{name}: no such key; {hint}"
 
 
-def named_elsewhere(word: str, names: Sequence[str]) -> list[str]:
+def translate_name(word: str, names: Sequence[str]) -> list[str]:
     return [name for name, others in NAMES_ELSEWHERE.items() if word in others and name in names]
 
 
-def explained_by_suites(name: str) -> str:
-    """Return what suites say about an unknown key below one of their own keys; "" if nothing."""
+def explain_by_suites(name: str) -> str:
+    """Return the suites' explanation of an unknown key below one of theirs; "" for none."""
     parent, _, rest = name.partition(".")
     suite_of_line = {}
     for suite in load_suites().values():
@@ -140,10 +140,10 @@ def explained_by_suites(name: str) -> str:
     return "; ".join(f"{line} (suite {suite})" for line, suite in suite_of_line.items())
 
 
-def wrong_type(override: str, cause: BaseException | None, arguments: Sequence[str]) -> str:
+def explain_type(override: str, cause: BaseException | None, arguments: Sequence[str]) -> str:
     """Explain, in one line, a value that its key's type refuses.
 
-    Suites may have keys of one name; the cause says which one's schema has refused the value.
+    Several suites may have keys of one name; the cause has the schema that refused the value.
     """
     name, _, value = override.partition("=")
     name = name.lstrip("+~")
@@ -158,7 +158,7 @@ def wrong_type(override: str, cause: BaseException | None, arguments: Sequence[s
         [element] = typing.get_args(annotation)
         return f"{override}: expected a list of {element.__name__}{key_allows(key)} ({key.doc})"
     if annotation is list or typing.get_origin(annotation) is list:
-        typed = next((each for each in arguments if each.startswith(f"{name}=")), override)
+        typed = next((word for word in arguments if word.startswith(f"{name}=")), override)
         values = typed.partition("=")[2] if "[" not in typed else value
         return f"{override}: expected a list: {name}=[{values}] ({key.doc})"
     is_union = typing.get_origin(annotation) in UNIONS

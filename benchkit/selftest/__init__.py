@@ -1,1 +1,1 @@
-"""Tells what this machine can tell: `python -m benchkit selftest`, and the noise floor it finds."""
+"""`python -m benchkit selftest`: measures the noise of this machine, and its noise floor."""

@@ -33,14 +33,14 @@ FILE_NAME = "noise_floor.json"
 VALID_S = 30 * 24 * 3600.0
 """An older floor does not apply."""
 FEWEST_RUNS = 6
-"""Of fewer runs nobody knows how much they differ: a size has no floor, and one read is ignored."""
+"""With fewer runs a size has no floor, and a stored one is ignored: their spread is unknown."""
 MOST_BYTES = 2**20
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """What the noise between runs depends on, roughly; hosts of one kind share it.
+    """Conditions that the noise between runs depends on; hosts of one kind share them.
 
     `kernel` and `torch` are major and minor versions, `threads` those of each rank, `gpu` and
     `driver` those that ranks on GPUs use.
@@ -74,7 +74,7 @@ class SizeFloor:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineFloor:
-    """What one selftest found; `written_at` is UTC, ISO 8601, and `id` follows from the rest."""
+    """Result of one selftest; `written_at` is UTC, ISO 8601, and `id` follows from the rest."""
 
     id: PlainText
     written_at: str
@@ -82,19 +82,19 @@ class MachineFloor:
     sizes: Annotated[list[SizeFloor], msgspec.Meta(min_length=1)]
 
     def age_s(self) -> float:
-        """Return the seconds since it was written; raise ValueError where that is no time."""
+        """Return the seconds since it was written; raise ValueError for a wrong time."""
         written = datetime.datetime.fromisoformat(self.written_at)
         return (datetime.datetime.now(datetime.timezone.utc) - written).total_seconds()
 
     def nearest(self, operation: str, seconds: float) -> SizeFloor | None:
-        """Return the size of an operation that takes most nearly as long; None if it has none."""
-        of_call = max(seconds, 1e-9)  # the clock's resolution
-        own = [
+        """Return the size of an operation with the nearest time; None without a size."""
+        call_s = max(seconds, 1e-9)  # the clock's resolution
+        candidates = [
             size
             for size in self.sizes
             if size.what.startswith(f"{operation} ") and size.num_runs >= FEWEST_RUNS
         ]
-        return min(own, key=lambda size: abs(math.log(size.median_s / of_call)), default=None)
+        return min(candidates, key=lambda size: abs(math.log(size.median_s / call_s)), default=None)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def machine_floor(
 def state_folder() -> Path:
     """Return the folder of the user's state: $XDG_STATE_HOME/benchkit or ~/.local/state/benchkit.
 
-    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification asks. A user
+    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification requires. A user
     without a home, as a number may be in a container, has no state.
     """
     configured = Path(os.environ.get("XDG_STATE_HOME", ""))
@@ -164,7 +164,7 @@ def read(folder: Path) -> list[MachineFloor]:
 def store(floor: MachineFloor, folder: Path) -> Path:
     """Write a floor in place of the one with its fingerprint; return the path of the file."""
     try:
-        others = [each for each in read(folder) if each.fingerprint != floor.fingerprint]
+        others = [stored for stored in read(folder) if stored.fingerprint != floor.fingerprint]
     except ValueError:
         others = []
     folder.mkdir(parents=True, exist_ok=True)
@@ -186,8 +186,8 @@ def find_floor(wanted: Fingerprint) -> MachineFloor | None:
 def floor_of(record: Record) -> NoiseFloor | None:
     """Return the noise floor that applies to a record.
 
-    It is None where no case was measured, and for what no selftest runs: other operations, ranks on
-    several hosts, and ranks that were slowed down.
+    It is None if no case was measured, and for records unlike a selftest: other operations, several
+    hosts, or ranks that were slowed down.
     """
     cases = [case for case in record.cases if case.status == "ok" and case.samples_s]
     if not cases or len({agent.host for agent in record.agents}) > 1 or record.slowdown.mechanism:
@@ -195,17 +195,17 @@ def floor_of(record: Record) -> NoiseFloor | None:
     settings = record.settings
     threads, device = record.threads_per_rank, settings.hardware.device
     of_run = record.world_size, threads, settings.backend.name, device
-    found = find_floor(fingerprint(record.environment, *of_run))
-    if found is None:
+    floor = find_floor(fingerprint(record.environment, *of_run))
+    if floor is None:
         return None
-    size = found.nearest(record.title, statistics.median(case.typical_s for case in cases))
+    size = floor.nearest(record.title, statistics.median(case.typical_s for case in cases))
     if size is None:
         return None
-    return NoiseFloor(id=found.id, age_s=found.age_s(), sigma_run=size.sigma_run, at=size.what)
+    return NoiseFloor(id=floor.id, age_s=floor.age_s(), sigma_run=size.sigma_run, at=size.what)
 
 
 def problem() -> str | None:
-    """Return why the file of floors is ignored, in one line; None where it is none or readable."""
+    """Return why the file of floors is ignored, in one line; None if it is not."""
     try:
         read(state_folder())
     except ValueError as error:

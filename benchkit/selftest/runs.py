@@ -51,7 +51,7 @@ class SelftestFailed(Exception): ...
 
 @dataclass(frozen=True)
 class SelftestOptions:
-    """What the selftest is of; `seconds` are for all parts together, on an idle machine."""
+    """Options of the selftest; `seconds` is the time of all parts together on an idle machine."""
 
     backend: str
     ranks: int
@@ -69,7 +69,7 @@ class SelftestOptions:
             f"hardware={device}",
             f"backend={self.backend}",
             f"world_size={self.ranks}",
-            "ranks=fresh",  # on GPUs they stay by default, and runs in them are no independent ones
+            "ranks=fresh",  # by default GPU ranks are reused: their runs are not independent
             "measure=quick",
             "measure.max_iterations=2000",
             f"measure.max_seconds={self.seconds / 400:.6f}",
@@ -109,27 +109,27 @@ class SizeRuns:
         return float(np.nanmedian(self.medians_s))
 
 
-def repeat(setting: SelftestOptions) -> list[Record]:
+def repeat(options: SelftestOptions) -> list[Record]:
     """Measure three sizes in fresh processes, all sizes of a sweep before its next round."""
-    seeds = f"seed=range(0,{setting.num_runs})"
+    seeds = f"seed=range(0,{options.num_runs})"
     return [
-        *sweep(setting, "all_reduce", (ALL_REDUCE[0], seeds, *ALL_REDUCE[1:])),
-        *sweep(setting, "matrix_product", (MATRIX_PRODUCT[0], seeds, *MATRIX_PRODUCT[1:])),
+        *sweep(options, "all_reduce", (ALL_REDUCE[0], seeds, *ALL_REDUCE[1:])),
+        *sweep(options, "matrix_product", (MATRIX_PRODUCT[0], seeds, *MATRIX_PRODUCT[1:])),
     ]
 
 
 def sweep(
-    setting: SelftestOptions,
+    options: SelftestOptions,
     name: str,
     points: Sequence[str],
     variables: dict[str, str] | None = None,
 ) -> list[Record]:
     """Run a sweep as a user does; raise SelftestFailed unless all of its points are measured."""
-    folder = setting.folder / name
-    arguments = ["-m", *points, *setting.overrides(), f"hydra.sweep.dir={folder}"]
+    folder = options.folder / name
+    arguments = ["-m", *points, *options.overrides(), f"hydra.sweep.dir={folder}"]
     command = child.module_command(child.BENCHKIT, arguments).command
     program = child.ChildCommand(command, environment={**os.environ, **(variables or {})})
-    with (setting.folder / f"{name}.log").open("wb+") as log:
+    with (options.folder / f"{name}.log").open("wb+") as log:
         code, line = child.run_logged(log, program)
     paths = sorted(folder.glob(f"*/{files.FILE_NAME}"), key=lambda path: int(path.parent.name))
     records = [files.read(path) for path in paths]
@@ -145,20 +145,20 @@ def sweep(
 def group_runs(records: Sequence[Record]) -> list[SizeRuns]:
     """Return the runs of each size, by the order in which sizes were measured first.
 
-    A run is told by its seed. A case that a run lacks, as a call that is not short in every run has
-    no latency in each, is NaN there, so that neighbours stay pairs.
+    The seed is the number of a run. A case that a run lacks is NaN there, so that neighbours stay
+    pairs: a call that is short only in some runs has no latency in the others.
     """
     num_runs = 1 + max(record.settings.seed for record in records)
-    found: dict[str, SizeRuns] = {}
+    runs_of_size: dict[str, SizeRuns] = {}
     for record in records:
         for case in record.cases:
             what = name_of(record, case)
-            runs = found.setdefault(what, SizeRuns(what, [math.nan] * num_runs))
+            runs = runs_of_size.setdefault(what, SizeRuns(what, [math.nan] * num_runs))
             times = case.samples.times
             runs.medians_s[record.settings.seed] = float(np.median(times))
             if modes := find_modes(times):
                 runs.slow_shares.append(modes.slow_share)
-    return list(found.values())
+    return list(runs_of_size.values())
 
 
 def name_of(record: Record, case: CaseRecord) -> str:
@@ -172,15 +172,14 @@ UNDISTURBED = 0.1
 """Quantile of the times that counts as undisturbed; the minimum may be of a higher frequency."""
 LONGER = 1.1
 """A quantum that takes longer than this multiple of an undisturbed one was disturbed."""
-KERNEL_TELLS = ("steal_s", "throttled_s", "pressure_s")
+KERNEL_COUNTERS = ("steal_s", "throttled_s", "pressure_s")
 
 
 @dataclass(frozen=True)
 class CoreNoise:
-    """What a core lost.
+    """Time that a core lost.
 
-    `longer_share` of its quanta were disturbed, and `lost_share` of the time was lost beyond
-    undisturbed
+    `longer_share` is the share of disturbed quanta, `lost_share` that of time beyond undisturbed
     quanta.
     """
 
@@ -192,28 +191,28 @@ class CoreNoise:
 
 @dataclass(frozen=True)
 class Noise:
-    """What all cores lost, and by KERNEL_TELLS the seconds that the kernel counted meanwhile."""
+    """Noise of all cores, and the seconds of KERNEL_COUNTERS in the meantime."""
 
     cores: list[CoreNoise]
     seconds: float
     counted_s: dict[str, float] = field(default_factory=dict)
 
 
-def work(count: int) -> None:
+def spin(count: int) -> None:
     for _ in range(count):
         pass
 
 
-def calibrated(now: Callable[[], float] = time.perf_counter) -> int:
-    """Return the count for which `work` takes about QUANTUM_S."""
+def calibrate_count(now: Callable[[], float] = time.perf_counter) -> int:
+    """Return the count for which `spin` takes about QUANTUM_S."""
     count = 1000
-    fastest = min(timed(count, now) for _ in range(20))
+    fastest = min(time_spin(count, now) for _ in range(20))
     return max(1, round(count * QUANTUM_S / fastest)) if fastest > 0 else count
 
 
-def timed(count: int, now: Callable[[], float]) -> float:
+def time_spin(count: int, now: Callable[[], float]) -> float:
     start = now()
-    work(count)
+    spin(count)
     return now() - start
 
 
@@ -232,19 +231,19 @@ def measure_cores(
 ) -> Noise:
     """Time quanta on each usable core in turn, for `seconds` together."""
     cores = affinity_cores()
-    before, began = read_counters(), now()
-    found = []
+    counters, start = read_counters(), now()
+    noises = []
     try:
         for core in cores:
             bind({core})
-            count, times, until = calibrated(now), list[float](), now() + seconds / len(cores)
+            count, times, until = calibrate_count(now), list[float](), now() + seconds / len(cores)
             while not times or now() < until:
-                times.append(timed(count, now))
-            found.append(noise_of(core, times))
+                times.append(time_spin(count, now))
+            noises.append(noise_of(core, times))
     finally:
         bind(set(cores))
-    growth = dict(zip(COUNTERS, np.subtract(read_counters(), before).tolist(), strict=True))
-    return Noise(found, now() - began, {name: growth[name] for name in KERNEL_TELLS})
+    growth = dict(zip(COUNTERS, np.subtract(read_counters(), counters).tolist(), strict=True))
+    return Noise(noises, now() - start, {name: growth[name] for name in KERNEL_COUNTERS})
 
 
 def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
@@ -262,7 +261,7 @@ def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
 LOST_SHARE = 0.01
 """A core that loses a larger share of its time is called noisy."""
 BUSY_SHARE = 0.1
-"""A core that loses more had other work: what runs differ by then is no property of the machine."""
+"""A core that loses more had other work: the runs then differ by more than the machine."""
 MOST_CORES = 4
 ALPHA = 0.05
 
@@ -274,19 +273,19 @@ class Findings:
     runs: Sequence[SizeRuns]
 
 
-def render(found: Findings) -> str:
+def render(findings: Findings) -> str:
     """Return the page: a title and one paragraph per part."""
-    on = found.found_on
-    threads = f"{on.threads} thread" + "s" * (on.threads > 1)
+    host = findings.found_on
+    threads = f"{host.threads} thread" + "s" * (host.threads > 1)
     title = (
-        f"Selftest of {on.cpu}, {on.cores:g} cores, Linux {on.kernel}, torch {on.torch}: "
-        f"{on.world_size} ranks of {threads} by {on.backend} on {on.device}"
+        f"Selftest of {host.cpu}, {host.cores:g} cores, Linux {host.kernel}, torch {host.torch}: "
+        f"{host.world_size} ranks of {threads} by {host.backend} on {host.device}"
     )
     parts = (
-        cores(found.noise),
-        spread(found.runs),
-        modes(found.runs),
-        loops(found.runs),
+        cores(findings.noise),
+        run_differences(findings.runs),
+        modes(findings.runs),
+        loops(findings.runs),
     )
     return "\n\n".join([title, *("\n  ".join(part) for part in parts)])
 
@@ -299,56 +298,56 @@ def cores(noise: Noise) -> Iterator[str]:
     yield f"Noise: {verdict}, core {by_loss[0].core} lost {by_loss[0].lost_share:.2%} of its time"
     if noisy:
         yield "all that follows includes this noise: repeat the selftest when the machine is idle"
-    yield from map(of_core, by_loss[:MOST_CORES])
+    yield from map(core_line, by_loss[:MOST_CORES])
     if len(by_loss) > MOST_CORES:
         yield f"{len(by_loss) - MOST_CORES} more cores lost less"
     counted = ", ".join(f"{name[:-2]} {spent:.3g} s" for name, spent in noise.counted_s.items())
     yield f"the kernel counted in {noise.seconds:.3g} s: {counted}"
 
 
-def of_core(core: CoreNoise) -> str:
+def core_line(core: CoreNoise) -> str:
     return (
         f"core {core.core}: {core.longer_share:.2%} of equal pieces of work took longer, "
         f"{core.lost_share:.2%} of the time was lost, longest {1e3 * core.longest_s:.3g} ms"
     )
 
 
-def spread(runs: Sequence[SizeRuns]) -> Iterator[str]:
+def run_differences(runs: Sequence[SizeRuns]) -> Iterator[str]:
     widths = [difference_of_runs(floor.sigma_run) for floor in floors_of(runs)]
     yield (
         f"Runs: two single runs differ by {plus_minus(min(widths))} to {plus_minus(max(widths))}; "
         "smaller changes need repeated runs"
     )
-    for each in runs:
-        floor = each.floor()
-        differ = f"in {each.num_runs} of {len(each.medians_s)} runs, too few for a noise floor"
+    for size in runs:
+        floor = size.floor()
+        differ = f"in {size.num_runs} of {len(size.medians_s)} runs, too few for a noise floor"
         if floor:
             width = plus_minus(difference_of_runs(floor.sigma_run))
             deviation = f"standard deviation {percent(floor.sigma_run)}"
             differ = f"{floor.num_runs} runs, {deviation}, two runs {width}"
-        yield f"{each.what}: {1e3 * each.median_s:.4g} ms, {differ}"
+        yield f"{size.what}: {1e3 * size.median_s:.4g} ms, {differ}"
 
 
 def floors_of(runs: Sequence[SizeRuns]) -> list[SizeFloor]:
-    return [floor for each in runs if (floor := each.floor())]
+    return [floor for size in runs if (floor := size.floor())]
 
 
 def modes(runs: Sequence[SizeRuns]) -> Iterator[str]:
-    found = [each for each in runs if each.slow_shares]
-    yield f"Modes: {'TWO' if found else 'ONE'}" + (
-        ", a single median hides them: look at p25 and p95" if found else " in every run"
+    bimodal = [size for size in runs if size.slow_shares]
+    yield f"Modes: {'TWO' if bimodal else 'ONE'}" + (
+        ", a single median hides them: look at p25 and p95" if bimodal else " in every run"
     )
-    for each in found:
-        shares = f"{min(each.slow_shares):.0%} to {max(each.slow_shares):.0%}"
+    for size in bimodal:
+        shares = f"{min(size.slow_shares):.0%} to {max(size.slow_shares):.0%}"
         yield (
-            f"{each.what}: in {len(each.slow_shares)} of {len(each.medians_s)} runs, "
+            f"{size.what}: in {len(size.slow_shares)} of {len(size.medians_s)} runs, "
             f"{shares} of the calls are slow"
         )
 
 
 def loops(runs: Sequence[SizeRuns]) -> Iterator[str]:
     """Yield the time of calls back to back over that of single calls, in the same runs."""
-    medians = {each.what: np.array(each.medians_s) for each in runs}
+    medians = {size.what: np.array(size.medians_s) for size in runs}
     pairs: dict[str, tuple[Array, Array]] = {}
     for what, single in medians.items():
         looped = medians.get(what.removesuffix(LATENCY) + BACK_TO_BACK)
@@ -381,7 +380,7 @@ HOST_WAIT_S = 3600.0
 
 
 def main(arguments: list[str]) -> int:
-    """Run the selftest; return 0, 1 where a part failed, 2 where an argument is wrong."""
+    """Run the selftest; return 0, 1 if a part failed, 2 for a wrong argument."""
     options = parser().parse_args(arguments)
     folder = options.dir or state_folder()
     try:
@@ -395,17 +394,19 @@ def main(arguments: list[str]) -> int:
         read(folder)
     except ValueError as error:
         say(f"{error}; it is replaced")
-    with tempfile.TemporaryDirectory(prefix="benchkit-selftest-") as place:
-        setting = SelftestOptions(options.backend, options.ranks, options.seconds, Path(place))
+    with tempfile.TemporaryDirectory(prefix="benchkit-selftest-") as temporary:
+        selftest_options = SelftestOptions(
+            options.backend, options.ranks, options.seconds, Path(temporary)
+        )
         try:
-            found = measure_machine(setting)
+            findings = measure_machine(selftest_options)
         except (SelftestFailed, HostTaken, OSError, ValueError) as error:
             say(f"not measured: {error}")
             return EXIT_FAILED
     written_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    floor = machine_floor(found.found_on, floors_of(found.runs), written_at)
-    print(render(found))
-    lost = max(core.lost_share for core in found.noise.cores)
+    floor = machine_floor(findings.found_on, floors_of(findings.runs), written_at)
+    print(render(findings))
+    lost = max(core.lost_share for core in findings.noise.cores)
     if lost > BUSY_SHARE and not options.even_if_busy:
         busy = f"other work took {percent(lost)} of a core's time"
         say(f"noise floor not stored: {busy}; repeat when idle, or with --even-if-busy")
@@ -420,21 +421,29 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="python -m benchkit selftest", description=__doc__)
-    made.add_argument("--backend", choices=BACKENDS, default="gloo", help="default: gloo")
-    made.add_argument("--ranks", type=int, default=2, help="default: 2")
-    made.add_argument("--dir", type=Path, help=f"of noise_floor.json; default: {state_folder()}")
-    made.add_argument("--even-if-busy", action="store_true", help="store the noise floor anyway")
-    made.add_argument("--seconds", type=float, default=SECONDS, help=argparse.SUPPRESS)
-    return made
+    argument_parser = argparse.ArgumentParser(
+        prog="python -m benchkit selftest", description=__doc__
+    )
+    argument_parser.add_argument(
+        "--backend", choices=BACKENDS, default="gloo", help="default: gloo"
+    )
+    argument_parser.add_argument("--ranks", type=int, default=2, help="default: 2")
+    argument_parser.add_argument(
+        "--dir", type=Path, help=f"of noise_floor.json; default: {state_folder()}"
+    )
+    argument_parser.add_argument(
+        "--even-if-busy", action="store_true", help="store the noise floor anyway"
+    )
+    argument_parser.add_argument("--seconds", type=float, default=SECONDS, help=argparse.SUPPRESS)
+    return argument_parser
 
 
 def require_startable(ranks: int, seconds: float, folder: Path) -> None:
-    """Raise ConfigError or LaunchError where the selftest cannot begin."""
-    started = require_launcher()
-    if started.num_processes > 1:
+    """Raise ConfigError or LaunchError if the selftest cannot begin."""
+    context = require_launcher()
+    if context.num_processes > 1:
         raise ConfigError(
-            f"{started.launcher} started {started.num_processes} processes; allowed is one, "
+            f"{context.launcher} started {context.num_processes} processes; allowed is one, "
             "it starts the ranks"
         )
     if ranks < 1:
@@ -451,19 +460,19 @@ def require_startable(ranks: int, seconds: float, folder: Path) -> None:
         raise ConfigError(f"{folder}: not writable; choose another by --dir")
 
 
-def measure_machine(setting: SelftestOptions) -> Findings:
+def measure_machine(options: SelftestOptions) -> Findings:
     lock = HostLock()
     try:
         lock.acquire(lambda holder: say(f"waits for {holder}"), limit=lambda holder: HOST_WAIT_S)
     except NoLock as error:
         say(f"{error}: other runs may disturb this one")
     try:
-        say(f"cores, about {setting.seconds / 12:.2g} s")
-        noise = measure_cores(setting.seconds / 12)
+        say(f"cores, about {options.seconds / 12:.2g} s")
+        noise = measure_cores(options.seconds / 12)
     finally:
         lock.release()
-    say(f"{setting.num_runs} identical runs of each size, in fresh processes")
-    records = repeat(setting)
+    say(f"{options.num_runs} identical runs of each size, in fresh processes")
+    records = repeat(options)
     return Findings(found_on(records[0]), noise, group_runs(records))
 
 
@@ -479,5 +488,5 @@ def found_on(record: Record) -> Fingerprint:
 
 
 def say(message: str) -> None:
-    """Print a line to standard error; the page alone goes to standard output."""
+    """Print a line to standard error; only the page goes to standard output."""
     print(f"benchkit selftest: {message}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a sweep has to do: agent 0 claims the folder and finds the points that are open."""
+"""The agenda of a sweep: agent 0 claims the folder and determines the open points."""
 
 import contextlib
 import logging
@@ -28,14 +28,14 @@ log = logging.getLogger("benchkit")
 
 
 Name = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}\Z)[^/\0]+\Z")]
-"""Names a file or folder in a known folder."""
+"""Name of a file or folder in a known folder."""
 Below = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}(/|\Z))[^/\0]+(/(?!\.{1,2}(/|\Z))[^/\0]+)*\Z")]
-"""Leads from a known folder to one below it, by names."""
+"""Path of a folder, relative to a known folder above it."""
 
 
 @dataclass(frozen=True)
 class AgendaMessage:
-    """What agent 0 tells of its agenda; `names` are trailing parts of the sweep's folder."""
+    """Agent 0's message on its agenda; `names` are trailing parts of the sweep's folder."""
 
     names: Sequence[Name]
     folders: list[Below]
@@ -44,13 +44,13 @@ class AgendaMessage:
 
 @dataclass(frozen=True)
 class Agenda:
-    """The work of a sweep.
+    """The points of a sweep, and which of them are open.
 
     Attributes:
-        folders: of all points, relative to the sweep's folder.
+        folders: folders of all points, relative to the sweep's folder.
         open_indexes: indexes of the points to measure.
-        statuses: of the points that are measured already.
-        resumed_with: what differs from the beginning of the sweep, as [then, now] by name.
+        statuses: statuses of the points that are measured already.
+        resumed_with: conditions that differ from the sweep's start, as [then, now] by name.
     """
 
     folder: Path
@@ -60,7 +60,7 @@ class Agenda:
     resumed_with: dict[str, list[str]]
 
     def message(self, parent: Path) -> AgendaMessage:
-        """Return what the other agents need; each knows the folder's `parent`."""
+        """Return the message to the other agents, which know the folder's `parent`."""
         return AgendaMessage(self.folder.relative_to(parent).parts, self.folders, self.open_indexes)
 
     def open_points(
@@ -70,7 +70,7 @@ class Agenda:
         num_agents: int,
         typed: Sequence[Mapping[str, str]] = (),
     ) -> list[Point]:
-        """Return the points to measure; `typed` has the texts of each that Composed has."""
+        """Return the points to measure; `typed` has Composed.interpolations of each point."""
         return [
             Point(
                 configs[index],
@@ -88,9 +88,9 @@ class Agenda:
     def from_message(
         cls, message: AgendaMessage, folder: Path, parent: Path, num_points: int
     ) -> "Agenda":
-        """Return agent 0's agenda for another agent's own folder and points.
+        """Return agent 0's agenda on another agent, which has named its own `folder`.
 
-        Agent 0 tells the names below `parent`, such as a time stamp. Raise SweepEnds for another
+        The message has the names below `parent`, such as a time stamp. Raise SweepEnds for another
         number of points.
         """
         num_names = len(folder.relative_to(parent).parts)
@@ -110,11 +110,11 @@ def prepare_agenda(
 ) -> Agenda:
     """Claim the sweep's folder for this process, write the manifest, and return the agenda.
 
-    Raise ConfigError where the folder is in use, or does not suit the command line.
+    Raise ConfigError if the folder is in use, or does not suit the command line.
 
     Args:
         world_sizes: ranks of each point now; None if unknown.
-        held: takes over the claim on the folder.
+        exit_stack: receives the claim on the folder.
     """
     trust.make_folder(folder)
     exit_stack.enter_context(claim_folder(folder))
@@ -135,9 +135,9 @@ def new_agenda(folder: Path, wanted: Manifest) -> Agenda:
 def resume_agenda(
     folder: Path, wanted: Manifest, world_sizes: Sequence[int | None], resume_options: Resume
 ) -> Agenda:
-    """Return what is left to do of an earlier sweep, which gets the points that it lacks.
+    """Return the agenda of an earlier sweep, after adding the points that it lacks.
 
-    Raise ConfigError where software, hosts or launcher differ from the beginning, without --force.
+    Raise ConfigError if software, hosts or launcher differ from its start, without --force.
     """
     before = manifest.read(folder)
     differing = resume.differences(before.made_with, wanted.made_with)
@@ -148,14 +148,17 @@ def resume_agenda(
         )
     points = manifest.merge_entries(before.points, wanted.points)
     require_no_links(folder, points)
-    mentioned = {entry.identity for entry in points}
-    others = [entry for entry in before.points if entry.identity not in mentioned]
-    if others:
-        warn_of_others(others)
+    identities = {entry.identity for entry in points}
+    other_entries = [entry for entry in before.points if entry.identity not in identities]
+    if other_entries:
+        warn_of_others(other_entries)
     Manifest(
         arguments=mask_words(before.arguments) or wanted.arguments,
         made_with=before.made_with or wanted.made_with,
-        points=[replace(entry, overrides=mask_words(entry.overrides)) for entry in points + others],
+        points=[
+            replace(entry, overrides=mask_words(entry.overrides))
+            for entry in points + other_entries
+        ],
         jobs=before.jobs,
         started_in=before.started_in if before.arguments else wanted.started_in,
     ).write(folder)
@@ -163,7 +166,7 @@ def resume_agenda(
 
 
 def require_no_links(folder: Path, points: Sequence[PointEntry]) -> None:
-    """Raise ConfigError where a log or a trace would be written through a link or pipe."""
+    """Raise ConfigError if a log or a trace would be written through a link or pipe."""
     folders = (part for point in points for part in Path(point.folder).parts[:1])
     for name in dict.fromkeys((LOG_FILE, *folders)):
         for path in files.find_special_files(folder / name):
@@ -183,17 +186,17 @@ def agenda_of(
         resume.settled_status(folder / name, retry, world_size)
         for name, world_size in zip(folders, world_sizes, strict=True)
     ]
-    is_open = [index for index, status in enumerate(statuses) if not status]
+    open_indexes = [index for index, status in enumerate(statuses) if not status]
     settled = [status for status in statuses if status]
-    return Agenda(folder, folders, is_open, settled, differing or {})
+    return Agenda(folder, folders, open_indexes, settled, differing or {})
 
 
-def warn_of_others(others: Sequence[PointEntry]) -> None:
-    names = ", ".join(escape_unprintable(entry.folder, keep="") for entry in others[:SHOWN])
-    if len(others) > SHOWN:
+def warn_of_others(entries: Sequence[PointEntry]) -> None:
+    names = ", ".join(escape_unprintable(entry.folder, keep="") for entry in entries[:SHOWN])
+    if len(entries) > SHOWN:
         names += ", …"
     log.warning(
         "%d points of the sweep are not of this command line; their records stay: %s",
-        len(others),
+        len(entries),
         names,
     )

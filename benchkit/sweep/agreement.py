@@ -1,4 +1,4 @@
-"""Before the first point all agents agree on one folder and one agenda."""
+"""Agree on one folder and one agenda, on all agents, before the first point."""
 
 import contextlib
 import itertools
@@ -36,25 +36,24 @@ from launch.launcher_env import LaunchContext, detect_launcher
 
 @dataclass(frozen=True)
 class Proposal:
-    """The sweep that one agent is about to run, before all agree.
+    """The sweep of one agent, before all agents agree.
 
-    `asked` is None for a fresh sweep; `configs` and `entries` are of all points.
+    `resume_options` is None for a new sweep; `configs` and `entries` are those of all points.
     """
 
     hydra_config: DictConfig
     launcher: Launcher
-    asked: Resume | None
+    resume_options: Resume | None
     configs: Sequence[RunConfig]
     entries: Sequence[PointEntry]
 
-    def agree(self, held: contextlib.ExitStack) -> tuple[Agents, Agenda]:
-        """Connect to the other agents of this start; all take agent 0's folder and agenda.
+    def agree(self, exit_stack: contextlib.ExitStack) -> tuple[Agents, Agenda]:
+        """Connect to the other agents, then broadcast agent 0's folder and agenda.
 
-        `held` takes over the claim on the sweep's folder. Raises JoinError where the agents are
-        about to run different things, ConfigError where the folder is in use, or holds another
-        sweep.
+        `exit_stack` receives the claim on the sweep's folder. Raise JoinError if the agents are
+        about to run different things, ConfigError if the folder is in use or holds another sweep.
         """
-        started = detect_launcher()
+        context = detect_launcher()
         traits = {
             "benchkit": __version__,
             "torch": metadata.version("torch"),
@@ -65,9 +64,9 @@ class Proposal:
         naming = str(hydra_sweep["dir"])
         config = self.configs[0]
         agents = connect_agents(
-            started, traits, common_folder(naming), config.join_timeout_s, config.trust_network
+            context, traits, common_folder(naming), config.join_timeout_s, config.trust_network
         )
-        conditions = start_conditions(started, agents, self.launcher)
+        conditions = start_conditions(context, agents, self.launcher)
         typed = mask_words(drop_resume_settings(sys.argv[1:]))
         wanted = Manifest(typed, conditions, list(self.entries), started_in=os.getcwd())
         world_sizes = self.world_sizes(agents)
@@ -78,13 +77,15 @@ class Proposal:
         agenda, problem = None, None
         if agents.first:
             try:
-                agenda = prepare_agenda(folder, wanted, world_sizes, self.asked, held)
+                agenda = prepare_agenda(
+                    folder, wanted, world_sizes, self.resume_options, exit_stack
+                )
                 files.write_atomically(folder / "multirun.yaml", settings.encode())
             except (ConfigError, OSError) as error:
                 problem = str(error)
-        own = (agenda.message(parent) if agenda else None, problem)
+        proposed = (agenda.message(parent) if agenda else None, problem)
         try:
-            message, problem = agents.broadcast(own, tuple[AgendaMessage | None, str | None])
+            message, problem = agents.broadcast(proposed, tuple[AgendaMessage | None, str | None])
         except Lost as lost:
             raise JoinError(f"{lost} before the first point") from None
         if problem:
@@ -94,12 +95,12 @@ class Proposal:
         return agents, agenda or Agenda.from_message(message, folder, parent, len(self.entries))
 
     def world_sizes(self, agents: Agents) -> list[int | None]:
-        """Return each point's number of ranks; None where only the job that runs it will know.
+        """Return each point's number of ranks; None if only its job will know.
 
         All agents call this together.
         """
         is_auto = [config.world_size == "auto" for config in self.configs]
-        if self.asked and self.launcher.runs_here and any(is_auto):
+        if self.resume_options and self.launcher.runs_here and any(is_auto):
             group = AgentGroup(agents, all_gather_facts(agents))
             return [resolve_world_size(config, group) for config in self.configs]
         return [
@@ -108,23 +109,23 @@ class Proposal:
         ]
 
 
-def start_conditions(started: LaunchContext, agents: Agents, launcher: Launcher) -> dict[str, str]:
-    """Return the software, hosts and launcher that a resumed sweep must share with its start."""
+def start_conditions(context: LaunchContext, agents: Agents, launcher: Launcher) -> dict[str, str]:
+    """Return the software, hosts and launcher, which must be the same when a sweep is resumed."""
     code = checkout()
     shared = {
         "benchkit": __version__,
         "commit": "+".join(filter(None, (code["git_commit"], code["git_diff_hash"]))),
         "torch": metadata.version("torch"),
-        "launcher": started.launcher if launcher.runs_here else type(launcher).__name__,
+        "launcher": context.launcher if launcher.runs_here else type(launcher).__name__,
     }
     if not launcher.runs_here:  # Slurm chooses the hosts
         return shared
     hosts = " ".join(sorted({member.host for member in agents.members}))
-    return {**shared, "hosts": hosts, "agents": str(started.num_processes)}
+    return {**shared, "hosts": hosts, "agents": str(context.num_processes)}
 
 
 def common_folder(naming: str) -> Path:
-    """Return the folder of agents' rendezvous: the part of the sweep's without a time stamp.
+    """Return the folder of the rendezvous: the part of the sweep's folder before a time stamp.
 
     `naming` is hydra.sweep.dir before its interpolations such as ${now:…} are resolved.
     """
@@ -134,9 +135,9 @@ def common_folder(naming: str) -> Path:
 def shared_parent(folder: Path, naming: str) -> Path:
     """Return the leading parts of the sweep's folder that each agent knows by itself.
 
-    The others begin with the first that `naming` interpolates, unless by the environment or by
-    Hydra's facts.
+    They end before the first part that `naming` interpolates, unless from the environment or from
+    Hydra's own values.
     """
     is_known = re.compile(r"(?!.*\$\{(?!oc\.env:|hydra[:.]))")
-    num_others = len(list(itertools.dropwhile(is_known.match, Path(naming).parts)))
-    return Path(*folder.parts[: max(0, len(folder.parts) - num_others)])
+    num_unknown = len(list(itertools.dropwhile(is_known.match, Path(naming).parts)))
+    return Path(*folder.parts[: max(0, len(folder.parts) - num_unknown)])

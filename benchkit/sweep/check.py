@@ -13,11 +13,11 @@ from benchkit.sweep import resume
 from launch.launcher_env import LaunchError
 
 REFUSALS = (*hydra_internals.ERRORS, LaunchError, OSError, ValueError)
-"""What a wrong command line raises while it is composed: in Hydra, and in the files it names."""
+"""Exceptions by which the composition of a wrong command line fails, in Hydra or in files."""
 
 
 def check(arguments: Sequence[str]) -> SweepTask:
-    """Return what a command line would run, composed; start no process and write no file.
+    """Compose and check a command line; start no process and write no file.
 
     Raise ConfigError as `run` does.
     """
@@ -29,9 +29,8 @@ def check(arguments: Sequence[str]) -> SweepTask:
 def run(arguments: Sequence[str], task: SweepTask, *settings: str) -> None:
     """Compose a command line, check its points, and run them unless `settings` say otherwise.
 
-    Raise ConfigError with one line for a command line that is wrong, or several lines that list all
-    suites; it is UnknownKey where a key does not exist. An exception that comes once all points are
-    composed is no fault of the command line, and passes.
+    Raise ConfigError for a wrong command line, in one line, or in several that list all suites; it
+    is UnknownKey for a key that does not exist. Exceptions after all points are composed pass.
     """
     try:
         compose.register()
@@ -45,10 +44,10 @@ def run(arguments: Sequence[str], task: SweepTask, *settings: str) -> None:
 
 
 def expand(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Return a command line as Hydra is given it; raise ConfigError where it is none."""
+    """Return the arguments for Hydra; raise ConfigError for a wrong command line."""
     if not has_torch():
         raise ConfigError("torch is not installed; pip install 'benchkit[torch]', or a build of it")
-    resume.require_text([os.getcwd()])  # manifests name it
+    resume.require_text([os.getcwd()])  # it is written to manifests
     command_line.require_values(arguments)
     return command_line.normalize_arguments(resume.parse(arguments), help_pages.options_in(folders))
 
@@ -58,6 +57,6 @@ def has_torch() -> bool:
 
 
 def refusal(error: Exception, arguments: Sequence[str]) -> ConfigError:
-    """Return one of REFUSALS as the line that says what is wrong."""
+    """Convert one of REFUSALS to a ConfigError that explains it."""
     kind = UnknownKey if messages.NO_SUCH_KEY.search(str(error)) else ConfigError
     return kind(messages.explain(error, arguments))

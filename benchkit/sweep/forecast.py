@@ -1,9 +1,9 @@
-"""How long points take, before they run: what is expected, and a bound.
+"""Forecast the seconds of points before they run, and a bound of these.
 
-A point starts ranks, builds and checks its cases, and times them; each case that is timed again
-alone costs another start. A cost model gives the seconds of a call (`Job`). The nearest earlier
-record of a machine like this one says how far each of these parts is from the model (`Pace`).
-Without such a record the forecast is a guess. Bounds assume that all is slower by the pace's
+A point starts ranks, builds and checks its cases, and times them; each case that is repeated
+isolated costs one more start. `PointModel` models the seconds of a call; `Pace` corrects each part
+by the nearest earlier record of a machine like this one. Without such a record the forecast is a
+guess. Bounds assume that all is slower by the pace's
 `doubt`, and that measure.max_seconds and timeout_s end what takes longer.
 """
 
@@ -40,17 +40,17 @@ STEP_S = {"cpu": 5e-4, "cuda": 2e-5}  # of the shortest message or kernel, with 
 BLOCK_S = 5e-3  # around a block of samples
 START_S = {"cpu": 0.2, "cuda": 5.0}  # to start the ranks of a point and to end them
 CASE_S = 0.05  # to build a case
-CHECKS = 5.0  # calls that the checks of a case take as long as
+CHECKS = 5.0  # the checks of a case take as long as so many calls
 PROBES = 10  # turns for a call of a cost model
 TURN = 0.014  # without a slowed rank, the length of a turn in measure.probe_seconds
-FILLED = 1.5  # the length of a sample over that which it is to fill; calls double until they do
-STALL_S = 3.0  # of any point, at most, beyond that: a sweep's first one starts a server of forks
+FILLED = 1.5  # length of a sample over its target; calls double until it is reached
+STALL_S = 3.0  # further start-up of a point, at most: a sweep's first one starts the fork server
 SWEEP_S = 5.0  # from the command to its first point, and from the last one to the table
 
 
 @dataclass(frozen=True)
 class PointModel:
-    """What the model knows of a point, or of the point of a record.
+    """Cost model of a point, or of the point of a record.
 
     `without` has the labels of cases that lack memory.
     """
@@ -69,7 +69,7 @@ class PointModel:
 
     @cached_property
     def calls_s(self) -> list[float]:
-        """The seconds of a call of each case."""
+        """Seconds of one call of each case."""
         device = self.config.hardware.device
         threads = min(self.threads, self.cores_per_rank) if device == "cpu" else 1
         rate = FLOP_PER_S[device] * max(threads, 0.1)
@@ -89,23 +89,23 @@ class PointModel:
 
     @cached_property
     def kind(self) -> tuple[str, ...]:
-        """What a record must have alike to say anything of this job."""
+        """What a record must share with this point to be used."""
         config = self.config
         return config.suite, config.backend.name, config.hardware.device
 
     @cached_property
     def traits(self) -> tuple[object, ...]:
-        """What a record should have alike, the weightiest first."""
+        """What a record should share with this point, the weightiest first."""
         config = self.config
         return self.key, config.title(), self.world_size, self.slowdown, config.measure
 
     @cached_property
-    def work(self) -> float:
+    def log2_calls_s(self) -> float:
         return math.log2(sum(self.calls_s))
 
     @property
     def start_s(self) -> float:
-        """Seconds until cases are built, with what is probed for cost models and slowdowns."""
+        """Seconds until cases are built, including probes for cost models and slowdowns."""
         worst, probes = max(self.slowdown), PROBES * self.config.probes
         turn = TURN
         if worst > 1:
@@ -129,13 +129,13 @@ class PointModel:
     def timing_s(self, calls_s: Sequence[float]) -> float:
         """Return the seconds of warm-up and samples of all cases."""
         pairs = zip(self.planned, calls_s, strict=True)
-        there = [pair for pair in pairs if pair[1] < pair[0].below_s]
-        return sum(self.case_s(*pair, len(there) == 1, slower=1.0) for pair in there)
+        timed = [pair for pair in pairs if pair[1] < pair[0].below_s]
+        return sum(self.case_s(*pair, len(timed) == 1, slower=1.0) for pair in timed)
 
     def case_s(self, case: Planned, call_s: float, is_single: bool, slower: float) -> float:
         """Return the seconds of first call, warm-up and samples of a case.
 
-        With a factor by which calls may be `slower` than foreseen it is the most that they take.
+        `slower` is a factor by which calls may exceed the model: with it, the result is a bound.
         """
         measure = self.config.measure
         sample_s = self.sample_s(case, call_s, slower)
@@ -150,15 +150,15 @@ class PointModel:
         return slower * case.first_s + warmup_s + samples_s + blocks * BLOCK_S
 
     @property
-    def num_alone(self) -> int:
-        """How many cases are timed again alone: a baseline of each group, and its best."""
+    def num_isolated(self) -> int:
+        """Number of cases that are repeated isolated: the baseline and the best of each group."""
         when = self.config.measure.alone
         groups = {case.group for case in self.planned if case.group or when == "always"}
         return 0 if when == "never" or len(self.planned) < 2 else 2 * len(groups)
 
 
 def model_point(point: Point, plan: Placement, free_bytes: int | None) -> PointModel:
-    """Return the job of a point; `free_bytes` are None if it runs elsewhere."""
+    """Return the cost model of a point; `free_bytes` is None if it runs elsewhere."""
     config, world_size = point.config, plan.world_size
     without = frozenset(shortages(config, world_size, free_bytes))
     cores, slowdown = plan.cores_per_rank, plan.slowdown or (1.0,)
@@ -166,20 +166,22 @@ def model_point(point: Point, plan: Placement, free_bytes: int | None) -> PointM
 
 
 def shortages(config: RunConfig, world_size: int, free_bytes: int | None) -> dict[str, str]:
-    """Return why cases lack memory, by their labels; "" stands for all cases."""
+    """Return why cases lack memory, by labels; "" stands for all cases."""
     if free_bytes is None or config.hardware.device != "cpu":
         return {}
     cases = [case for case in config.planned(world_size) if case.needed_bytes is not None]
     cases = cases or [Planned(needed_bytes=needed_bytes_of(config, world_size))]
-    found = {
+    reasons = {
         case.labels: shortage(case.needed_bytes or 0.0, world_size, free_bytes) for case in cases
     }
-    lack = {labels: why for labels, why in found.items() if why}
-    return {"": next(iter(lack.values()))} if lack and len(lack) == len(found) else lack
+    lacking = {labels: why for labels, why in reasons.items() if why}
+    return (
+        {"": next(iter(lacking.values()))} if lacking and len(lacking) == len(reasons) else lacking
+    )
 
 
 def needed_bytes_of(config: RunConfig, world_size: int) -> float | None:
-    """Return the bytes of each rank where its device has them; None if unknown."""
+    """Return the bytes that each rank needs on its device; None if unknown."""
     on_device = config.needed_bytes(world_size)
     if on_device is None or config.hardware.device != "cpu":
         return on_device
@@ -187,7 +189,7 @@ def needed_bytes_of(config: RunConfig, world_size: int) -> float | None:
 
 
 class TimedCase(msgspec.Struct):
-    """The part of a case's record that says how long its calls took; samples are not read."""
+    """The part of a case's record with the time of its calls; samples are not read."""
 
     blocks: list[Count] = []
     calls_per_sample: Count = 1
@@ -203,14 +205,14 @@ class RecordedSlowdown(msgspec.Struct):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What makes two hosts alike."""
+    """Hosts with the same values are alike."""
 
     cpu: str | None = None
     available_cores: Count | None = None
 
 
 class TimedRecord(msgspec.Struct):
-    """The part of a record that says how long its point took."""
+    """The part of a record with the times of its point."""
 
     suite: str
     title: str
@@ -224,7 +226,7 @@ class TimedRecord(msgspec.Struct):
     phases_s: dict[str, Seconds]
     cases: list[TimedCase]
 
-    def job(self) -> PointModel | None:
+    def model(self) -> PointModel | None:
         """Return the record's point as the model knows it; None if its keys are not today's."""
         suite = load_suites().get(str(self.config.get("suite")))
         if suite is None:
@@ -233,10 +235,10 @@ class TimedRecord(msgspec.Struct):
         try:
             config = msgspec.convert(self.config, suite.config)
             check_ranges(config)
-            job = PointModel(
+            model = PointModel(
                 config, self.world_size, self.threads_per_rank, self.cores_per_rank, slowdown
             )
-            return job if sum(job.calls_s) > 0 else None
+            return model if sum(model.calls_s) > 0 else None
         except (ConfigError, ValueError, TypeError, ArithmeticError):
             return None
 
@@ -246,78 +248,78 @@ GUESS, NEAR, SAME = "a guess", "by a like point", "as before"
 
 @dataclass(frozen=True)
 class Pace:
-    """How many times longer the parts of a point take than the model says.
+    """Measured over modelled seconds of each part of a point.
 
     Attributes:
-        doubt: how many times longer still they may take.
-        basis: what says so: GUESS, NEAR or SAME.
+        doubt: further factor, for bounds.
+        basis: GUESS, NEAR or SAME.
     """
 
     start: float = 1.0
     call: float = 1.0
     checks: float = 1.0
     timing: float = 1.0
-    alone: float = 1.0
+    isolated: float = 1.0
     doubt: float = 10.0
     basis: str = GUESS
 
 
-def pace_of(timed: TimedRecord, job: PointModel, wanted: PointModel) -> Pace:
-    """Return the pace of a record, whose point is `job`, for the point that is wanted."""
+def pace_of(timed: TimedRecord, model: PointModel, wanted: PointModel) -> Pace:
+    """Return the pace of a record, whose point is `model`, for another point, `wanted`."""
     spent = timed.phases_s
-    ranks_s = START_S[job.config.hardware.device]  # a sweep's first start takes longer
+    ranks_s = START_S[model.config.hardware.device]  # a sweep's first start takes longer
     start_s = ranks_s + sum(spent.get(name, 0.0) for name in ("init", "calibrate", "build"))
     calls_s = [case.call_s for case in timed.cases if sum(case.blocks) and case.elapsed_s]
-    call = fmean(calls_s) / fmean(job.calls_s) if calls_s else 1.0
-    paced_s = [call * call_s for call_s in job.calls_s]
+    call = fmean(calls_s) / fmean(model.calls_s) if calls_s else 1.0
+    paced_s = [call * call_s for call_s in model.calls_s]
     checks_s = spent.get("verify", 0.0) + spent.get("verify_again", 0.0)
-    timing = spent["measure"] / job.timing_s(paced_s)
-    is_same = job.key == wanted.key
-    is_timed_alike = (job.config.measure, job.config.title()) == (
+    timing = spent["measure"] / model.timing_s(paced_s)
+    is_same = model.key == wanted.key
+    is_timed_alike = (model.config.measure, model.config.title()) == (
         wanted.config.measure,
         wanted.config.title(),
     )
     pace = Pace(
-        start=start_s / job.start_s,
+        start=start_s / model.start_s,
         call=call,
-        checks=checks_s / job.checks_s(paced_s),
+        checks=checks_s / model.checks_s(paced_s),
         timing=timing if is_timed_alike else 1.0,
         doubt=5.0 if is_same else 10.0,
         basis=SAME if is_same else NEAR,
     )
-    modelled_s = alone_s(job, replace(pace, timing=timing))
+    modelled_s = isolated_s(model, replace(pace, timing=timing))
     if modelled_s and "alone" in spent:
-        return replace(pace, alone=spent["alone"] / modelled_s)
+        return replace(pace, isolated=spent["alone"] / modelled_s)
     return pace
 
 
-def run_s(job: PointModel, pace: Pace) -> tuple[float, float]:
+def run_s(model: PointModel, pace: Pace) -> tuple[float, float]:
     """Return the seconds of one run of the ranks: of its start, and of its cases."""
-    calls_s = [pace.call * call_s for call_s in job.calls_s]
-    cases_s = pace.checks * job.checks_s(calls_s) + pace.timing * job.timing_s(calls_s)
-    return pace.start * job.start_s, cases_s
+    calls_s = [pace.call * call_s for call_s in model.calls_s]
+    cases_s = pace.checks * model.checks_s(calls_s) + pace.timing * model.timing_s(calls_s)
+    return pace.start * model.start_s, cases_s
 
 
-def alone_s(job: PointModel, pace: Pace) -> float:
-    start_s, cases_s = run_s(job, pace)
-    return pace.alone * job.num_alone * (start_s + cases_s / len(job.planned))
+def isolated_s(model: PointModel, pace: Pace) -> float:
+    start_s, cases_s = run_s(model, pace)
+    return pace.isolated * model.num_isolated * (start_s + cases_s / len(model.planned))
 
 
-def most_s(job: PointModel, pace: Pace) -> tuple[float, float]:
-    """Return the most that a run of the ranks takes, if no timeout ends it.
+def most_s(model: PointModel, pace: Pace) -> tuple[float, float]:
+    """Return bounds of the seconds of a run of the ranks that no timeout ends.
 
-    The first is of all cases, the second of one of them alone.
+    The first is that of all cases, the second that of one isolated case.
     """
-    if not job.config.planned(job.world_size):
+    if not model.config.planned(model.world_size):
         return math.inf, math.inf
     cases_s = []
-    for case, call_s in zip(job.planned, job.calls_s, strict=True):
+    for case, call_s in zip(model.planned, model.calls_s, strict=True):
         slow_s = pace.doubt * pace.call * call_s
         cases_s.append(
-            max(1.0, pace.checks) * job.check_s(case, slow_s, pace.doubt)
-            + 1.5 * max(1.0, pace.timing) * job.case_s(case, slow_s, False, pace.doubt)
+            max(1.0, pace.checks) * model.check_s(case, slow_s, pace.doubt)
+            + 1.5 * max(1.0, pace.timing) * model.case_s(case, slow_s, False, pace.doubt)
         )
-    start_s = STALL_S + pace.doubt * pace.start * job.start_s
+    start_s = STALL_S + pace.doubt * pace.start * model.start_s
     return start_s + sum(cases_s), start_s + max(cases_s)
 
 
@@ -327,8 +329,8 @@ class Expected:
 
     Attributes:
         most_s: a bound.
-        ranks_s: of the ranks that time all cases, to which timeout_s applies.
-        ranks_most_s: a bound of these, if no timeout ended them.
+        ranks_s: seconds of the ranks that time all cases, to which timeout_s applies.
+        ranks_most_s: a bound of ranks_s without a timeout.
         basis: GUESS, NEAR or SAME.
     """
 
@@ -339,20 +341,20 @@ class Expected:
     basis: str
 
 
-def expect_time(job: PointModel, pace: Pace) -> Expected:
-    ends_s = job.config.timeout_s + ENDING_S
-    limit_s = min(job.config.most_seconds() or math.inf, ends_s)
-    together_s, (together_most_s, alone_most_s) = sum(run_s(job, pace)), most_s(job, pace)
-    stays = is_reusable(job.config)
-    share_alone = 1 / FRESH_EVERY if stays and job.config.measure.alone == "auto" else 1.0
-    runs_s = min(together_s, limit_s) + share_alone * alone_s(job, pace)
-    num_together = 1 + stays  # a point in reused ranks may be checked in fresh ones
+def expect_time(model: PointModel, pace: Pace) -> Expected:
+    ends_s = model.config.timeout_s + ENDING_S
+    limit_s = min(model.config.most_seconds() or math.inf, ends_s)
+    together_s, (together_most_s, isolated_most_s) = sum(run_s(model, pace)), most_s(model, pace)
+    is_reused = is_reusable(model.config)
+    isolated_share = 1 / FRESH_EVERY if is_reused and model.config.measure.alone == "auto" else 1.0
+    runs_s = min(together_s, limit_s) + isolated_share * isolated_s(model, pace)
+    num_together = 1 + is_reused  # a point in reused ranks may be checked in fresh ones
     runs_most_s = num_together * min(together_most_s, ends_s)
-    runs_most_s += job.num_alone * min(alone_most_s, ends_s)
+    runs_most_s += model.num_isolated * min(isolated_most_s, ends_s)
     return Expected(
         min(runs_s, runs_most_s),
         runs_most_s,
-        min(together_s, job.config.most_seconds() or math.inf),
+        min(together_s, model.config.most_seconds() or math.inf),
         together_most_s,
         pace.basis,
     )
@@ -360,7 +362,7 @@ def expect_time(job: PointModel, pace: Pace) -> Expected:
 
 @dataclass(frozen=True)
 class Total:
-    """The forecast of many points: how they will end, and the seconds of all together."""
+    """The forecast of many points: their statuses, and the seconds of all together."""
 
     statuses: list[str]
     seconds: Amount
@@ -379,39 +381,39 @@ class Total:
 
 @dataclass
 class Expectation:
-    """What earlier records tell of points; without any, the model alone."""
+    """Forecasts by earlier records; without any, by the model."""
 
-    known: list[tuple[TimedRecord, PointModel]] = field(default_factory=list)
+    records: list[tuple[TimedRecord, PointModel]] = field(default_factory=list)
 
-    def of(self, job: PointModel) -> Expected:
-        alike = [each for each in self.known if each[1].kind == job.kind]
+    def expect(self, model: PointModel) -> Expected:
+        alike = [pair for pair in self.records if pair[1].kind == model.kind]
         if not alike:
-            return expect_time(job, Pace())
-        timed, nearest = min(alike, key=lambda each: distance(job, each[1]))
-        return expect_time(job, pace_of(timed, nearest, job))
+            return expect_time(model, Pace())
+        timed, nearest = min(alike, key=lambda pair: distance(model, pair[1]))
+        return expect_time(model, pace_of(timed, nearest, model))
 
 
-def distance(job: PointModel, other: PointModel) -> tuple[bool | float, ...]:
-    """Return how unlike two jobs of a kind are, the weightiest first."""
-    pairs = zip(job.traits, other.traits, strict=True)
-    return (*(own != its for own, its in pairs), abs(job.work - other.work))
+def distance(model: PointModel, other: PointModel) -> tuple[bool | float, ...]:
+    """Return how two models of a kind differ, the weightiest trait first."""
+    pairs = zip(model.traits, other.traits, strict=True)
+    return (*(own != its for own, its in pairs), abs(model.log2_calls_s - other.log2_calls_s))
 
 
 MOST_SWEEPS, MOST_RECORDS = 50, 300
-"""What is read of earlier sweeps, the newest first."""
+"""Limits of what is read of earlier sweeps, newest first."""
 
 
 def read_history(outputs: Path, machine: Machine | None) -> Expectation:
-    """Return what the sweeps in a folder tell of a machine like this one, or of any if None."""
+    """Read the records below a folder of a machine like `machine`, or of any if None."""
     records = (read_timed(path) for path in newest_records(outputs))
-    found = []
+    pairs = []
     for timed in itertools.islice(filter(None, records), MOST_RECORDS):
         is_here = machine is None or timed.environment == machine
         if is_here and timed.status == "ok" and "measure" in timed.phases_s:
-            job = timed.job()
-            if job:
-                found.append((timed, job))
-    return Expectation(found)
+            model = timed.model()
+            if model:
+                pairs.append((timed, model))
+    return Expectation(pairs)
 
 
 def newest_records(outputs: Path) -> Iterator[Path]:
@@ -425,7 +427,7 @@ def newest_records(outputs: Path) -> Iterator[Path]:
 
 
 def newest_sweeps(outputs: Path) -> list[Path]:
-    """Return the folders of earlier sweeps, also of those of studies, the newest first."""
+    """Return the folders of earlier sweeps, also of those of studies, newest first."""
     if (outputs / manifest.STUDY).exists():  # this sweep is a step of one
         outputs = outputs.parent
     folders = list_folders(outputs)
@@ -435,8 +437,8 @@ def newest_sweeps(outputs: Path) -> list[Path]:
         if (study / manifest.STUDY).exists()
         for step in list_folders(study)
     ]
-    found = [folder for folder in folders if (folder / manifest.FILE_NAME).is_file()]
-    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+    sweeps = [folder for folder in folders if (folder / manifest.FILE_NAME).is_file()]
+    return sorted(sweeps, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def list_folders(folder: Path) -> list[Path]:
@@ -458,14 +460,14 @@ def this_machine() -> Machine:
 
 
 def forecast_points(points: Sequence[Point], outputs: Path, runs_here: bool) -> list[float]:
-    """Return how long points take that are about to run."""
-    before = read_history(outputs, this_machine() if runs_here else None)
+    """Return the expected seconds of each point."""
+    history = read_history(outputs, this_machine() if runs_here else None)
     free_bytes = host_available_bytes() if runs_here else None
-    found = []
+    expected_s = []
     for point in points:
         plan = point.provisional_placement()
         cores = available_cores() * point.num_agents / plan.world_size
         plan = replace(plan, threads=threads_of(point.config, cores), cores_per_rank=cores)
-        job = model_point(point, plan, free_bytes)
-        found.append(before.of(job).seconds)
-    return found
+        model = model_point(point, plan, free_bytes)
+        expected_s.append(history.expect(model).seconds)
+    return expected_s

@@ -1,6 +1,6 @@
-"""Submitted jobs, in Slurm or here: what runs on their nodes, and how they end.
+"""Submitted jobs, in Slurm or here: the call that runs on their nodes, and their outcomes.
 
-It knows no Hydra.
+It does not import Hydra.
 """
 
 import contextlib
@@ -60,11 +60,11 @@ STATUS_OF_STATE = {
 
 
 def own_job() -> str:
-    """Return how Slurm's commands call this job; "" outside of Slurm.
+    """Return the id of this job for Slurm's commands; "" outside of Slurm.
 
-    One task of an array has the array's number, by which they mean all of its tasks. The other
-    tasks have a number of their own. So has a job that a task submits, which inherits the task's
-    variables of the array.
+    One task of an array has the array's own number, which means all of its tasks: its id is
+    ARRAY_TASK. The other tasks have numbers of their own, and so has a job that a task submits,
+    although it inherits the variables of the array.
     """
     job = os.environ.get("SLURM_JOB_ID", "")
     task = os.environ.get("SLURM_ARRAY_TASK_ID")
@@ -78,9 +78,9 @@ STANDING = "--Format=State:|,TimeLimit:|,TimeUsed:|,PreemptTime:|"
 def query_own_job() -> tuple[str, float | None]:
     """Return this job's state, "" outside of Slurm, and its seconds left; None if unknown.
 
-    A job that is to make room for another counts as preempted while it still runs, with all of its
-    time left. Where Slurm does not answer, as in a container without its commands, the job counts
-    as running, until the time that newer versions of Slurm put into its environment.
+    A job with a PreemptTime counts as preempted while it still runs, with unlimited time left.
+    Without an answer of squeue, as in a container without it, the job counts as running, until
+    SLURM_JOB_END_TIME if that is set.
     """
     job = own_job()
     if not job:
@@ -91,31 +91,31 @@ def query_own_job() -> tuple[str, float | None]:
             return "PREEMPTED", math.inf
         if limit == "UNLIMITED":
             return state, math.inf
-        return state, float(in_seconds(limit) - in_seconds(used))
+        return state, float(parse_duration(limit) - parse_duration(used))
     with contextlib.suppress(ValueError):
         return "RUNNING", float(os.environ.get("SLURM_JOB_END_TIME", "")) - time.time()
     return "RUNNING", None
 
 
 CLUSTERS = "SLURM_CLUSTERS"
-"""Environment variable with the names of the clusters that Slurm's commands ask."""
+"""Environment variable with the names of the clusters that Slurm's commands query."""
 
 
 def slurm_environment(clusters: str | None = "") -> dict[str, str]:
-    """Return the environment in which Slurm's commands ask these clusters; "" is this host's own.
+    """Return the environment in which Slurm's commands query these clusters; "": this host's.
 
-    None leaves it to the shell, and a job inherits what its user's shell asks.
+    None keeps the variable of the user's shell, which a job inherits.
     """
     if clusters is None:
         return dict(os.environ)
-    others = {name: value for name, value in os.environ.items() if name != CLUSTERS}
-    return others | ({CLUSTERS: clusters} if clusters else {})
+    environment = {name: value for name, value in os.environ.items() if name != CLUSTERS}
+    return environment | ({CLUSTERS: clusters} if clusters else {})
 
 
 def squeue(jobs: str, columns: str, timeout_s: float, clusters: str | None = "") -> list[list[str]]:
-    """Return each job's columns; raise OSError or SubprocessError where Slurm does not answer.
+    """Return each job's columns; raise OSError or SubprocessError without an answer.
 
-    Sites with several clusters, and wrappers, print other lines, too.
+    Other lines are ignored: wrappers, and sites with several clusters, print them.
     """
     command = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={jobs}", columns]
     done = subprocess.run(
@@ -128,12 +128,12 @@ def squeue(jobs: str, columns: str, timeout_s: float, clusters: str | None = "")
     return [row for row in rows if len(row) == 1 + columns.count("|")]
 
 
-def in_seconds(text: str) -> int:
+def parse_duration(text: str) -> int:
     """Convert Slurm's [days-][[hours:]minutes:]seconds to seconds."""
     days, _, clock = text.rpartition("-")
     parts = [int(part) for part in reversed(clock.split(":"))]
-    of_day = sum(part * unit for part, unit in zip(parts, (1, 60, 3600), strict=False))
-    return 86400 * int(days or 0) + of_day
+    seconds = sum(part * unit for part, unit in zip(parts, (1, 60, 3600), strict=False))
+    return 86400 * int(days or 0) + seconds
 
 
 WHY = {
@@ -155,12 +155,12 @@ log = logging.getLogger("benchkit")
 class BatchJob:
     """A picklable call that runs points one after another.
 
-    Started again after a preemption, it goes on with the points that are still open.
+    After a preemption and a restart, it runs the points that are still open.
 
     Attributes:
-        folder: where the agents of several nodes meet.
-        signal_delay_s: how long before the time limit Slurm sends its warning.
-        max_num_timeout: how often a job that ran out of time is queued again.
+        folder: folder of the rendezvous of agents on several nodes.
+        signal_delay_s: seconds from Slurm's warning to the time limit.
+        max_num_timeout: how often a job that ran out of time is requeued.
     """
 
     points: list[Point]
@@ -169,7 +169,7 @@ class BatchJob:
     max_num_timeout: int
 
     def __call__(self) -> None:
-        """Run the points; their records say how they ended."""
+        """Run the points; their records have the outcomes."""
         protect_streams("benchkit")
         if os.environ.get("SUBMITIT_EXECUTOR") == "slurm":  # srun starts agents that join
             os.environ.pop(ALONE_VARIABLE, None)  # of the process that submitted the job
@@ -195,9 +195,9 @@ class BatchJob:
         is_open = [not resume.settled_status(point.folder) for point in self.points]
         config = self.points[0].config
         try:
-            started = detect_launcher()
+            context = detect_launcher()
             agents = connect_agents(
-                started, traits, self.folder, config.join_timeout_s, config.trust_network
+                context, traits, self.folder, config.join_timeout_s, config.trust_network
             )
             is_open_at_0 = agents.broadcast(is_open, list[bool])
         except (JoinError, Lost) as error:
@@ -208,27 +208,27 @@ class BatchJob:
         return agents, list(compress(self.points, is_open_at_0))
 
     def stop(self, number: int, frame: Any) -> None:
-        """Handle a signal: raise StopRequested with what the signal means.
+        """Handle a signal: raise StopRequested with the status that the signal means.
 
-        A point that is cut off by the time limit is no time-out while its job may start again.
+        At its time limit, a job that may be requeued is preempted, and has no timeout.
         """
         ignore_signals()
-        word, rest_s = query_own_job()
+        state, left_s = query_own_job()
         status = "interrupted"
         if number == signal.SIGUSR2:
-            late = rest_s is None or rest_s <= self.signal_delay_s + EARLY_S
-            status = "timeout" if late else "preempted"
-        elif word and number != signal.SIGINT:
-            late = rest_s is not None and rest_s <= 0
-            status = "timeout" if late else STATUS_OF_STATE.get(word, "cancelled")
-        why = WHY[status]
+            is_late = left_s is None or left_s <= self.signal_delay_s + EARLY_S
+            status = "timeout" if is_late else "preempted"
+        elif state and number != signal.SIGINT:
+            is_late = left_s is not None and left_s <= 0
+            status = "timeout" if is_late else STATUS_OF_STATE.get(state, "cancelled")
+        reason = WHY[status]
         restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
-        if status == "timeout" and word and restarts < self.max_num_timeout:
+        if status == "timeout" and state and restarts < self.max_num_timeout:
             status = "preempted"
-        raise StopRequested(number, status, why)
+        raise StopRequested(number, status, reason)
 
     def leave(self, error: StopRequested) -> None:
-        """End the process; agent 0 first queues a job again that is to go on."""
+        """End the process; agent 0 first requeues a preempted job."""
         job = own_job()
         if error.status == "preempted" and job and detect_launcher().index == 0:
             problem = requeue(job)
@@ -237,7 +237,7 @@ class BatchJob:
 
 
 def requeue(job: str) -> str:
-    """Queue a job of this node's cluster again, unless Slurm has; return why it is not, else ""."""
+    """Requeue a job of this node's cluster, unless Slurm has; return why that failed, or ""."""
     command = ["scontrol", "requeue", job]
     try:
         done = subprocess.run(
@@ -249,12 +249,12 @@ def requeue(job: str) -> str:
             env=slurm_environment(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        why = str(error)
+        reason = str(error)
     else:
         if done.returncode == 0 or "Job is pending execution" in done.stderr:
             return ""
-        why = " ".join(done.stderr.split()) or f"scontrol ended with {done.returncode}"
-    return f"not queued again ({why}): --resume goes on"
+        reason = " ".join(done.stderr.split()) or f"scontrol ended with {done.returncode}"
+    return f"not queued again ({reason}): --resume goes on"
 
 
 def record_end(
@@ -263,10 +263,10 @@ def record_end(
     message: str,
     current: Callable[[], Record | None] = lambda: None,
 ) -> Record | None:
-    """Write how a point ended into the record that was left unfinished, or never begun.
+    """Write the outcome of a point into its unfinished record, or into a new one.
 
-    Return the record; None if a process is at the point, or has finished it meanwhile. `current`
-    reads this attempt's record.
+    Return the record; None if a process measures the point, or has finished it meanwhile.
+    `current` reads this attempt's record.
     """
     point.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -295,7 +295,7 @@ def show_log() -> None:
 
 
 NO_CONFIGURATION = "Could not establish a configuration source"
-"""What Slurm's commands say on a host that belongs to no cluster."""
+"""Message of Slurm's commands on a host that belongs to no cluster."""
 NO_SLURM = "; no Slurm answers here: type this on a node of the cluster, or launcher=local"
 
 
@@ -303,8 +303,8 @@ NO_SLURM = "; no Slurm answers here: type this on a node of the cluster, or laun
 class JobState:
     """The state of one job in its queue.
 
-    `detail` is such as why the job is pending, or its nodes. `status` is that of a point the job
-    left without a result, "" while it may go on.
+    `detail` is the reason why the job is pending, or its nodes. `status` is the status of points
+    that the job left without a result; "" while it may go on.
     """
 
     name: str
@@ -321,12 +321,12 @@ class JobQueue(Protocol):
         """Return the current state of every job."""
         ...
 
-    def submitted(self) -> list[SubmittedJob]:
-        """Return the jobs that the sweep's manifest is to remember."""
+    def submitted_jobs(self) -> list[SubmittedJob]:
+        """Return the jobs for the sweep's manifest."""
         ...
 
     def interrupt(self) -> str:
-        """Stop waiting for the jobs; return what becomes of them, in words."""
+        """Stop waiting for the jobs; return a text on what becomes of them."""
         ...
 
     def output(self, number: int) -> Path:
@@ -335,7 +335,7 @@ class JobQueue(Protocol):
 
 
 def submit(executor: Any, jobs: Sequence[BatchJob]) -> list[Any]:
-    """Hand jobs to submitit; raise ConfigError, in the scheduler's words, where it refuses."""
+    """Submit jobs by submitit; raise ConfigError with the scheduler's reason for a refusal."""
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     try:
@@ -353,7 +353,7 @@ def submit(executor: Any, jobs: Sequence[BatchJob]) -> list[Any]:
 
 
 POLL_INTERVAL_S = (0.5, 10.0)
-"""Seconds between two looks at the queue: at first, and after a while."""
+"""Seconds between two queries of the queue: at first, and after a while."""
 SETTLING_S = 15.0
 """Seconds after a job's end in which a shared file system may still show what it wrote."""
 Signature = tuple[int, int]  # of a record file: inode, and time of writing in ns
@@ -368,8 +368,8 @@ def wait_for_points(
     """Yield the status of every point of every job as it ends.
 
     Args:
-        points: of each job, in the order of the queue.
-        stale: by a point's folder, the record of an earlier attempt, which does not count now.
+        points: points of each job, in the order of the queue.
+        stale: signatures of earlier attempts' records, by the points' folders; they are ignored.
     """
     waiting = [(job, point) for job, group in enumerate(points) for point in group]
     total = len(waiting)
@@ -380,11 +380,11 @@ def wait_for_points(
         while True:
             states = queue.states()
             for job, point in list(waiting):
-                if found := final_record(point, job, states[job], ended_at, queue, stale):
-                    report(found)
+                if record := final_record(point, job, states[job], ended_at, queue, stale):
+                    report(record)
                     waiting.remove((job, point))
                     pause_s = POLL_INTERVAL_S[0]
-                    yield found.status
+                    yield record.status
             if not waiting:
                 return
             if (line := summary(states)) != last_summary:
@@ -393,7 +393,7 @@ def wait_for_points(
             time.sleep(pause_s)
             pause_s = min(POLL_INTERVAL_S[1], pause_s * 1.1)
     except (KeyboardInterrupt, GeneratorExit):
-        # From here on the jobs' own records are all there is, and all that is needed.
+        # From here on the jobs' own records suffice.
         ended = total - len(waiting)
         log.warning("%d of %d points have ended; %s", ended, total, queue.interrupt())
         raise
@@ -403,7 +403,7 @@ NEVER_STARTS = (
     "AccountNotAllowed", "BadConstraints", "InvalidAccount", "InvalidQOS", "JobHeldAdmin",
     "JobHeldUser", "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "QOSNotAllowed",
 )  # fmt: skip
-"""Reasons of Slurm for a job that waits until somebody changes it, or the partition."""
+"""Slurm's reasons for a job that is pending until somebody changes it, or the partition."""
 
 
 def summary(states: Sequence[JobState]) -> str:
@@ -414,8 +414,8 @@ def summary(states: Sequence[JobState]) -> str:
             continue
         is_explained = state.name == "PENDING" and state.detail
         advice = ": does not start as asked; Ctrl-C ends the wait"
-        why = state.detail + (advice if state.detail in NEVER_STARTS else "")
-        reason = f" ({why})" if is_explained else ""
+        detail_text = state.detail + (advice if state.detail in NEVER_STARTS else "")
+        reason = f" ({detail_text})" if is_explained else ""
         counts[state.name.lower() + reason] += 1
     return ", ".join(f"{count} {text}" for text, count in counts.items()) or "ended"
 
@@ -428,28 +428,28 @@ def final_record(
     queue: JobQueue,
     stale: Mapping[Path, Signature],
 ) -> Record | None:
-    """Return a point's record once nothing more will happen to it, else None.
+    """Return a point's record once it is final, else None.
 
     Args:
         ended_at: by job, when its end was first seen, in seconds of the monotonic clock; updated.
-        stale: as of `follow`.
+        stale: see wait_for_points.
     """
-    found = fresh_record(point, stale)
-    if found and found.status in FINAL:
-        return found
+    record = fresh_record(point, stale)
+    if record and record.status in FINAL:
+        return record
     if not state.status:
         ended_at.pop(job, None)
         return None
-    if found and found.status == state.status:
-        return found
+    if record and record.status == state.status:
+        return record
     if time.monotonic() - ended_at.setdefault(job, time.monotonic()) < SETTLING_S:
         return None
-    if found and found.status == "preempted":  # not queued again: it is left to --resume
-        return found
-    known = "in this point" if found else "no record of this point"
+    if record and record.status == "preempted":  # not requeued: --resume measures it
+        return record
+    place = "in this point" if record else "no record of this point"
     output = f"see {queue.output(job)}" if queue.output(job).exists() else ""
     cause = " ".join(filter(None, (f"{queue.name}:", state.name, state.detail)))
-    message = "; ".join(filter(None, (cause, known, output)))
+    message = "; ".join(filter(None, (cause, place, output)))
     return record_end(point, state.status, message, lambda: fresh_record(point, stale))
 
 
@@ -461,7 +461,7 @@ def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> Record | None
 
 
 def record_signature(folder: Path) -> Signature | None:
-    """Return what tells a record from the one that replaces it; None without a record."""
+    """Return what distinguishes a record from its successor; None without a record."""
     with suppress(OSError):
         status = (folder / files.FILE_NAME).stat()
         return status.st_ino, status.st_mtime_ns
@@ -477,9 +477,9 @@ class SlurmQueue:
     def __init__(
         self, executor: Any, jobs: Sequence[BatchJob], before: Sequence[SubmittedJob] = ()
     ) -> None:
-        """Submit jobs; follow those submitted `before` as well, first in order."""
+        """Submit jobs; those submitted `before` precede them in the queue."""
         self._jobs = [*before, *(submit_jobs(executor, jobs) if jobs else [])]
-        # of the arrays, each once, by clusters
+        # job numbers by clusters, each array once
         self._numbers: dict[str | None, dict[str, None]] = {}
         for job in self._jobs:
             self._numbers.setdefault(job.clusters, {})[job.job_id.split("_")[0]] = None
@@ -495,24 +495,24 @@ class SlurmQueue:
         states = cls(None, [], jobs).states()
         return [job for job, state in zip(jobs, states, strict=True) if not state.status]
 
-    def in_words(self) -> str:
-        """Return how many jobs are in which state, such as 2 running; "" if all have ended."""
+    def to_text(self) -> str:
+        """Return the number of jobs by state, such as "2 running"; "" if all have ended."""
         states = self.states()
         if self._silent:
             return f"{self.name}: Slurm does not answer here"
         all_ended = all(state.status for state in states)
         return "" if all_ended else f"{self.name}: {summary(states)}"
 
-    def submitted(self) -> list[SubmittedJob]:
+    def submitted_jobs(self) -> list[SubmittedJob]:
         return self._jobs
 
     def states(self) -> list[JobState]:
         """Return the state of every job; the last known one while Slurm does not answer.
 
-        Several clusters may each have a job of one number: it goes on while any of them does.
+        Job ids are unique per cluster only: a job is active while any cluster reports it active.
         """
         try:
-            found = [
+            pairs = [
                 ((job, clusters), slurm_state(*about))
                 for clusters, numbers in self._numbers.items()
                 for job, *about in squeue(",".join(numbers), QUEUE, ANSWER_S, clusters)
@@ -525,8 +525,8 @@ class SlurmQueue:
             return self._states
         self._silent = False
         gone = JobState("GONE", "Slurm knows it no more", "error")
-        known = dict(sorted(found, key=lambda each: not each[1].status))  # those that go on: last
-        self._states = [known.get((job.job_id, job.clusters), gone) for job in self._jobs]
+        state_by_job = dict(sorted(pairs, key=lambda pair: not pair[1].status))  # active ones last
+        self._states = [state_by_job.get((job.job_id, job.clusters), gone) for job in self._jobs]
         return self._states
 
     def interrupt(self) -> str:
@@ -541,19 +541,21 @@ class SlurmQueue:
 
 
 def submit_jobs(executor: Any, jobs: Sequence[BatchJob]) -> list[SubmittedJob]:
-    """Submit jobs, and return how to find each again."""
+    """Submit jobs; return their ids, outputs, folders and clusters."""
     options = executor.parameters.get("additional_parameters", {})
     clusters = options.get("clusters") or os.environ.get(CLUSTERS, "")
-    found = []
-    for sent, job in zip(submit(executor, jobs), jobs, strict=True):
+    submitted = []
+    for handle, job in zip(submit(executor, jobs), jobs, strict=True):
         folders = [os.path.relpath(point.folder, job.folder) for point in job.points]
-        found.append(SubmittedJob(str(sent.job_id), str(sent.paths.stderr), folders, clusters))
-    return found
+        submitted.append(
+            SubmittedJob(str(handle.job_id), str(handle.paths.stderr), folders, clusters)
+        )
+    return submitted
 
 
-def slurm_state(word: str, reason: str, nodes: str) -> JobState:
-    why = reason if word == "PENDING" and reason != "None" else ""
-    return JobState(word, why or nodes, STATUS_OF_STATE.get(word, ""))
+def slurm_state(name: str, reason: str, nodes: str) -> JobState:
+    pending_reason = reason if name == "PENDING" and reason != "None" else ""
+    return JobState(name, pending_reason or nodes, STATUS_OF_STATE.get(name, ""))
 
 
 ENDING_S = 20.0
@@ -579,7 +581,7 @@ class LocalQueue:
         """Return no job: one that outlives the sweep holds the claim on its point."""
         return []
 
-    def submitted(self) -> list[SubmittedJob]:
+    def submitted_jobs(self) -> list[SubmittedJob]:
         """Return no job: a resumed sweep could not wait for it."""
         return []
 
@@ -587,9 +589,9 @@ class LocalQueue:
         """Return the current state of every job; start the next job when one has ended."""
         if self._waiting and self._submitted[-1].done():
             self._start_next()
-        over = JobState("FINISHED", "", "error")
-        begun = [over if job.done() else JobState("RUNNING") for job in self._submitted]
-        return begun + [JobState("PENDING")] * (self._number - len(begun))
+        finished = JobState("FINISHED", "", "error")
+        started = [finished if job.done() else JobState("RUNNING") for job in self._submitted]
+        return started + [JobState("PENDING")] * (self._number - len(started))
 
     def interrupt(self) -> str:
         """End the running job, which records that, and wait for its end."""
@@ -607,7 +609,7 @@ class LocalQueue:
         return Path(self._submitted[number].paths.stderr)
 
     def _start_next(self) -> None:
-        # The job inherits that SIGINT is ignored: this process handles Ctrl-C, and tells the job.
+        # The job inherits that SIGINT is ignored: this process handles Ctrl-C, and stops the job.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             self._submitted += submit(self._executor, [self._waiting.pop(0)])

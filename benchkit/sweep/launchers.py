@@ -1,4 +1,4 @@
-"""How the points of a sweep are run: in this process, or by submitit in Slurm or here.
+"""Launchers: run the points of a sweep in this process, or by submitit in Slurm or here.
 
 In Slurm each point is a job, or all share one allocation. The configuration is that of
 hydra-submitit-launcher, whose own launchers give up at the first job that fails, and start every
@@ -34,7 +34,7 @@ class Launcher(launcher.Launcher):
     """A Hydra launcher that gets composed points and reports each as it ends."""
 
     runs_here = True  # points run in this process
-    num_agents = 1  # of each point's job, where points run in jobs
+    num_agents = 1  # of each job
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -44,16 +44,16 @@ class Launcher(launcher.Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Refuse Hydra's own way to run points, which composes each of them again."""
+        """Refuse: Hydra would compose each point again."""
         raise ConfigError("hydra/sweeper: benchkit's launchers run under benchkit's sweeper only")
 
-    def check(self, config: RunConfig, started: LaunchContext) -> None:
+    def check(self, config: RunConfig, context: LaunchContext) -> None:
         """Raise ConfigError if the ranks of a point do not divide evenly over its agents."""
-        if config.world_size != "auto" and int(config.world_size) % started.num_processes:
+        if config.world_size != "auto" and int(config.world_size) % context.num_processes:
             raise ConfigError(
                 f"world_size={config.world_size}: does not divide over the "
-                f"{started.num_processes} agents "
-                f"of {started.launcher}; allowed are multiples of {started.num_processes}, and auto"
+                f"{context.num_processes} agents "
+                f"of {context.launcher}; allowed are multiples of {context.num_processes}, and auto"
             )
 
     @abstractmethod
@@ -77,7 +77,7 @@ SHARED_WITH_LOCAL = (
     "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name",
     "stderr_to_stdout",
 )  # fmt: skip
-"""submitit's parameters of every executor; the others have an executor's prefix."""
+"""Parameters of every executor of submitit; others have an executor's prefix."""
 
 
 class SubmititLauncher(Launcher):
@@ -96,8 +96,8 @@ class SubmititLauncher(Launcher):
         }
         self.num_agents = int(self._params["nodes"] * self._params["tasks_per_node"])
 
-    def check(self, config: RunConfig, started: LaunchContext) -> None:
-        if started.num_processes > 1:
+    def check(self, config: RunConfig, context: LaunchContext) -> None:
+        if context.num_processes > 1:
             raise ConfigError(
                 "launcher: what is submitted from several agents is submitted several times; "
                 "start one"
@@ -115,7 +115,7 @@ class SubmititLauncher(Launcher):
     def run(
         self, points: Sequence[Point], folder: Path, agents: Agents, report: RecordCallback
     ) -> Iterator[str]:
-        """Submit the points that no earlier job of this sweep will run, and follow all jobs."""
+        """Submit the points that no earlier job of this sweep will run, and wait for all jobs."""
         from benchkit.sweep.job_queues import (
             LocalQueue,
             SlurmQueue,
@@ -131,7 +131,7 @@ class SubmititLauncher(Launcher):
         waiting = {os.path.relpath(point.folder, folder.absolute()): point for point in points}
         followed = []
         for job in queued:
-            group = [waiting.pop(name) for name in job.folders if in_job(waiting.get(name))]
+            group = [waiting.pop(name) for name in job.folders if is_in_job(waiting.get(name))]
             followed.append(group)
         rest = list(waiting.values())
         new_groups = [rest] if self.packed and rest else [[point] for point in rest]
@@ -139,7 +139,7 @@ class SubmititLauncher(Launcher):
         signatures = {point.folder: record_signature(point.folder) for point in rest}
         stale = {path: signature for path, signature in signatures.items() if signature}
         queue = queue_of(executor, jobs, queued)
-        sweep.jobs = queue.submitted()
+        sweep.jobs = queue.submitted_jobs()
         sweep.write(folder)
         yield from wait_for_points([*followed, *new_groups], queue, report, stale)
 
@@ -152,7 +152,7 @@ class SubmititLauncher(Launcher):
         )
 
     def executor(self) -> Any:
-        """Return submitit's executor; raise ConfigError for a wrong parameter, or none here."""
+        """Return submitit's executor; raise ConfigError for a wrong parameter, or without Slurm."""
         import submitit
 
         folder, params = self._executor_params()
@@ -169,8 +169,8 @@ class SubmititLauncher(Launcher):
         return executor
 
     def _python(self) -> dict[str, str]:
-        own = shlex.join([sys.executable, *path_options()])
-        return {f"{self.cluster}_python": self._params.get("python") or own}
+        command = shlex.join([sys.executable, *path_options()])
+        return {f"{self.cluster}_python": self._params.get("python") or command}
 
     def _executor_params(self) -> tuple[str, dict[str, Any]]:
         """Return submitit's folder, and its parameters by submitit's names."""
@@ -180,11 +180,11 @@ class SubmititLauncher(Launcher):
             params.pop(name, None)
         extra = params.pop("additional_parameters", {})
         if self.cluster == "slurm":
-            # Agents that are left go on when one has failed.
-            own = ["--kill-on-bad-exit=0"]
+            # The other agents go on when one has failed.
+            srun_args = ["--kill-on-bad-exit=0"]
             if "cpus_per_task" in params:  # srun does not take it over from sbatch
-                own.append(f"--cpus-per-task={params['cpus_per_task']}")
-            params["srun_args"] = [*own, *params.get("srun_args", ())]
+                srun_args.append(f"--cpus-per-task={params['cpus_per_task']}")
+            params["srun_args"] = [*srun_args, *params.get("srun_args", ())]
             params["additional_parameters"] = {
                 name: value for name, value in extra.items() if value not in (None, False)
             }
@@ -195,9 +195,9 @@ class SubmititLauncher(Launcher):
         }
 
 
-def in_job(point: Point | None) -> bool:
-    """Return whether an earlier job is still to run this point; None is no open point."""
+def is_in_job(point: Point | None) -> bool:
+    """Return whether an earlier job will still run this point; None is no open point."""
     if point is None:
         return False
-    found = point.record()
-    return found is None or found.status not in FINAL
+    record = point.record()
+    return record is None or record.status not in FINAL

@@ -1,7 +1,7 @@
-"""sweep.json: the points that a sweep is to measure, so that it can go on.
+"""sweep.json: the points of a sweep, so that it can be resumed.
 
 A point is identified by its key, the digest of its configuration, and by its occurrence: `seed=1,1`
-is two points with one key. Agent 0 alone writes it, before the first point.
+is two points with one key. Only agent 0 writes the file, before the first point.
 """
 
 from collections import Counter
@@ -45,11 +45,11 @@ def entries(
     keys: Sequence[str], folders: Sequence[str], overrides: Sequence[list[str]]
 ) -> list[PointEntry]:
     seen: Counter[str] = Counter()
-    found = []
-    for key, folder, own_overrides in zip(keys, folders, overrides, strict=True):
-        found.append(PointEntry(key, seen[key], folder, own_overrides))
+    points = []
+    for key, folder, words in zip(keys, folders, overrides, strict=True):
+        points.append(PointEntry(key, seen[key], folder, words))
         seen[key] += 1
-    return found
+    return points
 
 
 def order_runs(
@@ -57,7 +57,7 @@ def order_runs(
 ) -> list[tuple[int, PointEntry]]:
     """Return each run, with the position of its point, in the order in which they are measured.
 
-    Every point runs once before any runs again. Each repetition has an order of its own, so that no
+    Every point runs once before any runs again. Each repetition has another order, so that no
     point always follows the same one. Without repetitions the order is that of the points. Later
     repetitions are in folders of their own.
     """
@@ -82,15 +82,15 @@ def order_runs(
 
 
 def key_of(config: PlainConfig) -> str:
-    """Return the key of a point from its configuration, be it of a record or a command line."""
+    """Return the key of a point from its configuration, in a record or of a command line."""
     return digest(identity_of(config))
 
 
 def key_in(record: Record) -> str:
     """Return the key of a record's point.
 
-    Where the configuration lacks secrets it is the point's identity, which was made with them. With
-    `world_size: auto` that is another one, and the point counts as not measured.
+    If the configuration lacks secrets, it is the record's point_id, which was computed with them.
+    With `world_size: auto` the two differ, and the point counts as not measured.
     """
     is_as_asked = record.config.get("world_size") == record.world_size
     return record.point_id if is_as_asked and lacks_values(record.config) else key_of(record.config)
@@ -100,15 +100,15 @@ def merge_entries(before: Iterable[PointEntry], now: Sequence[PointEntry]) -> li
     """Return the points of a command line: known ones in their old folders, others in new ones."""
     known = {entry.identity: entry for entry in before}
     taken = {entry.folder for entry in known.values()}
-    found = []
+    merged = []
     for entry in now:
         if entry.identity in known:
-            found.append(known[entry.identity])
+            merged.append(known[entry.identity])
             continue
         folder = entry.folder if entry.folder not in taken else free_folder(taken)
         taken.add(folder)
-        found.append(replace(entry, folder=folder))
-    return found
+        merged.append(replace(entry, folder=folder))
+    return merged
 
 
 def free_folder(taken: set[str]) -> str:
@@ -136,7 +136,7 @@ def require_folders_of_their_own(entries: Sequence[PointEntry]) -> None:
 
 
 def require_one_secret(entries: Sequence[PointEntry]) -> None:
-    """Raise ConfigError for points that differ by secrets alone, which records do not have."""
+    """Raise ConfigError for points that differ only by secrets, which records lack."""
     seen: dict[tuple[str, ...], str] = {}
     for entry in entries:
         hidden = [text for text in entry.overrides if HIDDEN in text]
@@ -157,8 +157,8 @@ VERSION = 1
 class SubmittedJob:
     """A job in Slurm, and the folders of its points within the sweep's.
 
-    `clusters` are those that it was submitted to, by Slurm's commas; "" for that of this host, None
-    where an older version did not record them.
+    `clusters` are the clusters that it was submitted to, separated by commas; "" for that of this
+    host, None in files of older versions.
     """
 
     job_id: str
@@ -169,7 +169,7 @@ class SubmittedJob:
 
 @dataclass
 class Manifest:
-    """All points of a sweep, in order, and the conditions that it began under.
+    """All points of a sweep, in order, and the conditions at its start.
 
     `arguments` are as typed in the folder `started_in`; `made_with` are software, hosts and
     launcher.
@@ -193,40 +193,40 @@ def has_sweep(folder: Path) -> bool:
 
 
 def read(folder: Path, is_run: bool = True) -> Manifest:
-    """Read the manifest, or make one from records; raise ConfigError where there is no sweep.
+    """Read the manifest, or make one from records; raise ConfigError without a sweep.
 
-    Where what it says `is_run`, nobody else may have written it.
+    If its content `is_run`, only this user may have written it.
     """
     path = folder / FILE_NAME
     if not path.exists():
         return from_records(folder)
     try:
-        found = (files.read_trusted if is_run else files.read_json)(path, Manifest)
-        if found.version != VERSION:
+        manifest = (files.read_trusted if is_run else files.read_json)(path, Manifest)
+        if manifest.version != VERSION:
             raise ValueError("another version")
-        require_sound(found)
-        return found
+        require_sound(manifest)
+        return manifest
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not a sweep's manifest ({error})") from None
 
 
-def require_sound(found: Manifest) -> None:
-    for entry in found.points:
+def require_sound(manifest: Manifest) -> None:
+    for entry in manifest.points:
         if not is_below(entry.folder):
             raise ValueError(f"point {entry.folder}: allowed is a folder below the sweep's")
 
 
 def from_records(folder: Path) -> Manifest:
-    """Make a manifest from records; raise ConfigError where none is readable."""
+    """Make a manifest from records; raise ConfigError if none is readable."""
     keys, folders, overrides = [], [], []
     for path in sorted(folder.glob(f"*/{files.FILE_NAME}"), key=files.numeric_sort_key):
         try:
-            found = files.read(path)
+            record = files.read(path)
         except ValueError:
             continue
-        keys.append(key_in(found))
+        keys.append(key_in(record))
         folders.append(path.parent.name)
-        overrides.append(found.overrides)
+        overrides.append(record.overrides)
     if not keys:
         raise ConfigError(
             f"{folder}: holds no sweep; allowed is the folder of one, such as outputs/latest"

@@ -1,8 +1,8 @@
-"""What a person sees while points run: a line per point that ends, and what happens now.
+"""Print the progress of a sweep: a line per finished point, and a status line.
 
-What happens now stands on the last line of a terminal. It changes when a rank enters a phase and
-when a point ends; no timer runs beside the ranks. Without a terminal, a line from time to time says
-how long the sweep will take.
+The status line is the last line of a terminal. It changes when a rank enters a phase and when a
+point ends; no timer runs beside the ranks. Without a terminal, the time left is logged now and
+then.
 """
 
 import logging
@@ -31,12 +31,12 @@ from launch.ranks import entry
 IN_HEAD = (
     "hydra.", "suite=", "backend=", "hardware=", "world_size=", "sweep=", "launcher=", "repeat=",
 )  # fmt: skip
-"""Overrides that the head of a point's line says already, beside the key in its title."""
+"""Overrides that the head of a point's line contains already, beside the key in its title."""
 LARGE = 1e4  # numbers from here on would have an exponent
 
 
 def point_line(record: Record) -> str:
-    """Return one line per case: settings, median, spread and rate, or how the point failed."""
+    """Return one line per case: settings, median, interval and rate, or how the point failed."""
     head = point_head(record)
     if record.status != "ok" and not any(case.status == "ok" for case in record.cases):
         return f"{head}  {failure_text(record)}"
@@ -56,7 +56,7 @@ def point_line(record: Record) -> str:
 
 
 def point_head(record: Record) -> str:
-    """Return what is measured, where, and with which other settings."""
+    """Return a point's title, backend, device, world size and other settings."""
     backend, device = record.settings.backend.name, record.settings.hardware.device
     overrides = [text.lstrip("+") for text in record.overrides]
     others = [text for text in overrides if not text.startswith(IN_HEAD)]
@@ -77,7 +77,7 @@ def failure_text(record: Record) -> str:
 
 
 def case_line(case: CaseRecord) -> str:
-    """Return a case's labels, time, mean and bandwidth; or why it has none."""
+    """Return a case's labels, times and bandwidths, or why it has none."""
     labels = " ".join(f"{name}={format_label(name, value)}" for name, value in case.labels.items())
     if case.status != "ok":
         return f"{labels}  {case.status.upper()}: {case.reason}".strip()
@@ -110,11 +110,11 @@ def time_text(summary: Summary, modes: Modes | None) -> str:
     elif low is not None and high is not None:
         text = f"{scaled(summary['median_s'])} {unit} [{scaled(low)}, {scaled(high)}]"
     else:
-        ends = (scaled(end) for end in (summary["range_low_s"], summary["range_high_s"]) if end)
+        bounds = (scaled(end) for end in (summary["range_low_s"], summary["range_high_s"]) if end)
         part = "all" if summary["num_samples"] < FEWEST_QUARTILES else "middle half of"
-        spread = f"{' to '.join(ends)}, {part} {summary['num_samples']}"
-        text = f"{scaled(summary['median_s'])} {unit} ({spread})"
-    largest_s = max(summary["mean_s"], summary["p95_s"])  # one slow sample moves the mean alone
+        interval = f"{' to '.join(bounds)}, {part} {summary['num_samples']}"
+        text = f"{scaled(summary['median_s'])} {unit} ({interval})"
+    largest_s = max(summary["mean_s"], summary["p95_s"])  # one slow sample moves only the mean
     if factor * largest_s >= LARGE:
         unit, factor = time_unit(largest_s)
     mean, p95 = (scaled(summary[name]) for name in ("mean_s", "p95_s"))
@@ -126,10 +126,10 @@ def detail_lines(case: CaseRecord) -> Iterator[str]:
     for name, value in case.details.items():
         if not value:
             continue
-        shown = value
+        text = value
         if isinstance(value, float):
-            shown = format_seconds(value) if name.endswith("_s") else f"{value:.6g}"
-        yield f"  {name.removesuffix('_s')}: {shown}"
+            text = format_seconds(value) if name.endswith("_s") else f"{value:.6g}"
+        yield f"  {name.removesuffix('_s')}: {text}"
 
 
 EVERY_S = 300.0  # between lines on the time left, without a terminal
@@ -137,7 +137,7 @@ log = logging.getLogger("benchkit")
 
 
 class StatusLine:
-    """The last line of the terminal that standard error is; nothing is shown without one."""
+    """The last line of the terminal of standard error; without a terminal nothing is shown."""
 
     def __init__(self) -> None:
         self._console = None
@@ -195,22 +195,22 @@ class Listener(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._progress.show(record.getMessage())
-        except Exception:  # The caller is reading what a rank reports, and would blame the rank.
+        except Exception:  # the caller reads a rank's report, and would blame the rank
             self.handleError(record)
 
 
 class SweepProgress:
     """Count the points of a sweep and print a line for each as it ends.
 
-    `done` of the `total` points are measured already; `names` are those of the others.
+    `done` of the `total` points are measured already; `names` are the names of the others.
     """
 
     def __init__(self, total: int = 1, done: int = 0, names: Sequence[str] = ()) -> None:
         self.total = total
         self.done = done
         self._names = list(names)
-        self._left = ""
-        self._said_s: float | None = None
+        self._rest = ""
+        self._logged_s: float | None = None
         self._status = StatusLine()
         self._listener = Listener(self)
         if self._status.is_shown:
@@ -232,24 +232,24 @@ class SweepProgress:
         return f"[{self.done:>{width}}/{self.total}] {line}"
 
     def expect(self, num_left: int, seconds: float) -> None:
-        """Take how many points are left and how long they may take; say so now and then."""
+        """Update the number of points left and their expected seconds; log them now and then."""
         if not num_left:
-            self._left = ""
+            self._rest = ""
             return
         end = datetime.now() + timedelta(seconds=seconds)
         points = f"{num_left} of {self.total} points left"
-        self._left = f"{points}, about {format_duration(seconds)}, until {end:%a %H:%M}"
+        self._rest = f"{points}, about {format_duration(seconds)}, until {end:%a %H:%M}"
         now_s = time.monotonic()
-        is_due = seconds > EVERY_S if self._said_s is None else now_s - self._said_s > EVERY_S
+        is_due = seconds > EVERY_S if self._logged_s is None else now_s - self._logged_s > EVERY_S
         if is_due and not self._status.is_shown:
-            log.info(self._left)
-        if is_due or self._said_s is None:
-            self._said_s = now_s
+            log.info(self._rest)
+        if is_due or self._logged_s is None:
+            self._logged_s = now_s
 
     def show(self, note: str) -> None:
         number = f"[{self.done + 1}/{self.total}] " if self.total > 1 else ""
         name = self._names[0] if self._names else ""
-        parts = [number + note, self._left, name]  # What does not fit on the line is cut off.
+        parts = [number + note, self._rest, name]  # the terminal cuts off what does not fit
         self._status.show(escape_unprintable("; ".join(filter(None, parts))))
 
     def stop(self) -> None:
@@ -260,4 +260,4 @@ class SweepProgress:
 
 
 def console_handlers() -> list[ConsoleHandler]:
-    return [each for each in logging.getLogger().handlers if isinstance(each, ConsoleHandler)]
+    return [item for item in logging.getLogger().handlers if isinstance(item, ConsoleHandler)]

@@ -1,7 +1,7 @@
-"""Go on with an interrupted sweep: which points are still to be measured, and how.
+"""Resume an interrupted sweep: parse --resume, and determine the points that are still open.
 
-A job that Slurm starts again goes on in the same way. `--resume DIR OVERRIDES` begins the sweep
-where DIR holds none yet: a container that is started again has only one command.
+A job that Slurm restarts is resumed in the same way. `--resume DIR OVERRIDES` begins the sweep if
+DIR holds none yet: a restarted container repeats its only command.
 """
 
 import argparse
@@ -29,10 +29,10 @@ DRY_RUN = "hydra.sweeper.dry_run"  # true, or the path of a file for the forecas
 
 @dataclass(frozen=True)
 class Resume:
-    """What --resume and its companions ask for; `retry` is a key of RETRY.
+    """Values of --resume, --retry and --force; `retry` is a key of RETRY.
 
-    A `folder` without a sweep asks for a new one there. `force` accepts other software, hosts or
-    agents than those that the sweep began with.
+    In a `folder` without a sweep a new one begins. `force` accepts other software, hosts or agents
+    than at the sweep's start.
     """
 
     folder: Path
@@ -56,11 +56,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> list[str]:
-    """Turn --resume, its companions and --dry-run into settings of the sweeper.
+    """Convert --resume, --retry, --force and --dry-run to settings of the sweeper.
 
-    Without overrides of its own, `--resume DIR` repeats the arguments that the sweep in DIR was
-    started with; so it does where those only fill in secrets, which the sweep does not keep. Raise
-    ConfigError where that makes no sense.
+    `--resume DIR` repeats the arguments that the sweep in DIR was started with, unless there are
+    overrides that do more than to fill in secrets, which the sweep does not store. Raise
+    ConfigError for wrong combinations.
     """
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--resume", metavar="DIR", type=Path)
@@ -78,9 +78,9 @@ def parse(arguments: Sequence[str]) -> list[str]:
     if all(map(has_secret, overrides)):
         if not flags.resume.is_dir():
             raise ConfigError(f"--resume {flags.resume}: no such folder")
-        given = [argument for argument in others if argument not in overrides]
-        before = original_arguments(flags.resume, given)
-        others = [*given, *restore_secrets(before, overrides, f"--resume {flags.resume}")]
+        other_flags = [argument for argument in others if argument not in overrides]
+        before = original_arguments(flags.resume, other_flags)
+        others = [*other_flags, *restore_secrets(before, overrides, f"--resume {flags.resume}")]
     settings = Resume(flags.resume, flags.retry or "none", flags.force)
     return [*others, *settings.as_overrides(), *dry_run(flags)]
 
@@ -94,22 +94,22 @@ def require_text(arguments: Sequence[str]) -> None:
             raise ConfigError(f"{shown}: allowed is {allowed}")
 
 
-def original_arguments(folder: Path, given: Sequence[str]) -> list[str]:
-    """Return the arguments that a sweep was started with, as they are typed from here.
+def original_arguments(folder: Path, flags: Sequence[str]) -> list[str]:
+    """Return the arguments that a sweep was started with, for this working directory.
 
-    A --config-dir among the flags `given` now replaces that of the sweep. Raise ConfigError where
-    the sweep does not say how it was started, or its folder of YAML is gone.
+    A --config-dir among `flags` replaces that of the sweep. Raise ConfigError if
+    the sweep lacks its arguments, or its folder of YAML is gone.
     """
     before = manifest.read(folder)
     if not before.arguments:
         raise ConfigError(
             f"--resume {folder}: the sweep does not say how it was started; repeat its overrides"
         )
-    others, added = without_config_dir(before.arguments)
+    others, config_dir = without_config_dir(before.arguments)
     others = [word for word in others if not word.startswith("hydra.sweep.dir=")]  # it is `folder`
-    if not added or without_config_dir(given)[1]:
+    if not config_dir or without_config_dir(flags)[1]:
         return others
-    return ["--config-dir", resolve_config_dir(added, before.started_in, folder), *others]
+    return ["--config-dir", resolve_config_dir(config_dir, before.started_in, folder), *others]
 
 
 def resolve_config_dir(config_dir: str, started_in: str, folder: Path) -> str:
@@ -128,22 +128,22 @@ def dry_run(flags: argparse.Namespace) -> list[str]:
 
 
 def is_override(argument: str) -> bool:
-    """Tell an override of Hydra's grammar from a flag, or a flag's value such as a folder."""
+    """Distinguish an override from a flag, and from a flag's value such as a folder."""
     return argument.startswith("~") or ("=" in argument and not argument.startswith("-"))
 
 
 def settled_status(folder: Path, retry: str = "none", world_size: int | None = None) -> str:
-    """Return how the point in a folder ended; "" if it is to be measured, or measured again.
+    """Return the status of the point in a folder; "" if it is to be measured, or measured again.
 
-    `retry`, a key of RETRY, says which ends do not count. `world_size` is the number of ranks that
+    `retry` is a key of RETRY. `world_size` is the number of ranks that
     the point would have now; None if unknown.
     """
-    found = files.read_from(folder)
-    if found is None or found.status not in STATUSES or found.status in RETRY[retry]:
+    record = files.read_from(folder)
+    if record is None or record.status not in STATUSES or record.status in RETRY[retry]:
         return ""
-    if world_size is not None and finished_elsewhere(found, world_size):
+    if world_size is not None and finished_elsewhere(record, world_size):
         return ""
-    return found.status
+    return record.status
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:
@@ -155,13 +155,13 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, 
 
 
 def format_differences(differing: Mapping[str, Sequence[str]]) -> str:
-    """Put differences into words: "torch 2.12.0 then, 2.13.0 now"."""
+    """Format differences: "torch 2.12.0 then, 2.13.0 now"."""
     return "; ".join(
         f"{name} {before or 'none'} then, {now or 'none'} now"
         for name, (before, now) in differing.items()
     )
 
 
-def finished_elsewhere(found: Record, world_size: int) -> bool:
+def finished_elsewhere(record: Record, world_size: int) -> bool:
     """Return whether a point of `world_size: auto` ran with another number of ranks."""
-    return found.config.get("world_size") == "auto" and found.world_size != world_size
+    return record.config.get("world_size") == "auto" and record.world_size != world_size

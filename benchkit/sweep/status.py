@@ -1,4 +1,4 @@
-"""`python -m benchkit status [DIR]`: how far a sweep is that runs elsewhere, or ran."""
+"""`python -m benchkit status [DIR]`: print the progress of a sweep, wherever it runs."""
 
 import datetime
 from collections import Counter
@@ -29,7 +29,7 @@ def exit_code(statuses: Sequence[str]) -> int:
 
 
 class Brief(msgspec.Struct):
-    """The part of a record that says how its point went; samples are not read."""
+    """The part of a record with the outcome of its point; samples are not read."""
 
     status: str
     started_at: str
@@ -46,8 +46,8 @@ class TimeLeft(msgspec.Struct):
 
 
 def main(arguments: list[str]) -> int:
-    """Print how far a sweep is, or each one of a study; return 1 if a point has failed, else 0."""
-    if len(arguments) > 1 or any(each.startswith("-") for each in arguments):
+    """Print the progress of a sweep, or of each of a study; return 1 if a point failed, else 0."""
+    if len(arguments) > 1 or any(word.startswith("-") for word in arguments):
         raise ConfigError(f"status {' '.join(arguments)}: allowed is one folder, or none: {LATEST}")
     folder = Path(arguments[0]) if arguments else LATEST
     if not folder.is_dir():
@@ -56,9 +56,9 @@ def main(arguments: list[str]) -> int:
 
 
 def sweeps_in(folder: Path) -> list[Path]:
-    """Return the folder of a sweep, or those of a study's sweeps in the order of their begin.
+    """Return the folder of a sweep, or those of a study's sweeps in the order of their start.
 
-    Raise ConfigError where none of a study has begun.
+    Raise ConfigError if none has begun.
     """
     if not (folder / manifest.STUDY).exists():
         return [folder]
@@ -72,23 +72,23 @@ def report(folder: Path) -> int:
     sweep = manifest.read(folder, is_run=False)
     points = sweep.points
     briefs = [brief(folder / point.folder) for point in points]
-    ended = [each for each in briefs if each and each.status not in UNFINISHED]
-    failed = [each for each in ended if each.status not in HARMLESS]
+    ended = [item for item in briefs if item and item.status not in UNFINISHED]
+    failed = [item for item in ended if item.status not in HARMLESS]
     jobs = sweep.jobs if len(ended) < len(points) else []
-    for line in describe(folder, points, briefs, in_queue(jobs)):
+    for line in describe(folder, points, briefs, queue_text(jobs)):
         print(escape_unprintable(line, keep=""))
     return int(bool(failed))
 
 
-def in_queue(jobs: list[manifest.SubmittedJob]) -> str:
-    """Return how the Slurm jobs of a sweep stand; "" if none waits or runs."""
-    from benchkit.sweep.job_queues import SlurmQueue  # all that a job runs is imported with it
+def queue_text(jobs: list[manifest.SubmittedJob]) -> str:
+    """Return the states of a sweep's Slurm jobs as text; "" if none is pending or running."""
+    from benchkit.sweep.job_queues import SlurmQueue  # it imports all that a job runs
 
-    return SlurmQueue(None, [], jobs).in_words() if jobs else ""
+    return SlurmQueue(None, [], jobs).to_text() if jobs else ""
 
 
 def brief(folder: Path) -> Brief | None:
-    """Return how the point in a folder went; None if it has no readable record yet."""
+    """Return the outcome of the point in a folder; None without a readable record."""
     try:
         return files.read_json(folder / files.FILE_NAME, Brief)
     except (OSError, ValueError):
@@ -98,8 +98,8 @@ def brief(folder: Path) -> Brief | None:
 def describe(
     folder: Path, points: list[PointEntry], briefs: list[Brief | None], queued: str = ""
 ) -> list[str]:
-    """Return the lines about a sweep: counts, who works on it, what is left, what failed."""
-    statuses = Counter(each.status for each in briefs if each)
+    """Return the lines about a sweep: counts, its owner, the time left, failed points."""
+    statuses = Counter(item.status for item in briefs if item)
     num_ended = sum(count for name, count in statuses.items() if name not in UNFINISHED)
     counts = ", ".join(f"{count} {name}" for name, count in statuses.most_common())
     lines = [f"{folder}: {num_ended} of {len(points)} points have ended ({counts or 'none begun'})"]
@@ -107,18 +107,20 @@ def describe(
     if num_ended < len(points):
         lines += owner_lines(folder, owner, queued)
     pairs = list(zip(points, briefs, strict=True))
-    running = [(point, each) for point, each in pairs if each and each.status == "running"]
+    running = [(point, item) for point, item in pairs if item and item.status == "running"]
     if queued or (owner and is_owner_alive(owner)):
-        lines += [f"running: {named(point)}, since {each.started_at}" for point, each in running]
-    bad = [(point, each) for point, each in pairs if each and each.status not in ("ok", "running")]
-    lines += [f"{each.status}: {named(point)}: {each.reason}" for point, each in bad[:SHOWN]]
+        lines += [
+            f"running: {point_text(point)}, since {item.started_at}" for point, item in running
+        ]
+    bad = [(point, item) for point, item in pairs if item and item.status not in ("ok", "running")]
+    lines += [f"{item.status}: {point_text(point)}: {item.reason}" for point, item in bad[:SHOWN]]
     if len(bad) > SHOWN:
         lines.append(f"and {len(bad) - SHOWN} more points that are not ok")
     return lines
 
 
 def owner_lines(folder: Path, owner: Owner | None, queued: str) -> list[str]:
-    """Return who works on a sweep and when that may end, or how it goes on."""
+    """Return the owner of a sweep and its expected end, or how to resume it."""
     if owner is None or not is_owner_alive(owner):
         if queued:
             return [queued, f"`python -m benchkit --resume {folder}` waits for it again"]
@@ -134,10 +136,10 @@ def owner_lines(folder: Path, owner: Owner | None, queued: str) -> list[str]:
 
 
 def is_owner_alive(owner: Owner) -> bool:
-    """Return whether an owner is alive, as far as this host can tell."""
+    """Return whether an owner is alive; on another host it counts as alive."""
     return is_alive(owner) or owner.host != node_name()
 
 
-def named(point: PointEntry) -> str:
+def point_text(point: PointEntry) -> str:
     overrides = " ".join(point.overrides)
     return f"folder {point.folder} ({overrides})" if overrides else f"folder {point.folder}"

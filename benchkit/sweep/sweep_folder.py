@@ -1,4 +1,4 @@
-"""Write what a sweep has beside its points: log, report, and what on_end does."""
+"""Files of a sweep beside its points: log, link and report; and the command of on_end."""
 
 import contextlib
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger("benchkit")
 
 
 class LogFile(logging.FileHandler):
-    """Drop lines that cannot be written, as on a full disk, and say so once."""
+    """Drop lines that cannot be written, as on a full disk, and warn once."""
 
     _has_failed = False
 
@@ -66,7 +66,7 @@ def remember_latest(folder: Path) -> None:
         fresh.symlink_to(folder.name)
         fresh.replace(link)
     except OSError:
-        # The file system has no links, or there is a folder of that name: only a convenience.
+        # Only a convenience: the file system has no links, or there is a folder of that name.
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
 
@@ -102,8 +102,8 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
         raise ConfigError(
             f"hydra.sweep.dir={folder}: holds a sweep already; allowed is a folder without"
         )
-    named = (folder / name / files.FILE_NAME for name in subfolders)
-    if manifest.has_sweep(folder) or any(path.exists() for path in named):
+    paths = (folder / name / files.FILE_NAME for name in subfolders)
+    if manifest.has_sweep(folder) or any(path.exists() for path in paths):
         raise ConfigError(
             f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without"
         )
@@ -113,12 +113,12 @@ PAGE, VERDICT = "html", "verdict"
 PAGE_FILE = "report/report.html"
 """Below the sweep's folder; `python -m analysis --html` names it so."""
 OUT_OF_LINE = "out_of_line"
-"""What a verdict adds to the statuses of the points, for the exit code."""
+"""Status that a failed verdict adds to those of the points, for the exit code."""
 LONGEST_S = 1800.0
 
 
 def report_on(folder: Path, kind: str | None) -> list[str]:
-    """Report on a sweep as its key `report` asks; return what that adds to its statuses."""
+    """Make the report that key `report` names; return the statuses that it adds."""
     if kind == PAGE:
         write_page(folder)
     return [OUT_OF_LINE] if kind == VERDICT and not print_verdict(folder) else []
@@ -141,7 +141,7 @@ def write_page(folder: Path) -> None:
 
 
 def print_verdict(folder: Path) -> bool:
-    """Print what `python -m analysis accept FOLDER` says; return whether all are alike."""
+    """Print the output of `python -m analysis accept FOLDER`; return whether all are alike."""
     try:
         done = run_analysis("accept", str(folder.absolute()))
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -155,7 +155,7 @@ def print_verdict(folder: Path) -> bool:
 
 
 def run_analysis(*arguments: str) -> child.CapturedOutput:
-    """Run `python -m analysis` to its end; raise OSError or TimeoutExpired as `captured` does."""
+    """Run `python -m analysis` to its end; raise as child.capture_output does."""
     program = child.module_command(child.ANALYSIS, arguments)
     environment = {**(program.environment or {}), "PYTHONIOENCODING": "utf-8"}
     return child.capture_output(replace(program, environment=environment), LONGEST_S)

@@ -1,4 +1,4 @@
-"""The sweep as Hydra runs it: points are checked before the first runs, and shown at the end."""
+"""Hydra's sweeper: checks all points before the first one runs, and prints them at the end."""
 
 import contextlib
 import logging
@@ -21,8 +21,7 @@ from benchkit.errors import ConfigError
 from benchkit.point.point import Point
 from benchkit.point.ranks import preload_fork_server
 from benchkit.secrets import mask_words
-from benchkit.sweep import manifest
-from benchkit.sweep import sweep_folder as sweep_folder
+from benchkit.sweep import manifest, sweep_folder
 from benchkit.sweep.agenda import Agenda
 from benchkit.sweep.agreement import Proposal
 from benchkit.sweep.forecast import forecast_points
@@ -56,7 +55,7 @@ def require_effect(arguments: Sequence[str], configs: Sequence[RunConfig]) -> No
 class Sweeper(sweeper.Sweeper):
     """Run the product of all overrides, as Hydra's basic sweeper does.
 
-    Unlike that, it checks the values of every point first, and ends by showing them.
+    Unlike that, it checks the values of every point first, and prints their table at the end.
     """
 
     def __init__(
@@ -72,11 +71,11 @@ class Sweeper(sweeper.Sweeper):
 
         Args:
             params: overrides of a sweep's YAML; the command line's follow and may replace them.
-            only_check: the sweep ends once every point has been checked.
-            dry_run: it ends with a forecast of every point; a path also gets that of all.
-            resume: folder of a sweep to go on with, or to begin.
+            only_check: end once every point has been checked.
+            dry_run: end with a forecast of every point; a path gets the total, too.
+            resume: folder of a sweep to resume, or to begin.
             retry: which finished points are measured again; a key of resume.RETRY.
-            force: accepts other software, hosts or agents than those that the sweep began with.
+            force: accept other software, hosts or agents than at the sweep's start.
         """
         self._params = params or {}
         self._only_check = only_check
@@ -118,8 +117,8 @@ class Sweeper(sweeper.Sweeper):
         if self._launcher.runs_here and (remark := allocation_remark()):
             print(f"benchkit: {remark}", file=sys.stderr)
         proposal = Proposal(self._config, self._launcher, self._resume, configs, entries)
-        with contextlib.ExitStack() as held:
-            agents, agenda = proposal.agree(held)
+        with contextlib.ExitStack() as exit_stack:
+            agents, agenda = proposal.agree(exit_stack)
             points = agenda.open_points(configs, entries, self._launcher.num_agents, typed)
             configure_log(self._config.hydra.job_logging)
             preload_fork_server(point.config for point in points)
@@ -137,24 +136,26 @@ class Sweeper(sweeper.Sweeper):
     ) -> tuple[list[RunConfig], list[PointEntry], list[dict[str, str]]]:
         """Compose and check every point; return an item per run, in measuring order.
 
-        The last ones are texts by their keys, see Composed.
+        The last items are Composed.interpolations.
         """
         loader = self._context.config_loader
-        started = detect_launcher()
+        context = detect_launcher()
         if not isinstance(self._params, Mapping):
             raise ConfigError(f"hydra.sweeper.params={self._params}: allowed are keys with values")
         sweeper: Any = OmegaConf.to_container(self._config.hydra.sweeper, resolve=False)
         param_overrides = [f"{name}={value}" for name, value in self._params.items()]
         raw_params = dict(interpolated(sweeper["params"]))
-        as_typed = [f"{name}={raw_params.get(name, value)}" for name, value in self._params.items()]
-        typed = hydra_internals.raw_overrides_by_line(loader, param_overrides, as_typed)
+        raw_lines = [
+            f"{name}={raw_params.get(name, value)}" for name, value in self._params.items()
+        ]
+        typed = hydra_internals.raw_overrides_by_line(loader, param_overrides, raw_lines)
         composer = PointComposer(loader, self._config, typed)
         composed = []
         for number, overrides in enumerate(
             hydra_internals.expand_sweep(loader, [*param_overrides, *arguments])
         ):
             point = composer.point(overrides, number)
-            self._launcher.check(point.config, started)
+            self._launcher.check(point.config, context)
             composed.append(point)
         if not composed:
             raise ConfigError("nothing to sweep over: a glob(…) finds no option")
@@ -176,7 +177,7 @@ class Sweeper(sweeper.Sweeper):
         return [configs[position] for position in positions], entries, texts
 
     def forecast(self, configs: Sequence[RunConfig], entries: Sequence[PointEntry]) -> None:
-        """Print what is known of the open points; the task's statuses are those that all have."""
+        """Print a forecast of the open points; the task gets the statuses of all."""
         from benchkit.sweep import dry_run
 
         if detect_launcher().num_processes > 1:
@@ -185,9 +186,9 @@ class Sweeper(sweeper.Sweeper):
         folder = Path(self._config.hydra.sweep.dir)
         agenda = dry_run.agenda(folder, entries, self._resume)
         points = agenda.open_points(configs, entries, self._launcher.num_agents)
-        found = dry_run.forecasts(points, folder.parent, self._launcher.runs_here)
-        total = dry_run.total_of(found, agenda.statuses)
-        print("\n".join(dry_run.format_forecasts(found, len(agenda.statuses), total)))
+        point_forecasts = dry_run.forecasts(points, folder.parent, self._launcher.runs_here)
+        total = dry_run.total_of(point_forecasts, agenda.statuses)
+        print("\n".join(dry_run.format_forecasts(point_forecasts, len(agenda.statuses), total)))
         if isinstance(self._dry_run, str):
             total.write(Path(self._dry_run))
         self._task.statuses.extend(total.statuses)
@@ -199,23 +200,23 @@ class Sweeper(sweeper.Sweeper):
         agents: Agents,
         config: RunConfig,
     ) -> None:
-        """Run the open points on agent 0, keep the sweep's folder, and show it at the end."""
+        """Run the open points on agent 0, write the sweep's folder, and print it at the end."""
         from benchkit.sweep.progress import SweepProgress  # numpy is imported from here on
 
         folder = agenda.folder
         expected_s = forecast_points(points, folder.parent, self._launcher.runs_here)
         tally = Tally(folder, agenda.statuses, expected_s, config.max_failures)
-        before = {point.folder: record_signature(point.folder) for point in points}
+        signatures = {point.folder: record_signature(point.folder) for point in points}
         with sweep_folder.log_to_folder(folder):
             names = [" ".join(point.overrides) for point in points]
-            here = names if self._launcher.runs_here else ()
-            progress = SweepProgress(len(agenda.folders), len(agenda.statuses), here)
+            shown_names = names if self._launcher.runs_here else ()
+            progress = SweepProgress(len(agenda.folders), len(agenda.statuses), shown_names)
             progress.expect(tally.num_left, tally.seconds_left())
             try:
                 for status in self._launcher.run(points, folder, agents, progress.report):
                     tally.add(status)
                     progress.expect(tally.num_left, tally.seconds_left())
-            except OSError as error:  # of the disk: a wrong command line was found before
+            except OSError as error:  # of the disk: the command line is checked already
                 raise SweepEnds(f"{folder}: {error}") from None
             except KeyboardInterrupt:
                 ignore_signals()  # a terminal that closes sends several; what follows is short
@@ -226,8 +227,8 @@ class Sweeper(sweeper.Sweeper):
                 self._task.statuses.extend(tally.statuses)
                 # Not from the tally: a signal may have come between a record and its count.
                 num_left = sum(
-                    not settled_status(place) or record_signature(place) == signature
-                    for place, signature in before.items()
+                    not settled_status(point_folder) or record_signature(point_folder) == signature
+                    for point_folder, signature in signatures.items()
                 )
                 if num_left:
                     log.warning(

@@ -19,7 +19,7 @@ PROGRESS_FILE = "progress.json"
 class Tally:
     """Count the points of a sweep as they end, and keep progress.json in its folder.
 
-    `expected_s` says how long each open point takes, in the order in which they end.
+    `expected_s` has the expected seconds of each open point, in the order in which they end.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Tally:
 
     @property
     def num_left(self) -> int:
-        """The points that --resume would measure: not begun yet, or cut off."""
+        """Number of points that --resume would measure: not begun yet, or cut off."""
         cut_off = sum(status in UNFINISHED for status in self.statuses)
         return self._before + self._num_open - len(self.statuses) + cut_off
 
@@ -59,7 +59,7 @@ class Tally:
     def seconds_left(self) -> float:
         """Return the seconds expected for the remaining points.
 
-        They are as much slower than expected as the points that have ended.
+        Their forecast is scaled by elapsed over expected seconds of the finished points.
         """
         num_ended = len(self.statuses) - self._before
         ended_s, left_s = (sum(self._expected_s[:num_ended]), sum(self._expected_s[num_ended:]))
@@ -77,6 +77,6 @@ class Tally:
             "seconds_left": round(left_s, 1),
             "written_at": now.isoformat(timespec="seconds"),
         }
-        with contextlib.suppress(OSError):  # a convenience: the records say the same
+        with contextlib.suppress(OSError):  # only a convenience: the records have the same
             path = self._folder / PROGRESS_FILE
             files.write_atomically(path, msgspec.json.encode(content), durable=False)

@@ -87,7 +87,7 @@ def rounds_of(topology: Topology, minutes: float, seed: int) -> Rounds:
     timed = messages_of(topology, schedule, schedule.fullest)
     fitting = 60 * minutes / cost_s(topology, timed)
     storable = MOST_CELLS // sum(len(each[0]) for each in timed)
-    chosen = schedule.chosen(max(1, int(min(fitting, storable))), seed)
+    chosen = schedule.choose_rounds(max(1, int(min(fitting, storable))), seed)
     parts = [part for number in chosen for part in messages_of(topology, schedule, number)]
     sender, receiver, turn, seconds = map(np.concatenate, zip(*parts, strict=True))
     share = len(chosen) / schedule.num_rounds

@@ -107,8 +107,8 @@ def brute_force(given: ShardPlanner):
         for layers in itertools.product(choices(), repeat=len(given.workload.weights)):
             plan = given.start(start)
             for index, layer in enumerate(layers):
-                plan = given.after(plan, index, layer)
-            yield given.finished(plan)
+                plan = given.add_layer(plan, index, layer)
+            yield given.add_fetch(plan)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -182,7 +182,7 @@ def test_step_creates_replicated_operand_whole(name, layouts, creates_whole):
     plan = plans.start(at_start)
     for index, at_rest in enumerate(weights):
         layer = next(layer for layer in choices() if layer.weight_at_rest == at_rest)
-        plan = plans.after(plan, index, layer)
+        plan = plans.add_layer(plan, index, layer)
     assert plan.at_rest == layouts
     assert plans.creates_whole(plan) == creates_whole
     assert not planner(name).creates_whole(plan)  # resident operands are there beforehand
@@ -200,10 +200,10 @@ def test_elementwise_costs_match_hand_count():
     assert (rows.busiest_flops, rows.executed_flops) == (24, 2 * 48)
     assert (rows.at_rest_elements, rows.passing_elements) == (12, 24)
     assert (whole.busiest_flops, whole.executed_flops) == (96, 4 * 2 * 48)
-    fetched = plans.finished(rows)
+    fetched = plans.add_fetch(rows)
     assert fetched.fetch_s == pytest.approx(DEAR.seconds(4 * 48))
     assert (fetched.latency_s, fetched.passing_elements) == (DEAR.latency_s, 96)
-    assert planner("relu_8x6", PRICED).finished(rows) == rows  # it stays on the devices
+    assert planner("relu_8x6", PRICED).add_fetch(rows) == rows  # it stays on the devices
     assert planner("relu_8x6", PRICED).start(ROWS).create_s == 0
 
 
@@ -213,13 +213,13 @@ def test_product_costs_match_hand_count():
     begun = plans.start(ROWS)
     assert (begun.compute_s, begun.busiest_flops, begun.executed_flops, begun.passing_elements) == (0, 0, 0, 0)
     by_rows = next(layer for layer in choices() if layer.mode == BY_ROWS and layer.weight_at_rest == ROWS)
-    plan = plans.after(begun, 0, by_rows)
+    plan = plans.add_layer(begun, 0, by_rows)
     assert plan.compute_s == pytest.approx(1e-9 * 2 * 2 * 6 * 10 + 1e-2 * 2 * 10)
     assert plan.communicate_s == pytest.approx(DEAR.seconds(4 * 6 * 10))
     assert plan.latency_s == DEAR.latency_s
     assert plan.at_rest_elements == 2 * 6 + 2 * 10  # shards of ceil(6 / 4) rows
     assert plan.passing_elements == 2 * 6 + 6 * 10 + 2 * 10 + 2 * 10
-    again = plans.after(plan, 0, by_rows)
+    again = plans.add_layer(plan, 0, by_rows)
     assert again.latency_s == 2 * DEAR.latency_s
 
 

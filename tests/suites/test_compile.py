@@ -81,7 +81,7 @@ def test_sizes_have_equal_parts_of_calls(rank):
 
 def test_first_call_compiles_and_nothing_before(rank, monkeypatch):
     prepared = []
-    monkeypatch.setattr(cases, "prepared", lambda *given: prepared.append(given) or torch.clone)
+    monkeypatch.setattr(cases, "prepare_step", lambda *given: prepared.append(given) or torch.clone)
     [case] = cases.cases_of(config(compiler="aot_eager"), rank)
     case.reset()
     assert prepared == []
@@ -92,7 +92,7 @@ def test_first_call_compiles_and_nothing_before(rank, monkeypatch):
 
 @pytest.mark.parametrize("broken", ["result", "gradient", "no gradient"])
 def test_wrong_result_is_invalid(broken, rank, monkeypatch):
-    right = cases.prepared
+    right = cases.prepare_step
 
     def wrong(network, wanted):
         step = right(network, wanted)
@@ -105,7 +105,7 @@ def test_wrong_result_is_invalid(broken, rank, monkeypatch):
 
         return call
 
-    monkeypatch.setattr(cases, "prepared", wrong)
+    monkeypatch.setattr(cases, "prepare_step", wrong)
     case = timed(rank)
     with pytest.raises(InvalidResult, match=r"^result of \[2, 8\]" if broken == "result" else r"^gradient of 0\.gain"):
         fakes.verify(case)
@@ -125,9 +125,9 @@ def test_large_step_is_skipped(rank):
 
 
 def test_gpus_have_graphs():
-    lacking = [name for name in COMPILERS if cases.missing(config(compiler=name), CPU)]
+    lacking = [name for name in COMPILERS if cases.compiler_missing(config(compiler=name), CPU)]
     assert lacking == ["reduce-overhead", "cuda_graph"]
-    assert cases.missing(config(compiler="cuda_graph"), CUDA) == ""
+    assert cases.compiler_missing(config(compiler="cuda_graph"), CUDA) == ""
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_missing_tool_is_told(replaced, by, monkeypatch, rank, golden):
     monkeypatch.setattr(replaced, lambda name: by)
     [case] = cases.cases_of(config(compiler="default"), rank)
     golden(case.unavailable)
-    assert cases.missing(config(compiler="aot_eager"), CPU) == ""
+    assert cases.compiler_missing(config(compiler="aot_eager"), CPU) == ""
 
 
 class Cuda:
@@ -192,7 +192,7 @@ def test_each_shape_is_captured_once():
 def test_warm_cache_is_filled_apart(rank, monkeypatch):
     asked = []
     monkeypatch.setattr(cases, "run_in_fresh_process", lambda *given: asked.append(given))
-    monkeypatch.setattr(cases, "missing", lambda *given: "")
+    monkeypatch.setattr(cases, "compiler_missing", lambda *given: "")
     for compiler in ("eager", *INDUCTOR):
         for cache in ("cold", "warm"):
             monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "theirs")

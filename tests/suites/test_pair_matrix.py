@@ -15,10 +15,10 @@ from benchkit.suites.pair_matrix.cases import (
     Exchange,
     MessageCheck,
     Send,
-    affordable,
     allocate,
     cases_of,
     groups_at,
+    num_affordable,
 )
 from benchkit.suites.pair_matrix.schedule import Schedule
 from benchkit.suites.pair_matrix.suite import ALL, HALVES, IDLE, NODES, PAIRS, PairMatrixConfig
@@ -158,7 +158,7 @@ def test_rounds_fit_in_time_of_samples(max_seconds, both_at_once, wanted):
     config = made(PairMatrixConfig, minutes=1.0, measure=measure, both_at_once=both_at_once)
     rank = SimpleNamespace(index=0, world_size=2, seconds_of=lambda *steps, turns: [[0.098, 0.05]] * len(steps))
     buffers = [allocate(8, torch.device("cpu"))]
-    assert affordable(config, rank, Schedule(["a", "b"]), buffers) == wanted
+    assert num_affordable(config, rank, Schedule(["a", "b"]), buffers) == wanted
 
 
 @pytest.mark.slow

@@ -53,11 +53,11 @@ def test_odd_number_has_one_idle_rank_per_round():
 @given(HOSTS, st.integers(0, 40), st.integers(0, 5))
 def test_chosen_rounds_are_few_distinct_and_of_both_kinds(hosts, wanted, seed):
     schedule = Schedule(hosts)
-    chosen = schedule.chosen(wanted, seed)
+    chosen = schedule.choose_rounds(wanted, seed)
     full = [number for number in range(schedule.num_rounds) if met(schedule, number)]
     assert set(chosen) <= set(full)
     assert len(chosen) == len(set(chosen)) == min(wanted, len(full))
-    assert chosen == schedule.chosen(wanted, seed)
+    assert chosen == schedule.choose_rounds(wanted, seed)
     inside = sum(number < schedule.num_inside for number in full)
     across = len(full) - inside
     taken = sum(number < schedule.num_inside for number in chosen)
@@ -67,7 +67,7 @@ def test_chosen_rounds_are_few_distinct_and_of_both_kinds(hosts, wanted, seed):
 
 def test_single_chosen_round_is_across_nodes():
     schedule = Schedule(["a", "a", "b", "b"])
-    assert schedule.chosen(1, 0)[0] >= schedule.num_inside
+    assert schedule.choose_rounds(1, 0)[0] >= schedule.num_inside
 
 
 @pytest.mark.parametrize("sizes", [(1, 2, 8), (8,), (3, 1, 4, 1), (1, 1)])

@@ -158,9 +158,9 @@ def test_obstacle_explains_unusable_strategy(golden):
 def test_changed_torch_api_skips_torch_ring(changed, monkeypatch):
     from torch.distributed.tensor.experimental._context_parallel import _attention
 
-    assert cases.missing(64, 2, torch.float32) == ""
+    assert cases.torch_ring_missing(64, 2, torch.float32) == ""
     monkeypatch.setattr(_attention, changed, lambda mesh, op, query, key, value, is_causal=False, **kwargs: None)
-    why = cases.missing(64, 2, torch.float32)
+    why = cases.torch_ring_missing(64, 2, torch.float32)
     assert why
     assert "\n" not in why
 

@@ -62,7 +62,7 @@ def test_parts_of_the_cache_merge_to_the_whole(monkeypatch):
             into.copy_(part)
 
     monkeypatch.setattr("torch.distributed.all_gather", all_gather)
-    whole = Decode(job().decoder, torch.arange(6), [], [1, 1, 2], 0)._merged(parts[0])
+    whole = Decode(job().decoder, torch.arange(6), [], [1, 1, 2], 0)._merge(parts[0])
     torch.testing.assert_close(whole[:, :-1], attended(query, cache)[:, :-1])
 
 

@@ -18,7 +18,7 @@ from benchkit.suites.tensor_parallel import operands, primitive
 from benchkit.suites.tensor_parallel.chooser import ProductCosts, Trial, choose, measure_costs
 from benchkit.suites.tensor_parallel.config import expand
 from benchkit.suites.tensor_parallel.operands import SIGNS, Factory, Scratch, Shards, require_close, require_exact
-from benchkit.suites.tensor_parallel.primitive import chunks_of, in_turns
+from benchkit.suites.tensor_parallel.primitive import chunks_of, share_scratch
 from benchkit.suites.tp_columnwise import symmetric_memory
 from benchkit.suites.tp_columnwise.cases import Columnwise, ColumnwiseCases
 from benchkit.suites.tp_columnwise.suite import TpColumnwiseConfig
@@ -135,11 +135,11 @@ def trials(one_s, two_s, limit_s=0.010):
 
 def test_costs_extrapolate_to_more_chunks():
     """10 ms each, alone: 20 in one chunk, 15 in two, and 11.25 in eight, but for what each chunk costs."""
-    predicted = {options["chunks"]: seconds for seconds, options in COSTS.predicted(trials(0.02001, 0.01502))}
+    predicted = {options["chunks"]: seconds for seconds, options in COSTS.predict(trials(0.02001, 0.01502))}
     assert [predicted[1], predicted[2]] == [0.02001, 0.01502]
     assert predicted[4] == pytest.approx(0.0125 + 4e-5)
     assert predicted[8] == pytest.approx(0.01125 + 8e-5)
-    assert COSTS.predicted(trials(0.02, 0.011, limit_s=0.0105))[0][0] == 0.0105  # no faster than the longest part
+    assert COSTS.predict(trials(0.02, 0.011, limit_s=0.0105))[0][0] == 0.0105  # no faster than the longest part
     assert COSTS.limit_s(flops=1e9, num_bytes=0) == pytest.approx(0.01)
     assert COSTS.limit_s(flops=0, num_bytes=20e6) == pytest.approx(0.02001)
 
@@ -147,11 +147,11 @@ def test_costs_extrapolate_to_more_chunks():
 def test_costs_stop_chunking_without_gain():
     plain = Trial({"implementation": "pytorch"}, 0.0205, 0.01)
     hindered = [plain, *trials(0.020, 0.021)]
-    assert COSTS.predicted(hindered)[0][1] == {"implementation": "pipeline", "chunks": 1}
+    assert COSTS.predict(hindered)[0][1] == {"implementation": "pipeline", "chunks": 1}
     slow = ProductCosts(latency_s=1e-3, byte_s=1e-9, flop_s=1e-11)
-    assert slow.predicted(trials(0.0200, 0.0185))[0][1]["chunks"] == 2  # every chunk has its latency
+    assert slow.predict(trials(0.0200, 0.0185))[0][1]["chunks"] == 2  # every chunk has its latency
     alone = trials(0.02, 0.01)[1:]
-    assert [options["chunks"] for _, options in COSTS.predicted(alone)] == [2]  # it needs both
+    assert [options["chunks"] for _, options in COSTS.predict(alone)] == [2]  # it needs both
 
 
 def test_choose_retries_near_best_options():
@@ -198,12 +198,12 @@ def test_steps_in_turns_share_scratch_memory():
     job = alone(None, Scratch(torch.zeros(48, dtype=torch.uint8)))
     held = job.new(1, job.a)
     for value in (1.0, 2.0):
-        buffer = in_turns(job).new(2, job.a)
+        buffer = share_scratch(job).new(2, job.a)
         assert (buffer == value - 1).all()  # what the step before left
         buffer.fill_(value)
     assert (held == 0).all()
     with pytest.raises(AssertionError, match="scratch"):
-        in_turns(job).new(4, job.a)
+        share_scratch(job).new(4, job.a)
 
 
 GROUP = SimpleNamespace(group_name="alone")
@@ -213,8 +213,8 @@ def test_symmetric_memory_loads_in_prepare(monkeypatch):
     """All but the device's own call, which stands in for itself."""
     job = alone(GROUP)
     monkeypatch.setattr(symmetric_memory, "obstacle", lambda job: "")
-    monkeypatch.setattr(symmetric_memory, "refused", lambda *given: "")
-    monkeypatch.setattr(symmetric_memory, "place", lambda job: torch.empty_like(job.a))
+    monkeypatch.setattr(symmetric_memory, "trial_refusal", lambda *given: "")
+    monkeypatch.setattr(symmetric_memory, "allocate_shard", lambda job: torch.empty_like(job.a))
     monkeypatch.setattr(torch_internals, "all_gather_matmul", lambda shard, b, name: shard @ b)
     built = symmetric_memory.all_gather_matmul(job, Work(), None)
     built.prepare()
@@ -252,7 +252,7 @@ def test_refused_fused_product_is_unavailable(refused, said, monkeypatch):
     """A trial before anything is timed finds the refusal, which all ranks then know."""
     job = alone(GROUP)
     monkeypatch.setattr(symmetric_memory, "obstacle", lambda job: "")
-    monkeypatch.setattr(symmetric_memory, "refused", lambda *given: "")
+    monkeypatch.setattr(symmetric_memory, "trial_refusal", lambda *given: "")
     monkeypatch.setattr(symmetric_memory, "first_reason", peer_refuses)
     monkeypatch.setattr(torch_internals, "symmetric_empty", lambda like, name: torch.empty_like(like))
     monkeypatch.setattr(torch_internals, "all_gather_matmul", lambda shard, b, name: shard @ b)
@@ -273,7 +273,7 @@ def tried(monkeypatch):
         monkeypatch.setattr(torch_internals, "store_address", lambda: "")
         for name in ("get_rank", "get_world_size", "get_backend"):
             monkeypatch.setattr(dist, name, lambda: 0)
-        return symmetric_memory.refused.__wrapped__(torch.float32, CPU)
+        return symmetric_memory.trial_refusal.__wrapped__(torch.float32, CPU)
 
     return reason
 
@@ -297,7 +297,7 @@ def test_fused_trial_out_of_memory_is_no_refusal(monkeypatch):
     job = alone(GROUP)
     monkeypatch.setattr(torch_internals, "symmetric_empty", refusal(RuntimeError("CUDA out of memory")))
     with pytest.raises(RuntimeError, match="memory"):
-        symmetric_memory.place(job)
+        symmetric_memory.allocate_shard(job)
 
 
 def test_symmetric_memory_requires_gpus():

@@ -184,7 +184,7 @@ def test_expected_mean_without_a_rank_is_found(monkeypatch, reduced, gathered, i
     monkeypatch.setattr(checks.dist, "get_rank", lambda: 0)
     monkeypatch.setattr(checks.dist, "all_reduce", lambda total: total.copy_(sum(parts[rank] for rank in reduced)))
     monkeypatch.setattr(checks.dist, "all_gather_into_tensor", gather)
-    found = checks.averaged_over_ranks(parts[0])
+    found = checks.average_over_ranks(parts[0])
     assert torch.equal(found, (parts[0] + parts[1]) / 2) if is_right else found.isnan().all()
 
 
@@ -199,7 +199,7 @@ def test_expected_mean_without_a_rank_is_found(monkeypatch, reduced, gathered, i
 def test_step_says_what_its_check_does_not_see(parallel, dtype, ranks, said):
     config = SimpleNamespace(parallel=parallel, dtype=dtype)
     job = SimpleNamespace(config=config, shared=True, model=MIDDLE, rank=SimpleNamespace(world_size=ranks))
-    unseen = cases.TransformerJob.unchecked(job, "train_step", alone=False).split("; ")
+    unseen = cases.TransformerJob.unchecked(job, "train_step", on_one_rank=False).split("; ")
     assert [found[: len(wanted)] for found, wanted in zip(unseen, said, strict=True)] == said
 
 
@@ -279,8 +279,8 @@ def test_footprint_matches_saved_tensors(options):
     footprint = Footprint(model, 4, 128, 4, 4, options.get("naive", False), options.get("checkpointing", False))
     if options.get("checkpointing"):  # the layer that is computed again adds its own, which is not seen here
         whole = Footprint(model, 4, 128, 4, 4)
-        saved += (whole.kept() - whole.loss()) // model.num_layers
-    assert footprint.kept() == pytest.approx(saved, rel=0.2)
+        saved += (whole.saved_bytes() - whole.loss_bytes()) // model.num_layers
+    assert footprint.saved_bytes() == pytest.approx(saved, rel=0.2)
 
 
 def write(path, content: bytes):

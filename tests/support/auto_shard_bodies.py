@@ -38,8 +38,8 @@ def every_plan(task: tuple[str, int, int, str]) -> list[str]:
             for layers in itertools.product(choices(), repeat=len(planner.workload.weights)):
                 plan = planner.start(start)
                 for index, layer in enumerate(layers):
-                    plan = planner.after(plan, index, layer)
-                given = (planner.workload, planner.finished(plan), CPU, torch.float32, rank, 0, end_to_end)
+                    plan = planner.add_layer(plan, index, layer)
+                given = (planner.workload, planner.add_fetch(plan), CPU, torch.float32, rank, 0, end_to_end)
                 try:
                     fakes.verify(Sharded(*given, mesh))
                 except InvalidResult as error:

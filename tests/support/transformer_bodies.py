@@ -28,7 +28,7 @@ def network(shard: Any = lambda part: None) -> Network:
 
 def two_steps(steps: Steps, inputs: torch.Tensor, targets: torch.Tensor) -> dict[str, Any]:
     """The loss and gradients of a second step, with a forward pass before it, and the weights after it."""
-    with steps.learning(1e-3):
+    with steps.learning_rate(1e-3):
         steps.train_step(inputs, targets)
         steps.forward(inputs)
         loss = steps.train_step(inputs, targets)
@@ -45,7 +45,7 @@ def shared_out(task: tuple[str, int, int, str]) -> dict[str, Any]:
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size)
     mesh = mesh_of(dist.group.WORLD, torch.device("cpu"))
     mine = network(model.sharding(kind, mesh))
-    steps = Steps(mine, model.wrapped(kind, mine, mesh, bucket_mib=0.001), no_graph=torch.no_grad)
+    steps = Steps(mine, model.wrap_network(kind, mine, mesh, bucket_mib=0.001), no_graph=torch.no_grad)
     inputs, targets = batch(4)
     if kind != "tp":
         inputs, targets = (each.chunk(world_size)[rank] for each in (inputs, targets))

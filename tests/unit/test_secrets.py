@@ -176,7 +176,7 @@ def test_plan_of_a_comparison_is_restored(tmp_path):
     for missing in range(3):
         with pytest.raises(ConfigError, match=r"=…"):
             command.read_plan(tmp_path, secrets[:missing] + secrets[missing + 1 :])
-    assert arms.shown_arm("git:v1") == "git:v1"
+    assert arms.mask_arm("git:v1") == "git:v1"
 
 
 @pytest.mark.parametrize("form", ["env:A_TOKEN={}", "set:+backend.env.A_TOKEN={}", "set:on_end='curl -u me:{} x'"])

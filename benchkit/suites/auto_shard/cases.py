@@ -52,29 +52,29 @@ class ShardingChoice:
         return self.scope == END_TO_END
 
     @property
-    def alone(self) -> bool:
+    def has_whole_workload(self) -> bool:
         return self.sharding in (UNSHARDED, INDEPENDENT)
 
 
-def of_plan(planner: ShardPlanner, plan: ShardPlan, sharding: Sharding) -> Details:
+def plan_details(planner: ShardPlanner, plan: ShardPlan, sharding: Sharding) -> Details:
     if plan.devices == 1:
         return {}
-    found: dict[str, object] = {
+    values: dict[str, object] = {
         "plan": str(plan),
         WORK_SHARE: plan.busiest_flops * plan.devices / planner.workload.flops,
         CREATES_WHOLE: planner.creates_whole(plan),
     }
     if sharding == DISPATCHER:  # the cost of its messages is not measured
-        return found
-    found[LATENCY_S] = plan.latency_s
-    found[PREDICTED_S] = plan.total_s
+        return values
+    values[LATENCY_S] = plan.latency_s
+    values[PREDICTED_S] = plan.total_s
     for phase, seconds in plan.seconds.items():
-        found[f"predicted_{phase}_s"] = seconds
+        values[f"predicted_{phase}_s"] = seconds
     if sharding == AUTO:
-        others = sorted(planner.alternatives().items(), key=lambda item: item[1])
-        texts = [f"{first} {1e3 * seconds:.3g} ms" for first, seconds in others]
-        found["alternatives"] = ", ".join(texts)
-    return found
+        by_time = sorted(planner.alternatives().items(), key=lambda item: item[1])
+        texts = [f"{first} {1e3 * seconds:.3g} ms" for first, seconds in by_time]
+        values["alternatives"] = ", ".join(texts)
+    return values
 
 
 class AutoShard:
@@ -92,21 +92,21 @@ class AutoShard:
         groups = {count: rank.subgroup(range(count)) for count in several}
         self.meshes = {count: p2p.mesh_of(group, rank.device) for count, group in groups.items()}
         self.messages = rank.group("gloo") if DISPATCHER in config.shardings() else None
-        self.costs = {count: self.measured(count) for count in self.meshes}
+        self.costs = {count: self.costs_of(count) for count in self.meshes}
 
     def variants(self, scope: Scope) -> list[ShardingChoice]:
         """Return the variants of a scope, fewest devices first; the first is the baseline."""
-        found = []
+        choices = []
         for devices in self.counts:
             if devices == 1:
-                found.append(ShardingChoice(UNSHARDED, 1, scope))
+                choices.append(ShardingChoice(UNSHARDED, 1, scope))
                 continue
-            found += [
+            choices += [
                 ShardingChoice(sharding, devices, scope) for sharding in self.config.shardings()
             ]
             if scope == RESIDENT:
-                found.append(ShardingChoice(INDEPENDENT, devices, scope))
-        return found
+                choices.append(ShardingChoice(INDEPENDENT, devices, scope))
+        return choices
 
     def cases(self) -> list[Case]:
         cases = []
@@ -114,11 +114,11 @@ class AutoShard:
         for scope in Scope:
             baseline: Case | None = None
             for variant in self.variants(scope):
-                if self.lacking and not variant.alone:
+                if self.lacking and not variant.has_whole_workload:
                     cases.append(Case(labels=variant.labels, unavailable=self.lacking))
                     continue
                 planner = self.planner(variant, held_bytes)
-                plan = planned(planner, variant.sharding)
+                plan = make_plan(planner, variant.sharding)
                 case = self.case(variant, planner, plan, held_bytes, baseline)
                 if not case.skip:
                     held_bytes += planner.held_elements(plan) * self.dtype.itemsize
@@ -126,7 +126,7 @@ class AutoShard:
                 baseline = baseline or case
         return cases
 
-    def measured(self, devices: int) -> ShardingCosts:
+    def costs_of(self, devices: int) -> ShardingCosts:
         rank, mesh = self.rank, self.meshes[devices]
         workload = self.config.workload_on(devices)
         return measure_costs(workload, devices, mesh, rank.device, self.dtype, rank.seconds_of)
@@ -157,8 +157,10 @@ class AutoShard:
             regions=variant.regions,
             is_component=variant.sharding == INDEPENDENT,
             work=work,
-            details=partial(of_plan, planner, plan, variant.sharding),
-            unchecked="" if variant.alone else unseen_devices(workload, variant.devices),
+            details=partial(plan_details, planner, plan, variant.sharding),
+            unchecked=""
+            if variant.has_whole_workload
+            else unseen_devices(workload, variant.devices),
         )
         if self.rank.index >= variant.devices:
             return case
@@ -180,7 +182,7 @@ class AutoShard:
 
     def planner(self, variant: ShardingChoice, held_bytes: float) -> ShardPlanner:
         itemsize = self.dtype.itemsize
-        if variant.alone:
+        if variant.has_whole_workload:
             workload = self.config.workload_on(1)
             costs = costs_of_one(itemsize)
         else:
@@ -191,7 +193,7 @@ class AutoShard:
         return ShardPlanner(workload, costs, variant.end_to_end, free / itemsize)
 
 
-def planned(planner: ShardPlanner, sharding: Sharding) -> ShardPlan:
+def make_plan(planner: ShardPlanner, sharding: Sharding) -> ShardPlan:
     if planner.costs.devices == 1:
         return planner.everywhere()
     return planner.best() if sharding == AUTO else planner.axis0()

@@ -1,4 +1,4 @@
-"""Measure costs for the planner: DTensor's changes of layout, products, creating, touching."""
+"""Measure costs for the planner: changes of layout, products, creation, elementwise operations."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ from benchkit.suites.auto_shard.planner import (
     Link,
     ShardingCosts,
 )
-from benchkit.suites.auto_shard.program import distributed, fetched, moved, part_of
+from benchkit.suites.auto_shard.program import fetch_whole, part_of, redistribute, to_dtensor
 from benchkit.suites.auto_shard.workloads import ChainWorkload
 
 SMALL = 64  # side of the matrix whose moves cost little beyond latency
@@ -42,7 +42,7 @@ def measure_costs(
     """
     most = LARGEST[device.type]
     large = min(most, max(workload.rows, *workload.widths, 4 * SMALL))
-    sizes = (-(-workload.rows // devices), *largest(workload))
+    sizes = (-(-workload.rows // devices), *largest_weight(workload))
     m, k, n = (min(size, most) for size in sizes)
     calls: list[Callable[[], object]] = [noop] * (2 * (len(MOVES) + len(FETCHED)) + 3)
     if mesh is not None:
@@ -68,7 +68,7 @@ def messages(
     for source, target in MOVES:
         calls += [partial(move, matrix(side, source, mesh, dtype), target) for side in sides]
     for layout in FETCHED:
-        calls += [partial(fetched, matrix(side, layout, mesh, dtype), layout) for side in sides]
+        calls += [partial(fetch_whole, matrix(side, layout, mesh, dtype), layout) for side in sides]
     return calls
 
 
@@ -83,7 +83,7 @@ def computations(
     return [partial(torch.mm, left, right), create, block.relu]
 
 
-def largest(workload: ChainWorkload) -> tuple[int, int]:
+def largest_weight(workload: ChainWorkload) -> tuple[int, int]:
     if not workload.weights:
         return SMALL, workload.widths[0]
     return max(workload.weights, key=lambda shape: shape[0] * shape[1])
@@ -95,14 +95,14 @@ def matrix_bytes(side: int, dtype: torch.dtype) -> int:
 
 def matrix(side: int, layout: Layout, mesh: DeviceMesh, dtype: torch.dtype) -> Tensor:
     shape = (side, side)
-    held = REPLICATED if layout == PARTIAL else layout
-    part = part_of(shape, held, mesh.size(), mesh.get_local_rank())
+    part_layout = REPLICATED if layout == PARTIAL else layout
+    part = part_of(shape, part_layout, mesh.size(), mesh.get_local_rank())
     ones = torch.ones(size_of(part), dtype=dtype, device=mesh.device_type)
-    return distributed(ones, shape, layout, mesh)
+    return to_dtensor(ones, shape, layout, mesh)
 
 
-def move(of: Tensor, layout: Layout) -> None:
-    moved(of, layout)
+def move(source: Tensor, layout: Layout) -> None:
+    redistribute(source, layout)
 
 
 def link(times: Iterator[float], small_bytes: int, large_bytes: int) -> Link:

@@ -3,8 +3,8 @@
 Shards lie along axis 0. For a product the dispatcher gathers all shards of the weight, concatenates
 them, and sends the whole to one worker after another. Each worker multiplies and answers before the
 next one's turn, as in the sources of bwasti/gt2 at 31a8a34, whose messages are pickled, over
-ZeroMQ. The first rank is dispatcher, client and worker at once; what it sends to itself costs
-nothing here.
+ZeroMQ. The first rank is dispatcher, client and worker at once; its messages to itself cost nothing
+here.
 """
 
 from dataclasses import dataclass
@@ -60,16 +60,16 @@ class Dispatched(ChainProgram):
             result.view(-1).view(torch.uint8).copy_(content)
         return result
 
-    def all_created(self) -> None:
-        self.answered()
+    def wait_for_operands(self) -> None:
+        self.wait_for_answers()
 
-    def done(self) -> None:
+    def send_done(self) -> None:
         torch.get_device_module(self.device).synchronize()
         self.send(None, 0)
 
-    def answered(self) -> None:
+    def wait_for_answers(self) -> None:
         if self.index:
-            return self.done()
+            return self.send_done()
         for worker in self.workers:
             self.receive(worker)
         return None
@@ -77,23 +77,23 @@ class Dispatched(ChainProgram):
     def run(self, operands: list[Tensor]) -> Tensor:
         x, *weights = operands
         for layer, weight in zip(self.plan.layers, weights, strict=True):
-            x = self.in_turns(x, weight, layer.weight_at_rest)
+            x = self.multiply_one_by_one(x, weight, layer.weight_at_rest)
         return x if weights else self.elementwise(x)
 
     def elementwise(self, x: Tensor) -> Tensor:
         with region(COMPUTE):
             result = x.relu() * 2
         with region(COMMUNICATE):
-            self.answered()
+            self.wait_for_answers()
         return result
 
-    def in_turns(self, x: Tensor, weight: Tensor, layout: Layout) -> Tensor:
+    def multiply_one_by_one(self, x: Tensor, weight: Tensor, layout: Layout) -> Tensor:
         whole = self.whole_weight(weight, layout)
         with region(COMPUTE):
-            result = self.activated(x @ whole)
+            result = self.activate(x @ whole)
         with region(COMMUNICATE):
             if self.index:
-                self.done()
+                self.send_done()
                 return result
             message = whole.cpu()
             for worker in self.workers:
@@ -106,12 +106,12 @@ class Dispatched(ChainProgram):
         if layout == REPLICATED:
             return weight
         with region(COMMUNICATE):
-            whole = self.gathered(weight)
+            whole = self.gather_parts(weight)
             if whole is None:
                 whole = self.receive(0)
             return whole.to(self.device)
 
-    def gathered(self, part: Tensor) -> Tensor | None:
+    def gather_parts(self, part: Tensor) -> Tensor | None:
         if self.index:
             self.send(part.cpu(), 0)
             return None
@@ -123,4 +123,4 @@ class Dispatched(ChainProgram):
     def fetch(self, output: Tensor) -> Tensor | None:
         if self.plan.layout == REPLICATED:
             return None if self.index else output.cpu()
-        return self.gathered(output)
+        return self.gather_parts(output)

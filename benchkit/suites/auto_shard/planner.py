@@ -152,7 +152,7 @@ class ShardPlan:
     def elements(self) -> int:
         return self.at_rest_elements + self.passing_elements
 
-    def dominated_by(self, other: "ShardPlan") -> bool:
+    def is_dominated_by(self, other: "ShardPlan") -> bool:
         """Return whether another plan to the same layout is no worse in what matters later."""
         return (
             other.total_s <= self.total_s
@@ -177,17 +177,17 @@ def choices() -> Iterator[LayerSharding]:
 def pareto_front(plans: Sequence[ShardPlan], respect_memory_limit: bool) -> list[ShardPlan]:
     """Return the plans that may still become the best, or the best with their first product.
 
-    With `respect_memory_limit` a slower plan is kept where it needs less memory.
+    With `respect_memory_limit` a slower plan is kept if it needs less memory.
     """
-    kept: list[ShardPlan] = []
+    front: list[ShardPlan] = []
     for plan in sorted(plans, key=lambda plan: plan.total_s):
         group = (plan.layout, plan.first)
-        rivals = [other for other in kept if (other.layout, other.first) == group]
+        rivals = [other for other in front if (other.layout, other.first) == group]
         if respect_memory_limit:
-            rivals = [other for other in rivals if plan.dominated_by(other)]
+            rivals = [other for other in rivals if plan.is_dominated_by(other)]
         if not rivals:
-            kept.append(plan)
-    return kept
+            front.append(plan)
+    return front
 
 
 @dataclass(frozen=True)
@@ -230,14 +230,14 @@ class ShardPlanner:
         plan = self.start(at_rest(self.workload.rows))
         for index, (inner, _) in enumerate(self.workload.weights):
             mode = BY_ROWS if plan.layout == ROWS else EVERYWHERE
-            plan = self.after(plan, index, LayerSharding(mode, at_rest(inner), mode.product))
-        return self.finished(plan)
+            plan = self.add_layer(plan, index, LayerSharding(mode, at_rest(inner), mode.product))
+        return self.add_fetch(plan)
 
     def everywhere(self) -> ShardPlan:
         plan = self.start(REPLICATED)
         for index in range(len(self.workload.weights)):
-            plan = self.after(plan, index, LayerSharding(EVERYWHERE, REPLICATED, REPLICATED))
-        return self.finished(plan)
+            plan = self.add_layer(plan, index, LayerSharding(EVERYWHERE, REPLICATED, REPLICATED))
+        return self.add_fetch(plan)
 
     @cached_property
     def candidates(self) -> list[ShardPlan]:
@@ -247,9 +247,9 @@ class ShardPlanner:
         """Return finished plans; none dominates another with the same first product."""
         plans = [self.start(layout) for layout in LAYOUTS]
         for index in range(len(self.workload.weights)):
-            longer = [self.after(plan, index, layer) for plan in plans for layer in choices()]
+            longer = [self.add_layer(plan, index, layer) for plan in plans for layer in choices()]
             plans = pareto_front(longer, respect_memory_limit)
-        return [self.finished(plan) for plan in plans]
+        return [self.add_fetch(plan) for plan in plans]
 
     def held_elements(self, plan: ShardPlan) -> int:
         """Return the elements that a device keeps between steps: operands and a result."""
@@ -286,7 +286,7 @@ class ShardPlanner:
     def copies(self, layout: Layout) -> int:
         return self.costs.devices if layout == REPLICATED else 1
 
-    def after(self, plan: ShardPlan, index: int, layer: LayerSharding) -> ShardPlan:
+    def add_layer(self, plan: ShardPlan, index: int, layer: LayerSharding) -> ShardPlan:
         costs, mode, rows = self.costs, layer.mode, self.workload.rows
         inner, outer = self.workload.weights[index]
         moves: list[tuple[Move, int]] = [
@@ -319,7 +319,7 @@ class ShardPlanner:
             passing_elements=max(plan.passing_elements, operands + product + output),
         )
 
-    def finished(self, plan: ShardPlan) -> ShardPlan:
+    def add_fetch(self, plan: ShardPlan) -> ShardPlan:
         rows, columns = self.workload.output
         if not self.end_to_end or plan.layout not in self.costs.fetch:
             return plan

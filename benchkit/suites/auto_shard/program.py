@@ -83,7 +83,7 @@ def nonzeros_of(workload: ChainWorkload, outer: int) -> int:
 
 
 def unseen_devices(workload: ChainWorkload, devices: int) -> str:
-    """Return that exact weights are too small to show each device's part of a product, or ""."""
+    """Return a remark if exact weights are too small to show each device's part, or ""."""
     entries = min(
         (nonzeros_of(workload, outer) * outer for _, outer in workload.weights), default=0
     )
@@ -160,12 +160,12 @@ class ExactIntegers:
         """Raise InvalidResult unless an output, wherever it is, equals a part of the result."""
         wait_for_device(output)
         if output.shape != size_of(part):
-            found, wanted = tuple(output.shape), size_of(part)
-            raise InvalidResult(f"the output has {found} elements, expected {wanted}")
+            shape, wanted = tuple(output.shape), size_of(part)
+            raise InvalidResult(f"the output has {shape} elements, expected {wanted}")
         rows, columns = part
         for first in range(rows.start, rows.stop, CHECKED_ROWS):
-            some = slice(first, min(first + CHECKED_ROWS, rows.stop))
-            expected = self.result((some, columns))
+            row_range = slice(first, min(first + CHECKED_ROWS, rows.stop))
+            expected = self.result((row_range, columns))
             got = output[first - rows.start :][: len(expected)].to(self.device, self.wide)
             wrong = got != expected
             if wrong.any():
@@ -182,8 +182,8 @@ class ExactIntegers:
 class ChainProgram:
     """One rank's part of a workload; this class is for a device that has all of it.
 
-    `index` is the device's number in the plan. `held` has this rank's parts of the operands that a
-    step does not create, `output` its part of the result after a step, or None.
+    `index` is the device's number in the plan. `resident` has this rank's parts of the operands
+    that a step does not create, `output` its part of the result after a step, or None.
     """
 
     workload: ChainWorkload
@@ -194,7 +194,7 @@ class ChainProgram:
     seed: int
     end_to_end: bool
     source: Source = field(init=False)
-    held: list[Tensor] = field(init=False, default_factory=list)
+    resident: list[Tensor] = field(init=False, default_factory=list)
     output: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -204,15 +204,15 @@ class ChainProgram:
         self.load(self.random)
 
     def load(self, source: Source) -> None:
-        """Take operands from another source; those that a step does not create stay in place."""
+        """Load operands from another source; those that a step does not create stay in place."""
         self.source = source
         self.output = None
         for index, number in enumerate(range(self.num_created(), 1 + len(self.plan.layers))):
             operand = self.operand(number)
-            if index == len(self.held):
-                self.held.append(operand)
+            if index == len(self.resident):
+                self.resident.append(operand)
             else:
-                self.result(self.held[index]).copy_(self.result(operand))
+                self.result(self.resident[index]).copy_(self.result(operand))
 
     def num_created(self) -> int:
         return self.workload.num_created if self.end_to_end else 0
@@ -221,19 +221,19 @@ class ChainProgram:
         self.output = None  # so that a step needs no memory for two results
         with torch.no_grad():
             if not self.end_to_end:
-                self.output = self.run(self.held)
+                self.output = self.run(self.resident)
                 return
             with region(CREATE):
                 created = [self.operand(number) for number in range(self.num_created())]
-                self.all_created()
-            output = self.run([*created, *self.held])
+                self.wait_for_operands()
+            output = self.run([*created, *self.resident])
             with region(FETCH):
                 self.output = self.fetch(output)
 
     def operand(self, number: int) -> Tensor:
         return self.source(number, self.part(self.shape(number), self.plan.at_rest[number]))
 
-    def all_created(self) -> None:
+    def wait_for_operands(self) -> None:
         """A dispatcher waits here until all ranks have created their operands."""
 
     def run(self, operands: list[Tensor]) -> Tensor:
@@ -242,10 +242,10 @@ class ChainProgram:
             if not self.workload.weights:
                 return x.relu() * 2
             for weight in operands[1:]:
-                x = self.activated(x @ weight)
+                x = self.activate(x @ weight)
             return x
 
-    def activated(self, x: Tensor) -> Tensor:
+    def activate(self, x: Tensor) -> Tensor:
         return x.relu() if self.workload.activation else x
 
     def fetch(self, output: Tensor) -> Tensor | None:
@@ -259,22 +259,22 @@ class ChainProgram:
     def part(self, shape: tuple[int, int], layout: Layout) -> Part:
         return part_of(shape, layout, self.plan.devices, self.index)
 
-    def produced(self) -> Part:
+    def output_part(self) -> Part:
         return self.part(self.workload.output, REPLICATED if self.end_to_end else self.plan.layout)
 
     def verify(self, call: Call) -> None:
         exact = ExactIntegers(self.workload, self.device, self.dtype, self.seed, next(self.turns))
         self.load(exact)
         try:
-            call(self.spoil)
+            call(self.poison_output)
             if self.output is None and not (self.end_to_end and self.index):
                 raise InvalidResult("the call left no output")
             if self.output is not None:
-                exact.require(self.result(self.output), self.produced())
+                exact.require(self.result(self.output), self.output_part())
         finally:
             self.load(self.random)
 
-    def spoil(self) -> None:
+    def poison_output(self) -> None:
         """Overwrite the output of an earlier step, which must not be the output again."""
         if self.output is not None:
             self.result(self.output).fill_(float("nan"))
@@ -298,7 +298,7 @@ class Sharded(ChainProgram):
 
     def operand(self, number: int) -> Tensor:
         layout = self.plan.at_rest[number]
-        return distributed(super().operand(number), self.shape(number), layout, self.mesh)
+        return to_dtensor(super().operand(number), self.shape(number), layout, self.mesh)
 
     def run(self, operands: list[Tensor]) -> Tensor:
         if not self.workload.weights:
@@ -310,23 +310,23 @@ class Sharded(ChainProgram):
 
     def product(self, x: Tensor, weight: Tensor, layer: LayerSharding) -> Tensor:
         with region(COMMUNICATE):
-            x = moved(x, layer.mode.input)
-            weight = moved(weight, layer.mode.weight)
+            x = redistribute(x, layer.mode.input)
+            weight = redistribute(weight, layer.mode.weight)
         with region(COMPUTE):
             x = x @ weight
         with region(COMMUNICATE):
-            x = moved(x, layer.output)
+            x = redistribute(x, layer.output)
         with region(COMPUTE):
-            return self.activated(x)
+            return self.activate(x)
 
     def fetch(self, output: Tensor) -> Tensor | None:
-        return fetched(cast(DTensor, output), self.plan.layout)
+        return fetch_whole(cast(DTensor, output), self.plan.layout)
 
     def result(self, output: Tensor) -> Tensor:
         return output.to_local() if isinstance(output, DTensor) else output
 
 
-def distributed(part: Tensor, shape: tuple[int, int], layout: Layout, mesh: DeviceMesh) -> DTensor:
+def to_dtensor(part: Tensor, shape: tuple[int, int], layout: Layout, mesh: DeviceMesh) -> DTensor:
     return DTensor.from_local(
         part,
         mesh,
@@ -337,7 +337,7 @@ def distributed(part: Tensor, shape: tuple[int, int], layout: Layout, mesh: Devi
     )
 
 
-def moved(matrix: Tensor, layout: Layout) -> Tensor:
+def redistribute(matrix: Tensor, layout: Layout) -> Tensor:
     """Return a matrix in another layout; the move is done when this returns."""
     assert isinstance(matrix, DTensor)
     placement = PLACEMENTS[layout]
@@ -346,16 +346,16 @@ def moved(matrix: Tensor, layout: Layout) -> Tensor:
     return matrix.redistribute(placements=[placement])
 
 
-def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
+def fetch_whole(matrix: DTensor, layout: Layout) -> Tensor | None:
     """Return the whole matrix in host memory on the mesh's first rank; None on the others."""
     mesh, part = matrix.device_mesh, matrix.to_local()
     wait_for_device(part)
     shape = (matrix.shape[0], matrix.shape[1])
     ranks: list[int] = mesh.mesh.tolist()
-    me, group = mesh.get_local_rank(), mesh.get_group()
+    index_here, group = mesh.get_local_rank(), mesh.get_group()
     if layout == REPLICATED:
-        return None if me else part.cpu()
-    if me:
+        return None if index_here else part.cpu()
+    if index_here:
         outgoing = [(part.contiguous(), ranks[0])] if part.numel() else []
         p2p.start_transfers(outgoing, [], group).wait()
         return None
@@ -363,11 +363,11 @@ def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
     places = [whole[part_of(shape, layout, len(ranks), index)] for index in range(len(ranks))]
     # Rows are received in place. Columns are not contiguous there and need buffers.
     buffers = [place if layout == ROWS else place.new_empty(place.shape) for place in places]
-    others = zip(buffers[1:], ranks[1:], strict=True)
-    arriving = [(buffer, rank) for buffer, rank in others if buffer.numel()]
-    started = p2p.start_transfers([], arriving, group)
+    senders = zip(buffers[1:], ranks[1:], strict=True)
+    arriving = [(buffer, rank) for buffer, rank in senders if buffer.numel()]
+    transfers = p2p.start_transfers([], arriving, group)
     places[0].copy_(part)
-    started.wait()
+    transfers.wait()
     if layout == COLUMNS:
         for place, buffer in zip(places[1:], buffers[1:], strict=True):
             place.copy_(buffer)

@@ -87,15 +87,15 @@ class AutoShardConfig(RunConfig):
             )
 
     def idle_keys(self) -> dict[str, str]:
-        found = super().idle_keys()
+        reasons = super().idle_keys()
         if DTENSOR not in as_list(self.engine):
-            found["planner"] = f"engine={DISPATCHER} plans by itself"
+            reasons["planner"] = f"engine={DISPATCHER} plans by itself"
         if max(self.devices) == 1:
-            found |= dict.fromkeys(("planner", "engine"), "devices=[1] shards nothing")
-        return found
+            reasons |= dict.fromkeys(("planner", "engine"), "devices=[1] shards nothing")
+        return reasons
 
     def planned(self, world_size: int) -> list[Planned]:
-        found = []
+        cases = []
         for scope in Scope:
             for devices in sorted(self.devices):
                 workload = self.workload_on(devices)
@@ -107,8 +107,8 @@ class AutoShardConfig(RunConfig):
                     shardings.remove(INDEPENDENT)
                 for sharding in shardings:
                     share = 1 if sharding == INDEPENDENT else devices
-                    found.append(replace(case, flops=workload.flops / share))
-        return found
+                    cases.append(replace(case, flops=workload.flops / share))
+        return cases
 
     def needed_bytes(self, world_size: int) -> float:
         """Return the bytes of a whole workload on one device; other plans depend on costs."""

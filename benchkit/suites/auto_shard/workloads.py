@@ -92,11 +92,11 @@ class ChainWorkload:
 
 
 def parse(name: str) -> ChainWorkload:
-    found = NAME.fullmatch(name)
-    if not found:
+    match = NAME.fullmatch(name)
+    if not match:
         raise ConfigError(f"workload={name}: no such workload; {ALLOWED}")
-    kind = Kind(found[1])
-    rows, *widths = map(int, found[2].split("x"))
+    kind = Kind(match[1])
+    rows, *widths = map(int, match[2].split("x"))
     count = len(widths)
     is_complete = {Kind.MATMUL: count == 2, Kind.MLP: count > 1, Kind.RELU: count == 1}
     if not is_complete[kind]:

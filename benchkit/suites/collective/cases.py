@@ -38,8 +38,8 @@ TIMED = -1
 class CollectiveCheck:
     """Check every element of every buffer that the call must fill, with new inputs each time.
 
-    `turns` numbers the checks of all operations that share buffers, so none finds what another
-    left.
+    `turns` numbers the checks of all operations that share buffers, so that none accepts values of
+    another.
     """
 
     collective: Collective
@@ -49,14 +49,14 @@ class CollectiveCheck:
     renewed: bool = False
 
     def renew(self) -> None:
-        """Write the inputs that are timed; once, since they keep their size over any calls."""
+        """Write the inputs that are timed; once, since calls keep their magnitude."""
         if not self.renewed:
             self.fill(TIMED)
             self.renewed = True
 
     def __call__(self, call: Call) -> None:
         if self.collective.name == BARRIER:
-            return self.nobody_leaves_early(call)
+            return self.check_barrier(call)
         turn = next(self.turns)
 
         def prepare() -> None:
@@ -66,37 +66,37 @@ class CollectiveCheck:
             self.fill(turn)
 
         call(prepare)
-        for held in self.operation.outputs:
-            self.require(held, turn)
+        for output in self.operation.outputs:
+            self.require(output, turn)
         return None
 
     def fill(self, turn: int) -> None:
-        for held in self.operation.inputs:
-            values = values_of(held, self.collective, turn, self.seed)
+        for item in self.operation.inputs:
+            values = values_of(item, self.collective, turn, self.seed)
             if turn == TIMED:
                 values = repeatable(values, self.collective)
-            verification.tile(held.buffer, values)
+            verification.tile(item.buffer, values)
 
-    def require(self, held: ExpectedSlice, turn: int) -> None:
-        wait_for_device(held.buffer)
+    def require(self, item: ExpectedSlice, turn: int) -> None:
+        wait_for_device(item.buffer)
         collective = self.collective
-        source, atol = f"rank {held.rank}", 0.0
-        if held.rank is None:
+        source, atol = f"rank {item.rank}", 0.0
+        if item.rank is None:
             source = "all ranks"
-            shape = collective.world_size, collective.dtype, collective.op, len(held.buffer)
+            shape = collective.world_size, collective.dtype, collective.op, len(item.buffer)
             atol = verification.tolerance(*shape)
-        expected = values_of(held, collective, turn, self.seed)
+        expected = values_of(item, collective, turn, self.seed)
         try:
-            verification.require_tiled(held.buffer, expected, atol)
+            verification.require_tiled(item.buffer, expected, atol)
         except InvalidResult as error:
-            raise InvalidResult(f"part {held.part} of {source}: {error}") from None
+            raise InvalidResult(f"part {item.part} of {source}: {error}") from None
 
-    def nobody_leaves_early(self, call: Call) -> None:
-        """Raise InvalidResult where this rank leaves the barrier before all ranks entered it.
+    def check_barrier(self, call: Call) -> None:
+        """Raise InvalidResult if this rank leaves the barrier before all ranks have entered it.
 
-        All ranks count themselves in before the barrier. The last rank waits until the others are
-        in, and then for LATE_S, in which they could leave a broken barrier. Earlier points in the
-        same processes have counted every rank in, too.
+        Each rank increments a counter before the barrier. The last rank enters LATE_S after the
+        others, which would leave a broken barrier in the meantime. Earlier points in the same
+        processes have incremented the counter, too.
         """
         store = default_store()
         rank, size = self.collective.rank, self.collective.world_size
@@ -117,26 +117,26 @@ class CollectiveCheck:
             raise InvalidResult(f"rank {rank} left after {entered} of {size} ranks had entered")
 
 
-def values_of(held: ExpectedSlice, collective: Collective, turn: int, seed: int) -> Tensor:
+def values_of(item: ExpectedSlice, collective: Collective, turn: int, seed: int) -> Tensor:
     draw: Callable[..., Tensor] = verification.expected_reduction
-    if held.rank is not None:
-        draw = partial(verification.pattern, rank=held.rank)
+    if item.rank is not None:
+        draw = partial(verification.pattern, rank=item.rank)
     values = draw(
         seed=seed,
-        turn=turn * collective.world_size + held.part,
+        turn=turn * collective.world_size + item.part,
         world_size=collective.world_size,
         dtype=collective.dtype,
         op=drawn_op(collective),
-        length=len(held.buffer),
+        length=len(item.buffer),
     )
     return values.to(collective.device, collective.dtype)
 
 
 def repeatable(values: Tensor, collective: Collective) -> Tensor:
-    """Return inputs that keep their size when a call reduces its own results repeatedly.
+    """Return inputs that keep their magnitude when a call reduces its own results repeatedly.
 
     Sums and averages of zeros and products of signs keep it; minima and maxima keep it for any
-    inputs. An average of others shrinks in half precision where ranks are many. So inputs are not
+    inputs. An average of others shrinks in half precision on many ranks. Therefore inputs are not
     renewed between timed calls, which would disturb them.
     """
     op = drawn_op(collective)
@@ -154,7 +154,7 @@ ISSUE = "issue_on_host"
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedBuffers:
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     turns: Iterator[int] = field(default_factory=count)
 
@@ -163,12 +163,12 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
     """Return the cases of every size, in the order given.
 
     All sizes share the buffers of the largest one and use them from the first element on, as in
-    nccl-tests and OSU. So sizes differ only in their length: pages, alignment and what a network
-    card has mapped are the same. A job takes the memory of its largest size alone, and a size finds
-    as much of its data in the caches as it does alone.
+    nccl-tests and OSU. Sizes differ only in their length: pages, alignment and what a network
+    card has mapped are the same. A job needs only the memory of its largest size, and as much
+    of a size's data is in the caches as in a job of its own.
     """
     sizes = config.sizes_mib
-    shared = Shared()
+    shared = SharedBuffers()
     cases = {size: case_of(config, rank, size, shared) for size in sorted(sizes, reverse=True)}
     if len(sizes) > 1:
         for size, case in cases.items():
@@ -176,15 +176,15 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
     if config.measure.mode == COLD:
         return [latency_of(cases[size], rank) for size in sizes]
     short = set(short_cases(config, rank, list(cases.values())))
-    found = []
+    ordered = []
     for case in (cases[size] for size in sizes):
         if case in short:
-            found.append(latency_of(case, rank))
-        found.append(case)
-    return found
+            ordered.append(latency_of(case, rank))
+        ordered.append(case)
+    return ordered
 
 
-def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -> Case:
+def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: SharedBuffers) -> Case:
     name = config.collective
     if rank.world_size == 1:
         return Case(skip=ONE_RANK)
@@ -201,7 +201,7 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
         operation = collective.operation()
     except Unavailable as error:
         return Case(unavailable=str(error))
-    start = partial(asynchronously if config.async_op else synchronously, operation)
+    start = partial(call_async if config.async_op else call_blocking, operation)
     step = CapturableStep(start, over="default")
     check = CollectiveCheck(collective, operation, rank.seed, shared.turns)
     return Case(
@@ -218,7 +218,7 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
 
 
 def unshown_ranks(collective: Collective) -> str:
-    """Return that a message is too short to show each rank's part of a reduction, or ""."""
+    """Return a remark if a message is too short to show each rank's part of a reduction, or ""."""
     length = min(collective.parts)
     shape = collective.world_size, collective.dtype, collective.op, length
     if collective.name not in REDUCTIONS or verification.witnesses(*shape):
@@ -230,25 +230,25 @@ def unshown_ranks(collective: Collective) -> str:
     )
 
 
-def latency_of(in_a_row: Case, rank: Rank) -> Case:
+def latency_of(back_to_back: Case, rank: Rank) -> Case:
     return replace(
-        in_a_row,
-        labels={**in_a_row.labels, TIMING: LATENCY},
-        work=Work(payload_bytes=in_a_row.work.payload_bytes),
+        back_to_back,
+        labels={**back_to_back.labels, TIMING: LATENCY},
+        work=Work(payload_bytes=back_to_back.work.payload_bytes),
         calls=ONE_CALL,
         estimator=LAST_ARRIVAL if rank.device.type == "cpu" else SLOWEST_RANK,
     )
 
 
 def short_cases(config: CollectiveConfig, rank: Rank, descending: list[Case]) -> Iterator[Case]:
-    """Yield the cases of short calls; beyond the first long size all count as long."""
+    """Yield the cases of short calls; sizes above the first long one count as long."""
     ready = [case for case in reversed(descending) if not (case.skip or case.unavailable)]
     if config.measure.mode != LOOP:
         yield from takewhile(lambda case: is_short(case, rank), ready)
 
 
 def is_short(case: Case, rank: Rank) -> bool:
-    """Time one turn, which is enough for a call that is far from SHORT_S; else several."""
+    """Time one call, which suffices if it is far from SHORT_S; otherwise several."""
     case.reset()
     [seconds] = rank.seconds_of(case.step, turns=1)
     if SHORT_S / 5 < max(seconds) < 5 * SHORT_S:
@@ -256,11 +256,11 @@ def is_short(case: Case, rank: Rank) -> bool:
     return max(seconds) < SHORT_S
 
 
-def synchronously(operation: Operation) -> None:
+def call_blocking(operation: Operation) -> None:
     operation.start(False)
 
 
-def asynchronously(operation: Operation) -> None:
+def call_async(operation: Operation) -> None:
     with region(ISSUE):
         work = operation.start(True)
     if work is not None:

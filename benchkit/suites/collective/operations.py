@@ -31,8 +31,8 @@ class Operation:
     """A call of this rank with its buffers.
 
     `start` returns a handle to wait for, or None; true makes the call asynchronous. `inputs` and
-    `outputs` are the contents before and after. `poisoned` buffers are overwritten, so no earlier
-    value may remain.
+    `outputs` are the contents before and after. All elements of `poisoned` buffers must be
+    overwritten.
     """
 
     start: Callable[[bool], Work | None]
@@ -41,7 +41,7 @@ class Operation:
     poisoned: Sequence[Tensor] = ()
 
 
-def started(call: Callable[..., Work | None]) -> Callable[[bool], Work | None]:
+def make_start(call: Callable[..., Work | None]) -> Callable[[bool], Work | None]:
     return lambda asynchronous: call(async_op=asynchronous)
 
 
@@ -73,24 +73,24 @@ class Collective:
 
     def buffer(self, role: str, num_elements: int) -> Tensor:
         """Return the start of a role's buffer; all sizes begin at one address."""
-        held = self.buffers.get(role)
-        if held is None or len(held) < num_elements:
-            held = torch.empty(num_elements, dtype=self.dtype, device=self.device)
-            self.buffers[role] = held
-        return held[:num_elements]
+        stored = self.buffers.get(role)
+        if stored is None or len(stored) < num_elements:
+            stored = torch.empty(num_elements, dtype=self.dtype, device=self.device)
+            self.buffers[role] = stored
+        return stored[:num_elements]
 
-    def mine(self) -> Tensor:
+    def own_part(self) -> Tensor:
         return self.buffer("mine", self.parts[self.rank])
 
-    def everyones(
+    def all_parts(
         self, role: str = "everyone's", sizes: Sequence[int] = ()
     ) -> tuple[Tensor, list[Tensor]]:
         bounds = [0, *accumulate(sizes or self.parts)]
         whole = self.buffer(role, bounds[-1])
         return whole, [whole[start:stop] for start, stop in pairwise(bounds)]
 
-    def everyones_at_root(self) -> tuple[Tensor, list[Tensor]]:
-        return self.everyones() if self.rank == ROOT else (self.buffer("everyone's", 0), [])
+    def all_parts_at_root(self) -> tuple[Tensor, list[Tensor]]:
+        return self.all_parts() if self.rank == ROOT else (self.buffer("everyone's", 0), [])
 
     def operation(self) -> Operation:
         build: Callable[[], Operation] = getattr(self, self.name)
@@ -100,19 +100,19 @@ class Collective:
         buffer = self.buffer("message", self.parts[0])
         call = partial(dist.all_reduce, buffer, op=self.reduce_op)
         inputs = [ExpectedSlice(buffer, 0, self.rank)]
-        return Operation(started(call), inputs, [ExpectedSlice(buffer, 0, None)])
+        return Operation(make_start(call), inputs, [ExpectedSlice(buffer, 0, None)])
 
     def reduce(self) -> Operation:
         buffer = self.buffer("message", self.parts[0])
         call = partial(dist.reduce, buffer, ROOT, op=self.reduce_op)
         # the other ranks' buffers are unspecified
         outputs = [ExpectedSlice(buffer, 0, None)] if self.rank == ROOT else []
-        return Operation(started(call), [ExpectedSlice(buffer, 0, self.rank)], outputs)
+        return Operation(make_start(call), [ExpectedSlice(buffer, 0, self.rank)], outputs)
 
     def broadcast(self) -> Operation:
         buffer = self.buffer("message", self.parts[0])
         values = [ExpectedSlice(buffer, 0, ROOT)]
-        start = started(partial(dist.broadcast, buffer, ROOT))
+        start = make_start(partial(dist.broadcast, buffer, ROOT))
         if self.rank == ROOT:
             return Operation(start, inputs=values, outputs=values)
         return Operation(start, outputs=values, poisoned=[buffer])
@@ -120,47 +120,47 @@ class Collective:
     def all_gather(self) -> Operation:
         if self.ragged and dist.get_backend() == "gloo":
             raise Unavailable("gloo gathers parts of one size only")
-        mine = self.mine()
-        whole, parts = self.everyones()
+        mine = self.own_part()
+        whole, parts = self.all_parts()
         call = partial(dist.all_gather_into_tensor, whole, mine)
         if self.ragged:
             call = partial(dist.all_gather, parts, mine)
         outputs = [ExpectedSlice(part, 0, rank) for rank, part in enumerate(parts)]
-        return Operation(started(call), [ExpectedSlice(mine, 0, self.rank)], outputs, [whole])
+        return Operation(make_start(call), [ExpectedSlice(mine, 0, self.rank)], outputs, [whole])
 
     def gather(self) -> Operation:
-        mine = self.mine()
-        whole, parts = self.everyones_at_root()
+        mine = self.own_part()
+        whole, parts = self.all_parts_at_root()
         call = partial(dist.gather, mine, parts or None, ROOT)
         outputs = [ExpectedSlice(part, 0, rank) for rank, part in enumerate(parts)]
-        return Operation(started(call), [ExpectedSlice(mine, 0, self.rank)], outputs, [whole])
+        return Operation(make_start(call), [ExpectedSlice(mine, 0, self.rank)], outputs, [whole])
 
     def scatter(self) -> Operation:
-        mine = self.mine()
-        _, parts = self.everyones_at_root()
+        mine = self.own_part()
+        _, parts = self.all_parts_at_root()
         inputs = [ExpectedSlice(part, number, ROOT) for number, part in enumerate(parts)]
         call = partial(dist.scatter, mine, parts or None, ROOT)
-        return Operation(started(call), inputs, [ExpectedSlice(mine, self.rank, ROOT)], [mine])
+        return Operation(make_start(call), inputs, [ExpectedSlice(mine, self.rank, ROOT)], [mine])
 
     def reduce_scatter(self) -> Operation:
-        mine = self.mine()
-        whole, parts = self.everyones()
+        mine = self.own_part()
+        whole, parts = self.all_parts()
         call = partial(dist.reduce_scatter_tensor, mine, whole, op=self.reduce_op)
         if self.ragged:
             call = partial(dist.reduce_scatter, mine, parts, op=self.reduce_op)
         inputs = [ExpectedSlice(part, number, self.rank) for number, part in enumerate(parts)]
-        return Operation(started(call), inputs, [ExpectedSlice(mine, self.rank, None)], [mine])
+        return Operation(make_start(call), inputs, [ExpectedSlice(mine, self.rank, None)], [mine])
 
     def all_to_all(self) -> Operation:
         """Send part j to rank j; if ragged, every message to rank j has the size of part j."""
         arriving = [self.parts[self.rank]] * self.world_size
-        outgoing, sent = self.everyones("outgoing")
-        incoming, received = self.everyones("incoming", arriving)
+        outgoing, sent = self.all_parts("outgoing")
+        incoming, received = self.all_parts("incoming", arriving)
         sizes = (arriving, list(self.parts)) if self.ragged else ()
         call = partial(dist.all_to_all_single, incoming, outgoing, *sizes)
         inputs = [ExpectedSlice(part, number, self.rank) for number, part in enumerate(sent)]
         outputs = [ExpectedSlice(part, self.rank, rank) for rank, part in enumerate(received)]
-        return Operation(started(call), inputs, outputs, [incoming])
+        return Operation(make_start(call), inputs, outputs, [incoming])
 
     def require_peers(self) -> None:
         if self.device.type == "cuda" and dist.get_backend() == "gloo":
@@ -203,4 +203,4 @@ class Collective:
         return Operation(lambda _: None)
 
     def barrier(self) -> Operation:
-        return Operation(started(dist.barrier))
+        return Operation(make_start(dist.barrier))

@@ -30,7 +30,7 @@ COLLECTIVES = (
 REDUCTIONS = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
 SHARED_OUT = (ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, ALL_TO_ALL)
 SHORT_S = 0.01
-"""Shorter calls are timed alone and back to back; longer ones take as long either way."""
+"""Shorter calls are timed as latency and back to back; for longer ones both are equal."""
 RAGGED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL)  # torch supports parts of different sizes
 
 
@@ -135,9 +135,9 @@ class CollectiveConfig(RunConfig):
 
     def model_sizes(self) -> Any:
         """Return data_size in MiB; it must name a model that is chosen."""
-        given = as_list(self.data_size)
-        sizes = [self.model_size(size) for size in given]
-        if self.model is not None and sizes == given != [gradient_mib(self.model, self.dtype)]:
+        entries = as_list(self.data_size)
+        sizes = [self.model_size(size) for size in entries]
+        if self.model is not None and sizes == entries != [gradient_mib(self.model, self.dtype)]:
             traffic = f"data_size={'|'.join((GRADIENTS, *TOKENS))}"
             raise ConfigError(
                 f"data_size={self.data_size}: says nothing of model={self.model.name}; choose "
@@ -160,7 +160,7 @@ class CollectiveConfig(RunConfig):
         return elements * ITEM_BYTES[self.dtype] / 2**20
 
     def check_list(self, sizes: list[float]) -> None:
-        """Raise ConfigError where several sizes make no job, or exceed timeout_s."""
+        """Raise ConfigError if several sizes make no job, or may exceed timeout_s."""
         if self.collective == BARRIER:
             raise ConfigError(f"data_size={sizes}: a barrier has no size; allowed is one number")
         measure = self.measure
@@ -176,7 +176,7 @@ class CollectiveConfig(RunConfig):
 
     def planned(self, world_size: int) -> list[Planned]:
         factor = bus_factor(self.collective, world_size) or 0.0
-        found = []
+        cases = []
         for size in self.sizes_mib:
             payload_bytes = sum(self.parts(size, world_size)) * ITEM_BYTES[self.dtype]
             case = Planned(
@@ -185,9 +185,9 @@ class CollectiveConfig(RunConfig):
                 needed_bytes=self.buffer_bytes(size, world_size),
             )
             if self.cases_per_size > 1:
-                found.append(replace(case, calls=ONE_CALL, below_s=SHORT_S))
-            found.append(replace(case, calls=self.calls()))
-        return found
+                cases.append(replace(case, calls=ONE_CALL, below_s=SHORT_S))
+            cases.append(replace(case, calls=self.calls()))
+        return cases
 
     @property
     def cases_per_size(self) -> int:
@@ -197,10 +197,10 @@ class CollectiveConfig(RunConfig):
         return super().calls() if self.measure.mode == LOOP else CallsPerSample(fill_s=SHORT_S)
 
     def idle_keys(self) -> dict[str, str]:
-        found = super().idle_keys()
+        reasons = super().idle_keys()
         if self.collective == BARRIER:
-            found |= dict.fromkeys(("data_size", "dtype"), "a barrier has no data")
-        return found
+            reasons |= dict.fromkeys(("data_size", "dtype"), "a barrier has no data")
+        return reasons
 
     def needed_bytes(self, world_size: int) -> float:
         return max(self.buffer_bytes(size, world_size) for size in self.sizes_mib)

@@ -1,6 +1,6 @@
 """The one case of a job: a step from its first call on, as one compiler runs it.
 
-Each compiler has a point of its own: a fresh process, in which nothing is loaded or compiled.
+Each compiler is a separate point: a fresh process, in which nothing is loaded or compiled.
 """
 
 import copy
@@ -62,7 +62,7 @@ WARM_UPS = 3
 """Calls on another stream before a capture, in which libraries make their workspaces."""
 
 
-def missing(config: CompileConfig, device: torch.device) -> Reason:
+def compiler_missing(config: CompileConfig, device: torch.device) -> Reason:
     """Return why this machine cannot run the compiler, without loading it; or ""."""
     if reason := graphs_missing(config.compiler, device.type):
         return reason
@@ -70,10 +70,10 @@ def missing(config: CompileConfig, device: torch.device) -> Reason:
         return ""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         return f"compiler={config.compiler}: needs the package triton; install it beside torch"
-    found = os.environ.get("CXX", "g++")
-    if shutil.which(found) is None:
+    cxx = os.environ.get("CXX", "g++")
+    if shutil.which(cxx) is None:
         return (
-            f"compiler={config.compiler}: no C++ compiler {found} here; install one (g++), or name "
+            f"compiler={config.compiler}: no C++ compiler {cxx} here; install one (g++), or name "
             "it in the variable CXX"
         )
     header = Path(sysconfig.get_path("include")) / "Python.h"
@@ -84,19 +84,19 @@ def missing(config: CompileConfig, device: torch.device) -> Reason:
     return ""
 
 
-def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) -> Function:
+def prepare_step(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) -> Function:
     """Return the step of a network, which the compiler compiles at the first call."""
     own_step = partial(step_of, network, config.backward)
     if config.compiler == EAGER:
-        return own_step(unchanged)
+        return own_step(identity)
     if config.compiler == CUDA_GRAPH:
-        return CudaGraphs(own_step(unchanged), list(network.parameters()), cuda)
+        return CudaGraphs(own_step(identity), list(network.parameters()), cuda)
     dynamic = None if config.dynamic == "auto" else str(config.dynamic).lower() == "true"
     kind = "backend" if config.compiler == AOT_EAGER else "mode"
     return own_step(partial(torch.compile, dynamic=dynamic, **{kind: config.compiler}))
 
 
-def unchanged(function: Function) -> Function:
+def identity(function: Function) -> Function:
     return function
 
 
@@ -125,15 +125,15 @@ class CudaGraphs:
         return result
 
     def _capture(self, rows: Tensor) -> tuple[Callable[[], None], Tensor, list[Tensor | None]]:
-        here, side = self._cuda.current_stream(), self._cuda.Stream()
-        side.wait_stream(here)
-        with self._cuda.stream(side):
+        current, side_stream = self._cuda.current_stream(), self._cuda.Stream()
+        side_stream.wait_stream(current)
+        with self._cuda.stream(side_stream):
             for _ in range(WARM_UPS):
                 self._step(rows)
-        here.wait_stream(side)
+        current.wait_stream(side_stream)
         graph = self._cuda.CUDAGraph()
-        # Other threads, such as NCCL's watchdog, may ask for events meanwhile.
-        with self._cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+        # Other threads, such as NCCL's watchdog, may query events in the meantime.
+        with self._cuda.graph(graph, stream=side_stream, capture_error_mode="thread_local"):
             result = self._step(rows)
         return graph.replay, result, [weight.grad for weight in self._weights]
 
@@ -148,9 +148,9 @@ class DiskCache:
         os.environ[CACHE_FOLDER] = self._folder.name
 
     def fill(self, config: CompileConfig, device: torch.device) -> None:
-        """Compile in a fresh process what this one is to compile.
+        """Fill the cache by compiling in a fresh process.
 
-        Here the compiler would be loaded, and the first call would not be that of a fresh process.
+        In this process that would load the compiler, and change the first call.
         """
         settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
         run_in_fresh_process(run_once, config, str(device), *settings)
@@ -162,7 +162,7 @@ class DiskCache:
 def run_once(config: CompileConfig, device: str, threads: int, precision: str) -> None:
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
-    step = prepared(build(config, torch.device(device)), config)
+    step = prepare_step(build(config, torch.device(device)), config)
     for rows in config.batch_sizes:
         step(torch.zeros(shape(config, rows), dtype=getattr(torch, config.dtype), device=device))
 
@@ -173,7 +173,7 @@ LOADED_BEFORE = "the compiler was loaded before the first call, which is shorter
 
 def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
     labels = {BATCH_SIZES: ",".join(map(str, config.batch_sizes))}
-    if reason := first_reason(missing(config, rank.device)):
+    if reason := first_reason(compiler_missing(config, rank.device)):
         return [Case(labels=labels, unavailable=reason)]
     if shortage := rank.memory_shortage(needed_bytes(config)):
         return [Case(labels=labels, skip=shortage)]
@@ -196,7 +196,7 @@ class CompileJob:
         self._config = config
         is_compiled = config.compiler not in (EAGER, CUDA_GRAPH)
         self.is_compiler_loaded = is_compiled and is_compiler_loaded()
-        reset_compiler()  # in ranks that stay, an earlier point may have compiled
+        reset_compiler()  # in reused ranks an earlier point may have compiled
         keep_progress_bars_local()
         self._cache = DiskCache() if config.compiler in INDUCTOR else None
         if self._cache and config.cache == WARM:
@@ -205,7 +205,7 @@ class CompileJob:
         self._network = build(config, rank.device)
         dtype = getattr(torch, config.dtype)
         shapes = [shape(config, rows) for rows in config.batch_sizes]
-        self._inputs = [torch.randn(each, dtype=dtype, device=rank.device) for each in shapes]
+        self._inputs = [torch.randn(size, dtype=dtype, device=rank.device) for size in shapes]
         self._calls_per_size = config.measure.max_iterations // len(shapes)
         self._input = self._inputs[0]
         self._step: Function | None = None
@@ -217,7 +217,7 @@ class CompileJob:
 
     def step(self) -> Tensor:
         if self._step is None:
-            self._step = prepared(self._network, self._config)
+            self._step = prepare_step(self._network, self._config)
         return self._step(self._input)
 
     def observe(self, _: Mapping[str, float]) -> None:
@@ -225,25 +225,25 @@ class CompileJob:
 
     def verify(self, call: Call) -> None:
         reference = copy.deepcopy(self._network).double()
-        expected_of = step_of(reference, self._config.backward, unchanged)
+        expected_of = step_of(reference, self._config.backward, identity)
         for rows in self._inputs:
             rows.normal_()
             what = f"of {list(rows.shape)} inputs"
-            found = call(partial(setattr, self, "_input", rows))
+            output = call(partial(setattr, self, "_input", rows))
             expected = expected_of(rows.double())
-            self._require_close(found, expected, f"result {what}")
+            self._require_close(output, expected, f"result {what}")
             pairs = zip(self._network.named_parameters(), reference.parameters(), strict=True)
             for (name, weight), twin in pairs:
                 if twin.grad is not None:
                     self._require_close(weight.grad, twin.grad, f"gradient of {name} {what}")
 
-    def _require_close(self, found: Tensor | None, expected: Tensor, what: str) -> None:
-        if found is None or found.shape != expected.shape:
-            given = "none" if found is None else str(list(found.shape))
+    def _require_close(self, output: Tensor | None, expected: Tensor, what: str) -> None:
+        if output is None or output.shape != expected.shape:
+            given = "none" if output is None else str(list(output.shape))
             raise InvalidResult(f"{what}: {given}, expected {list(expected.shape)}")
-        wait_for_device(found)
+        wait_for_device(output)
         scale = expected.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
-        error = float(((found.double() - expected).abs().max() / scale).nan_to_num(torch.inf))
+        error = float(((output.double() - expected).abs().max() / scale).nan_to_num(torch.inf))
         limit = TOLERANCE[self._config.dtype]
         if error > limit:
             raise InvalidResult(
@@ -276,6 +276,6 @@ class CompileJob:
         }
 
     def _compiling_calls(self) -> list[int]:
-        before = [0.0, *(each.seconds for each in self._seen)]
+        before = [0.0, *(counted.seconds for counted in self._seen)]
         pairs = zip(self._seen, before, strict=False)
         return [call for call, (now, was) in enumerate(pairs, 1) if now.seconds > was]

@@ -34,7 +34,7 @@ TRANSFORMER_LAYER = "transformer_layer"
 WORKLOADS = (MATMUL_CHAIN, MLP, POINTWISE, BRANCHING, TRANSFORMER_LAYER)
 COMPILE_S, RECOMPILE_S = "compile_s", "recompile_s"
 """Details: seconds of compilation within the first call, and within all later calls, as torch
-counts them, of the slowest rank. They are absent where nothing counts them."""
+counts them, of the slowest rank. They are absent if nothing counts them."""
 GRAPHS, GRAPH_BREAKS, RECOMPILATIONS = "graphs", "graph_breaks", "recompilations"
 CACHE_HITS, CACHE_MISSES = "cache_hits", "cache_misses"
 """Details: of rank 0, in inductor's cache on disk."""
@@ -87,14 +87,14 @@ class CompileConfig(RunConfig):
         ]
 
     def idle_keys(self) -> dict[str, str]:
-        found = super().idle_keys()
+        reasons = super().idle_keys()
         if self.compiler not in INDUCTOR:
-            found[CACHE] = f"compiler={self.compiler} has no cache on disk"
+            reasons[CACHE] = f"compiler={self.compiler} has no cache on disk"
         if self.compiler in (EAGER, CUDA_GRAPH):
-            found[DYNAMIC] = f"compiler={self.compiler} compiles nothing"
+            reasons[DYNAMIC] = f"compiler={self.compiler} compiles nothing"
         if self.workload != TRANSFORMER_LAYER:
-            found["context_length"] = f"workload={self.workload} has no tokens"
-        return found
+            reasons["context_length"] = f"workload={self.workload} has no tokens"
+        return reasons
 
     def unsuited(self) -> Reason:
         return graphs_missing(self.compiler, self.hardware.device) or super().unsuited()

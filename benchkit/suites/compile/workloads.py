@@ -1,4 +1,4 @@
-"""What is compiled: a few small networks, each of which a compiler treats differently."""
+"""The networks to compile: a few small ones, each of which a compiler treats differently."""
 
 from collections.abc import Callable
 
@@ -43,20 +43,20 @@ def build(config: CompileConfig, device: torch.device) -> nn.Module:
 
 
 def layers(config: CompileConfig) -> list[nn.Module]:
-    width, model, found = config.width, config.model, list[nn.Module]()
+    width, model, modules = config.width, config.model, list[nn.Module]()
     for index in range(config.depth):
         if config.workload == MATMUL_CHAIN:
-            found.append(nn.Linear(width, width, bias=False))
+            modules.append(nn.Linear(width, width, bias=False))
         elif config.workload == MLP:
-            found += [nn.Linear(width, width), nn.GELU()]
+            modules += [nn.Linear(width, width), nn.GELU()]
         elif config.workload == TRANSFORMER_LAYER:
             assert model is not None
-            found.append(transformer_layer(model))
+            modules.append(transformer_layer(model))
         else:
-            found.append(Pointwise(width))
+            modules.append(Pointwise(width))
         if config.workload == BRANCHING and index == (config.depth - 1) // 2:
-            found.append(Branch())
-    return found
+            modules.append(Branch())
+    return modules
 
 
 def transformer_layer(model: ModelConfig) -> nn.Module:
@@ -83,9 +83,8 @@ def needed_bytes(config: CompileConfig) -> float:
     weights = sum(weight.numel() for weight in network.parameters())
     rows = torch.Size(shape(config, max(config.batch_sizes))).numel()
     item = getattr(torch, config.dtype).itemsize
-    kept = (
-        16 if config.workload == TRANSFORMER_LAYER else 4
-    )  # activations of a layer that backward needs
+    # activations of a layer that backward needs
+    kept = 16 if config.workload == TRANSFORMER_LAYER else 4
     return float((weights * 2 + rows * kept * config.depth) * (item + 8))
 
 
@@ -108,8 +107,8 @@ def step_of(
             with torch.no_grad():
                 return forward(rows)
         network.zero_grad(set_to_none=True)
-        found = forward(rows)
-        found.backward()
-        return found.detach()
+        result = forward(rows)
+        result.backward()
+        return result.detach()
 
     return step

@@ -91,7 +91,7 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
         seconds = calls * times.seconds(size)
         skip = rank.memory_shortage(held_bytes + needed_bytes + most_check_bytes)
         if not skip and spent_s + seconds > config.timeout_s:
-            skip = late(calls, times.seconds(size), config.timeout_s - spent_s)
+            skip = too_late_reason(calls, times.seconds(size), config.timeout_s - spent_s)
         if skip:
             cases.append(Case(labels={lut.SIZE: size}, skip=skip))
             continue
@@ -104,7 +104,7 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
     return cases
 
 
-def late(calls: int, seconds: float, left_s: float) -> str:
+def too_late_reason(calls: int, seconds: float, left_s: float) -> str:
     return (
         f"needs {calls} calls of about {seconds:.3g} s, {left_s:.3g} s left: "
         "a larger timeout_s, or smaller sizes"
@@ -114,21 +114,25 @@ def late(calls: int, seconds: float, left_s: float) -> str:
 def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case:
     square = SquareProduct(kind, size, rank.seed + rank.index)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
-    beside = [partial(square.multiply_into, torch.empty_like(square.product)) for _ in streams]
-    background = list(zip(streams, beside, strict=True))
-    step = CapturableStep(partial(together, square.step, background))
+    background_steps = [
+        partial(square.multiply_into, torch.empty_like(square.product)) for _ in streams
+    ]
+    background = list(zip(streams, background_steps, strict=True))
+    step = CapturableStep(partial(multiply_together, square.step, background))
     flops = square.flops * rank.world_size
-    # Its rate beside others would be a share of what the GPU does meanwhile.
+    # With other streams its rate would be only a share of the GPU's.
     useful = None if config.bg_streams else flops
     work = Work(useful_flops=useful, executed_flops=flops * (1 + config.bg_streams))
     labels = {lut.SIZE: size}
     return Case(step, labels, verify=square.verify, work=work, details=lambda: kind.details)
 
 
-def together(timed: Multiply, background: Sequence[tuple[torch.cuda.Stream, Multiply]]) -> None:
-    """Multiply on the current stream, and meanwhile on others, to other outputs.
+def multiply_together(
+    timed: Multiply, background: Sequence[tuple[torch.cuda.Stream, Multiply]]
+) -> None:
+    """Multiply on the current stream, and concurrently on others, to other outputs.
 
-    The others begin after what was queued before, and the current stream waits for their end.
+    The others begin after the work that is queued already; the current stream waits for their end.
     """
     for stream, beside in background:
         stream.wait_stream(torch.cuda.current_stream())

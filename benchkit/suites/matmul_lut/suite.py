@@ -26,7 +26,7 @@ class MatmulLutConfig(RunConfig):
     )
 
     def planned(self, world_size: int) -> list[Planned]:
-        """Return the sizes; a product stays in memory beside those behind it."""
+        """Return the sizes; a product stays in memory while later ones run."""
         sizes = self.sizes
         return [
             Planned(

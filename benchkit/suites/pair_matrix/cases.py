@@ -12,7 +12,7 @@ from benchkit.api import p2p, verification
 from benchkit.api.case import CHECK_SHARE, Call, Case, Rank, Work, noop
 from benchkit.api.keys import MeasureConfig
 from benchkit.errors import InvalidResult
-from benchkit.suites.pair_matrix.schedule import Ints, Schedule, grouped, sends_to
+from benchkit.suites.pair_matrix.schedule import Ints, Schedule, group_by_label, sends_to
 from benchkit.suites.pair_matrix.suite import (
     ALL,
     ASCENDING,
@@ -39,9 +39,9 @@ def groups_at(level: str, hosts: Sequence[str]) -> list[list[int]]:
 
     A last rank without a partner belongs to the last pair.
     """
-    by_node = [rank for ranks in grouped(hosts) for rank in ranks]
+    by_node = [rank for ranks in group_by_label(hosts) for rank in ranks]
     if level == NODES:
-        return grouped(hosts)
+        return group_by_label(hosts)
     count = {PAIRS: max(1, len(by_node) // 2), HALVES: 2, ALL: 1}[level]
     bounds = [len(by_node) * number // count for number in range(count + 1)]
     if level == PAIRS:
@@ -150,7 +150,7 @@ Step = Send | Answer | Exchange
 
 @dataclass
 class MessageCheck:
-    """Check what arrives: the message or, at who sends it one way, the answer."""
+    """Check the message that arrives, or its answer at the rank that sends it one way."""
 
     step: Step
     rank: int
@@ -179,9 +179,9 @@ class MessageCheck:
 
 
 MOST_SAMPLES = 2**24
-"""Samples of all rounds and ranks; the record of more exceeds what analysis reads."""
+"""Limit of the samples of all rounds and ranks: analysis reads no larger record."""
 AROUND_S = 0.002
-"""Seconds around a sample for the barrier and the exchange of samples, roughly."""
+"""Seconds around a sample for the barrier and the all-gather of samples, roughly."""
 
 
 def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
@@ -192,7 +192,7 @@ def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
         return [Case(skip=shortage)]
     buffers = [allocate(size, rank.device) for size in sizes]
     schedule = Schedule(rank.hosts)
-    chosen = schedule.chosen(affordable(config, rank, schedule, buffers), rank.seed)
+    chosen = schedule.choose_rounds(num_affordable(config, rank, schedule, buffers), rank.seed)
     cases = [
         case
         for number in chosen
@@ -202,14 +202,16 @@ def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
     return cases + group_cases(config, rank, max(sizes))
 
 
-def affordable(
+def num_affordable(
     config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[MessageBuffers]
 ) -> int:
     """Return how many rounds fit in this point's time, by the time of the fullest one."""
     targets = [targets_of(schedule.peers(schedule.fullest), way) for way in config.directions]
-    steps = [step_of(rank.index, target, held) or noop for target in targets for held in buffers]
+    steps = [
+        step_of(rank.index, target, buffer) or noop for target in targets for buffer in buffers
+    ]
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]
-    of_round = sum(seconds_of_case(max(FILL_S, each), config.measure) for each in seconds)
+    of_round = sum(seconds_of_case(max(FILL_S, call_s), config.measure) for call_s in seconds)
     stored = len(steps) * rank.world_size * config.measure.max_iterations
     return max(1, min(int(60 * MINUTES_SHARE * config.minutes / of_round), MOST_SAMPLES // stored))
 
@@ -245,9 +247,9 @@ def round_cases(
     """Yield the case of each size: every sender's sample is the time of its own pair."""
     target = targets_of(peers, direction)
     details = {SENDS_TO: target.tolist()}
-    for size, held in zip(config.sizes, buffers, strict=True):
-        step = step_of(rank.index, target, held)
-        num_bytes = held.sent.numel() * held.sent.itemsize
+    for size, pair_buffers in zip(config.sizes, buffers, strict=True):
+        step = step_of(rank.index, target, pair_buffers)
+        num_bytes = pair_buffers.sent.numel() * pair_buffers.sent.itemsize
         yield Case(
             step=step or noop,
             labels={ROUND: number, DIRECTION: direction, "data_size": size},

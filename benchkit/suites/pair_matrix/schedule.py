@@ -1,8 +1,9 @@
-"""The rounds in which ranks meet: disjoint pairs, each pair once, inside nodes apart from across.
+"""The rounds of all pairs of ranks: disjoint pairs, each once, inside nodes or across them.
 
 It is a round-robin tournament by the circle method: n - 1 rounds for an even number n, and n rounds
 with one idle player each for an odd one. Across nodes, nodes play the tournament; while two nodes
-meet, each rank of one meets each rank of the other in as many rounds as the largest node has ranks.
+are paired, each rank of one is paired with each rank of the other, in as many rounds as the largest
+node has ranks.
 Nodes of unequal size need more rounds, in which ranks of the smaller ones are idle, and some rounds
 are empty. A tournament of all ranks would need fewer, but the number of messages that leave a node
 at a time would differ from round to round, and with it the time of healthy pairs.
@@ -30,24 +31,25 @@ def num_rounds(players: int) -> int:
 def partners_of(players: int, number: int) -> Ints:
     """Return the partner of each player in a round of their tournament: [player], IDLE for none.
 
-    In the circle method players i and j with i + j = 2 r modulo the odd number of seats meet in
-    round r. The one player who would meet itself meets the last player of an even number.
+    In the circle method players i and j with i + j = 2 r modulo the odd number of seats are
+    partners in round r. The one player who would be its own partner gets the last player of an even
+    number.
     """
     seats = players - 1 + players % 2
-    found = (2 * number - np.arange(seats)) % seats
-    alone = number % seats
+    partners = (2 * number - np.arange(seats)) % seats
+    unpaired = number % seats
     if players % 2:
-        found[alone] = IDLE
-        return found
-    found[alone] = players - 1
-    return np.append(found, alone)
+        partners[unpaired] = IDLE
+        return partners
+    partners[unpaired] = players - 1
+    return np.append(partners, unpaired)
 
 
-def grouped(labels: Sequence[Any]) -> list[list[int]]:
-    found: dict[Any, list[int]] = {}
+def group_by_label(labels: Sequence[Any]) -> list[list[int]]:
+    positions: dict[Any, list[int]] = {}
     for position, label in enumerate(labels):
-        found.setdefault(label, []).append(position)
-    return list(found.values())
+        positions.setdefault(label, []).append(position)
+    return list(positions.values())
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Schedule:
     @cached_property
     def members(self) -> Ints:
         """Ranks of each node, padded by IDLE: [node][place]."""
-        nodes = grouped(self.hosts)
+        nodes = group_by_label(self.hosts)
         members = np.full((len(nodes), max(map(len, nodes))), IDLE)
         for row, ranks in zip(members, nodes, strict=True):
             row[: len(ranks)] = ranks
@@ -77,15 +79,15 @@ class Schedule:
     def peers(self, number: int) -> Ints:
         nodes, places = self.members.shape
         if number < self.num_inside:
-            other = self.members[:, partners_of(places, number)]
-            other[:, partners_of(places, number) == IDLE] = IDLE
-            return self.by_rank(self.members, other)
-        meeting, shift = divmod(number - self.num_inside, places)
-        partner = partners_of(nodes, meeting)
-        first = np.flatnonzero(partner > np.arange(nodes))  # each meeting of two nodes once
-        ones = self.members[first]
-        others = np.roll(self.members[partner[first]], -shift, axis=1)
-        return self.by_rank(np.append(ones, others), np.append(others, ones))
+            partners = self.members[:, partners_of(places, number)]
+            partners[:, partners_of(places, number) == IDLE] = IDLE
+            return self.by_rank(self.members, partners)
+        pairing, shift = divmod(number - self.num_inside, places)
+        partner = partners_of(nodes, pairing)
+        first = np.flatnonzero(partner > np.arange(nodes))  # each pairing of two nodes once
+        left = self.members[first]
+        right = np.roll(self.members[partner[first]], -shift, axis=1)
+        return self.by_rank(np.append(left, right), np.append(right, left))
 
     def by_rank(self, ranks: Ints, partners: Ints) -> Ints:
         peers = np.full(len(self.hosts), IDLE)
@@ -103,12 +105,12 @@ class Schedule:
         firsts = range(self.num_inside, self.num_rounds, places) or range(self.num_inside)
         return max(firsts, key=self.num_pairs) if IDLE in self.members else firsts[0]
 
-    def chosen(self, wanted: int, seed: int) -> list[int]:
+    def choose_rounds(self, wanted: int, seed: int) -> list[int]:
         """Return some rounds: a sample of those inside nodes and one of those across.
 
-        They are judged apart, so each kind gets half of the rounds or all that it has. Among nodes
-        of one size every rank has the same number of partners in each round, so ranks stay
-        comparable. A single round is across nodes. `seed` is alike on all ranks.
+        The two kinds are judged separately: each gets half of the rounds, or all that it has. Among
+        nodes of one size every rank has the same number of partners in each round, so ranks stay
+        comparable. A single round is across nodes. `seed` is equal on all ranks.
         """
         inside, across = range(self.num_inside), range(self.num_inside, self.num_rounds)
         draw = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The suite pair_matrix: what every pair of ranks can do, each way and both ways at once."""
+"""The suite pair_matrix: messages of every pair of ranks, each way and both ways at once."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +21,7 @@ PAIRS, NODES, HALVES, ALL = "pairs", "nodes", "halves", "all"
 
 
 FILL_S = 0.002
-"""Seconds of a sample of short messages; a longer message is timed alone."""
+"""Seconds of a sample of short messages; a longer message fills a sample by itself."""
 MINUTES_SHARE = 0.4
 """Share of an acceptance's time that one point takes; it is measured twice."""
 

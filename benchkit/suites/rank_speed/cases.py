@@ -1,4 +1,4 @@
-"""What a rank does alone, as cases that all ranks run at the same time."""
+"""Tests of a rank without communication, as cases that all ranks run at the same time."""
 
 import os
 import weakref
@@ -42,9 +42,9 @@ class Disk:
     def __init__(self, folder: Path, name: str, content: bytes) -> None:
         path = folder / name
         self.content = memoryview(content)
-        self.found = memoryview(bytearray(len(content)))
+        self.read_back = memoryview(bytearray(len(content)))
         self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        weakref.finalize(self, os.close, self.file)  # ranks may stay for the next point
+        weakref.finalize(self, os.close, self.file)  # ranks may be reused for the next point
         path.unlink()
         self.write()
 
@@ -56,21 +56,21 @@ class Disk:
 
     def read(self) -> None:
         done = 0
-        while done < len(self.found):
-            count = os.preadv(self.file, [self.found[done:]], done)
+        while done < len(self.read_back):
+            count = os.preadv(self.file, [self.read_back[done:]], done)
             if not count:
-                raise InvalidResult(f"the file ends after {done} of {len(self.found)} bytes")
+                raise InvalidResult(f"the file ends after {done} of {len(self.read_back)} bytes")
             done += count
 
     def drop_cache(self) -> None:
-        """Make the kernel forget the file's pages, which fsync has made clean."""
+        """Drop the file's pages from the kernel's cache, after fsync has written them."""
         os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def check_write(self, call: Call) -> None:
         self.renew()
         call(lambda: os.pwrite(self.file, bytes(len(self.content)), 0))
         self.drop_cache()
-        self.found[:] = bytes(len(self.found))
+        self.read_back[:] = bytes(len(self.read_back))
         self.read()
         self.compare()
 
@@ -80,7 +80,7 @@ class Disk:
         self.drop_cache()
 
         def prepare() -> None:
-            self.found[:] = bytes(len(self.found))
+            self.read_back[:] = bytes(len(self.read_back))
 
         call(prepare)
         self.compare()
@@ -89,10 +89,12 @@ class Disk:
         self.content = memoryview(bytes(self.content[1:]) + bytes(self.content[:1]))
 
     def compare(self) -> None:
-        if self.found != self.content:
-            both = zip(self.found, self.content, strict=True)
-            first = next(index for index, (found, wrote) in enumerate(both) if found != wrote)
-            raise InvalidResult(f"byte {first}: {self.found[first]}, wrote {self.content[first]}")
+        if self.read_back != self.content:
+            both = zip(self.read_back, self.content, strict=True)
+            first = next(index for index, (got, wrote) in enumerate(both) if got != wrote)
+            raise InvalidResult(
+                f"byte {first}: {self.read_back[first]}, wrote {self.content[first]}"
+            )
 
 
 ITEM = torch.float32
@@ -120,9 +122,9 @@ def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
     cases = [case for test in dict.fromkeys(config.tests) for case in build[test]()]
     longest_s = min(config.measure.max_seconds, config.measure.max_iterations * SAMPLE_S)
     fitting = int(60 * MINUTES_SHARE * config.minutes / (AROUND * longest_s))
-    late = f"minutes={config.minutes:g} is too little for it"
+    too_long = f"minutes={config.minutes:g} is too little for it"
     beyond = [case for case in cases if not case.unavailable][fitting:]
-    return [Case(labels=case.labels, skip=late) if case in beyond else case for case in cases]
+    return [Case(labels=case.labels, skip=too_long) if case in beyond else case for case in cases]
 
 
 def case_of(
@@ -168,9 +170,9 @@ def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
         return
     length = max(1, num_bytes // ITEM.itemsize)
     host = partial(torch.empty, length, dtype=ITEM, pin_memory=True)
-    there = partial(torch.empty, length, dtype=ITEM, device=rank.device)
-    source = host() if test == TO_DEVICE else there()
-    target = host() if test == FROM_DEVICE else there()
+    on_device = partial(torch.empty, length, dtype=ITEM, device=rank.device)
+    source = host() if test == TO_DEVICE else on_device()
+    target = host() if test == FROM_DEVICE else on_device()
     draw = Values(rank, length)
     step = partial(target.copy_, source, non_blocking=True)
 
@@ -214,12 +216,12 @@ def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
         reason = f"{rank.folder}: {error.strerror}"
         yield Case(labels={TEST: test}, unavailable=reason)
         return
-    reads = test == DISK_READ
+    is_read = test == DISK_READ
     yield Case(
-        step=file.read if reads else file.write,
+        step=file.read if is_read else file.write,
         labels={TEST: test},
-        reset=file.drop_cache if reads else noop,
-        verify=file.check_read if reads else file.check_write,
-        details=lambda: {MOVED_BYTES: length, CACHE: DROPPED if reads else SYNCED},
+        reset=file.drop_cache if is_read else noop,
+        verify=file.check_read if is_read else file.check_write,
+        details=lambda: {MOVED_BYTES: length, CACHE: DROPPED if is_read else SYNCED},
         on_host=True,
     )

@@ -1,4 +1,4 @@
-"""The suite rank_speed: each rank alone, all at the same time."""
+"""The suite rank_speed: each rank without communication, all ranks at the same time."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +20,7 @@ CACHE = "cache"  # detail of a disk's case: what the kernel's cache did
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 FILLING = CallsPerSample(fill_s=0.02)
-"""Seconds of a sample, long enough that a clock's tick and a launch do not count."""
+"""Seconds of a sample, in which the clock's resolution and a launch are negligible."""
 MINUTES_SHARE = 0.1
 """Share of an acceptance's time that one point takes; it is measured twice."""
 
@@ -47,16 +47,16 @@ class RankSpeedConfig(RunConfig):
         copied |= dict.fromkeys((DISK_WRITE, DISK_READ), 10 * 2**20 * float(self.disk_size))
         is_host = self.hardware.device == "cpu"
         tests = [test for test in self.tests if not (is_host and test in (TO_DEVICE, FROM_DEVICE))]
-        found = []
+        cases = []
         for test in tests:
             if test == MATMUL:
                 flops = 2.0 * self.matmul_size**3
-                found += [
+                cases += [
                     Planned(labels=name, flops=flops, calls=self.calls()) for name in self.dtypes
                 ]
             else:
-                found.append(Planned(labels=test, copied_bytes=copied[test], calls=self.calls()))
-        return found
+                cases.append(Planned(labels=test, copied_bytes=copied[test], calls=self.calls()))
+        return cases
 
     def calls(self) -> CallsPerSample:
         return FILLING

@@ -41,9 +41,9 @@ from benchkit.suites.ring_attention.suite import (
 )
 
 
-def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> Reason:
-    if why := torch_internals.ring_attention_missing():
-        return why
+def torch_ring_missing(seq_len: int, world_size: int, dtype: torch.dtype) -> Reason:
+    if reason := torch_internals.ring_attention_missing():
+        return reason
     if dtype == torch.float64:
         return "torch's ring attention merges blocks in float32"
     if seq_len % (2 * world_size):
@@ -83,7 +83,7 @@ NO_TABLE = "no table: lut=FILE, as `sweep=rebalance_lut` and analysis write it"
 
 @dataclass(frozen=True)
 class RingJob:
-    """What the strategies of one job share; `doubts` are about the table of `lut`."""
+    """Shared state of the strategies of a job; `doubts` are about the table of `lut`."""
 
     rank: int
     layer: AttentionLayer
@@ -102,7 +102,7 @@ class RingJob:
         if strategy == ZIGZAG and not self.causal:
             return "zigzag balances causal attention"
         if strategy == TORCH:
-            return missing(len(self.x), len(self.planner.speeds), self.x.dtype)
+            return torch_ring_missing(len(self.x), len(self.planner.speeds), self.x.dtype)
         return ""
 
 
@@ -136,7 +136,7 @@ class RingCase:
     def verify(self, call: Call) -> None:
         """Compare rows of this rank with the definition, for new signs of all tokens.
 
-        The rows are the ends of its pieces and some random ones.
+        The rows are the first and last of its pieces, and some random ones.
         """
         x = self._shared.x
         self._turn += 1
@@ -151,12 +151,12 @@ class RingCase:
         wait_for_device(output)
         if not len(positions):
             return
-        ends: list[int] = []
+        edges: list[int] = []
         for start, end in self._split.pieces[self._shared.rank]:
             if end > start:
-                ends.extend((start, end - 1))
+                edges.extend((start, end - 1))
         sampled = positions[torch.randint(len(positions), (SAMPLED_ROWS,))]
-        chosen = torch.cat([torch.tensor(ends, device=x.device), sampled])
+        chosen = torch.cat([torch.tensor(edges, device=x.device), sampled])
         rows = torch.searchsorted(positions, chosen)  # positions are in order
         expected = self._shared.exact.rows(chosen, signs)
         compare(output[rows], expected, "output of token", chosen.tolist())
@@ -208,18 +208,18 @@ def cases_of(config: RingAttentionConfig, rank: Rank) -> list[Case]:
 
 def case_of(job: RingJob, strategy: str, baseline: Case | None) -> Case:
     labels = {STRATEGY: strategy}
-    if lack := job.lacking(strategy):
-        return Case(labels=labels, unavailable=lack)
-    if why := job.obstacle(strategy):
-        return Case(labels=labels, skip=why)
-    running = RingCase(job, strategy)
+    if missing := job.lacking(strategy):
+        return Case(labels=labels, unavailable=missing)
+    if reason := job.obstacle(strategy):
+        return Case(labels=labels, skip=reason)
+    ring_case = RingCase(job, strategy)
     return Case(
-        step=running.step,
+        step=ring_case.step,
         labels=labels,
-        verify=running.verify,
+        verify=ring_case.verify,
         regions=REGIONS[:-1] if strategy == TORCH else REGIONS,  # torch's waiting is in COMPUTE
-        observe=running.observe,
-        details=running.details,
+        observe=ring_case.observe,
+        details=ring_case.details,
         baseline=baseline,
         unslowed=strategy == REFERENCE,
         warnings=job.doubts if strategy == LUT else (),
@@ -230,24 +230,26 @@ def case_of(job: RingJob, strategy: str, baseline: Case | None) -> Case:
 class GatheredAttention(RingAttention):
     """The ring's blocks, computed after one all-gather of all keys."""
 
-    def attend(self, query: Tensor, own: Tensor) -> Tensor:
+    def attend(self, query: Tensor, own_block: Tensor) -> Tensor:
         with region(WAIT):
-            gathered = self._gather(own)
+            gathered = self._gather(own_block)
         result: Partial | None = None
         with region(COMPUTE):
             for turn, blocks in enumerate(self.blocks):
-                held = gathered[(self.rank - turn) % self.world_size]
+                key_value = gathered[(self.rank - turn) % self.world_size]
                 for block in blocks:
-                    result = self._add(result, query, held, block)
+                    result = self._add(result, query, key_value, block)
         return query if result is None else result[0]
 
-    def _gather(self, own: Tensor) -> list[Tensor]:
+    def _gather(self, own_block: Tensor) -> list[Tensor]:
         """Return the keys and values of each rank [L of the rank, 2, H, D].
 
         All ranks send as many tokens as the longest part, since gloo gathers equal sizes.
         """
-        padded = own.new_zeros(max(self.lengths), *own.shape[1:])
-        padded[: len(own)] = own
+        padded = own_block.new_zeros(max(self.lengths), *own_block.shape[1:])
+        padded[: len(own_block)] = own_block
         gathered = [torch.empty_like(padded) for _ in self.lengths]
         dist.all_gather(gathered, padded)
-        return [each[:length] for each, length in zip(gathered, self.lengths, strict=True)]
+        return [
+            padded_part[:length] for padded_part, length in zip(gathered, self.lengths, strict=True)
+        ]

@@ -49,7 +49,7 @@ def block_probe(layer: AttentionLayer, x: Tensor) -> tuple[Callable[[], None], T
     return attend_block, key_value, query.shape[2] * num_keys
 
 
-def passing_on(block: Tensor) -> Callable[[], None]:
+def make_pass_step(block: Tensor) -> Callable[[], None]:
     """Return a call that passes a block on round the ring."""
     rank, size = dist.get_rank(), dist.get_world_size()
     after, before = (rank + 1) % size, (rank - 1) % size
@@ -88,15 +88,15 @@ def fit_cost(
     follows the layer's output, token by token, such as a feed-forward layer.
     """
     length = min(len(x), 2048)
-    alone = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)
+    single_ring = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)
     attend_block, key_value, block_pairs = block_probe(layer, x)
     passed = key_value[: max(1, len(x) // dist.get_world_size())]
 
     def whole_layer() -> None:
-        then(alone.step())
+        then(single_ring.step())
 
     layer_s, block_s, pass_s = seconds_of(
-        whole_layer, attend_block, passing_on(passed), turn=TURN, turns=TURNS
+        whole_layer, attend_block, make_pass_step(passed), turn=TURN, turns=TURNS
     )
     fastest_s = min(layer_s)
     pair_s = block_s[layer_s.index(fastest_s)] / block_pairs
@@ -114,7 +114,7 @@ def doubts_of(table: Table, rank: Rank) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RingPlanner:
-    """What is known before a split is made.
+    """Makes the split of each strategy.
 
     Shares are of a device in percent, speeds relative to the fastest rank. The table has
     performance by share. Boundaries are multiples of `align` tokens.
@@ -167,12 +167,12 @@ class Online:
         self.current = self.planner.split(EVEN)
 
     def observe(self, regions_s: Mapping[str, float]) -> bool:
-        """Exchange this rank's busy time of a step; return whether the split moved."""
+        """All-gather the busy times of a step; return whether the split moved."""
         busy_s = regions_s[PROJECT] + regions_s[COMPUTE]
-        own = torch.tensor([busy_s], dtype=torch.float64, device=self.device)
-        gathered = [torch.empty_like(own) for _ in self.planner.speeds]
-        dist.all_gather(gathered, own)
-        wait_for_device(own)
+        local_s = torch.tensor([busy_s], dtype=torch.float64, device=self.device)
+        gathered = [torch.empty_like(local_s) for _ in self.planner.speeds]
+        dist.all_gather(gathered, local_s)
+        wait_for_device(local_s)
         return self.follow([float(value) for value in gathered])
 
     def follow(self, busy_s: Sequence[float]) -> bool:

@@ -12,10 +12,10 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 0.03, tor
 
 
 def unseen_keys(ranks: int, dtype: torch.dtype, layers: int = 1) -> str:
-    """Return that the keys of one rank may be missing, or "".
+    """Return a remark if one rank's keys may be missing unseen, or "".
 
-    A row is a mean of values, of like weights where inputs are random. Without those of one rank of
-    N it is off by about 1 / sqrt(N), and what adds up L layers by 1 / sqrt(N L).
+    A row is a mean of values, with similar weights for random inputs. Without those of one rank of
+    N it is off by about 1 / sqrt(N), and the sum of L layers by 1 / sqrt(N L).
     """
     off = (ranks * layers) ** -0.5
     if ranks == 1 or off > TOLERANCES[dtype]:
@@ -26,11 +26,11 @@ def unseen_keys(ranks: int, dtype: torch.dtype, layers: int = 1) -> str:
     )
 
 
-def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) -> None:
-    """Raise InvalidResult where rows [R, K] of these positions exceed the tolerance."""
-    error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)
-    wrong = ~(error <= TOLERANCES[found.dtype])
-    wait_for_device(found)
+def compare(output: Tensor, expected: Tensor, what: str, positions: list[int]) -> None:
+    """Raise InvalidResult if rows [R, K] of these positions exceed the tolerance."""
+    error = (output.double() - expected).abs().amax(1) / expected.abs().amax(1)
+    wrong = ~(error <= TOLERANCES[output.dtype])
+    wait_for_device(output)
     if wrong.any():
         first = int(wrong.nonzero()[0])
         raise InvalidResult(
@@ -39,7 +39,7 @@ def compare(found: Tensor, expected: Tensor, what: str, positions: list[int]) ->
 
 
 class ExactLayer:
-    """A layer of which single rows are computed; keys and values only once."""
+    """Computes single rows of a layer; its keys and values are computed once."""
 
     def __init__(self, layer: AttentionLayer, x: Tensor, causal: bool) -> None:
         self._layer = layer.in_float64()

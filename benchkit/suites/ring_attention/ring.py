@@ -135,22 +135,23 @@ def blocks(queries: tuple[Piece, ...], keys: tuple[Piece, ...], causal: bool) ->
     Neighbouring blocks are joined to need few calls.
     """
     if causal and keys == queries:
-        own = (0, offsets(queries)[-1][1])  # tokens are in order, even with gaps between pieces
-        return [Block(own, own, True)] if own[1] else []
-    found: list[Block] = []
+        # Tokens are in order, even with gaps between pieces.
+        all_rows = (0, offsets(queries)[-1][1])
+        return [Block(all_rows, all_rows, True)] if all_rows[1] else []
+    result: list[Block] = []
     for query, rows in zip(queries, offsets(queries), strict=True):
         for key, columns in zip(keys, offsets(keys), strict=True):
             is_empty = rows[0] == rows[1] or columns[0] == columns[1]
             if is_empty or (causal and key[0] > query[0]):
                 continue
-            before = found[-1] if found else None
-            if before and (before.queries, before.keys[1]) == (rows, columns[0]):
-                found[-1] = Block(rows, (before.keys[0], columns[1]), False)
-            elif before and (before.queries[1], before.keys) == (rows[0], columns):
-                found[-1] = Block((before.queries[0], rows[1]), columns, False)
+            previous = result[-1] if result else None
+            if previous and (previous.queries, previous.keys[1]) == (rows, columns[0]):
+                result[-1] = Block(rows, (previous.keys[0], columns[1]), False)
+            elif previous and (previous.queries[1], previous.keys) == (rows[0], columns):
+                result[-1] = Block((previous.queries[0], rows[1]), columns, False)
             else:
-                found.append(Block(rows, columns, False))
-    return found
+                result.append(Block(rows, columns, False))
+    return result
 
 
 def offsets(pieces: tuple[Piece, ...]) -> list[Piece]:
@@ -181,46 +182,48 @@ class RingAttention:
                 return distance
         return 0
 
-    def attend(self, query: Tensor, own: Tensor) -> Tensor:
+    def attend(self, query: Tensor, own_block: Tensor) -> Tensor:
         """Compute attention [1, H, L, D] over all keys that the queries see, in float32 or wider.
 
-        `own` has the keys and values of the same tokens [L, 2, H, D], contiguous.
+        `own_block` has the keys and values of the same tokens [L, 2, H, D], contiguous.
         """
-        held: Tensor | None = own
+        current: Tensor | None = own_block
         sent: Sequence[Transfer] = ()
         result: Partial | None = None
         for turn in range(self.world_size):
-            incoming, sending, receiving = self._pass_on(held, own, turn)
+            incoming, sending, receiving = self._pass_on(current, own_block, turn)
             with region(COMPUTE):
-                for block in self.blocks[turn] if held is not None else ():
-                    result = self._add(result, query, held, block)
+                for block in self.blocks[turn] if current is not None else ():
+                    result = self._add(result, query, current, block)
             with region(WAIT):
                 for work in (*receiving, *sent):  # a send may take one turn longer
                     work.wait()
-            held, sent = incoming, sending
+            current, sent = incoming, sending
         with region(WAIT):
             for work in sent:
                 work.wait()
         return query if result is None else result[0]
 
     def _pass_on(
-        self, held: Tensor | None, own: Tensor, turn: int
+        self, current: Tensor | None, own_block: Tensor, turn: int
     ) -> tuple[Tensor | None, Sequence[Transfer], Sequence[Transfer]]:
         size = self.world_size
         owner, next_owner = (self.rank - turn) % size, (self.rank - turn - 1) % size
         sends: list[tuple[Tensor, int]] = []
         receives: list[tuple[Tensor, int]] = []
-        if held is not None and self.reach[owner] > turn:
-            sends.append((held, (self.rank + 1) % size))
+        if current is not None and self.reach[owner] > turn:
+            sends.append((current, (self.rank + 1) % size))
         incoming = None
         if self.reach[next_owner] > turn:
-            incoming = own.new_empty(self.lengths[next_owner], *own.shape[1:])
+            incoming = own_block.new_empty(self.lengths[next_owner], *own_block.shape[1:])
             receives.append((incoming, (self.rank - 1) % size))
         return incoming, *p2p.start_transfers(sends, receives)
 
-    def _add(self, result: Partial | None, query: Tensor, held: Tensor, block: Block) -> Partial:
+    def _add(
+        self, result: Partial | None, query: Tensor, key_value: Tensor, block: Block
+    ) -> Partial:
         (top, bottom), (left, right) = block.queries, block.keys
-        key, value = by_head(held[left:right, 0]), by_head(held[left:right, 1])
+        key, value = by_head(key_value[left:right, 0]), by_head(key_value[left:right, 1])
         partial = attend(query[:, :, top:bottom], key, value, block.causal)
         if result is None:
             if bottom - top == query.shape[2]:
@@ -242,7 +245,7 @@ class Ring(RingAttention):
 
     def step(self) -> Tensor:
         with region(PROJECT):
-            rotated, own = self.layer.project(self.x, self.positions)
-        attended = self.attend(by_head(rotated), own)
+            rotated, key_value = self.layer.project(self.x, self.positions)
+        attended = self.attend(by_head(rotated), key_value)
         with region(PROJECT):
             return self.layer.finish(attended)

@@ -25,7 +25,12 @@ class Split:
 
     @property
     def last_owner(self) -> int:
-        owners = {end: rank for rank, own in enumerate(self.pieces) for a, end in own if a < end}
+        owners = {
+            end: rank
+            for rank, pieces_of_rank in enumerate(self.pieces)
+            for a, end in pieces_of_rank
+            if a < end
+        }
         return owners[max(owners)]
 
 
@@ -123,7 +128,7 @@ def proportional(
     """Make contiguous pieces in proportion to weights, with inner boundaries aligned to tiles.
 
     A tile is `align` tokens. If there are enough tiles, every rank gets one; only a cost model can
-    tell whether a rank is better left idle.
+    decide whether a rank is better left idle.
     """
     total = sum(weights)
     marks = [align * round(seq_len * done / total / align) for done in accumulate(weights)][:-1]
@@ -145,7 +150,7 @@ def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
     """Give each rank two pieces, equally far from both ends, in proportion to speed.
 
     A piece of l tokens at p and one at N - p - l together see l(p + l/2) + l(N - p - l/2) = l N
-    keys for any p. So work is in proportion to tokens.
+    keys for any p. Therefore work is in proportion to tokens.
     """
     half = seq_len // 2
     fronts = [rank[0] for rank in proportional(half, speeds, align)]
@@ -234,9 +239,9 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
     best = boundaries_within(high, seq_len, speeds, cost, align)
     for _ in range(100):
         middle = (low + high) / 2
-        found = boundaries_within(middle, seq_len, speeds, cost, align)
-        if found[-1] >= seq_len:
-            high, best = middle, found
+        trial = boundaries_within(middle, seq_len, speeds, cost, align)
+        if trial[-1] >= seq_len:
+            high, best = middle, trial
         else:
             low = middle
         if high - low <= PRECISION * high:
@@ -246,18 +251,18 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
         return max(ring_s(Split(BALANCED, contiguous(boundaries)), speeds, cost))
 
     if cost.pass_s and slowest_s(best) > (1 + EXPOSED) * high:
-        best = moved(best, slowest_s, align)
+        best = move_boundaries(best, slowest_s, align)
     return Split(BALANCED, contiguous(best))
 
 
-def moved(
+def move_boundaries(
     boundaries: Sequence[int], seconds: Callable[[Sequence[int]], float], align: int
 ) -> list[int]:
     best, best_s = list(boundaries), seconds(boundaries)
     tries = 0
     stride = align * max(1, best[-1] // (4 * align * (len(best) - 1)))
     while stride >= align and tries < MOST_TRIES:
-        found = False
+        has_moved = False
         for index in range(1, len(best) - 1):
             for step in (-stride, stride):
                 trial = best.copy()
@@ -267,8 +272,8 @@ def moved(
                 tries += 1
                 trial_s = seconds(trial)
                 if trial_s < best_s * (1 - PRECISION):
-                    best, best_s, found = trial, trial_s, True
-        if not found:
+                    best, best_s, has_moved = trial, trial_s, True
+        if not has_moved:
             stride = stride // align // 2 * align
     return best
 
@@ -286,11 +291,11 @@ def boundaries_within(
             return cost.seconds([(start, end)], seq_len) <= limit_s * speed
 
         tiles_left = -(-(seq_len - start) // align)
-        boundaries.append(min(seq_len, start + align * largest(tiles_left, fits)))
+        boundaries.append(min(seq_len, start + align * largest_fitting(tiles_left, fits)))
     return boundaries
 
 
-def largest(limit: int, fits: Callable[[int], bool]) -> int:
+def largest_fitting(limit: int, fits: Callable[[int], bool]) -> int:
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

@@ -41,7 +41,7 @@ from benchkit.suites.ring_model.suite import (
 
 @dataclass
 class ModelJob:
-    """What the cases of one job share. The planner knows the costs of one layer."""
+    """Shared state of the cases of a job. The planner has the costs of one layer."""
 
     rank: int
     world_size: int
@@ -119,11 +119,11 @@ class PrefillCase:
     def details(self) -> Details:
         """Return the split, and for a ring the predicted time without embedding and head."""
         planner, num_layers = self._job.planner, len(self._job.decoder.layers)
-        found = {**self._split_details(), TOKENS_PER_CALL: planner.seq_len}
+        shared = {**self._split_details(), TOKENS_PER_CALL: planner.seq_len}
         if self._implementation != RING:
-            return found
+            return shared
         predicted_s, ideal_s = planner.step_s(self._split), planner.ideal_s()
-        return {**found, PREDICTED_S: num_layers * predicted_s, IDEAL_S: num_layers * ideal_s}
+        return {**shared, PREDICTED_S: num_layers * predicted_s, IDEAL_S: num_layers * ideal_s}
 
     def _split_details(self) -> Details:
         idle = [0] * (self._job.world_size - len(self._split.pieces))
@@ -165,7 +165,7 @@ def cases_of(config: RingModelConfig, rank: Rank) -> list[Case]:
         return [Case(labels=labels_of(choice), skip=shortage) for choice in choices]
     job = job_of(config, rank)
     cases: dict[Choice, Case] = {}
-    for choice in sorted(choices, key=lambda each: each[1:] != BASELINE):  # the baselines first
+    for choice in sorted(choices, key=lambda choice: choice[1:] != BASELINE):  # the baselines first
         cases[choice] = case_of(job, choice, cases.get((choice[0], *BASELINE)))
     return [cases[choice] for choice in choices]
 
@@ -188,8 +188,8 @@ def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
     planner = RingPlanner(
         config.seq_len, config.align, rank.shares, table.performance, cost, speeds
     )
-    doubts, new = doubts_of(table, rank), config.decode_tokens
-    return ModelJob(rank.index, rank.world_size, decoder, planner, new, rank.seed, doubts)
+    doubts, num_new = doubts_of(table, rank), config.decode_tokens
+    return ModelJob(rank.index, rank.world_size, decoder, planner, num_new, rank.seed, doubts)
 
 
 def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
@@ -197,15 +197,15 @@ def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
     if strategy == LUT and not job.planner.table:
         return Case(labels=labels_of(choice), skip=NO_TABLE)
     kind = DecodeCase if phase == DECODE else PrefillCase
-    running = kind(job, implementation, strategy)
+    phase_case = kind(job, implementation, strategy)
     ranks = 1 if implementation == SINGLE else job.world_size
     layers = job.decoder.layers
     return Case(
-        step=running.step,
+        step=phase_case.step,
         labels=labels_of(choice),
-        verify=running.verify,
+        verify=phase_case.verify,
         regions=MODEL_REGIONS,
-        details=running.details,
+        details=phase_case.details,
         # One rank's time beside the even ring's is no scaling efficiency: SINGLE has no baseline.
         baseline=None if implementation == SINGLE else baseline,
         ranks=1 if implementation == SINGLE else None,

@@ -46,10 +46,10 @@ class DecoderLayer:
         return DecoderLayer(self.attention.in_float64(), *rest)
 
     def to_attention(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return self.attention.project(normed(x, self.norms[0]), positions)
+        return self.attention.project(normalize(x, self.norms[0]), positions)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        gate, up = (normed(x, self.norms[1]) @ self.gate_up).chunk(2, -1)
+        gate, up = (normalize(x, self.norms[1]) @ self.gate_up).chunk(2, -1)
         return x + (F.silu(gate) * up) @ self.down
 
 
@@ -92,10 +92,10 @@ class Decoder:
         return Decoder(embedding, tuple(layers), layers[0].norms[0], head)
 
     def logits(self, x: Tensor) -> Tensor:
-        return normed(x, self.norm) @ self.head
+        return normalize(x, self.norm) @ self.head
 
 
-def normed(x: Tensor, weight: Tensor) -> Tensor:
+def normalize(x: Tensor, weight: Tensor) -> Tensor:
     """Apply RMSNorm (Zhang and Sennrich, 1910.07467) to [L, E]."""
     return F.rms_norm(x, weight.shape, weight, NORM_EPS)
 
@@ -132,9 +132,9 @@ class Prefill:
             x = self.decoder.embedding[self.ids]
         for layer in self.decoder.layers:
             with region(PROJECT):
-                query, own = layer.to_attention(x, positions)
-            self.cache.append(own)
-            attended = self.attention.attend(by_head(query), own)
+                query, key_value = layer.to_attention(x, positions)
+            self.cache.append(key_value)
+            attended = self.attention.attend(by_head(query), key_value)
             with region(PROJECT):
                 x = x + layer.attention.finish(attended)
             with region(FEED_FORWARD):
@@ -156,14 +156,14 @@ class Prefill:
 
 
 def owners_of_new(tokens: Sequence[int], count: int) -> list[int]:
-    """Return the rank that keeps each new token, in the prompt's proportions (D'Hondt)."""
-    held = list(tokens)
+    """Return the rank that caches each new token, in the prompt's proportions (D'Hondt)."""
+    counts = list(tokens)
     owners: list[int] = []
     for _ in range(count):
-        pairs = zip(held, tokens, strict=True)
+        pairs = zip(counts, tokens, strict=True)
         ratios = [(now + 1) / start if start else float("inf") for now, start in pairs]
         owners.append(ratios.index(min(ratios)))
-        held[owners[-1]] += 1
+        counts[owners[-1]] += 1
     return owners
 
 
@@ -188,20 +188,20 @@ class Decode:
         self.owners = owners_of_new(tokens, len(self.ids))
         self.num_cached = tokens[rank]
         room = self.num_cached + self.owners.count(rank)
-        self.cache = [each.new_empty(room, *each.shape[1:]) for each in cache]
+        self.cache = [layer_cache.new_empty(room, *layer_cache.shape[1:]) for layer_cache in cache]
         self.logits: list[Tensor] = []
         self.take(ids, cache)
 
     def take(self, ids: Tensor, cache: Sequence[Tensor]) -> None:
         self.ids.copy_(ids[self.first :])
-        for larger, each in zip(self.cache, cache, strict=True):
-            larger[: self.num_cached] = each
+        for target, source in zip(self.cache, cache, strict=True):
+            target[: self.num_cached] = source
 
     def forget(self) -> None:
-        for each in self.cache:
-            each[self.num_cached :] = float("nan")
-        for each in self.logits:
-            each.fill_(float("nan"))
+        for cache in self.cache:
+            cache[self.num_cached :] = float("nan")
+        for logits in self.logits:
+            logits.fill_(float("nan"))
         self.logits = []
 
     def step(self) -> Tensor:
@@ -219,26 +219,26 @@ class Decode:
         return chosen
 
     def _through_layers(self, turn: int, length: int, is_mine: bool) -> Tensor:
-        """Compute a new token [1, E] with the first `length` keys that this rank keeps."""
+        """Compute a new token [1, E] with the first `length` keys of this rank's cache."""
         position = self.positions[turn : turn + 1]
         with region(FEED_FORWARD):
             x = self.decoder.embedding[self.ids[turn : turn + 1]]
         for layer, cache in zip(self.decoder.layers, self.cache, strict=True):
             with region(PROJECT):
-                query, own = layer.to_attention(x, position)
+                query, key_value = layer.to_attention(x, position)
                 if is_mine:
-                    cache[length - 1] = own[0]
+                    cache[length - 1] = key_value[0]
             with region(COMPUTE):
                 part = attended(by_head(query), cache[:length])
             if self.world_size > 1:
-                part = self._merged(part)
+                part = self._merge(part)
             with region(PROJECT):
                 x = x + layer.attention.finish(part[None, :, None, :-1])
             with region(FEED_FORWARD):
                 x = layer.feed_forward(x)
         return x
 
-    def _merged(self, part: Tensor) -> Tensor:
+    def _merge(self, part: Tensor) -> Tensor:
         parts = [torch.empty_like(part) for _ in range(self.world_size)]
         with region(WAIT):
             dist.all_gather(parts, part)  # in place of two all-reduces

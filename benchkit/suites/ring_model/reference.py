@@ -16,12 +16,12 @@ def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
     """Compute the last layer's output [N, E] of tokens [N], one float64 layer at a time."""
     x = decoder.embedding[ids].double()
     positions = torch.arange(len(ids), device=ids.device)
-    for each in decoder.layers:
-        layer = each.in_float64()
+    for stored in decoder.layers:
+        layer = stored.in_float64()
         query, key_value = layer.to_attention(x, positions)
         key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
         rows = positions.split(ROWS_AT_ONCE)
-        attended = [attend_rows(by_head(query[some]), key, value, some) for some in rows]
+        attended = [attend_rows(by_head(query[chunk]), key, value, chunk) for chunk in rows]
         x = layer.feed_forward(x + layer.attention.finish(torch.cat(attended, dim=2)))
     return x
 

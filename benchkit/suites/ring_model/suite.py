@@ -37,7 +37,7 @@ PHASE, IMPLEMENTATION = "phase", "implementation"  # labels of a case, beside ST
 PREFILL, DECODE = "prefill", "decode"
 PHASES = (PREFILL, DECODE)
 RING, ALL_GATHER, SINGLE = "ring", "all_gather", "single"
-IMPLEMENTATIONS = (RING, ALL_GATHER, SINGLE)  # SINGLE is the first rank alone
+IMPLEMENTATIONS = (RING, ALL_GATHER, SINGLE)  # SINGLE: only the first rank computes
 WHOLE = "whole"
 STRATEGIES = (EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG)
 """Values of STRATEGY, beside WHOLE."""
@@ -87,23 +87,25 @@ class RingModelConfig(RunConfig):
 
         Prefill with an all-gather leaves the cache of the ring, so decode has no such case.
         """
-        found: list[Choice] = []
+        triples: list[Choice] = []
         for phase, implementation in itertools.product(self.phases, self.implementations):
             if implementation == SINGLE:
-                found.append((phase, SINGLE, WHOLE))
+                triples.append((phase, SINGLE, WHOLE))
             elif (phase, implementation) != (DECODE, ALL_GATHER):
-                found += [(phase, implementation, name) for name in self.strategies]
-        return found
+                triples += [(phase, implementation, name) for name in self.strategies]
+        return triples
 
     def needed_bytes(self, world_size: int) -> float:
         """Return the bytes of weights, a whole cache for each case, and the reference."""
         model = self.known_model()
         length = self.seq_len + self.decode_tokens
         cache = 2.0 * model.num_layers * length * model.d_model
-        own = ITEM_BYTES[self.dtype] * (count_parameters(model) + len(self.choices()) * cache)
+        model_bytes = ITEM_BYTES[self.dtype] * (
+            count_parameters(model) + len(self.choices()) * cache
+        )
         per_token = 12 * model.d_model + 4 * model.d_ff + SCORES * model.num_heads
         tables = layer_parameters(model) + model.vocab_size * model.d_model
-        return own + 8.0 * (length * per_token + tables)
+        return model_bytes + 8.0 * (length * per_token + tables)
 
     def check(self) -> None:
         super().check()

@@ -1,1 +1,1 @@
-"""What tp_columnwise and tp_rowwise share (DDLB): no suite of its own."""
+"""Shared code of tp_columnwise and tp_rowwise (after DDLB); this is no suite."""

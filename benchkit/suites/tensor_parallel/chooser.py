@@ -41,30 +41,32 @@ class ProductCosts:
     def limit_s(self, flops: float, num_bytes: float) -> float:
         return max(self.flop_s * flops, self.latency_s + self.byte_s * num_bytes)
 
-    def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Options]]:
-        """Return the seconds and options of all trials and of more chunks, the fastest first.
+    def predict(self, trials: Sequence[Trial]) -> list[tuple[float, Options]]:
+        """Predict the seconds of all trials and of more chunks, with their options, fastest first.
 
         With c chunks, an implementation takes A + latency c + E / c, where E is exposed until the
         first chunk is complete. The times of one chunk and of two give A and E. The limit is its
-        longest part alone.
+        longest part by itself.
         """
-        found = [(trial.seconds, trial.options) for trial in trials]
+        predictions = [(trial.seconds, trial.options) for trial in trials]
         by_options = {tuple(trial.options.items()): trial for trial in trials}
-        for one in trials:
-            two_chunks = {**one.options, "chunks": MEASURED[1]}
-            two = by_options.get(tuple(two_chunks.items()))
-            if one.options.get("chunks") != MEASURED[0] or two is None:
+        for single in trials:
+            two_chunks = {**single.options, "chunks": MEASURED[1]}
+            double = by_options.get(tuple(two_chunks.items()))
+            if single.options.get("chunks") != MEASURED[0] or double is None:
                 continue
-            exposed_s = 2 * (one.seconds - two.seconds + self.latency_s)
+            exposed_s = 2 * (single.seconds - double.seconds + self.latency_s)
             for chunks in EXTRAPOLATED:
                 hidden_s = exposed_s * (1 / 2 - 1 / chunks)
-                seconds = two.seconds + (chunks - 2) * self.latency_s - hidden_s
-                found.append((max(seconds, two.limit_s), {**one.options, "chunks": chunks}))
-        return sorted(found, key=lambda prediction: prediction[0])
+                seconds = double.seconds + (chunks - 2) * self.latency_s - hidden_s
+                predictions.append(
+                    (max(seconds, double.limit_s), {**single.options, "chunks": chunks})
+                )
+        return sorted(predictions, key=lambda prediction: prediction[0])
 
     def finalists(self, trials: Sequence[Trial]) -> list[Options]:
-        """Return the options that may be best: few trials do not tell similar times apart."""
-        predicted = self.predicted(trials)
+        """Return the options that may be best: few trials do not distinguish similar times."""
+        predicted = self.predict(trials)
         best_s, _ = predicted[0]
         near = [options for seconds, options in predicted if seconds <= NEAR * best_s]
         return near[:MOST_FINALISTS]

@@ -1,4 +1,4 @@
-"""What tp_columnwise and tp_rowwise share of their keys, names and question.
+"""Keys, names and question of tp_columnwise and tp_rowwise.
 
 C = A B with A [m, k] and B [k, n] is split over ranks.
 """
@@ -45,19 +45,19 @@ def expand(given: Mapping[str, Any], allowed: Allowed) -> list[dict[str, str | i
     `given` has by implementation a dictionary of options, or a list of these; None removes one.
     Raises ConfigError for names and values that do not exist.
     """
-    found: list[dict[str, str | int]] = []
+    selected: list[dict[str, str | int]] = []
     for name, groups in given.items():
         if name not in allowed:
-            known = ", ".join(allowed)
+            names = ", ".join(allowed)
             raise ConfigError(
-                f"implementations.{name}: no such implementation; allowed are {known}"
+                f"implementations.{name}: no such implementation; allowed are {names}"
             )
         for group in groups_of(groups):
             expanded = combinations(name, group, allowed[name])
-            found += [options for options in expanded if options not in found]
-    if not found:
+            selected += [options for options in expanded if options not in selected]
+    if not selected:
         raise ConfigError(f"implementations: none is left; allowed are {', '.join(allowed)}")
-    return found
+    return selected
 
 
 def groups_of(value: Any) -> list[Any]:
@@ -81,12 +81,12 @@ def combinations(
     for option, choices in options.items():
         default = choices[0] if isinstance(choices, tuple) else DEFAULT_INT
         wanted = as_list(group.get(option, default))
-        values.append([checked(f"{name}.{option}", value, choices) for value in wanted])
+        values.append([require_choice(f"{name}.{option}", value, choices) for value in wanted])
     for chosen in itertools.product(*values):
         yield {IMPLEMENTATION: name, **dict(zip(options, chosen, strict=True))}
 
 
-def checked(name: str, value: Any, choices: Values) -> str | int:
+def require_choice(name: str, value: Any, choices: Values) -> str | int:
     if isinstance(choices, tuple):
         if value not in choices:
             raise ConfigError(f"implementations.{name}={value}: allowed are {', '.join(choices)}")
@@ -110,7 +110,7 @@ def checking_bytes(shape: Shape, inputs: str) -> int:
 
 
 BACKENDS = (DEFAULT, "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
-"""Of a single case; DEFAULT is the job's."""
+"""Backends of a case; DEFAULT is that of the job."""
 ORDERS = ("AG_before", "AG_after")
 COLLECTIVES = ("reduce_scatter", "all_reduce")
 WHOLE = {IMPLEMENTATION: COMPUTE_ONLY, SIZE: "unsharded"}
@@ -181,14 +181,14 @@ class TensorParallelConfig(RunConfig):
         ]
 
     def flops_of(self, options: Options, world_size: int) -> float:
-        """Return the operations of one rank; all of them where it gathers A first."""
+        """Return the operations of one rank; all of them if it gathers A first."""
         if options[IMPLEMENTATION] in (COMM_ONLY, P2P_COMM_ONLY):
             return 0.0
         is_whole = options.get(ORDER) == ORDERS[0] or options.get(SIZE) == WHOLE[SIZE]
         return 2.0 * math.prod(self.shape) / (1 if is_whole else world_size)
 
     def sent_bytes(self, options: Options) -> float:
-        """Return the bytes of A where it is gathered before the product, else those of C."""
+        """Return the bytes of A if it is gathered before the product, else those of C."""
         m, n, k = self.shape
         if options[IMPLEMENTATION] == COMPUTE_ONLY:
             return 0.0

@@ -14,7 +14,7 @@ from benchkit.errors import InvalidResult
 VECTORS = 2
 """Random vectors of a check; each misses a wrong row with a probability of at most 1 in 2000."""
 WEIGHTS = 1000
-A, B, COLUMNS, SIGNS = range(4)  # what is drawn, in its key
+A, B, COLUMNS, SIGNS = range(4)  # kinds of draws, in their keys
 NONZEROS = 64
 """Of ±1 that make up a row of exact A: sums of so many are exact in every dtype."""
 
@@ -28,8 +28,8 @@ class Shards:
 
     @cached_property
     def sizes(self) -> list[int]:
-        share, more = divmod(self.total, self.world_size)
-        return [share + (rank < more) for rank in range(self.world_size)]
+        share, remainder = divmod(self.total, self.world_size)
+        return [share + (rank < remainder) for rank in range(self.world_size)]
 
     @property
     def most(self) -> int:
@@ -54,7 +54,7 @@ class Shards:
 
 @dataclass
 class Scratch:
-    """Memory left for an implementation's buffers; others run in the same one, in turns."""
+    """Remaining memory for an implementation's buffers; others use the same, one after another."""
 
     memory: Tensor
 
@@ -99,7 +99,7 @@ class Factory:
 
 
 def unseen_summand(m: int, world_size: int) -> str:
-    """Return that exact inputs may not show a rank's summand of the product, or "".
+    """Return a remark if exact inputs may not show a rank's summand of the product, or "".
 
     A rank has columns of A, in which it has 1 / world_size of the nonzeros of m rows, on average.
     """
@@ -148,7 +148,7 @@ rounding explains 11 sqrt(k) eps of them."""
 
 
 def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:
-    """Raise InvalidResult where sampled rows differ from float64 by more than rounding explains.
+    """Raise InvalidResult if sampled rows differ from float64 by more than rounding explains.
 
     The error of k products of values up to 1, added in any order and sent in the output's dtype, is
     about sqrt(k) eps (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8). Eight

@@ -1,4 +1,4 @@
-"""What both tensor-parallel products share: buffers, and cases with their bounds and checks."""
+"""Base of both tensor-parallel products: buffers, and cases with their bounds and checks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,19 +42,19 @@ from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
 Labels = Mapping[str, str | int | float]
 
 
-def over(labels: Labels, job_backend: str) -> Labels:
+def resolve_backend(labels: Labels, job_backend: str) -> Labels:
     return {**labels, COMM_BACKEND: job_backend} if labels.get(COMM_BACKEND) == DEFAULT else labels
 
 
-def counterpart(wanted: Labels, there: Sequence[Case], job_backend: str) -> Case | None:
+def counterpart(wanted: Labels, candidates: Sequence[Case], job_backend: str) -> Case | None:
     """Return the case of these labels; an exact match wins over the job's own backend."""
-    resolved = over(wanted, job_backend)
-    same = [case for case in there if over(case.labels, job_backend) == resolved]
-    return min(same, key=lambda case: case.labels != wanted, default=None)
+    resolved = resolve_backend(wanted, job_backend)
+    matches = [case for case in candidates if resolve_backend(case.labels, job_backend) == resolved]
+    return min(matches, key=lambda case: case.labels != wanted, default=None)
 
 
 def baseline_of(
-    labels: Labels, baseline: Options, there: Sequence[Case], job_backend: str
+    labels: Labels, baseline: Options, candidates: Sequence[Case], job_backend: str
 ) -> Case | None:
     """Return the baseline on an implementation's own backend, else the first; None for a baseline.
 
@@ -62,7 +62,7 @@ def baseline_of(
     """
     if is_on_a_backend(labels, baseline):
         return None
-    on_backends = [case for case in there if is_on_a_backend(case.labels, baseline)]
+    on_backends = [case for case in candidates if is_on_a_backend(case.labels, baseline)]
     wanted = {**baseline, COMM_BACKEND: labels.get(COMM_BACKEND, DEFAULT)}
     return counterpart(wanted, on_backends, job_backend) or next(iter(on_backends), None)
 
@@ -121,8 +121,8 @@ class ProductBuffers:
 AnyBuffers = TypeVar("AnyBuffers", bound=ProductBuffers)
 
 
-def in_turns(job: AnyBuffers) -> AnyBuffers:
-    """Return the buffers for one of several steps that use one scratch memory in turns."""
+def share_scratch(job: AnyBuffers) -> AnyBuffers:
+    """Return the buffers for one of several steps that use the same scratch memory in turn."""
     return replace(job, scratch=Scratch(job.scratch.memory))
 
 
@@ -179,13 +179,13 @@ class Primitive:
         return Implementation(partial(self.matmul.multiply, a, b, c), work, lambda: c)
 
     def work_of_part(self) -> Work:
-        """Return the work of this rank's part of the product alone."""
+        """Return the work of this rank's part of the product."""
         return Work(useful_flops=self.flops / self.rank.world_size, executed_flops=self.flops)
 
     def drawing(
         self, draw: Callable[..., Tensor], op: str, dtype: torch.dtype, columns: int
     ) -> Callable[..., Tensor]:
-        """Return `verification.pattern` or `reduced` for this rank's padded rows."""
+        """Bind `draw`, a function of `verification`, to this rank's padded rows."""
         return partial(
             draw,
             seed=self.rank.seed,
@@ -204,12 +204,12 @@ class Primitive:
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
         self.scratch_memory = torch.zeros(scratch_bytes, dtype=torch.uint8, device=self.rank.device)
-        self.load(*self.timed)
+        self.load(*self.timed_operands)
         built = [(options, self.attempt(options)) for options in self.chosen]
         cases: dict[int, Case] = {}
         for index in sorted(range(len(built)), key=lambda index: self.order(self.chosen[index])):
-            there = [case for case in cases.values() if not case.unavailable]
-            cases[index] = self.case(*built[index], there)
+            built_cases = [case for case in cases.values() if not case.unavailable]
+            cases[index] = self.case(*built[index], built_cases)
         return [cases[index] for index in range(len(built))]
 
     @property
@@ -238,13 +238,15 @@ class Primitive:
         except Unavailable as error:
             return str(error)
         built.prepare()
-        over = "" if options["implementation"] == COMPUTE_ONLY else backend
-        return replace(built, step=CapturableStep(built.step, over))
+        capture_backend = "" if options["implementation"] == COMPUTE_ONLY else backend
+        return replace(built, step=CapturableStep(built.step, capture_backend))
 
-    def case(self, options: Options, built: Implementation | str, there: Sequence[Case]) -> Case:
+    def case(
+        self, options: Options, built: Implementation | str, built_cases: Sequence[Case]
+    ) -> Case:
         """Build the case of one implementation, or of why it cannot run here.
 
-        `there` are the cases built before that can run; a bound's have no baseline.
+        `built_cases` are the cases built before that can run; a bound's have no baseline.
         """
         labels = labels_of(options)
         if isinstance(built, str):
@@ -256,22 +258,22 @@ class Primitive:
             work=built.work,
             regions=(COMPUTE, WAIT),
             details=lambda: {**self.matmul.details, **built.details},
-            components=self.components(built, there),
+            components=self.components(built, built_cases),
             is_component=options["implementation"] in BOUNDS,
-            baseline=baseline_of(labels, self.baseline, there, self.backend),
+            baseline=baseline_of(labels, self.baseline, built_cases, self.backend),
             unchecked="" if built.verify else self.unchecked(options),
         )
 
     def unchecked(self, options: Options) -> str:
-        """Return what the check of a product does not see, or ""."""
+        """Return what the check of a product does not cover, or ""."""
         return "" if self.inputs == "exact" else operands.UNSAMPLED
 
-    def components(self, built: Implementation, there: Sequence[Case]) -> Components:
+    def components(self, built: Implementation, built_cases: Sequence[Case]) -> Components:
         """Return the bounds that can run here; one rank sends nothing and has none."""
         if built.parts is None or self.rank.world_size == 1:
             return Components()
         wanted = map(labels_of, built.parts)
-        return Components(*(counterpart(part, there, self.backend) for part in wanted))
+        return Components(*(counterpart(part, built_cases, self.backend) for part in wanted))
 
     def verify(self, built: Implementation, call: Call) -> None:
         """Run on new matrices; check all rows of exact inputs, sampled ones of real numbers."""
@@ -297,11 +299,11 @@ class Primitive:
             check = operands.require_exact if exact else operands.require_close
             check(output(), *built.factors(a, b), seed=turn)
         finally:
-            self.load(*self.timed)
+            self.load(*self.timed_operands)
             built.prepare()
         return None
 
     @cached_property
-    def timed(self) -> tuple[Tensor, Tensor]:
+    def timed_operands(self) -> tuple[Tensor, Tensor]:
         """The timed matrices: always real numbers, since a GPU multiplies zeros faster."""
         return self.factory.real(TIMED)

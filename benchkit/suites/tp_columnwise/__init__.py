@@ -1,1 +1,1 @@
-"""All-gather and matmul, and each part alone."""
+"""All-gather and matmul, and each part by itself."""

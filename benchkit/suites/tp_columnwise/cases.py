@@ -38,7 +38,7 @@ from benchkit.suites.tensor_parallel.primitive import (
     Primitive,
     ProductBuffers,
     chunks_of,
-    in_turns,
+    share_scratch,
 )
 from benchkit.suites.tp_columnwise.symmetric_memory import all_gather_matmul
 
@@ -109,7 +109,7 @@ def multiply_then_gather(job: Columnwise) -> Step:
 
 
 def gather_in_chunks(job: Columnwise, chunks: int) -> Step:
-    """AG_before with one chunk of every shard at a time; the next is gathered meanwhile."""
+    """AG_before with one chunk of every shard at a time, while the next one is gathered."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size, job.a) for piece in pieces]
@@ -130,7 +130,7 @@ def gather_in_chunks(job: Columnwise, chunks: int) -> Step:
 
 
 def multiply_in_chunks(job: Columnwise, chunks: int) -> Step:
-    """AG_after with one chunk of own rows at a time; the last product is gathered meanwhile."""
+    """AG_after with one chunk of own rows at a time, while the last product is gathered."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size, job.c) for piece in pieces]
@@ -172,18 +172,18 @@ def shards_round_the_ring(
     multiply = multiply or job.multiply
 
     def step() -> None:
-        held, in_flight = job.a, InFlight(len(pieces))
+        current, in_flight = job.a, InFlight(len(pieces))
         for turn in range(size):
             incoming = spare[turn % 2]
             for index, piece in enumerate(pieces):
                 in_flight.wait(index)
                 if turn + 1 < size:
-                    sends = [(held[piece], after)]
+                    sends = [(current[piece], after)]
                     receives = [(incoming[piece], before)]
                     in_flight.start(index, sends, receives, job.group)
                 with region(COMPUTE):
-                    multiply(held[piece], (rank - turn) % size, piece.start)
-            held = incoming
+                    multiply(current[piece], (rank - turn) % size, piece.start)
+            current = incoming
 
     return step
 
@@ -197,8 +197,8 @@ def rows_to_all_peers(
     rows of A and their place in C.
     """
 
-    def product(rows: Tensor, own: Tensor) -> None:
-        job.matmul(rows, job.b, own)
+    def product(rows: Tensor, own_rows: Tensor) -> None:
+        job.matmul(rows, job.b, own_rows)
 
     multiply = multiply or product
     size, rank = job.rows.world_size, job.rank
@@ -206,18 +206,18 @@ def rows_to_all_peers(
     plan = []
     for piece in chunks_of(job.rows.most, chunks):
         length = piece.stop - piece.start
-        own = job.place(rank, piece.start, length)
-        sends = [(own, peer) for peer in peers if len(own)]
+        own_rows = job.place(rank, piece.start, length)
+        sends = [(own_rows, peer) for peer in peers if len(own_rows)]
         places = [(job.place(peer, piece.start, length), peer) for peer in peers]
         receives = [(rows, peer) for rows, peer in places if len(rows)]
-        plan.append((job.a[piece][: len(own)], own, sends, receives))
+        plan.append((job.a[piece][: len(own_rows)], own_rows, sends, receives))
 
     def step() -> None:
         in_flight = InFlight(len(plan))
-        for index, (rows, own, sends, receives) in enumerate(plan):
+        for index, (rows, own_rows, sends, receives) in enumerate(plan):
             with region(COMPUTE):
-                if len(own):
-                    multiply(rows, own)
+                if len(own_rows):
+                    multiply(rows, own_rows)
             in_flight.start(index, sends, receives, job.group)
         for index in range(len(plan)):
             in_flight.wait(index)
@@ -237,8 +237,8 @@ class ColumnwiseCases(Primitive):
             self.whole = self.matmul.left(m, k), self.b, self.c
 
     def load(self, a: Tensor, b: Tensor) -> None:
-        own = a[self.rows.of(self.rank.index)]
-        self.a[: len(own)].copy_(own)
+        own_rows = a[self.rows.of(self.rank.index)]
+        self.a[: len(own_rows)].copy_(own_rows)
         self.b.copy_(b)
         if self.needs_whole:
             self.whole[0].copy_(a)
@@ -259,7 +259,7 @@ class ColumnwiseCases(Primitive):
                 self.rank.seconds_of,
                 self.probes(job),
                 self.kinds(str(options["backend"])),
-                lambda tried: self.step(tried, in_turns(job)),
+                lambda tried: self.step(tried, share_scratch(job)),
             )
         return self.product(job, options, details)
 
@@ -271,12 +271,12 @@ class ColumnwiseCases(Primitive):
         return Implementation(step, work, lambda: self.c, parts=parts(options), details=details)
 
     def part(self, job: Columnwise) -> Implementation:
-        own = self.rows.of(job.rank)
+        own_rows = self.rows.of(job.rank)
         return Implementation(
             step=compute_sharded(job),
             work=self.work_of_part(),
             output=lambda: job.place(job.rank),
-            factors=lambda a, b: (a[own], b, own.start),
+            factors=lambda a, b: (a[own_rows], b, own_rows.start),
         )
 
     def step(self, options: Options, job: Columnwise) -> Step:
@@ -307,7 +307,7 @@ class ColumnwiseCases(Primitive):
         )
 
     def communication(self, job: Columnwise, options: Options) -> Implementation:
-        """Build an order's communication alone: the all-gather, or the peers in one chunk."""
+        """Build only the communication of an order: the all-gather, or the peers in one chunk."""
         by_peers, order = options["implementation"] == P2P_COMM_ONLY, str(options["order"])
         size, most = self.rows.world_size, self.rows.most
         like = job.a if order == "AG_before" else job.c
@@ -319,9 +319,9 @@ class ColumnwiseCases(Primitive):
         elif by_peers:
             part = job.new(most, like)
             ring = replace(job, a=part)
-            step = shards_round_the_ring(in_turns(ring), 1, noop)
+            step = shards_round_the_ring(share_scratch(ring), 1, noop)
             # Of the shards that pass, the two spare buffers keep the last two, which came furthest.
-            turns, spare = in_turns(ring), range(max(0, size - 3), size - 1)
+            turns, spare = share_scratch(ring), range(max(0, size - 3), size - 1)
             buffers = [turns.new(most, like) for _ in range(2)]
             arriving = {(job.rank - turn - 1) % size: buffers[turn % 2] for turn in spare}
         else:
@@ -351,7 +351,7 @@ class ColumnwiseCases(Primitive):
         size, most = self.rows.world_size, self.rows.most
         gathers_more_a = self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after")
         wider = job.a if gathers_more_a else job.c
-        trial = in_turns(job)
+        trial = share_scratch(job)
         part, whole = trial.new(most, wider), trial.new(most * size, wider)
 
         def gather(rows: int) -> Probe:

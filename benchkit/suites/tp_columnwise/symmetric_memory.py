@@ -1,7 +1,7 @@
 """The columnwise product fused with its all-gather, over memory that GPUs read from each other.
 
-Where GPUs lack what its kernels need, torch refuses them or they hang. So a small product is tried
-first, in processes beside the ranks, which a time limit ends.
+Where GPUs lack what its kernels need, torch refuses them or they hang. Therefore a small product is
+tried first, in child processes with a time limit.
 """
 
 import faulthandler
@@ -24,7 +24,7 @@ from benchkit.suites.tensor_parallel.config import Options
 from benchkit.suites.tensor_parallel.primitive import Implementation, ProductBuffers
 
 START_S, TRIAL_S = 300.0, 60.0
-"""Seconds in which a process of the trial starts, and in which its product ends."""
+"""Time limits of the start of a trial's process, and of its product."""
 TOO_LONG = f"no end of a small product within {TRIAL_S:g} s"
 TRIED = 128  # rows of each rank's shard, and columns
 trials = itertools.count()
@@ -41,18 +41,18 @@ def obstacle(job: ProductBuffers) -> Reason:
 
 
 @functools.cache
-def refused(dtype: torch.dtype, device: torch.device) -> Reason:
-    """Try a small product beside the ranks, once per process; all ranks call this together."""
+def trial_refusal(dtype: torch.dtype, device: torch.device) -> Reason:
+    """Try a small product in a child process, once per rank; all ranks call this together."""
     if missing := first_reason(torch_internals.symmetric_memory_missing()):
         return missing
-    meeting = torch_internals.store_address(), f"trial {next(trials)}"
+    store_arguments = torch_internals.store_address(), f"trial {next(trials)}"
     this_rank = dist.get_rank(), dist.get_world_size(), dist.get_backend(), device.index
     reason = ""
     try:
-        run_in_fresh_process(try_product, *meeting, *this_rank, dtype)
+        run_in_fresh_process(try_product, *store_arguments, *this_rank, dtype)
     except BrokenProcessPool:
         reason = TOO_LONG
-    except Exception as error:  # also for a lack of memory, which is that process's alone
+    except Exception as error:  # also for a lack of memory, which only that process has
         reason = (str(error) or type(error).__name__).splitlines()[0]
     # A rank that is refused leaves the others waiting.
     reasons = sorted(filter(None, all_gather_json(reason)), key=TOO_LONG.__eq__)
@@ -62,12 +62,12 @@ def refused(dtype: torch.dtype, device: torch.device) -> Reason:
 def try_product(
     address: Any, name: str, rank: int, size: int, backend: str, device: int, dtype: torch.dtype
 ) -> None:
-    """Multiply once; a thread ends this process if it is late, and says on stderr where it was."""
+    """Multiply once; after a time limit a thread dumps a traceback and ends this process."""
     faulthandler.dump_traceback_later(START_S, exit=True)
     torch.cuda.set_device(device)
     store = dist.PrefixStore(name, torch_internals.store_at(address))
     store.set(f"ready {rank}", "")
-    store.wait([f"ready {each}" for each in range(size)], timedelta(seconds=START_S))
+    store.wait([f"ready {peer}" for peer in range(size)], timedelta(seconds=START_S))
     faulthandler.dump_traceback_later(TRIAL_S, exit=True)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     factor = torch.ones(TRIED, TRIED, dtype=dtype, device="cuda")
@@ -83,11 +83,11 @@ def group_name(group: dist.ProcessGroup | None) -> str:
     return str((group or dist.group.WORLD).group_name)
 
 
-def place(job: ProductBuffers) -> Tensor:
+def allocate_shard(job: ProductBuffers) -> Tensor:
     """Allocate memory for rows of A that all ranks can read, and call the fused product once.
 
-    Torch chooses a kernel also by the shape, and by what one GPU can do, which the GPUs together
-    may refuse, such as multicast without NVSwitch.
+    Torch chooses a kernel also by the shape and by the features of one GPU, which the GPUs together
+    may lack, such as multicast without NVSwitch.
     """
     shard, reason = job.a, ""
     try:
@@ -106,11 +106,11 @@ def all_gather_matmul(
     job: ProductBuffers, work: Work, parts: tuple[Options, Options] | None
 ) -> Implementation:
     """Build the fused product, whose shard is copied from A outside the clock."""
-    if why := obstacle(job):
-        raise Unavailable(why)
-    if reason := refused(job.a.dtype, job.a.device):
+    if problem := obstacle(job):
+        raise Unavailable(problem)
+    if reason := trial_refusal(job.a.dtype, job.a.device):
         raise Unavailable(f"symmetric memory: {reason}")
-    shard, product = place(job), [job.c]
+    shard, product = allocate_shard(job), [job.c]
     name = group_name(job.group)
 
     def step() -> None:

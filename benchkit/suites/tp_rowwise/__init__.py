@@ -1,1 +1,1 @@
-"""Matmul and reduce-scatter, and each part alone."""
+"""Matmul and reduce-scatter, and each part by itself."""

@@ -37,7 +37,7 @@ from benchkit.suites.tensor_parallel.primitive import (
     Primitive,
     ProductBuffers,
     chunks_of,
-    in_turns,
+    share_scratch,
 )
 
 
@@ -121,7 +121,7 @@ def sums_round_the_ring(job: Rowwise, chunks: int, multiplies: bool = True) -> S
 
     In turn t a rank multiplies the rows of rank - 1 - t, which the rank before it multiplied in
     turn t - 1. Its own rows come last and are complete. Without products every summand of a rank is
-    what its rows of C hold.
+    the content of its rows of C.
     """
     size, rank = job.rows.world_size, job.rank
     pieces = chunks_of(job.rows.most, chunks)
@@ -192,17 +192,17 @@ class RowwiseCases(Primitive):
                 self.rank.seconds_of,
                 self.probes(job),
                 self.kinds(str(options["backend"])),
-                lambda tried: self.step(tried, in_turns(job)),
+                lambda tried: self.step(tried, share_scratch(job)),
             )
         return self.product(job, options, details)
 
     def product(self, job: Rowwise, options: Options, details: Details) -> Implementation:
-        own = self.rows.of(job.rank)
+        own_rows = self.rows.of(job.rank)
         return Implementation(
             step=self.step(options, job),
             work=self.work(str(options.get("collective", "reduce_scatter"))),
             output=lambda: self.c[: self.rows.sizes[job.rank]],
-            factors=lambda a, b: (a[own], b, own.start),
+            factors=lambda a, b: (a[own_rows], b, own_rows.start),
             parts=parts(options),
             details=details,
         )
@@ -247,7 +247,7 @@ class RowwiseCases(Primitive):
         return operands.UNSAMPLED + (lost if within else "")
 
     def communication(self, job: Rowwise, options: Options) -> Implementation:
-        """Build the sum over ranks alone, by a collective or by the ring of peers.
+        """Build only the sum over ranks, by a collective or by the ring of peers.
 
         The timed sums are of arbitrary memory and of earlier sums; overflow takes no longer.
         """
@@ -261,9 +261,9 @@ class RowwiseCases(Primitive):
         if collective == "all_reduce":
             step = partial(job.reduce, summand)
             results = dict(enumerate(blocks))
-        alike = "sum", self.c.dtype, self.shape[1]
-        draw = self.drawing(verification.pattern, *alike)
-        draw_sum = self.drawing(verification.expected_reduction, *alike)
+        row_shape = "sum", self.c.dtype, self.shape[1]
+        draw = self.drawing(verification.pattern, *row_shape)
+        draw_sum = self.drawing(verification.expected_reduction, *row_shape)
 
         def verify(turn: int, call: Call) -> None:
             values = [draw(turn=turn * size + index, rank=rank) for index in range(size)]
@@ -284,10 +284,10 @@ class RowwiseCases(Primitive):
 
     def ring(self, job: Rowwise) -> Implementation:
         """Build the ring that only communicates."""
-        step = sums_round_the_ring(in_turns(job), 1, multiplies=False)
-        alike = "sum", self.c.dtype, self.shape[1]
-        draw = self.drawing(verification.pattern, *alike)
-        draw_sum = self.drawing(verification.expected_reduction, *alike)
+        step = sums_round_the_ring(share_scratch(job), 1, multiplies=False)
+        row_shape = "sum", self.c.dtype, self.shape[1]
+        draw = self.drawing(verification.pattern, *row_shape)
+        draw_sum = self.drawing(verification.expected_reduction, *row_shape)
 
         def verify(turn: int, call: Call) -> None:
             mine = draw(turn=turn, rank=self.rank.index).to(job.c)
@@ -299,7 +299,7 @@ class RowwiseCases(Primitive):
 
     def probes(self, job: Rowwise) -> tuple[Probe, Probe, Probe]:
         size = self.rank.world_size
-        summand = in_turns(job).new(len(self.a))
+        summand = share_scratch(job).new(len(self.a))
 
         def scatter(rows: int) -> Probe:
             part = summand[: rows * size]

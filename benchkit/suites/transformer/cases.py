@@ -23,9 +23,9 @@ from benchkit.api.keys import count_parameters
 from benchkit.api.p2p import first_reason
 from benchkit.errors import Reason
 from benchkit.suites.transformer import model, peak_flops
-from benchkit.suites.transformer.checks import TOLERANCE, Checks, averaged_over_ranks, mask_targets
+from benchkit.suites.transformer.checks import TOLERANCE, Checks, average_over_ranks, mask_targets
 from benchkit.suites.transformer.data import Batches
-from benchkit.suites.transformer.model import Network, build, sharding, wrapped
+from benchkit.suites.transformer.model import Network, build, sharding, wrap_network
 from benchkit.suites.transformer.passes import REGIONS, Communication, PassWorkload, Steps
 from benchkit.suites.transformer.suite import (
     COMMUNICATION,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 class PassCase:
     def __init__(
-        self, job: "TransformerJob", name: str, steps: Steps, alone: bool, details: Details
+        self, job: "TransformerJob", name: str, steps: Steps, on_one_rank: bool, details: Details
     ) -> None:
         self._name = name
         self._steps = steps
@@ -60,9 +60,9 @@ class PassCase:
         self.details = dict(details)
         self._rows = job.config.batch_size if job.config.compile != "none" else 1
         self._checks = Checks(steps, job.config.dtype)
-        if job.shared and not alone and job.config.parallel != "tp":
+        if job.shared and not on_one_rank and job.config.parallel != "tp":
             copies = job.rank.world_size
-            self._checks = replace(self._checks, mean=averaged_over_ranks, copies=copies)
+            self._checks = replace(self._checks, mean=average_over_ranks, copies=copies)
 
     def step(self) -> object:
         inputs, targets = self._batches.inputs, self._batches.targets
@@ -83,7 +83,7 @@ class PassCase:
         if PEAK_BYTES in self.details:
             return
         others = [steps for steps in self._models() if steps is not self._steps]
-        # what only other cases of this job need
+        # memory that only other cases of this job need
         unused = sum(steps.held_bytes() for steps in others) + self._sent_bytes()
         if self._name != TRAIN_STEP:
             unused += self._steps.state_bytes()
@@ -94,7 +94,7 @@ class PassCase:
     def verify(self, call: Call) -> None:
         """Check what the pass computes of the first sequence of a fresh batch.
 
-        The weights do not move in a timed training step: a step of its own checks the update.
+        The weights do not move in a timed training step: a separate step checks the update.
         """
         self._batches.draw()
         inputs, targets = self._batches.inputs.clone(), self._batches.targets.clone()
@@ -105,11 +105,11 @@ class PassCase:
             self._batches.targets.copy_(targets)
             self._steps.forget_gradients()
 
-        found = verification.require_tensor(call(prepare))
+        output = verification.require_tensor(call(prepare))
         if self._name == FORWARD:
-            self._checks.forward(found, inputs)
+            self._checks.forward(output, inputs)
             return
-        self._checks.gradients(found, inputs, targets)
+        self._checks.gradients(output, inputs, targets)
         if self._name == TRAIN_STEP:
             rows = self._rows
             self._checks.update(inputs[:rows], targets[:rows])
@@ -128,13 +128,15 @@ def assemble(
     network = build(blank, weight, device, rank.seed, sharding(kind, mesh))
     if config.compile != "none":
         network.compile(mode=None if config.compile == "default" else config.compile)
-    distributed = wrapped(kind, network, mesh, config.bucket_mib)
+    distributed = wrap_network(kind, network, mesh, config.bucket_mib)
     # FSDP2 writes to its buffers again later, which inference mode forbids. DTensors that were
     # made in inference mode hold on to each other until the garbage collector finds them.
     no_graph = torch.no_grad if kind in ("fsdp", "tp") else torch.inference_mode
     is_autocast = config.dtype == "autocast"
     autocast = partial(torch.autocast, device.type, torch.bfloat16, enabled=is_autocast)
-    return Steps(network, distributed, partial(model.chosen, config.attention), autocast, no_graph)
+    return Steps(
+        network, distributed, partial(model.select_kernel, config.attention), autocast, no_graph
+    )
 
 
 Labels = dict[str, str | int | float]
@@ -146,8 +148,8 @@ class TransformerJob:
     """The cases of one job.
 
     All ranks make the job together, and then its cases in the same order. Models are built when a
-    case that fits needs them. `lacking` is alike on all ranks. `peak` is None where no pass can
-    run, or where the rate is unknown.
+    case that fits needs them. `lacking` is equal on all ranks. `peak` is None if no pass can
+    run, or if the rate is unknown.
     """
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:
@@ -172,7 +174,7 @@ class TransformerJob:
         self.ask_all_ranks()
 
     def ask_all_ranks(self) -> None:
-        """Set what only all ranks know, together, before models take the memory."""
+        """Set `lacking` and `peak`, on all ranks together, before models take the memory."""
         config, device = self.config, self.rank.device
         head_dim = self.model.d_model // self.model.num_heads
         compiled = config.compile != "none"
@@ -181,19 +183,19 @@ class TransformerJob:
             mine = mine or p2p.dtensor_missing(device)
         self.lacking = first_reason(mine)
         self.peak: peak_flops.Peak | None = None
-        if not all(self.why_not(name) for name in config.passes):
+        if not all(self.reason_not_to_run(name) for name in config.passes):
             self.peak = peak_flops.peak(config, self.workload.tokens, self.rank)
 
     def case(
         self, name: str, ranks: int, baseline: Case | None = None, communication: Case | None = None
     ) -> Case:
-        alone = self.shared and ranks == 1
+        on_one_rank = self.shared and ranks == 1
         labels: Labels = {PASS: name, RANKS: ranks, PART: WHOLE}
-        labels |= {"parallel": "none"} if alone else {}  # so that jobs of any kind share it
+        labels |= {"parallel": "none"} if on_one_rank else {}  # so that jobs of any kind share it
         if self.lacking:
             return Case(labels=labels, unavailable=self.lacking)
-        if why := self.obstacle() or self.shortage(name, alone):
-            return Case(labels=labels, skip=why)
+        if reason := self.obstacle() or self.shortage(name, on_one_rank):
+            return Case(labels=labels, skip=reason)
         case = Case(
             labels=labels,
             work=self.workload.work(name, ranks),
@@ -202,43 +204,43 @@ class TransformerJob:
             ranks=ranks,
             components=Components(communication=communication),
             includes_launches=True,
-            unchecked=self.unchecked(name, alone),
+            unchecked=self.unchecked(name, on_one_rank),
         )
-        if alone and self.rank.index:
+        if on_one_rank and self.rank.index:
             return case
-        model = self.model_of(self.config.parallel if self.shared and not alone else "none")
-        running = PassCase(self, name, model, alone, self.details_of(name, ranks))
+        model = self.model_of(self.config.parallel if self.shared and not on_one_rank else "none")
+        pass_case = PassCase(self, name, model, on_one_rank, self.details_of(name, ranks))
         return replace(
             case,
-            step=running.step,
-            reset=running.reset,
-            verify=running.verify,
-            observe=running.observe,
-            details=lambda: running.details,
+            step=pass_case.step,
+            reset=pass_case.reset,
+            verify=pass_case.verify,
+            observe=pass_case.observe,
+            details=lambda: pass_case.details,
         )
 
     def communication(self, name: str) -> Case | None:
         ranks = self.rank.world_size
         labels: Labels = {PASS: name, RANKS: ranks, PART: COMMUNICATION}
-        if self.why_not(name):
+        if self.reason_not_to_run(name):
             return None
         step = self.messages.of(name)
         return None if step is None else Case(step=step, labels=labels, is_component=True)
 
-    def unchecked(self, name: str, alone: bool) -> str:
-        """Return what the check does not see: the update, one of many ranks in one of many sums.
+    def unchecked(self, name: str, on_one_rank: bool) -> str:
+        """Return what the check does not cover: the update, one of many ranks in one of many sums.
 
         With tensor parallelism each half layer adds a sum of N ranks' parts. Without one part,
         logits of random weights were off by 0.35 / sqrt(layers N) and more.
         """
         unseen = [UPDATE] if name == TRAIN_STEP else []
-        if self.shared and not alone and self.config.parallel == "tp":
+        if self.shared and not on_one_rank and self.config.parallel == "tp":
             off = 0.35 / (self.model.num_layers * self.rank.world_size) ** 0.5
             unseen += [ONE_SUM] if off < TOLERANCE[self.config.dtype] else []
         return "; ".join(unseen)
 
-    def why_not(self, name: str) -> str:
-        return self.lacking or self.obstacle() or self.shortage(name, alone=False)
+    def reason_not_to_run(self, name: str) -> str:
+        return self.lacking or self.obstacle() or self.shortage(name, on_one_rank=False)
 
     def obstacle(self) -> Reason:
         size = self.rank.world_size
@@ -249,10 +251,10 @@ class TransformerJob:
             return f"parallel={self.config.parallel} needs more than one rank"
         return ""
 
-    def shortage(self, name: str, alone: bool) -> Reason:
-        """Return why a pass does not fit, `alone` beside the model that ranks share; or ""."""
+    def shortage(self, name: str, on_one_rank: bool) -> Reason:
+        """Return why a pass does not fit, if `on_one_rank` beside the shared model; or ""."""
         needed = self.config.bytes_of_pass(name, self.rank.world_size)
-        if alone:
+        if on_one_rank:
             needed += self.config.footprint("none", 1).of(name)
         return self.rank.memory_shortage(needed)
 
@@ -278,7 +280,7 @@ class TransformerJob:
         )
 
     def sent_bytes(self) -> int:
-        return self.messages.allocated() if self.shared else 0
+        return self.messages.allocated_bytes() if self.shared else 0
 
     def models(self) -> list[Steps]:
         return list(self._models.values())
@@ -307,8 +309,8 @@ def cases_of_pass(training: TransformerJob, name: str) -> list[Case]:
 
     The last two are built first, since the pass on all ranks refers to them.
     """
-    alone = communication = None
+    one_rank = communication = None
     if training.shared:
-        alone, communication = training.case(name, 1), training.communication(name)
-    together = training.case(name, training.rank.world_size, alone, communication)
-    return [case for case in (together, alone, communication) if case is not None]
+        one_rank, communication = training.case(name, 1), training.communication(name)
+    all_ranks = training.case(name, training.rank.world_size, one_rank, communication)
+    return [case for case in (all_ranks, one_rank, communication) if case is not None]

@@ -1,9 +1,9 @@
 """Check what a pass computed: logits, loss and gradients by the definition, updates by AdamW.
 
 The definition is in float64 and written independently of the network. In a causal model the first
-tokens depend on nothing after them. So logits are checked on the first tokens of one sequence, and
-gradients by a loss of these tokens alone, regardless of the size of the batch. Only one layer's
-weights at a time are in memory in float64.
+tokens depend on nothing after them. Therefore logits are checked on the first tokens of one
+sequence, and gradients by a loss of only these tokens, regardless of the size of the batch. Only
+one layer's weights at a time are in memory in float64.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,25 +34,25 @@ def full_float64(tensor: Tensor) -> Tensor:
 
 def stages_of(network: Network) -> list[Stage]:
     """Return embedding, layers, and head: from tokens [n] to logits [n, V]."""
-    found: list[Stage] = [(embed, [network.embedding.weight])]
+    stages: list[Stage] = [(embed, [network.embedding.weight])]
     for layer in network.layers:
         assert isinstance(layer, TransformerLayer)
         first, second = layer.attention, layer.feed_forward
         projections = (layer.attention_norm, first.query, first.key, first.value, first.out)
-        found.append((attention(first.head_dim), [part.weight for part in projections]))
+        stages.append((attention(first.head_dim), [part.weight for part in projections]))
         matrices = (layer.feed_forward_norm, second.gate, second.up, second.down)
-        found.append((feed_forward, [part.weight for part in matrices]))
-    found.append((predict, [network.norm.weight, network.head.weight]))
-    return found
+        stages.append((feed_forward, [part.weight for part in matrices]))
+    stages.append((predict, [network.norm.weight, network.head.weight]))
+    return stages
 
 
 def inputs_of(network: Network, tokens: Tensor) -> list[Tensor]:
     """Return the input of each stage for tokens [n], and last the logits [n, V]."""
-    found = [tokens]
+    inputs = [tokens]
     with torch.no_grad():
         for function, weights in stages_of(network):
-            found.append(function(found[-1], *map(full_float64, weights)))
-    return found
+            inputs.append(function(inputs[-1], *map(full_float64, weights)))
+    return inputs
 
 
 def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
@@ -66,14 +66,14 @@ def gradients_of(
     """Yield each weight with the gradient of the loss of one sequence, last stage first."""
     logits = inputs[-1].requires_grad_()
     [upstream] = torch.autograd.grad(loss_of(logits, targets), [logits])
-    for stage, entered in zip(reversed(stages_of(network)), reversed(inputs[:-1]), strict=True):
+    for stage, stage_input in zip(reversed(stages_of(network)), reversed(inputs[:-1]), strict=True):
         function, weights = stage
         copies = [full_float64(weight).requires_grad_() for weight in weights]
-        x = entered.requires_grad_() if entered.is_floating_point() else entered
+        x = stage_input.requires_grad_() if stage_input.is_floating_point() else stage_input
         variables = [*copies, x] if x.requires_grad else copies
-        found = torch.autograd.grad(function(x, *copies), variables, upstream)
-        yield from zip(weights, found, strict=False)
-        upstream = found[-1]
+        gradients = torch.autograd.grad(function(x, *copies), variables, upstream)
+        yield from zip(weights, gradients, strict=False)
+        upstream = gradients[-1]
 
 
 def embed(tokens: Tensor, table: Tensor) -> Tensor:
@@ -93,10 +93,12 @@ def attention(head_dim: int) -> Function:
     """Return the first half of a layer, a function of [n, d]; positions are complex rotations."""
 
     def function(x: Tensor, scale: Tensor, *projections: Tensor) -> Tensor:
-        entered = norm(x, scale)
-        heads = [(entered @ matrix.T).unflatten(-1, (-1, head_dim)) for matrix in projections[:3]]
+        normed = norm(x, scale)
+        heads = [(normed @ matrix.T).unflatten(-1, (-1, head_dim)) for matrix in projections[:3]]
         query, key, value = (head.transpose(0, 1) for head in heads)
-        scores = torch.einsum("hid,hjd->hij", rotated(query), rotated(key)) / head_dim**0.5
+        scores = (
+            torch.einsum("hid,hjd->hij", rotate_pairs(query), rotate_pairs(key)) / head_dim**0.5
+        )
         position = torch.arange(len(x), device=x.device)
         scores = scores.masked_fill(position.unsqueeze(1) < position, float("-inf"))
         attended = (scores.softmax(-1) @ value).transpose(0, 1).flatten(1)
@@ -105,7 +107,7 @@ def attention(head_dim: int) -> Function:
     return function
 
 
-def rotated(x: Tensor) -> Tensor:
+def rotate_pairs(x: Tensor) -> Tensor:
     """Rotate [H, n, D] by position x frequency; i + D / 2 is the imaginary part of i."""
     half = x.shape[-1] // 2
     frequency = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
@@ -117,9 +119,9 @@ def rotated(x: Tensor) -> Tensor:
 
 
 def feed_forward(x: Tensor, scale: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    entered = norm(x, scale)
-    gated = entered @ gate.T
-    return x + (gated * gated.sigmoid() * (entered @ up.T)) @ down.T
+    normed = norm(x, scale)
+    gated = normed @ gate.T
+    return x + (gated * gated.sigmoid() * (normed @ up.T)) @ down.T
 
 
 TOKENS = 64  # first tokens of a sequence, which are checked
@@ -134,7 +136,7 @@ PART_TOLERANCE."""
 PART_TOLERANCE = 0.5
 """Error allowed of a rank's own part of a mean gradient, as a share of the part."""
 LIKE = 0.01
-"""Parts that differ from the mean by less, as a share of their squared norm, are alike."""
+"""Parts that differ from the mean by less, as a share of their squared norm, count as equal."""
 VERIFYING_RATE = 1e-4
 WATCHED = 64  # elements of a weight whose update is computed again
 
@@ -143,7 +145,7 @@ WATCHED = 64  # elements of a weight whose update is computed again
 class Checks:
     """Check passes on one batch.
 
-    Every rank completes a check before it raises InvalidResult, since others may wait for its part.
+    Every rank completes a check before it raises InvalidResult: others may wait for its part.
     `mean` averages a gradient over the `copies` of the model that have other batches.
     """
 
@@ -153,9 +155,9 @@ class Checks:
     copies: int = 1
 
     def forward(self, logits: Tensor, inputs: Tensor) -> None:
-        found = logits[0, :TOKENS].double()
+        computed = logits[0, :TOKENS].double()
         expected = inputs_of(self.steps.network, inputs[0, :TOKENS])[-1]
-        errors = ((found - expected).norm(dim=1) / expected.norm(dim=1)).nan_to_num(torch.inf)
+        errors = ((computed - expected).norm(dim=1) / expected.norm(dim=1)).nan_to_num(torch.inf)
         wait_for_device(errors)
         worst = int(errors.argmax())
         what = f"logits of token {worst} of the first sequence"
@@ -164,7 +166,7 @@ class Checks:
     def gradients(self, loss: Tensor, inputs: Tensor, targets: Tensor) -> None:
         network = self.steps.network
         checked_targets = targets[0, :TOKENS]
-        found = loss.double()
+        computed = loss.double()
         stages = inputs_of(network, inputs[0, :TOKENS])
         expected = loss_of(stages[-1], checked_targets)
         names = {weight: name for name, weight in network.named_parameters()}
@@ -176,7 +178,7 @@ class Checks:
             errors[name] = float((missed.norm() / exact.norm()).nan_to_num(torch.inf))
             if self.copies > 1 and weight.dim() > 1:
                 shares[name] = share_missed(missed, part, exact, self.copies)
-        require(float(abs(found - expected) / expected), TOLERANCE[self.dtype], "the loss")
+        require(float(abs(computed - expected) / expected), TOLERANCE[self.dtype], "the loss")
         worst = max(errors, key=lambda name: errors[name])
         summing = SUMMING * self.copies if self.dtype == "bfloat16" else 0.0
         tolerance = GRADIENT_TOLERANCE[self.dtype] + summing
@@ -185,7 +187,7 @@ class Checks:
             require(abs(share), PART_TOLERANCE, f"this rank's part of the mean gradient by {name}")
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        with self.steps.learning(VERIFYING_RATE):
+        with self.steps.learning_rate(VERIFYING_RATE):
             update = Update(self.steps.network.named_parameters(), self.steps.optimizer)
             self.steps.train_step(inputs, targets)
             update.check()
@@ -194,19 +196,19 @@ class Checks:
 def share_missed(missed: Tensor, part: Tensor, mean: Tensor, copies: int) -> float:
     """Return how much of a rank's part an error of the mean has: -1 if it is missing, 1 if doubled.
 
-    Of many ranks a part is less than the tolerance of the mean. But it points its own way in many
-    dimensions, in which the errors of rounding cancel: what is projected on its difference from the
-    mean is the part's own. Parts that are alike, from like batches, have no such difference: 0.
+    On many ranks a part is less than the tolerance of the mean. But its direction is its own, and
+    in many dimensions rounding errors cancel: the projection on its difference from the mean shows
+    the part. Equal parts, from similar batches, have no such difference: 0.
     """
     missed, part, mean = missed.flatten(), part.flatten(), mean.flatten()
     size = part @ part
-    own = size - part @ mean
-    if own <= LIKE * size:
+    own_size = size - part @ mean
+    if own_size <= LIKE * size:
         return 0.0
-    return float(copies * (missed @ part - missed @ mean) / own)
+    return float(copies * (missed @ part - missed @ mean) / own_size)
 
 
-def averaged_over_ranks(value: Tensor) -> Tensor:
+def average_over_ranks(value: Tensor) -> Tensor:
     """Return the mean of all ranks' tensors; NaN on a rank whose part may not be in it.
 
     A second collective carries a projection of each part, so one that leaves out a rank is found.
@@ -227,7 +229,7 @@ PROJECTED = 1e-9  # float64 has 1e-16; one of 4096 parts with 1e8 elements is ab
 
 
 def projection(value: Tensor) -> Tensor:
-    """Sum all elements with weights of 1 to 2 for each index, since sums alone may be 0."""
+    """Sum all elements with weights of 1 to 2 for each index, since plain sums may be 0."""
     while value.dim():
         value = value @ torch.linspace(
             1, 2, value.shape[-1], dtype=value.dtype, device=value.device
@@ -263,7 +265,7 @@ class Update:
         rate, decay, eps = options["lr"], options["weight_decay"], options["eps"]
         first, second = options["betas"]
         for name, weight, value, mean, square, steps in self._before:
-            gradient = sample_elements(as_shared(weight.grad, weight))
+            gradient = sample_elements(shard_like(weight.grad, weight))
             mean = first * mean + (1 - first) * gradient
             mean = mean / (1 - first ** (steps + 1))
             square = second * square + (1 - second) * gradient.square()
@@ -281,7 +283,7 @@ class Update:
                 )
 
 
-def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
+def shard_like(gradient: Tensor | None, weight: Tensor) -> Tensor:
     """Shard a gradient as its weight is; tensor parallelism has a whole one by the embedding."""
     assert gradient is not None
     if isinstance(gradient, DTensor) and isinstance(weight, DTensor):

@@ -29,13 +29,13 @@ def open_ids(path: str) -> Any:
 
 
 def check_ids(path: str, context_length: int, vocab_size: int) -> None:
-    """Raise ConfigError where ids are missing, too few, or beyond the vocabulary."""
+    """Raise ConfigError if ids are missing, too few, or beyond the vocabulary."""
     try:
         ids = open_ids(path)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         allowed = "allowed are raw uint16 ids, and .npy of integers"
-        raise ConfigError(f"data_path={path}: {why}; {allowed}") from None
+        raise ConfigError(f"data_path={path}: {reason}; {allowed}") from None
     if len(ids) <= context_length:
         allowed = f"allowed are more than context_length={context_length}"
         raise ConfigError(f"data_path={path}: {len(ids)} tokens; {allowed}")
@@ -48,7 +48,7 @@ def check_ids(path: str, context_length: int, vocab_size: int) -> None:
 
 @functools.cache
 def extremes(path: str, modified: int) -> tuple[int, int]:
-    """Return the lowest and the highest id of a file; cached, since every point of a sweep asks."""
+    """Return the lowest and the highest id of a file; cached for the points of a sweep."""
     ids = open_ids(path)
     chunks = [ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE)]
     lowest = min(int(chunk.min()) for chunk in chunks)
@@ -81,7 +81,7 @@ class Batches:
         self.draw()
 
     def draw(self) -> None:
-        drawn = self._random() if self._ids is None else self._cut(self._ids)
+        drawn = self._random() if self._ids is None else self._sample(self._ids)
         self.inputs.copy_(drawn[:, :-1])
         self.targets.copy_(drawn[:, 1:])
 
@@ -91,7 +91,7 @@ class Batches:
         drawn = {"generator": self._generator, "device": self._drawn_on}
         return torch.randint(self._vocab_size, self._shape, **drawn)
 
-    def _cut(self, ids: Any) -> "torch.Tensor":
+    def _sample(self, ids: Any) -> "torch.Tensor":
         import numpy as np
         import torch
 

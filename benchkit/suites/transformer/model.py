@@ -148,7 +148,7 @@ def build(
     """Build a network with random weights, part by part.
 
     `network` makes it without memory for its weights. `shard` is called with each part as soon as
-    it has weights, so that no rank ever holds the whole network where ranks share the weights.
+    it has weights, so that no rank ever has the whole network if ranks share the weights.
     """
     generator = torch.Generator(device).manual_seed(seed)
     with torch.device("meta"):
@@ -204,7 +204,9 @@ def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object
     return {"fsdp": by_fsdp, "tp": by_tp}.get(kind, lambda part: None)
 
 
-def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: float) -> nn.Module:
+def wrap_network(
+    kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: float
+) -> nn.Module:
     if kind == "ddp":
         return DistributedDataParallel(
             network, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True, broadcast_buffers=False
@@ -222,7 +224,7 @@ COMPILERS = {"cpu": ("g++", "clang++"), "cuda": ("gcc", "clang", "cc")}
 TF32_FROM, TF32_ON_AMD = (8, 0), "HIPBLASLT_ALLOW_TF32"
 
 
-def chosen(attention: str) -> AbstractContextManager[object]:
+def select_kernel(attention: str) -> AbstractContextManager[object]:
     return sdpa_kernel([BACKENDS[attention]]) if attention in BACKENDS else nullcontext()
 
 
@@ -253,7 +255,7 @@ def can_attend(attention: str, dtype: str, head_dim: int, device: torch.device) 
     real = torch.bfloat16 if dtype in ("bfloat16", "autocast") else torch.float32
     example = torch.zeros(1, 1, 16, head_dim, dtype=real, device=device, requires_grad=True)
     try:
-        with chosen(attention):
+        with select_kernel(attention):
             out = F.scaled_dot_product_attention(example, example, example, is_causal=True)
             out.sum().backward()
     except RuntimeError as error:

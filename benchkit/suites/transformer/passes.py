@@ -1,4 +1,4 @@
-"""The passes over one model: forward, forward and backward, a whole step, or its messages alone."""
+"""The passes over one model: forward, forward and backward, a whole step, or only its messages."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -79,7 +79,7 @@ class Steps:
         return self._optimizer
 
     @contextmanager
-    def learning(self, rate: float) -> Iterator[None]:
+    def learning_rate(self, rate: float) -> Iterator[None]:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         try:
@@ -164,7 +164,7 @@ class Communication:
             return None if forward else self.gradients()
         return self.weights(forward) if self.kind == "fsdp" else self.activations(forward)
 
-    def allocated(self) -> int:
+    def allocated_bytes(self) -> int:
         return sum(buffer.nbytes for buffer in self.buffers.values())
 
     def buffer(self, name: str, size: int, dtype: torch.dtype) -> Tensor:

@@ -16,21 +16,21 @@ SQUARE = {"cpu": 2048, "cuda": 8192}
 
 @dataclass(frozen=True)
 class Peak:
-    """FLOP/s of each rank while all compute, and of the first while it computes alone."""
+    """FLOP/s of each rank while all compute, and of the first while only it computes."""
 
     flop_per_s: list[float]
     alone: float
     source: str
 
     def of(self, ranks: int) -> float:
-        """Return the FLOP/s of all ranks together, or of the first alone where `ranks` is 1."""
+        """Return the FLOP/s of all ranks together, or of the first if `ranks` is 1."""
         return self.alone if ranks == 1 else sum(self.flop_per_s)
 
 
 def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
     """Return the peak rate of each rank in the dtype of the suite; all ranks call this together.
 
-    None where no data sheet has it and first calls are timed: measuring it would warm up.
+    None without a data sheet if first calls are timed: measuring the rate would warm up.
     """
     table: Mapping[str, Mapping[str, float]] = config.hardware.peak_tflop_per_s
     name = torch.cuda.get_device_name(rank.device) if rank.device.type == "cuda" else ""
@@ -38,7 +38,7 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
     dtype = "bfloat16" if config.dtype == "autocast" else config.dtype
     mine = table[entry].get(dtype) if entry else None
     entries = all_gather_json([entry, mine])  # the GPUs of the ranks may differ
-    # A rank alone has all of a GPU that ranks share in turns.
+    # A single rank has all of a GPU that ranks share by time slices.
     unshared = rank.sharers if rank.device.type == "cuda" and not rank.by_mps else 1
     rates = [rate * 1e12 for _, rate in entries if rate]
     if len(rates) == rank.world_size:

@@ -27,7 +27,7 @@ from benchkit.suites.transformer.data import check_ids
 
 PASS, RANKS, PART = "pass", "ranks", "part"  # labels of a case
 WHOLE, COMMUNICATION = "whole", "communication"
-"""Values of PART: the whole pass, or its communication alone."""
+"""Values of PART: the whole pass, or only its communication."""
 LOSS, OPTIMIZER = "loss", "optimizer"
 PHASES = (FORWARD, LOSS, BACKWARD, OPTIMIZER)
 FORWARD_BACKWARD, TRAIN_STEP = "forward_backward", "train_step"
@@ -72,8 +72,8 @@ class Footprint:
     """The memory of one rank, in bytes.
 
     `weight` and `activation` are bytes of an element. With `naive_attention` all scores are kept,
-    as the kernel `math` does, too. `gathered` elements of the weights are at times whole on this
-    rank. With `autocast` there is a copy of each weight in bfloat16.
+    as the kernel `math` does, too. `gathered` is the largest number of weights that are gathered
+    at a time. With `autocast` there is a copy of each weight in bfloat16.
     """
 
     model: ModelConfig
@@ -94,47 +94,49 @@ class Footprint:
         )
         copied = 2 * count_parameters(self.model) if self.autocast else 0
         if name == FORWARD:
-            return weights + copied + max(self.transient(), self.checking(copies=1))
+            return weights + copied + max(self.forward_bytes(), self.check_bytes(copies=1))
         states = 2 if name == TRAIN_STEP else 0  # AdamW's two moments
-        kept = self.kept()
-        checked = kept // self.batch_size + self.checking(copies=3)
-        return weights * (2 + states) + copied + max(kept, checked)
+        saved = self.saved_bytes()
+        checking = saved // self.batch_size + self.check_bytes(copies=3)
+        return weights * (2 + states) + copied + max(saved, checking)
 
-    def checking(self, copies: int) -> int:
-        """Estimate what the check holds: copies of half a layer or a table in float64."""
+    def check_bytes(self, copies: int) -> int:
+        """Estimate the memory of the check: copies of half a layer or a table in float64."""
         model = self.model
         widest = max(4 * model.d_model, 3 * model.d_ff, model.vocab_size)
         return copies * 8 * model.d_model * widest
 
-    def transient(self) -> int:
+    def forward_bytes(self) -> int:
         """Estimate the peak of one forward pass: the feed-forward layer's, or the logits."""
         tokens, model = self.batch_size * self.context_length, self.model
         inner = tokens * (2 * model.d_model + 3 * model.d_ff) * self.activation
         logits = tokens * (model.d_model + model.vocab_size) * self.activation
-        return max(inner + self.scores(), logits)
+        return max(inner + self.score_bytes(), logits)
 
-    def kept(self) -> int:
-        """Estimate what forward keeps for backward.
+    def saved_bytes(self) -> int:
+        """Estimate the memory that forward saves for backward.
 
         Counted from the graph, per layer: two norms keep input and output. Attention keeps its
         rotated q, k, v, its output, and the inputs of its projections. The feed-forward layer keeps
         gate, its activation, up and their product. Then come the logits, and what the loss keeps.
         """
         tokens, model = self.batch_size * self.context_length, self.model
-        per_layer = tokens * (10 * model.d_model + 4 * model.d_ff) * self.activation + self.scores()
+        per_layer = (
+            tokens * (10 * model.d_model + 4 * model.d_ff) * self.activation + self.score_bytes()
+        )
         if self.autocast:
             per_layer += tokens * 6 * model.d_model * 4  # residual sums stay in float32
         if not self.checkpointing:
-            return model.num_layers * per_layer + self.loss()
+            return model.num_layers * per_layer + self.loss_bytes()
         inputs = model.num_layers * tokens * model.d_model * self.activation
-        return per_layer + inputs + self.loss()
+        return per_layer + inputs + self.loss_bytes()
 
-    def loss(self) -> int:
+    def loss_bytes(self) -> int:
         logits = self.batch_size * self.context_length * self.model.vocab_size
         return 3 * logits * max(4, self.activation)
 
-    def scores(self) -> int:
-        """Estimate what naive attention holds per layer: scores and weights of every pair."""
+    def score_bytes(self) -> int:
+        """Estimate the memory of naive attention per layer: scores and weights of every pair."""
         pairs = self.batch_size * self.context_length**2 * self.model.num_heads
         return 2 * pairs * self.activation if self.naive_attention else 0
 
@@ -177,31 +179,34 @@ class TransformerConfig(RunConfig):
         return self.model
 
     def planned(self, world_size: int) -> list[Planned]:
-        """Return the passes; shared models also have one rank's, and communication alone."""
+        """Return the passes; shared models also have that of one rank, and the communication."""
         shared = self.parallel != "none" and world_size > 1
         forward = forward_flops(self.known_model(), self.batch_size, self.context_length, True)
-        found = []
+        cases = []
         for name in self.passes:
-            own = Planned(
+            whole_pass = Planned(
                 labels=f"{PASS}={name}",
                 flops=pass_flops(name, forward),
                 copied_bytes=3.0 * self.state_bytes if name == TRAIN_STEP else 0.0,
                 needed_bytes=self.bytes_of_pass(name, world_size),
                 group=name if shared else "",
             )
-            found.append(own)
+            cases.append(whole_pass)
             if shared:
                 sent_bytes = float(self.message_bytes())
-                found += [own, replace(own, flops=0.0, sent_bytes=sent_bytes, group="")]
-        return found
+                cases += [
+                    whole_pass,
+                    replace(whole_pass, flops=0.0, sent_bytes=sent_bytes, group=""),
+                ]
+        return cases
 
     def idle_keys(self) -> dict[str, str]:
-        found = super().idle_keys()
+        reasons = super().idle_keys()
         if self.parallel != "ddp":
-            found["bucket_mib"] = f"parallel={self.parallel} has no buckets"
+            reasons["bucket_mib"] = f"parallel={self.parallel} has no buckets"
         if self.passes == [FORWARD]:
-            found["activation_checkpointing"] = f"passes=[{FORWARD}] has no backward"
-        return found
+            reasons["activation_checkpointing"] = f"passes=[{FORWARD}] has no backward"
+        return reasons
 
     @property
     def state_bytes(self) -> int:

@@ -45,7 +45,7 @@ def config_of(tmp_path, monkeypatch):
         (tmp_path / "elsewhere").mkdir(exist_ok=True)
         with monkeypatch.context() as during:
             during.chdir(tmp_path / "elsewhere")
-            with session.where_it_was_typed(plan):
+            with session.working_directory_of(plan):
                 return session.config_of(plan)
 
     return read

@@ -28,7 +28,7 @@ class Agents:
 
 def follow(told: Any, folder, asked: Any = None):
     asked = asked or command.parse(WORDS)
-    return session.follow(Agents(told), asked, folder, session.planned(asked, folder))
+    return session.follow(Agents(told), asked, folder, session.make_plan(asked, folder))
 
 
 def told_by_agent_0(folder, words=WORDS, **changes: Any) -> dict[str, Any]:
@@ -56,15 +56,15 @@ def test_resumed_plan_is_that_of_own_folder_before_agent_0_writes(tmp_path, arm)
     made = command.new_plan(command.parse(words), tmp_path)
     in_full = replace(made, arms=[made.arms[0], replace(made.arms[1], text=arm)])
     (tmp_path / command.FILE_NAME).write_bytes(in_full.to_json())
-    own = session.planned(asked, tmp_path)
+    own = session.make_plan(asked, tmp_path)
     assert own == made
-    told = asdict(PlanMessage("", made.id, made.seed, tmp_path.name, session.planned(asked, tmp_path).digest()))
+    told = asdict(PlanMessage("", made.id, made.seed, tmp_path.name, session.make_plan(asked, tmp_path).digest()))
     command.write_plan(made, tmp_path)
     assert session.follow(Agents(told), asked, tmp_path, own) == (made, tmp_path, None)
     assert session.follow(Agents(told | {"digest": "0"}), asked, tmp_path, own)[2]
     with pytest.raises(ConfigError, match=r"A_TOKEN=…"):
-        session.planned(asked, tmp_path)
-    assert session.planned(command.ResumedComparison(tmp_path, [arm]), tmp_path) == made
+        session.make_plan(asked, tmp_path)
+    assert session.make_plan(command.ResumedComparison(tmp_path, [arm]), tmp_path) == made
 
 
 def test_problem_of_agent_0_ends_all(tmp_path):
@@ -93,4 +93,4 @@ def test_agent_without_plan_ends_all(tmp_path):
 
     group.members = [Member, Member]
     with pytest.raises(ConfigError):
-        session.with_arms(group, None, "no plan")
+        session.require_arms(group, None, "no plan")

@@ -301,15 +301,15 @@ def test_run_counts_when_points_ended(tmp_path):
     turn = turns_of(1, new_plan().order[0])[0]
     folder = tmp_path / "runs" / turn.name
     with pytest.raises(ConfigError, match=r"^plain: .*No module named benchkit .*001-.\.log"):
-        session.count(ARMS[0], folder, 1.0, "No module named benchkit")
+        session.mark_counted(ARMS[0], folder, 1.0, "No module named benchkit")
     write_all(folder, [make_record(), make_record(status="interrupted")])
     with pytest.raises(RunCutOff, match=r"^plain: 1 of 2 "):
-        session.count(ARMS[0], folder, 1.0, "")
+        session.mark_counted(ARMS[0], folder, 1.0, "")
     assert {path.name for path in folder.iterdir()} == {"0", "1"}  # it does not count
     folder = tmp_path / "runs" / "002-0"
     write_all(folder, [make_record(status="crash"), make_record(status="interrupted")])
     with pytest.raises(RunFailed) as error:
-        session.count(ARMS[0], folder, 1.0, "")
+        session.mark_counted(ARMS[0], folder, 1.0, "")
     assert not isinstance(error.value, RunCutOff)
 
 

@@ -78,4 +78,4 @@ def test_key_below_null_group_is_refused(tmp_path, monkeypatch):
     ],
 )
 def test_completed_line_is_one_that_hydra_composes(line, expected):
-    assert hydra_internals.completable(line) == expected
+    assert hydra_internals.simplify_for_completion(line) == expected

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from benchkit.config import hydra_internals
-from benchkit.config.compose import PointComposer, to_structured_config, with_model_named
+from benchkit.config.compose import PointComposer, add_sizes_to_name, to_structured_config
 from benchkit.errors import ConfigError
 from hydra.errors import ConfigCompositionException, HydraException
 from hypothesis import HealthCheck, given, settings
@@ -35,11 +35,11 @@ def test_composer_matches_hydra(loader, master, overrides):
     expected = loader.load_sweep_config(master, overrides)
     expected.hydra.sweep.dir = master.hydra.sweep.dir  # all points share the sweep's, whenever they are composed
     composer = PointComposer(loader, master)
-    composer.whole(overrides_of(loader, ["+suite=allreduce", "data_size=99"]))  # another point before it
-    point = composer.whole(overrides_of(loader, overrides))
+    composer.compose_with_hydra(overrides_of(loader, ["+suite=allreduce", "data_size=99"]))  # another point before it
+    point = composer.compose_with_hydra(overrides_of(loader, overrides))
     assert OmegaConf.to_yaml(point) == OmegaConf.to_yaml(expected)
     assert OmegaConf.get_type(point) is OmegaConf.get_type(expected)
-    own = composer.composed(overrides_of(loader, overrides))
+    own = composer.compose_point(overrides_of(loader, overrides))
     assert OmegaConf.get_type(own) is OmegaConf.get_type(expected)
     assert OmegaConf.to_container(own) == {
         name: value for name, value in OmegaConf.to_container(expected).items() if name != "hydra"
@@ -103,7 +103,7 @@ def test_points_of_sweep_are_those_composed_one_by_one(loader, master, suite, ar
 
 def composed_alone(composer, parsed):
     base = composer._base(parsed.shape).own
-    return with_model_named(to_structured_config(composer.composed(parsed)), parsed, base)
+    return add_sizes_to_name(to_structured_config(composer.compose_point(parsed)), parsed, base)
 
 
 def outcome(compose):
@@ -118,7 +118,7 @@ def test_most_points_are_variants(loader, master, monkeypatch):
     composer = PointComposer(loader, master)
     composed = []
     monkeypatch.setattr(
-        composer, "composed", lambda parsed: composed.append(1) or PointComposer.composed(composer, parsed)
+        composer, "compose_point", lambda parsed: composed.append(1) or PointComposer.compose_point(composer, parsed)
     )
     arguments = ["+suite=allreduce", "data_size=1,2,4", "seed=range(5)", "measure.max_seconds=1,2", "backend=gloo,mpi"]
     points = [composer.point(overrides, 0) for overrides in hydra_internals.expand_sweep(loader, arguments)]

@@ -38,7 +38,7 @@ def test_every_core_is_measured(monkeypatch):
     found = runs.measure_cores(0.02, lambda: next(seconds), bound.append)
     assert bound == [{0}, {2}, {0, 2}]
     assert [(core.core, core.longer_share) for core in found.cores] == [(0, 0.0), (2, 0.0)]
-    assert set(found.counted_s) == set(runs.KERNEL_TELLS)
+    assert set(found.counted_s) == set(runs.KERNEL_COUNTERS)
 
 
 class OneRank:

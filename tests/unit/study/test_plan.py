@@ -55,7 +55,7 @@ def test_wrong_files_and_names_get_one_line(tmp_path, golden):
         read_study("mime", [tmp_path / "mine.yaml"])
     refused.append(str(refusal.value))
     with pytest.raises(ConfigError) as refusal:
-        study_of(tmp_path, GOOD).named(["sweep", "swep"])
+        study_of(tmp_path, GOOD).select_steps(["sweep", "swep"])
     refused.append(str(refusal.value))
     assert not any("\n" in each for each in refused)
     golden("\n".join(refused), {r"not a command .*": "not a command (WHY)"})

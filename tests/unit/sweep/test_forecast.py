@@ -39,7 +39,7 @@ def write_sweep(folder, *jobs, status="ok", factor=1.0, cpu="a cpu"):
 
 def test_same_point_takes_what_it_took(tmp_path):
     write_sweep(tmp_path / "a", job(1.0), job(64.0), factor=3.0)
-    found = read_history(tmp_path, HERE).of(job(1.0))
+    found = read_history(tmp_path, HERE).expect(job(1.0))
     assert found.basis == SAME
     assert found.seconds == pytest.approx(3 * TAKEN_S, rel=0.2)
     assert found.ranks_s == found.seconds
@@ -50,7 +50,7 @@ def test_like_point_tells_by_its_size(tmp_path):
     write_sweep(tmp_path / "small", job(1.0), factor=0.1)
     write_sweep(tmp_path / "large", job(256.0), factor=4.0)
     before = read_history(tmp_path, HERE)
-    small, large = before.of(job(2.0)), before.of(job(128.0))
+    small, large = before.expect(job(2.0)), before.expect(job(128.0))
     assert (small.basis, large.basis) == (NEAR, NEAR)
     assert small.seconds < TAKEN_S < large.seconds
 
@@ -66,11 +66,11 @@ def test_only_sound_records_of_alike_machines_tell(tmp_path):
     (tmp_path / "linked").rename(tmp_path.parent / "linked")
     (tmp_path / "latest").symlink_to(tmp_path.parent / "linked")
     write_sweep(tmp_path / "other_keys", replace(job(), config=config(suite="collective")))
-    assert read_history(tmp_path, HERE).of(job()).basis == GUESS
-    assert read_history(tmp_path / "none", HERE).of(job()).basis == GUESS
-    assert read_history(tmp_path, None).of(job()).basis == SAME  # of a job that runs elsewhere
+    assert read_history(tmp_path, HERE).expect(job()).basis == GUESS
+    assert read_history(tmp_path / "none", HERE).expect(job()).basis == GUESS
+    assert read_history(tmp_path, None).expect(job()).basis == SAME  # of a job that runs elsewhere
     write_sweep(tmp_path / "other_backend", job(backend="ucc"))
-    assert read_history(tmp_path, HERE).of(job()).basis == GUESS
+    assert read_history(tmp_path, HERE).expect(job()).basis == GUESS
 
 
 def test_steps_of_studies_are_sweeps(tmp_path, monkeypatch):
@@ -79,18 +79,18 @@ def test_steps_of_studies_are_sweeps(tmp_path, monkeypatch):
     write_sweep(tmp_path / "no_study" / "step", job())
     assert forecast.newest_sweeps(tmp_path) == [tmp_path / "study" / "step"]
     assert forecast.newest_sweeps(tmp_path / "study") == [tmp_path / "study" / "step"]
-    assert read_history(tmp_path, HERE).of(job()).basis == SAME
+    assert read_history(tmp_path, HERE).expect(job()).basis == SAME
     monkeypatch.setattr(forecast, "MOST_SWEEPS", 0)
-    assert read_history(tmp_path, HERE).of(job()).basis == GUESS
+    assert read_history(tmp_path, HERE).expect(job()).basis == GUESS
 
 
 @pytest.mark.parametrize(("size", "timeout_s"), [(1.0, 600.0), (1e6, 5.0)])
 def test_timeout_bounds_each_run_of_ranks(size, timeout_s):
-    found = forecast.Expectation().of(job(size, timeout_s=timeout_s))
+    found = forecast.Expectation().expect(job(size, timeout_s=timeout_s))
     ends_s = timeout_s + forecast.ENDING_S
     assert found.seconds <= found.most_s <= ends_s
     assert (found.ranks_most_s > ends_s) == (size > 1)
-    reused = forecast.Expectation().of(job(size, timeout_s=timeout_s, ranks="reuse"))
+    reused = forecast.Expectation().expect(job(size, timeout_s=timeout_s, ranks="reuse"))
     assert reused.most_s == 2 * found.most_s  # it may be measured again in fresh ranks
 
 

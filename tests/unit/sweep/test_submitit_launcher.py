@@ -15,7 +15,7 @@ from benchkit.record import files
 from benchkit.sweep import job_queues as following
 from benchkit.sweep import job_queues as slurm_job
 from benchkit.sweep import job_queues as slurm_queue
-from benchkit.sweep.job_queues import BatchJob, JobState, in_seconds, slurm_state, summary, wait_for_points
+from benchkit.sweep.job_queues import BatchJob, JobState, parse_duration, slurm_state, summary, wait_for_points
 from benchkit.sweep.launchers import SubmititLauncher
 from benchkit.sweep.manifest import SubmittedJob
 from launch.launcher_env import LaunchContext
@@ -104,7 +104,7 @@ def test_summary_counts_job_states():
 
 @pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("1:30", 90), ("1-01:00:00", 90000)])
 def test_in_seconds_reads_slurm_durations(text, seconds):
-    assert in_seconds(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 WORDS = ("JOB_ID", "ARRAY_JOB_ID", "ARRAY_TASK_ID", "JOB_END_TIME", "RESTART_COUNT", "CLUSTERS")
@@ -364,8 +364,8 @@ def test_jobs_are_followed_in_the_cluster_that_took_them(job, shell, option, clu
     executor = SimpleNamespace(parameters=options, submit=lambda job: sent)
     before = [SubmittedJob("7_1", "", [], ""), SubmittedJob("8", "", [], "elsewhere")]
     slurm = slurm_queue.SlurmQueue(executor, [BatchJob([], Path(), 60, 0)], before)
-    assert [each.clusters for each in slurm.submitted()] == ["", "elsewhere", clusters]
-    again = slurm_queue.SlurmQueue(None, [], slurm.submitted())
+    assert [each.clusters for each in slurm.submitted_jobs()] == ["", "elsewhere", clusters]
+    again = slurm_queue.SlurmQueue(None, [], slurm.submitted_jobs())
     job.variables(SLURM_CLUSTERS="nowhere")
     assert [state.name for state in again.states()] == ["RUNNING", "PENDING", word]
     assert "scancel --clusters=elsewhere 8" in slurm.interrupt()
