@@ -5,7 +5,7 @@ from hydra.core.config_store import ConfigStore
 from benchkit.sweep import sweeper
 
 
-class Sweeper(sweeper.Sweeper):
+class Sweeper(sweeper.PointSweeper):
     """Subclass in this package, as Hydra requires it of a plugin."""
 
 

@@ -52,7 +52,7 @@ def require_effect(arguments: Sequence[str], configs: Sequence[RunConfig]) -> No
             raise ConfigError(f"{argument}: no effect, since {configs[0].idle_keys()[key]}")
 
 
-class Sweeper(sweeper.Sweeper):
+class PointSweeper(sweeper.Sweeper):
     """Run the product of all overrides, as Hydra's basic sweeper does.
 
     Unlike that, it checks the values of every point first, and prints their table at the end.
