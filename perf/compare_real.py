@@ -20,7 +20,7 @@ from analysis.compare.pairs import CaseKey, MeasuredRun, PairedTimes, cases_of, 
 from analysis.compare.verdicts import FASTER, SAME, SLOWER
 from benchkit.compare.command import read_plan
 from benchkit.statistics.design import auto_plan, fixed_plan
-from benchkit.statistics.multiplicity import changes
+from benchkit.statistics.multiplicity import judge_secondary_metrics
 from benchkit.statistics.power import difference_of_runs, run_deviations
 from benchkit.statistics.rank_tests import SignedRank
 
@@ -132,7 +132,9 @@ def tail_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
         for size in (WINDOW, 2 * WINDOW, 3 * WINDOW):
             pieces = list(zip(*(windows(each, size, size) for each in logs.values()), strict=True))
             found = [
-                changes({figure: SignedRank(piece) for figure, piece in zip(figures[:3], each, strict=False)})
+                judge_secondary_metrics(
+                    {figure: SignedRank(piece) for figure, piece in zip(figures[:3], each, strict=False)}
+                )
                 for each in pieces
             ]
             cells = [share([each[figure].is_significant for each in found]) for figure in figures[:3]]

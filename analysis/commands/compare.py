@@ -7,8 +7,8 @@ from pathlib import Path
 
 from analysis.acceptance.changes import changes
 from analysis.commands.accept import read_records
-from analysis.compare.folders import PlacesComparison, compare_places
-from analysis.compare.folders_report import as_junit, page
+from analysis.compare.folders import FoldersComparison, compare_folders
+from analysis.compare.folders_report import as_junit, comparison_text
 from analysis.compare.verdicts import exit_code
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest, plan_of
@@ -47,10 +47,16 @@ def main(arguments: list[str]) -> int:
             raise ConfigError(f"no readable record.json at or below {place}")
         plans.append(plan)
     rows = [loaded.rows for loaded in sides]
-    result = compare_places(rows, plans, statistic=options.statistic, fail_on=options.fail_on)
+    result = compare_folders(rows, plans, statistic=options.statistic, fail_on=options.fail_on)
     written = write(result, sides, options)
     changed, code = compare_acceptances(sides, options.fail_on)
-    print(page(result, options.places, sides, TextTable.text), "", *changed, *written, sep="\n")
+    print(
+        comparison_text(result, options.places, sides, TextTable.text),
+        "",
+        *changed,
+        *written,
+        sep="\n",
+    )
     codes = code, exit_code(result.words)
     return WORSE if WORSE in codes else max(codes)
 
@@ -75,12 +81,16 @@ def compare_acceptances(sides: list[Harvest], tolerance: float) -> tuple[list[st
     return ["What changed in the acceptance, B over A:", *lines, ""], code
 
 
-def write(result: PlacesComparison, sides: list[Harvest], options: argparse.Namespace) -> list[str]:
+def write(
+    result: FoldersComparison, sides: list[Harvest], options: argparse.Namespace
+) -> list[str]:
     """Write the table as CSV and JUnit XML, and the page as Markdown; return a line per file."""
     folder = folder_for(options.places[0], options.output_dir)
     written = [
         write_file(folder, "compare.csv", result.points),
-        write_file(folder, "compare.md", page(result, options.places, sides, TextTable.markdown)),
+        write_file(
+            folder, "compare.md", comparison_text(result, options.places, sides, TextTable.markdown)
+        ),
         write_file(folder, "compare_junit.xml", as_junit(result, options.places[1])),
     ]
     return [escape_unprintable(f"wrote {path}") for path in written]

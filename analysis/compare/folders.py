@@ -1,7 +1,7 @@
-"""Compare the points of two places by the outcomes and the metrics of their runs.
+"""Compare the points of two folders by the outcomes and the metrics of their runs.
 
-Each run gives one value per point. The ratio is the shift of the logarithms of these values, with
-its interval by the rank sum: the runs of the two places are unpaired.
+Each run gives one value per point. The ratio is the exponential of the shift of the logarithms of
+these values, with its interval by the rank sum: the runs of the two folders are unpaired.
 """
 
 import math
@@ -24,7 +24,7 @@ from analysis.compare.points import (
     planned_statuses,
 )
 from analysis.compare.report import SecondaryChange
-from analysis.compare.verdicts import FAILED, PointVerdict, judge_points, word_by_outcomes
+from analysis.compare.verdicts import FAILED, CaseVerdict, judge_points, word_by_outcomes
 from analysis.records.environments import ENVIRONMENT
 from analysis.records.harvest import PlannedRuns
 from analysis.records.results import CaseRow
@@ -33,7 +33,7 @@ from analysis.report.naming import settings
 from analysis.shared.text import shorten_reason
 from analysis.table.combine import combine, identity_columns
 from benchkit.statistics.intervals import ALPHA, Array
-from benchkit.statistics.multiplicity import changes
+from benchkit.statistics.multiplicity import judge_secondary_metrics
 from benchkit.statistics.power import standard_deviation
 from benchkit.statistics.rank_tests import RankSum
 
@@ -77,7 +77,7 @@ Runs = dict[str, list[RecordedRun]]
 
 
 @dataclass
-class PlacesComparison:
+class FoldersComparison:
     """The points of two places, A and B.
 
     Attributes:
@@ -85,7 +85,7 @@ class PlacesComparison:
         settings: the columns of `points` that are settings.
         names: of the points, by the settings that vary.
         statistic, fail_on: the metric, and the least change of it that matters.
-        num_matched: number of points whose verdict follows from metrics.
+        num_by_metrics: number of points whose verdict follows from metrics.
         mean: of the ratios of these, a geometric mean over the runs that have all of them.
         secondary: secondary metrics that differ, each with the verdict on its point.
     """
@@ -95,22 +95,22 @@ class PlacesComparison:
     names: list[str]
     statistic: str
     fail_on: float
-    num_matched: int
+    num_by_metrics: int
     mean: RankSum
-    secondary: list[tuple[SecondaryChange, PointVerdict | None]]
+    secondary: list[tuple[SecondaryChange, CaseVerdict | None]]
 
     @property
     def words(self) -> list[str]:
         return list(self.points["verdict"])
 
 
-def compare_places(
+def compare_folders(
     sides: Sequence[Sequence[CaseRow]],
     plans: Sequence[PlannedRuns],
     *,
     statistic: str,
     fail_on: float,
-) -> PlacesComparison:
+) -> FoldersComparison:
     """Match the points of two places by settings and labels, and compare their runs.
 
     Args:
@@ -169,10 +169,10 @@ def compare_places(
             ),
             verdicts[number],
         )
-        for (number, column), change in changes(tests).items()
+        for (number, column), change in judge_secondary_metrics(tests).items()
         if change.is_significant
     ]
-    return PlacesComparison(
+    return FoldersComparison(
         points.drop(columns="name"), match_columns, names, statistic, fail_on,
         len(matched), mean_of(metrics, metric), secondary,
     )  # fmt: skip
@@ -302,7 +302,7 @@ def logs(metrics: pd.DataFrame, name: str) -> Array:
 
 def judge_repeated(
     points: Sequence[RunMetrics], metric: str, fail_on: float
-) -> list[PointVerdict | None]:
+) -> list[CaseVerdict | None]:
     """Return the verdict on each point; None where a side has a single run."""
     tests = [rank_sum_of(metrics, metric) for metrics in points if has_replicates(metrics)]
     judged = iter(judge_points(tests, [None] * len(tests), fail_on=fail_on))
@@ -314,7 +314,7 @@ def rank_sum_of(metrics: RunMetrics, metric: str) -> RankSum:
 
 
 def metric_cells(
-    metrics: RunMetrics, verdict: PointVerdict | None, metric: str
+    metrics: RunMetrics, verdict: CaseVerdict | None, metric: str
 ) -> dict[str, object]:
     """Return ratio, interval, deviations and verdict of a point, by column."""
     sides = {side: logs(values, metric) for side, values in metrics.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.compare.folders import INDICATIVE, SIDES, PlacesComparison, fewest_runs
+from analysis.compare.folders import INDICATIVE, SIDES, FoldersComparison, fewest_runs
 from analysis.compare.report import further_changes, interval_text, junit, ratio_text
 from analysis.compare.verdicts import FAILED, FIXED, NEW, NOT_COMPARED
 from analysis.records.environments import differences
@@ -28,13 +28,13 @@ MEANINGS = {
     "": "Judged by the runs with a result alone",
 }
 """By word, for points that metrics do not decide; "" where some runs have no result."""
-NOT_IN_TURNS = (
+NOT_INTERLEAVED = (
     "A and B were not interleaved: all that changed between them, known or not, is in the ratios."
 )
 
 
-def page(
-    result: PlacesComparison, places: Sequence[Path], sides: Sequence[Harvest], write_table: Writer
+def comparison_text(
+    result: FoldersComparison, places: Sequence[Path], sides: Sequence[Harvest], write_table: Writer
 ) -> str:
     """Return the text of the comparison."""
     parts = [
@@ -64,7 +64,7 @@ def environments(sides: Sequence[Harvest], write_table: Writer) -> str:
     return write_table(table_of(table))
 
 
-def points_table(result: PlacesComparison, write_table: Writer) -> str:
+def points_table(result: FoldersComparison, write_table: Writer) -> str:
     """Return the table of the points; settings that all of them share are in a line above it."""
     points = result.points
     measured = points.dropna(subset="suite")  # not what was planned and never measured
@@ -104,7 +104,7 @@ def runs_text(measured: pd.Series, planned: pd.Series) -> list[str]:
     ]
 
 
-def as_junit(result: PlacesComparison, place: Path) -> bytes:
+def as_junit(result: FoldersComparison, place: Path) -> bytes:
     """Return a test case for each point, which fails if it is worse in B, a place."""
     cases = []
     for name, point in zip(result.names, result.points.to_dict("records"), strict=True):
@@ -116,7 +116,7 @@ def as_junit(result: PlacesComparison, place: Path) -> bytes:
     return junit("analysis compare", cases)
 
 
-def notes(result: PlacesComparison) -> Iterator[str]:
+def notes(result: FoldersComparison) -> Iterator[str]:
     """Yield sentences on what was compared, what was not, and how certain it is."""
     names_by_meaning: dict[str, list[str]] = {meaning: [] for meaning in MEANINGS.values()}
     for name, word, reason in zip(result.names, result.words, result.points["reason"], strict=True):
@@ -128,7 +128,7 @@ def notes(result: PlacesComparison) -> Iterator[str]:
             yield escape_unprintable(
                 f"{meaning}: {len(names)}: {'; '.join(names[:MOST_NAMED])}{rest}"
             )
-    if not result.num_matched:
+    if not result.num_by_metrics:
         return
     counts = Counter(word for word in result.words if word not in MEANINGS)
     num_indicative = counts.pop(INDICATIVE, 0)
@@ -139,8 +139,8 @@ def notes(result: PlacesComparison) -> Iterator[str]:
             "intervals by the rank sum of the runs, at an error rate of 5 % over all points. One "
             f"may need {fewest_runs(counts.total())} runs on each side."
         )
-    if result.num_matched > 1:
-        yield f"Geometric mean over {result.num_matched} points: {mean_text(result.mean)}"
+    if result.num_by_metrics > 1:
+        yield f"Geometric mean over {result.num_by_metrics} points: {mean_text(result.mean)}"
     for line in further_changes(result.secondary):
         yield escape_unprintable(f"A{line[1:]}")
     if num_indicative:
@@ -148,7 +148,7 @@ def notes(result: PlacesComparison) -> Iterator[str]:
             f"{num_indicative} {INDICATIVE}: a side has a single run, and how much runs differ is "
             "not known (measure both sides with repeat=6)."
         )
-    yield NOT_IN_TURNS
+    yield NOT_INTERLEAVED
 
 
 def mean_text(mean: RankSum) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.compare.pairs_report import ComparedPoint, GeometricMean, PairedComparison
+from analysis.compare.pairs_report import ComparedCase, GeometricMean, PairedComparison
 from analysis.compare.points import (
     MISSING,
     NO_CASE,
@@ -29,7 +29,7 @@ from benchkit.record.naming import plus_minus
 from benchkit.record.record import VERSIONS, Record
 from benchkit.secrets import mask_words
 from benchkit.statistics.intervals import ALPHA, Array, slow_shares
-from benchkit.statistics.multiplicity import changes
+from benchkit.statistics.multiplicity import judge_secondary_metrics
 from benchkit.statistics.power import difference_of_runs, run_deviations
 from benchkit.statistics.rank_tests import (
     RankTest,
@@ -300,15 +300,21 @@ class PairJudge:
         numbers = range(1, 1 + max(number for number, _ in self._runs))
         controls = [number for number in numbers if plan.order[number - 1].is_control]
         pairs = [number for number in numbers if number not in controls]
-        words, num_pairs = mask_words(plan.overrides), len(pairs)
+        masked_overrides, num_pairs = mask_words(plan.overrides), len(pairs)
         result = PairedComparison(
-            plan.id, self._arms, words, options.statistic, options.fail_on, alpha, num_pairs
+            plan.id,
+            self._arms,
+            masked_overrides,
+            options.statistic,
+            options.fail_on,
+            alpha,
+            num_pairs,
         )
         question = question_of(cases_of(runs), runs)
         first, labels = self._runs[pairs[0], 0], question.labels()
         names = names_of(question.order_cases(), first)
         measured: dict[tuple[int, CaseKey], PairedTimes] = {}
-        judged: list[ComparedPoint] = []
+        judged: list[ComparedCase] = []
         for role, case in itertools.product(range(1, len(plan.arms)), names):
             times = times_of(self._runs, pairs, role, case)
             word, reason = word_without_times(self._runs, pairs, role, case)
@@ -338,9 +344,9 @@ class PairJudge:
 
     def _point(
         self, name: str, role: int, times: PairedTimes, word: str, reason: str
-    ) -> ComparedPoint:
+    ) -> ComparedCase:
         baseline, candidate = times.statistics(self._statistic)
-        return ComparedPoint(
+        return ComparedCase(
             name=name,
             label=name,
             arm=self._arms[role],
@@ -357,7 +363,7 @@ class PairJudge:
     def _add_verdicts(
         self,
         result: PairedComparison,
-        points: Sequence[ComparedPoint],
+        points: Sequence[ComparedCase],
         measured: Mapping[tuple[int, CaseKey], PairedTimes],
     ) -> None:
         """Judge all points of all arms together, and the mean over the points of each arm."""
@@ -393,7 +399,7 @@ class PairJudge:
                 tests[role, case, SLOW_SHARE] = SignedRank(shares[1] - shares[0])
         return [
             SecondaryChange(names[case], self._arms[role], metric, metric == SLOW_SHARE, change)
-            for (role, case, metric), change in changes(tests, alpha).items()
+            for (role, case, metric), change in judge_secondary_metrics(tests, alpha).items()
             if change.is_significant
         ]
 
@@ -418,7 +424,7 @@ class PairJudge:
         return lines
 
 
-def noise_remarks(points: Sequence[ComparedPoint]) -> list[str]:
+def noise_remarks(points: Sequence[ComparedCase]) -> list[str]:
     """Return a line on the noise floor by a selftest, or on how to measure it."""
     floors = [point.identical_runs for point in points if point.identical_runs is not None]
     if floors:

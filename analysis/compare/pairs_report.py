@@ -16,7 +16,7 @@ from analysis.compare.report import (
     junit,
     ratio_text,
 )
-from analysis.compare.verdicts import FAILED, FASTER, SAME, SLOWER, UNCLEAR, PointVerdict
+from analysis.compare.verdicts import FAILED, FASTER, SAME, SLOWER, UNCLEAR, CaseVerdict
 from benchkit.compare import RESULT_FILE
 from benchkit.record import files
 from benchkit.record.naming import escape_markdown, escape_unprintable, percent, plus_minus
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class ComparedPoint:
+class ComparedCase:
     """One point of one arm against the baseline.
 
     Attributes:
@@ -50,7 +50,7 @@ class ComparedPoint:
     arm: str
     word: str
     reason: str
-    verdict: PointVerdict | None
+    verdict: CaseVerdict | None
     spread: RunDeviations
     floor: float | None
     floor_of_pairs: float | None
@@ -100,7 +100,7 @@ class PairedComparison(msgspec.Struct):
     fail_on: float
     alpha: float = msgspec.field(name="level")
     num_pairs: int
-    points: list[ComparedPoint] = []
+    points: list[ComparedCase] = []
     means: list[GeometricMean] = []
     control: GeometricMean | None = None
     secondary: list[SecondaryChange] = []
@@ -146,7 +146,7 @@ LEADING = (FAILED, SLOWER, FASTER)
 def answer(result: PairedComparison) -> str:
     """Describe in one line the largest change, and count the other points by verdict."""
 
-    def weight(point: ComparedPoint) -> tuple[int, float]:
+    def weight(point: ComparedCase) -> tuple[int, float]:
         rank = LEADING.index(point.word) if point.word in LEADING else len(LEADING)
         return rank, -abs(math.log(point.verdict.ratio)) if point.verdict and rank < 3 else 0.0
 
@@ -162,7 +162,7 @@ def answer(result: PairedComparison) -> str:
     return escape_unprintable("; ".join(parts) or "no point was compared", keep="")
 
 
-def change(point: ComparedPoint, is_named: bool) -> str:
+def change(point: ComparedCase, is_named: bool) -> str:
     """Describe a change: "SLOWER by 12 % (8–17 %) at 1 MiB: 0.74 → 0.83 ms"."""
     where = (f" at {point.label}" if point.label else "") + (f" of {point.arm}" * is_named)
     point_verdict = point.verdict
@@ -205,7 +205,7 @@ def table(result: PairedComparison) -> "TextTable":
     return table_of(pd.DataFrame(rows, columns=headers))
 
 
-def cells(point: ComparedPoint) -> list[str]:
+def cells(point: ComparedCase) -> list[str]:
     point_verdict = point.verdict
     if point_verdict is None:
         return [point.label or point.name, "", "", "", "", "", f"{point.word} {point.reason}"]
@@ -222,7 +222,7 @@ def cells(point: ComparedPoint) -> list[str]:
     ]
 
 
-def verdict(point: ComparedPoint) -> str:
+def verdict(point: ComparedCase) -> str:
     """Return the word of a point; for an unclear one, with the pairs that would decide.
 
     A change that is smaller than the noise floor is marked: single runs would not show it.

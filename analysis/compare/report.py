@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from analysis.compare.verdicts import FAILED, NOT_COMPARED, SLOWER, UNCLEAR, PointVerdict
+from analysis.compare.verdicts import FAILED, NOT_COMPARED, SLOWER, UNCLEAR, CaseVerdict
 from benchkit.statistics.multiplicity import MetricChange
 
 
@@ -35,7 +35,7 @@ class SecondaryChange:
 
 
 def further_changes(
-    changes: Iterable[tuple[SecondaryChange, PointVerdict | None]],
+    changes: Iterable[tuple[SecondaryChange, CaseVerdict | None]],
 ) -> Iterator[str]:
     """Yield the secondary changes that the verdicts on their points do not imply."""
     for secondary, verdict in changes:

@@ -21,7 +21,7 @@ MOST_PAIRS = 10_000
 
 
 @dataclass(frozen=True)
-class PointVerdict:
+class CaseVerdict:
     """The verdict on one point.
 
     Attributes:
@@ -75,7 +75,7 @@ def judge_points(
     *,
     fail_on: float,
     alpha: float = ALPHA,
-) -> list[PointVerdict]:
+) -> list[CaseVerdict]:
     """Return the verdict on each point, or on each point of each candidate.
 
     SAME: the interval is within 1 / (1 + fail_on) and 1 + fail_on, also if it leaves out 1. SLOWER:
@@ -105,11 +105,11 @@ def judge_points(
     ]
 
 
-def judge_point(test: RankTest, limits: VerdictLimits) -> PointVerdict:
+def judge_point(test: RankTest, limits: VerdictLimits) -> CaseVerdict:
     word = classify_ratio(test, limits)
     alpha = limits.alpha_same if word == SAME else limits.alpha
     low, high = test.interval(alpha)
-    verdict = PointVerdict(
+    verdict = CaseVerdict(
         word=word,
         ratio=math.exp(test.estimate),
         low=math.exp(low),

@@ -102,12 +102,12 @@ def setting_of(results: SuiteResults, row: Row, said: Sequence[str]) -> list[str
 def comparison_answers(results: SuiteResults, compared: Sequence[Variant]) -> Iterator[str]:
     focus = [variant for variant in compared if variant.is_focus and variant.speedup]
     focus = focus or [variant for variant in compared if variant.speedup]
-    is_duel = len({variant.name for variant in focus}) == 1
+    is_about_focus = len({variant.name for variant in focus}) == 1
     scale = results.question.scaling_columns
-    for words, group in group_variants(results, focus if is_duel else compared, scale):
+    for words, group in group_variants(results, focus if is_about_focus else compared, scale):
         yield (
             focus_answer(results, group, words)
-            if is_duel
+            if is_about_focus
             else fastest_answer(results, group, words)
         )
 
@@ -264,11 +264,8 @@ def rivals_of(standing: Standing) -> str:
     """Name the variants that the fastest one is not ahead of: "tied (± 5 %) with lut"."""
     if standing.reason:
         speedup = standing.fastest.speedup
-        return (
-            "not judged"
-            if speedup and speedup.interval_or_range
-            else f"not judged: {standing.reason}"
-        )
+        is_shown = speedup and speedup.interval_or_range
+        return "not judged" if is_shown else f"not judged: {standing.reason}"
     names_by_judgement = ((judgement, standing.names_judged(judgement)) for judgement in JOINTS)
     parts = (
         f"{WORDS.get(judgement, judgement)} {JOINTS[judgement]} {join_names(names)}"

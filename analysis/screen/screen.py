@@ -287,9 +287,7 @@ def describe_speedup_intervals(results: SuiteResults, said: str) -> Iterator[str
     for speedup in speedups:
         if speedup.basis:
             count, unit = speedup.basis.split(" ", 1)
-            kinds.setdefault((speedup.is_interval, f"{unit.removesuffix('s')}s"), []).append(
-                int(count)
-            )
+            kinds.setdefault((speedup.is_interval, unit), []).append(int(count))
     texts = [
         f"{'[95 %]' if is_interval else 'range'} over {format_count_range(pd.Series(counts))} "
         + (unit if max(counts) > 1 else unit.replace("s", "", 1))
@@ -302,8 +300,8 @@ def describe_speedup_intervals(results: SuiteResults, said: str) -> Iterator[str
         ]
         at_once = f", {max(sizes)} compared at once" if max(sizes) > 1 else ""
         yield f"speedups {', else '.join(texts)}{at_once}"
-    reasons = {speedup.why_not_judged for speedup in speedups if not speedup.basis}
-    if unsaid := sorted(reason for reason in reasons if reason not in said):
+    unjudged = {speedup.why_not_judged for speedup in speedups if not speedup.basis}
+    if unsaid := sorted(reason for reason in unjudged if reason not in said):
         yield f"speedups not judged: {' or '.join(unsaid)}"
     if any(differs_from_times(results.time_column, variant) for variant in results.variants):
         yield "some speedups are of the runs that have both, and not of the times beside them"
@@ -343,11 +341,8 @@ def unmeasured_lines(table: pd.DataFrame, question: Question) -> Iterator[str]:
                 else ""
             )
             rows_of_reason = failed[(failed["status"] == status) & (is_long | (lines == reason))]
-            where = (
-                f" ({setting})"
-                if (setting := common_settings(rows_of_reason, table, question))
-                else ""
-            )
+            settings = common_settings(rows_of_reason, table, question)
+            where = f" ({settings})" if settings else ""
             noun = "point" if rows_of_reason["is_component"].isna().all() else "case"
             yield f"{num} {noun}{'s' * (num > 1)}{where} {status}: {reason}{others}"
 
@@ -388,9 +383,8 @@ def caveats(
         if len(marked):
             counts = Counter(map(shorten_reason, marked[name]))
             text = max(counts, key=lambda text: (worst_share(text), counts[text]))
-            where = (
-                f" ({setting})" if (setting := common_settings(marked, measured, question)) else ""
-            )
+            settings = common_settings(marked, measured, question)
+            where = f" ({settings})" if settings else ""
             lines.append(f"{len(marked)} of {len(measured)} cases{where} {adjective}: {text}")
     shares = measured["spikes_all_share"] + measured["spikes_some_share"]
     spiky = shares[(shares > SPIKY_SHARE) & (measured["mean_s"] > APART * measured["median_s"])]
@@ -427,8 +421,7 @@ def mean_contradictions(results: SuiteResults) -> Iterator[str]:
                 yield (
                     f"{fastest.name} is ahead of {other.name} by medians, and takes "
                     f"{format_number(1 / by_mean, 0.01 / by_mean)} times as long by means: "
-                    "some calls of "
-                    "it take very long"
+                    "some calls of it take very long"
                 )
 
 

@@ -45,17 +45,17 @@ INTERVALS = {
     for name in ("median_s", "warm_s", "paired_speedup", "overlap", "speedup", "turns_ratio")
 }
 """Metrics that have an interval or a range of their own."""
-SPEEDUP = "paired_speedup"
+PAIRED_SPEEDUP = "paired_speedup"
 """Over several runs: the ratio of the medians of baseline and case, which are shown beside it."""
 RATES = tuple(metric.name for metric in METRICS if metric.is_rate)
 """Over several runs these are the rates at the median time."""
 SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))
 """Columns that over several runs are computed from all of them, or are empty."""
 PLACE, MACHINE = ("backend", "device"), ("host", *HARDWARE_AND_SOFTWARE)
-TURNS_CHANGE = "turns with other cases changed its time, see turns_ratio"
+INTERLEAVING_CHANGES = "interleaving with other cases changed its time, see turns_ratio"
 REPETITION = r"#\d+$"
-"""Ends the names of later repetitions of a sweep (`analysis.records.harvest.run_of`)."""
-NO_FIGURES = ("status", "straggler_rank", "num_runs", "num_points")
+"""Ends the names of later repetitions of a sweep (`analysis.records.paths.run_of`)."""
+NO_METRICS = ("status", "straggler_rank", "num_runs", "num_points")
 
 
 def aggregate_runs(rows: pd.DataFrame, *by: str) -> pd.DataFrame:
@@ -92,7 +92,7 @@ def aggregate_runs(rows: pd.DataFrame, *by: str) -> pd.DataFrame:
     latest = latest.assign(warning=pd.Series(warning, latest.index, dtype=object))
     repeated_points = np.flatnonzero(of_used.sizes > 1)
     if len(repeated_points):
-        fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_FIGURES, *by}
+        fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_METRICS, *by}
         metrics = [name for name in rows if name not in fixed]
         is_again = of_used.sizes[of_used.codes] > 1
         repeated_rows = rows[[*metrics, "run", "num_points"]].iloc[used[is_again]]
@@ -124,7 +124,9 @@ def aggregate_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     merged = merged.sort_values(["sweep", "place"]).drop(columns=["sweep", "place", "point"])
     low, high = (pd.to_numeric(merged[f"turns_ratio_{bound}"]) for bound in ("low", "high"))
     doubts = [
-        TURNS_CHANGE if interval[0] > 0 and judge_speedup(*interval) in (AHEAD, BEHIND) else doubt
+        INTERLEAVING_CHANGES
+        if interval[0] > 0 and judge_speedup(*interval) in (AHEAD, BEHIND)
+        else doubt
         for doubt, *interval in zip(merged["doubt"], low, high, strict=True)
     ]
     return merged.assign(doubt=doubts)
@@ -216,9 +218,11 @@ def aggregate_points(rows: pd.DataFrame, points: Groups) -> dict[str, npt.NDArra
     medians = of_runs.medians(per_run)
     centre_s = medians[:, [column_index["median_s"]]]
     medians[:, is_rate] /= centre_s
-    if SPEEDUP in column_index:
-        baselines_s = values[:, [column_index[SPEEDUP]]] * time_s
-        medians[:, [column_index[SPEEDUP]]] = of_runs.medians(runs.medians(baselines_s)) / centre_s
+    if PAIRED_SPEEDUP in column_index:
+        baselines_s = values[:, [column_index[PAIRED_SPEEDUP]]] * time_s
+        medians[:, [column_index[PAIRED_SPEEDUP]]] = (
+            of_runs.medians(runs.medians(baselines_s)) / centre_s
+        )
     columns = {
         name: np.where(is_changed[:, index], medians[:, index], np.nan)
         for name, index in column_index.items()
@@ -229,7 +233,7 @@ def aggregate_points(rows: pd.DataFrame, points: Groups) -> dict[str, npt.NDArra
             is_again = points.sums(~np.isnan(values[:, index])) > 1
             range_of = (np.where(is_again, extreme[:, index], np.nan) for extreme in (low, high))
             bounds = [*of_runs.intervals(per_run[:, index]), *range_of]
-            if value == SPEEDUP:  # the ratio of medians may lie outside the range of ratios
+            if value == PAIRED_SPEEDUP:  # the ratio of medians may lie outside the range of ratios
                 edges = (np.minimum, np.maximum, np.minimum, np.maximum)
                 middle = medians[:, index]
                 bounds = [edge(limit, middle) for edge, limit in zip(edges, bounds, strict=True)]
@@ -266,7 +270,7 @@ def join_run_names(runs: pd.Series, points: Groups) -> npt.NDArray[Any]:
 
 WITHIN = "within the run"
 ONE_RUN = (
-    "Each figure is of one run; how much it varies from run to run is not known "
+    "Each number is of one run; how much it varies from run to run is not known "
     "(measure with repeat=6, or give analysis the folders of several sweeps)."
 )
 NO_FLOOR = (
@@ -342,7 +346,7 @@ def describe_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) 
     yield (
         f"{len(repeated)} of {len(rows)} points were measured "
         f"{format_count_range(repeated['num_points'])} times, "
-        f"in {several}; their figures are medians over the runs. Between its fastest and its "
+        f"in {several}; their numbers are medians over the runs. Between its fastest and its "
         f"slowest time a point differs by {widths.median():.0%} of its median (median over the "
         f"points), at worst by {widths.max():.0%}{worst}.{below}"
     )

@@ -243,10 +243,8 @@ def compare_suite(
     if comparison is None:
         comparison = comparison_of_conditions(rows, problem, varied, replicates)
         factors = list(comparison.factors) if comparison else []
-    confounded, pooled = (
-        [],
-        [n for n in question.replicates if n in rows and count_distinct(rows, n) > 1],
-    )
+    confounded: list[str] = []
+    pooled = [n for n in question.replicates if n in rows and count_distinct(rows, n) > 1]
     for name in varied:
         determining = [*factors, *(column for column in problem if column in varied)]
         if name in factors:

@@ -21,7 +21,7 @@ MULTIPLIER = 0x5BD1E995
 """Multiplier of MurmurHash2 (Appleby, 2008): each bit of a factor changes many higher bits."""
 DIGITS = 24  # bits of a real number: float32 has them exactly
 BLOCK = 2**18
-"""Elements hash_with_key at a time: 2 MiB, which fit in a CPU's cache."""
+"""Elements hashed at a time: 2 MiB, which fit in a CPU's cache."""
 
 
 def whole(rows: int, columns: int) -> Part:

@@ -206,7 +206,7 @@ class MeasureConfig:
         unit="s",
         above=0,
     )
-    min_blocks: int = key("turns of each case at least, unless max_seconds ends it", at_least=1)
+    min_blocks: int = key("blocks of each case at least, unless max_seconds ends it", at_least=1)
     block_seconds: float = key("length of one block of samples of one case", unit="s", above=0)
     probe_seconds: float = key(
         "probing per call before measuring, for cost models and the calibration of slowdowns",

@@ -105,7 +105,7 @@ class Draw:
             return draw(1, largest + 1) * torch.where(place < 1, sign, -sign)
         if self._op == "product":
             # In float16 only 14 ranks can double; the other contributing ranks flip the sign only.
-            doubling = place < min(exponent, 62) - 1  # reduced() multiplies in int64
+            doubling = place < min(exponent, 62) - 1  # expected_reduction() multiplies in int64
             factor = torch.where(doubling, draw(0, 2) * 4 - 2, -1)
             return torch.where(place < self.window, factor, 1)
         largest_value = 2 if self._op == "avg" else min(exact // self.window, LARGEST)

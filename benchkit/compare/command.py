@@ -206,7 +206,7 @@ class ComparisonPlan:
 
 
 @dataclass(frozen=True)
-class RunTurn:
+class PlannedRun:
     """One run in the order of a comparison.
 
     `number` is the number of its round, from 1; `role`: see `Round`; `position` is its place in the
@@ -229,10 +229,10 @@ class RunTurn:
         return ComparisonRun(id=plan.id, arm=arm, pair=self.number, position=self.position)
 
 
-def turns_of(number: int, this_round: Round) -> list[RunTurn]:
+def runs_of_round(number: int, this_round: Round) -> list[PlannedRun]:
     """Return the runs of a round, in order; rounds are numbered from 1."""
     return [
-        RunTurn(
+        PlannedRun(
             number,
             role,
             0 if this_round.is_control else role,

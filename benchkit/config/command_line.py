@@ -127,7 +127,7 @@ def advice_on(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> 
 
 
 def normalize_override(argument: str) -> str:
-    """Return an override whose values are in the normalized and units of the schema.
+    """Return an override whose values are in the words and units of the schema.
 
     Durations become seconds, whole numbers in scientific notation become digits, short names of
     element types become torch's, and ranges of sizes become all powers of two between: a sweep, or

@@ -361,8 +361,7 @@ class PointComposer:
                 self._templates[kind] = PointTemplate(self._loader, composed)
         final_config = add_sizes_to_name(config, parsed, base.without_hydra)
         raw = [
-            self._typed.get(str(unresolved.input_line), unresolved)
-            for unresolved in parsed.for_benchkit
+            self._typed.get(str(override.input_line), override) for override in parsed.for_benchkit
         ]
         interpolations = from_environment(type(final_config), base.texts_with(raw))
         written = [

@@ -68,7 +68,11 @@ def archive_attempt(folder: Path) -> int:
     if not (folder / files.FILE_NAME).exists():
         return number
     prefix = f"attempt_{number}"
-    for path in [*folder.glob("*rank_*"), *folder.glob("alone_*")]:  # logs and traces
+    for path in [
+        *folder.glob("*rank_*"),
+        *folder.glob("alone_*"),
+        *folder.glob("fresh"),
+    ]:  # logs and traces
         if not path.name.startswith("attempt_"):
             path.rename(folder / f"{prefix}_{path.name}")
     # The record is renamed last: then all other files have their new names.

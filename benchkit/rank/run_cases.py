@@ -49,7 +49,7 @@ class Stopwatch:
     report_phase: Callable[[str], None] = ignore
 
     def enter(self, phase: str, amount: str = "") -> None:
-        """Begin a phase; `what` is its amount, such as "12 cases"."""
+        """Begin a phase; `amount` is what of, such as "12 cases"."""
         self.report_phase(f"{PHASE_TEXTS[phase]} {amount}".rstrip())
         self.began_s[phase] = time.perf_counter()
 

@@ -27,7 +27,7 @@ FEWEST_SAMPLES = 700
 FEWEST_INDEPENDENT = 6
 """Fewest independent values in a series with an interval, by `median_interval`. A higher limit
 would select runs that look uncorrelated by chance."""
-FEWEST_STEADY, FEWEST_ROUNDS = 20, 100
+FEWEST_TESTED, FEWEST_ROUNDS = 20, 100
 """Fewest rounds whose ratios are tested for correlation, and fewest with a `series_interval`."""
 FEWEST_OF_ROUNDS = 15  # fewest independent values among FEWEST_ROUNDS rounds and more
 FEWEST_QUARTILES = 12
@@ -108,7 +108,7 @@ def rounds_interval(ratios: Array, alpha: float = ALPHA) -> tuple[float, float] 
     if len(ratios) >= FEWEST_ROUNDS:
         interval = series_interval(ratios, FEWEST_ROUNDS, FEWEST_OF_ROUNDS, alpha)
         return interval or (float(ratios.min()), float(ratios.max()))
-    if len(ratios) >= FEWEST_STEADY and not is_uncorrelated(ratios, alpha):
+    if len(ratios) >= FEWEST_TESTED and not lacks_positive_correlation(ratios, alpha):
         return float(ratios.min()), float(ratios.max())
     return median_interval(ratios, alpha)
 
@@ -118,7 +118,7 @@ def fewest_values(alpha: float = ALPHA) -> int:
     return math.ceil(1 - math.log2(alpha))
 
 
-def is_uncorrelated(values: Array, alpha: float = ALPHA) -> bool:
+def lacks_positive_correlation(values: Array, alpha: float = ALPHA) -> bool:
     """Test the lag-1 autocorrelation of ranks; return False if it is significant at `alpha`."""
     n = len(values)
     correlations = autocorrelation(np.unique(values, return_inverse=True)[1])

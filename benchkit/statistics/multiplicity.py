@@ -58,7 +58,9 @@ class MetricChange:
     is_significant: bool
 
 
-def changes(tests: Mapping[Name, RankTest], alpha: float = ALPHA) -> dict[Name, MetricChange]:
+def judge_secondary_metrics(
+    tests: Mapping[Name, RankTest], alpha: float = ALPHA
+) -> dict[Name, MetricChange]:
     """Return the change of each secondary metric.
 
     The probability of any significant change where nothing changed is at most `alpha`.

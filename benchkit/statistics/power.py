@@ -13,7 +13,7 @@ POWER = 0.8
 EFFICIENCY = 3 / math.pi
 """Of the signed-rank test relative to the t-test for normal differences (Hodges and Lehmann, 1956).
 For most others it is higher, and it is never below 0.864."""
-quantile = NormalDist().inv_cdf
+normal_quantile = NormalDist().inv_cdf
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ def equivalent_sd(test: SignedRank) -> float | None:
     low, high = test.interval(ALPHA)
     if math.isinf(high):
         return standard_deviation(test.values)
-    z = quantile(1 - ALPHA / 2)
+    z = normal_quantile(1 - ALPHA / 2)
     return (high - low) / 2 / z * math.sqrt((test.num_values - z**2 / 2) * EFFICIENCY)
 
 
 def difference_of_runs(sigma_run: float) -> float:
     """Return the 95 % quantile of the difference of two identical runs, as a share."""
-    return math.expm1(quantile(1 - ALPHA / 2) * math.sqrt(2) * sigma_run)
+    return math.expm1(normal_quantile(1 - ALPHA / 2) * math.sqrt(2) * sigma_run)
 
 
 def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: float = POWER) -> float:
@@ -70,15 +70,15 @@ def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: floa
     Guenther's correction for few pairs (The American Statistician 35, 1981), its n reduced by the
     efficiency e of the signed-rank test. It is infinite if so few pairs detect no effect.
     """
-    z = quantile(1 - alpha / 2)
+    z = normal_quantile(1 - alpha / 2)
     effective = EFFICIENCY * (num_pairs - z**2 / 2)
     if effective <= 0 or num_pairs < fewest_values(alpha):
         return math.inf
-    return (z + quantile(power)) * sd / math.sqrt(effective)
+    return (z + normal_quantile(power)) * sd / math.sqrt(effective)
 
 
 def pairs_needed(sd: float, effect: float, alpha: float = ALPHA, power: float = POWER) -> int:
     """Return the fewest pairs for which `smallest_effect` is at most `effect`, a log ratio > 0."""
-    z = quantile(1 - alpha / 2)
-    pairs = ((z + quantile(power)) * sd / effect) ** 2 / EFFICIENCY + z**2 / 2
+    z = normal_quantile(1 - alpha / 2)
+    pairs = ((z + normal_quantile(power)) * sd / effect) ** 2 / EFFICIENCY + z**2 / 2
     return max(fewest_values(alpha), math.ceil(pairs))

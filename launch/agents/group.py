@@ -142,7 +142,7 @@ class Agents:
         return alarm
 
     def losses_after(self, num_known: int, patience_s: float) -> list[Lost]:
-        """Return the losses after the first `known` ones.
+        """Return the losses after the first `num_known` ones.
 
         Without any, agent 0 waits up to `patience_s` seconds for one: a launcher terminates all
         agents when one dies, and its signal may arrive before the loss is detected.

@@ -96,7 +96,7 @@ def encode_exception(error: BaseException, raised_at: float) -> bytes:
     texts = {
         "message": message or type(error).__name__,
         "type": type(error).__qualname__,
-        "traceback": traceback.format_exc(),
+        "traceback": "".join(traceback.format_exception(error)),
     }
     storable: dict[str, object] = {"raised_at": raised_at}
     for name, text in texts.items():

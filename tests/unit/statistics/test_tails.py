@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from benchkit.statistics.intervals import slow_shares
-from benchkit.statistics.multiplicity import changes
+from benchkit.statistics.multiplicity import judge_secondary_metrics
 from benchkit.statistics.rank_tests import SignedRank
 
 
@@ -14,11 +14,11 @@ def two_modes(slow_share, generator, size=300):
 
 def test_second_figure_halves_alpha():
     spread = np.linspace(-1, 1, 12)
-    alone = changes({"p95": SignedRank(spread + 0.48)})["p95"]
+    alone = judge_secondary_metrics({"p95": SignedRank(spread + 0.48)})["p95"]
     assert 0.025 < alone.p_value < 0.05
     assert alone.is_significant
     assert alone.low > 0
-    both = changes({"p95": SignedRank(spread + 0.48), "slow share": SignedRank(spread)})
+    both = judge_secondary_metrics({"p95": SignedRank(spread + 0.48), "slow share": SignedRank(spread)})
     assert not both["p95"].is_significant
     assert both["p95"].low < 0 < both["p95"].high
     assert both["p95"].p_value == alone.p_value
@@ -26,7 +26,7 @@ def test_second_figure_halves_alpha():
 
 def test_clear_change_frees_alpha_for_others():
     spread = np.linspace(-1, 1, 12)
-    found = changes({"p95": SignedRank(spread + 0.48), "slow share": SignedRank(spread - 9)})
+    found = judge_secondary_metrics({"p95": SignedRank(spread + 0.48), "slow share": SignedRank(spread - 9)})
     assert found["p95"].is_significant
     assert (found["slow share"].is_significant, found["slow share"].estimate) == (True, pytest.approx(-9))
 
@@ -34,7 +34,7 @@ def test_clear_change_frees_alpha_for_others():
 def test_joint_false_alarms_are_rare():
     generator, alarms = np.random.default_rng(6), 0
     for _ in range(300):
-        found = changes({name: SignedRank(generator.standard_normal(15)) for name in range(6)})
+        found = judge_secondary_metrics({name: SignedRank(generator.standard_normal(15)) for name in range(6)})
         alarms += any(change.is_significant for change in found.values())
     assert alarms / 300 < 0.08
 
