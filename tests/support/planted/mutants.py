@@ -88,7 +88,7 @@ MUTANTS = {
         summary, "quantile", lambda f: lambda ordered, share: f(ordered, 0.9 if share == 0.95 else share)
     ),
     "times alone are those of the first case": Mutant(
-        doubts, "median_within", lambda f: lambda cases, case: f(cases[:1], cases[0]) if cases else None
+        doubts, "median_of_same_case", lambda f: lambda cases, case: f(cases[:1], cases[0]) if cases else None
     ),
     "a median is a mean": Mutant(samples, "median", lambda f: lambda values: float(np.mean(values))),
     "communication takes longer": Mutant(
