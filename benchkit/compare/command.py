@@ -206,7 +206,7 @@ class ComparisonPlan:
 
 
 @dataclass(frozen=True)
-class PlannedRun:
+class ArmRun:
     """One run in the order of a comparison.
 
     `number` is the number of its round, from 1; `role`: see `Round`; `position` is its place in the
@@ -229,10 +229,10 @@ class PlannedRun:
         return ComparisonRun(id=plan.id, arm=arm, pair=self.number, position=self.position)
 
 
-def runs_of_round(number: int, this_round: Round) -> list[PlannedRun]:
+def runs_of_round(number: int, this_round: Round) -> list[ArmRun]:
     """Return the runs of a round, in order; rounds are numbered from 1."""
     return [
-        PlannedRun(
+        ArmRun(
             number,
             role,
             0 if this_round.is_control else role,

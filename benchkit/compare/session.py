@@ -28,7 +28,7 @@ from benchkit.compare.arms import Arm
 from benchkit.compare.command import (
     CompareRequest,
     ComparisonPlan,
-    PlannedRun,
+    ArmRun,
     ResumedComparison,
     runs_of_round,
 )
@@ -124,22 +124,20 @@ def set_aside(folder: Path) -> None:
             path.rename(archive / f"{folder.name}_{number}{path.suffix}")
 
 
-def arguments_of(arm: Arm, common: Sequence[str], turn: PlannedRun, folder: Path) -> list[str]:
+def arguments_of(arm: Arm, common: Sequence[str], turn: ArmRun, folder: Path) -> list[str]:
     folder_override = next(
         text for text in Resume(folder).as_overrides() if text.startswith("hydra.sweep.")
     )
     return [*arm.arguments(common), f"seed={turn.seed}", folder_override]
 
 
-def perform(
-    plan: ComparisonPlan, turn: PlannedRun, folder: Path, is_first: bool
-) -> tuple[int, str]:
+def perform(plan: ComparisonPlan, turn: ArmRun, folder: Path, is_first: bool) -> tuple[int, str]:
     """Run one run of this agent to its end; return its exit code and its last line."""
     with log_of(folder, is_first) as log:
         return child.run_logged(log, program_of(plan, turn, folder))
 
 
-def program_of(plan: ComparisonPlan, turn: PlannedRun, folder: Path) -> child.ChildCommand:
+def program_of(plan: ComparisonPlan, turn: ArmRun, folder: Path) -> child.ChildCommand:
     """Return the command of a run.
 
     Its points do not wait for the host's lock, which this process holds for the whole comparison.
@@ -426,7 +424,7 @@ def run_all(
 
 
 def run_together(
-    plan: ComparisonPlan, turn: PlannedRun, folder: Path, agents: Agents
+    plan: ComparisonPlan, turn: ArmRun, folder: Path, agents: Agents
 ) -> tuple[float, str]:
     """Make one run on all agents; return its seconds and its last line.
 
@@ -479,7 +477,7 @@ class ComparisonProgress:
         self._is_answered = False
         self._judgement: Judgement | None = None
 
-    def next_turn(self) -> PlannedRun | None:
+    def next_turn(self) -> ArmRun | None:
         """Return the next run; None at the end of the comparison."""
         while self._num_rounds < len(self._plan.order) and not self._is_answered:
             this_round = self._plan.order[self._num_rounds]
@@ -492,7 +490,7 @@ class ComparisonProgress:
                 self._look()
         return None
 
-    def add(self, turn: PlannedRun, seconds: float, line: str) -> None:
+    def add(self, turn: ArmRun, seconds: float, line: str) -> None:
         """Count a run that has ended; `line` is the last one that it printed."""
         arm = self._plan.arms[turn.arm]
         folder = self._folder / "runs" / turn.name
@@ -512,7 +510,7 @@ class ComparisonProgress:
         print(f"\n{judgement.as_text()}\n\nresults: {self._folder}{problem}", flush=True)
         return judgement.exit_code
 
-    def _read(self, turn: PlannedRun) -> bool:
+    def _read(self, turn: ArmRun) -> bool:
         """Read a run that counts; return False for one that does not."""
         folder = self._folder / "runs" / turn.name
         counted = read_end(folder)

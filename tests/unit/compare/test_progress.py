@@ -14,7 +14,7 @@ from benchkit.compare.arms import Arm
 from benchkit.compare.command import (
     CompareOptions,
     ComparisonPlan,
-    PlannedRun,
+    ArmRun,
     claim_new,
     parse_plan,
     read_floor,
@@ -42,7 +42,7 @@ def new_plan(pairs: int | None = 6, num_arms: int = 2, max_pairs: int = 20, **ch
     return replace(plan, **changes)
 
 
-def seconds_of(turn: PlannedRun, slower: float) -> float:
+def seconds_of(turn: ArmRun, slower: float) -> float:
     """Of a run: each round has its own pace, which both arms share, and some noise; much where `slower` is NOISY."""
     pace = 1 + 0.2 * (turn.number % 3)
     noise = 0.1 if slower == NOISY else 0.002
@@ -53,7 +53,7 @@ Slower = float | dict[float, float]
 """How many times as long the candidate takes: at SIZES, or by size."""
 
 
-def make_run(folder: Path, turn: PlannedRun, slower: Slower) -> None:
+def make_run(folder: Path, turn: ArmRun, slower: Slower) -> None:
     """Writes the records of a run."""
     records = []
     for size, ratio in (slower if isinstance(slower, dict) else dict.fromkeys(SIZES, slower)).items():
@@ -69,7 +69,7 @@ def add_to_records(run: Path, **changes: object) -> None:
 
 def go_on(
     plan: ComparisonPlan, folder: Path, slower: Slower = 1.0, most: int = 1000,
-    change: Callable[[PlannedRun, Path], None] = lambda turn, run: None,
+    change: Callable[[ArmRun, Path], None] = lambda turn, run: None,
 ) -> tuple[int, int | None]:  # fmt: skip
     """Makes runs until the end, or the given number of them; how many there were, and the exit code."""
     progress = ComparisonProgress(plan, folder, PairJudge(plan))
@@ -145,10 +145,10 @@ def test_several_arms_are_held_against_the_first(tmp_path, capsys):
     assert result["control"]["num_pairs"] == 2
 
 
-def ended(statuses: dict[tuple[int, int], str], point: int = 1) -> Callable[[PlannedRun, Path], None]:
+def ended(statuses: dict[tuple[int, int], str], point: int = 1) -> Callable[[ArmRun, Path], None]:
     """Lets a point of runs have ended otherwise, by the number of the pair and the role."""
 
-    def change(turn: PlannedRun, run: Path) -> None:
+    def change(turn: ArmRun, run: Path) -> None:
         if status := statuses.get((turn.number, turn.role)):
             path = run / str(point) / "record.json"
             error = {"message": f"it went {status}"}
@@ -195,7 +195,7 @@ def test_texts_of_a_comparison(tmp_path, capsys, golden):
     oom, crash = ended(in_pairs(4, candidate="oom"), 4), ended(in_pairs(*each_pair, baseline="crash"), 5)
     late = ended(in_pairs(*each_pair, baseline="timeout", candidate="timeout"), 6)
 
-    def change(turn: PlannedRun, run: Path) -> None:
+    def change(turn: ArmRun, run: Path) -> None:
         for each in (oom, crash, late):
             each(turn, run)
         if turn.arm:  # at the third size some calls take longer
@@ -222,7 +222,7 @@ def test_texts_of_a_comparison(tmp_path, capsys, golden):
 
 
 def test_nothing_measured_is_too_little(tmp_path):
-    def change(turn: PlannedRun, run: Path) -> None:
+    def change(turn: ArmRun, run: Path) -> None:
         add_to_records(run, status="crash", cases=[])
 
     assert go_on(new_plan(), tmp_path, change=change)[1] == 3
@@ -243,7 +243,7 @@ SHORT, LONG = {"timing": "latency"}, {"timing": "back_to_back"}
     ],
 )
 def test_each_case_is_missed(tmp_path, baseline, candidate, found, code):
-    def change(turn: PlannedRun, run: Path) -> None:
+    def change(turn: ArmRun, run: Path) -> None:
         for path in run.glob("*/record.json"):
             record = json.loads(path.read_text())
             record["cases"] = [case | {"labels": labels} for case in record["cases"]
@@ -257,7 +257,7 @@ def test_each_case_is_missed(tmp_path, baseline, candidate, found, code):
 def test_case_left_out_for_time_is_told_so(tmp_path):
     """A suite times the latency of short calls only: where they are long, nothing is missing."""
 
-    def change(turn: PlannedRun, run: Path) -> None:
+    def change(turn: ArmRun, run: Path) -> None:
         for path in run.glob("*/record.json"):
             record = json.loads(path.read_text())
             timed = (LONG,) if turn.arm else (LONG, SHORT)
@@ -273,7 +273,7 @@ def test_case_left_out_for_time_is_told_so(tmp_path):
 def test_case_without_labels_stands_for_all(tmp_path):
     """A job that does not fit has one case, without labels."""
 
-    def change(turn: PlannedRun, run: Path) -> None:
+    def change(turn: ArmRun, run: Path) -> None:
         for path in run.glob("*/record.json"):
             record = json.loads(path.read_text())
             [case] = record["cases"]
@@ -372,7 +372,7 @@ def test_folder_of_runs_may_be_no_link(tmp_path):
         session.set_aside(tmp_path / "runs" / "001-0")
 
 
-def of_question(turn: PlannedRun, run: Path) -> None:
+def of_question(turn: ArmRun, run: Path) -> None:
     """Gives each record of a run the labels of the suite that asks for bus bandwidth."""
     for path in run.glob("*/record.json"):
         record = json.loads(path.read_text())
