@@ -26,9 +26,9 @@ from benchkit.api.registry import own_modules, suites_in
 from benchkit.compare import arms, command
 from benchkit.compare.arms import Arm
 from benchkit.compare.command import (
+    ArmRun,
     CompareRequest,
     ComparisonPlan,
-    ArmRun,
     ResumedComparison,
     runs_of_round,
 )

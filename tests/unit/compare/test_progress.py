@@ -12,9 +12,9 @@ from analysis.compare.pairs import PairJudge
 from benchkit.compare import session
 from benchkit.compare.arms import Arm
 from benchkit.compare.command import (
+    ArmRun,
     CompareOptions,
     ComparisonPlan,
-    ArmRun,
     claim_new,
     parse_plan,
     read_floor,
