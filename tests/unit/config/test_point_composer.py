@@ -102,7 +102,7 @@ def test_points_of_sweep_are_those_composed_one_by_one(loader, master, suite, ar
 
 
 def composed_alone(composer, parsed):
-    base = composer._base(parsed.shape).own
+    base = composer._base(parsed.shape).without_hydra
     return add_sizes_to_name(to_structured_config(composer.compose_point(parsed)), parsed, base)
 
 
