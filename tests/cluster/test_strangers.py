@@ -184,7 +184,10 @@ def test_unprivileged_user_makes_network(python):
     allowed = Path("/proc/sys/user/max_user_namespaces")
     if not allowed.exists() or allowed.read_text().strip() == "0":
         pytest.skip("no user namespaces here")
-    code = f"import sys; sys.path[:0] = ['.']; from {private_network.__name__} import make; print(make() is not None)"
+    code = (
+        f"import sys; sys.path[:0] = ['.']; from {private_network.__name__} import create_private_network as make; "
+        "print(make() is not None)"
+    )
     with tempfile.TemporaryDirectory() as copy:  # another user may not enter a checkout in someone's home
         Path(copy).chmod(0o755)
         shutil.copytree(ROOT / "launch", Path(copy, "launch"))
