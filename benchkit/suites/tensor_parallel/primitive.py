@@ -1,6 +1,6 @@
 """Base of both tensor-parallel products: buffers, and cases with their bounds and checks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
@@ -26,8 +26,9 @@ from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.api.sizes import FLOAT8_STEP
 from benchkit.errors import Reason, Unavailable
 from benchkit.suites.tensor_parallel import operands
-from benchkit.suites.tensor_parallel.chooser import Step
+from benchkit.suites.tensor_parallel.chooser import Probe, Step, choose_for
 from benchkit.suites.tensor_parallel.config import (
+    AUTO,
     BOUNDS,
     COMM_BACKEND,
     COMPUTE_ONLY,
@@ -140,11 +141,23 @@ NAN_BYTE = 0xFF
 
 
 class Primitive:
-    """One rank's part of a job. Every rank draws the same whole matrices and keeps its parts."""
+    """One rank's part of a job. Every rank draws the same whole matrices and keeps its parts.
+
+    A subclass is one product. Its methods take its own buffers (`job`) and build its `part` of the
+    product, its `communication`, and the whole `product` or a `step` of it; `auto` measures its
+    `probes` and tries its `kinds`.
+    """
 
     baseline: ClassVar[Options] = {}
     """Options of the implementation that the others are compared with, on any backend."""
     whole: tuple[Tensor, Tensor, Tensor]
+    job: Callable[[dist.ProcessGroup | None], Any]
+    part: Callable[[Any], Implementation]
+    communication: Callable[[Any, Options], Implementation]
+    product: Callable[[Any, Options, Details], Implementation]
+    step: Callable[[Options, Any], Step]
+    probes: Callable[[Any], tuple[Probe, Probe, Probe]]
+    kinds: Callable[[str], Iterable[tuple[Options, float, float]]]
 
     def __init__(self, config: TensorParallelConfig, rank: Rank, chosen: Sequence[Options]) -> None:
         self.rank = rank
@@ -170,7 +183,20 @@ class Primitive:
 
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
         """Build an implementation; raise Unavailable where it cannot run."""
-        raise NotImplementedError
+        job, kind = self.job(group), options["implementation"]
+        if kind == COMPUTE_ONLY:
+            return self.whole_product() if options == WHOLE else self.part(job)
+        if kind in BOUNDS:
+            return self.communication(job, options)
+        details: Details = {}
+        if kind == AUTO:
+            options, details = choose_for(
+                self.rank.seconds_of,
+                self.probes(job),
+                self.kinds(str(options["backend"])),
+                lambda tried: self.step(tried, share_scratch(job)),
+            )
+        return self.product(job, options, details)
 
     def whole_product(self) -> Implementation:
         """Build the product of all of A and B, without communication."""

@@ -17,15 +17,11 @@ from benchkit.api import verification
 from benchkit.api.case import Call, Case, Details, Rank, Work, noop
 from benchkit.api.p2p import InFlight, sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
-from benchkit.suites.tensor_parallel.chooser import Probe, Step, choose_for, overlapping
+from benchkit.suites.tensor_parallel.chooser import Probe, Step, overlapping
 from benchkit.suites.tensor_parallel.config import (
-    AUTO,
-    BOUNDS,
-    COMPUTE_ONLY,
     ORDERS,
     P2P_COMM_ONLY,
     PYTORCH,
-    WHOLE,
     Options,
     TensorParallelConfig,
     expand,
@@ -246,22 +242,6 @@ class ColumnwiseCases(Primitive):
     def job(self, group: dist.ProcessGroup | None) -> Columnwise:
         buffers = self.a, self.b, self.c, Scratch(self.scratch_memory)
         return Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
-
-    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        job, kind = self.job(group), options["implementation"]
-        if kind == COMPUTE_ONLY:
-            return self.whole_product() if options == WHOLE else self.part(job)
-        if kind in BOUNDS:
-            return self.communication(job, options)
-        details: Details = {}
-        if kind == AUTO:
-            options, details = choose_for(
-                self.rank.seconds_of,
-                self.probes(job),
-                self.kinds(str(options["backend"])),
-                lambda tried: self.step(tried, share_scratch(job)),
-            )
-        return self.product(job, options, details)
 
     def product(self, job: Columnwise, options: Options, details: Details) -> Implementation:
         if options["implementation"] == "symmetric_memory":

@@ -17,15 +17,12 @@ from benchkit.api.case import Call, Case, Details, Rank, Work
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.suites.tensor_parallel import operands
-from benchkit.suites.tensor_parallel.chooser import Probe, Step, choose_for, overlapping
+from benchkit.suites.tensor_parallel.chooser import Probe, Step, overlapping
 from benchkit.suites.tensor_parallel.config import (
-    AUTO,
     BOUNDS,
     COLLECTIVES,
-    COMPUTE_ONLY,
     P2P_COMM_ONLY,
     PYTORCH,
-    WHOLE,
     Options,
     TensorParallelConfig,
     expand,
@@ -179,22 +176,6 @@ class RowwiseCases(Primitive):
     def job(self, group: dist.ProcessGroup | None) -> Rowwise:
         buffers = self.a, self.b, self.c, Scratch(self.scratch_memory)
         return Rowwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
-
-    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        job, kind = self.job(group), options["implementation"]
-        if kind == COMPUTE_ONLY:
-            return self.whole_product() if options == WHOLE else self.part(job)
-        if kind in BOUNDS:
-            return self.communication(job, options)
-        details: Details = {}
-        if kind == AUTO:
-            options, details = choose_for(
-                self.rank.seconds_of,
-                self.probes(job),
-                self.kinds(str(options["backend"])),
-                lambda tried: self.step(tried, share_scratch(job)),
-            )
-        return self.product(job, options, details)
 
     def product(self, job: Rowwise, options: Options, details: Details) -> Implementation:
         own_rows = self.rows.of(job.rank)
