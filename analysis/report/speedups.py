@@ -97,9 +97,7 @@ def speedups(suite: str, variants: SuiteResults) -> Chart:
         " or ".join(dict.fromkeys(speedup.reference.name for _, speedup in with_speedup))
         or "the baseline"
     )
-    scale = next(
-        (name for name in variants.question.scaling_columns if name in variants.problem_columns), ""
-    )
+    scale = next(iter(variants.scale), "")
     problem = [name for name in variants.problem_columns if name != scale]
     other_words = words_of(variants, rows, problem)
     names = [pair.name for pair, _ in with_speedup]
@@ -141,7 +139,7 @@ def words_of(variants: SuiteResults, rows: pd.DataFrame, columns: Sequence[str])
 def winners(suite: str, variants: SuiteResults) -> Chart:
     """Map the fastest variant of each problem, its speedup, and its judgement."""
     standings = list(variants.standings.values())
-    scale = [name for name in variants.question.scaling_columns if name in variants.problem_columns]
+    scale = variants.scale
     across = (scale or variants.problem_columns)[:1]
     down = [name for name in variants.problem_columns if name not in across]
     gains = [

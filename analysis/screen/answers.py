@@ -94,8 +94,7 @@ def words_at(results: SuiteResults, row: Row, columns: Sequence[str]) -> list[st
 
 def setting_of(results: SuiteResults, row: Row, said: Sequence[str]) -> list[str]:
     """Return the words that distinguish a problem in the table, except those in `said`."""
-    scale = [name for name in results.question.scaling_columns if name in results.problem_columns]
-    columns = [*scale, *(name for name in results.problem_columns if name not in scale)]
+    columns = list(dict.fromkeys((*results.scale, *results.problem_columns)))
     return [word for word in words_at(results, row, columns) if word and word not in said]
 
 
@@ -103,18 +102,15 @@ def comparison_answers(results: SuiteResults, compared: Sequence[Variant]) -> It
     focus = [variant for variant in compared if variant.is_focus and variant.speedup]
     focus = focus or [variant for variant in compared if variant.speedup]
     is_about_focus = len({variant.name for variant in focus}) == 1
-    scale = results.question.scaling_columns
-    for words, group in group_variants(results, focus if is_about_focus else compared, scale):
-        yield (
-            focus_answer(results, group, words)
-            if is_about_focus
-            else fastest_answer(results, group, words)
-        )
+    answer = focus_answer if is_about_focus else fastest_answer
+    among = focus if is_about_focus else compared
+    for words, group in group_variants(results, among, results.scale):
+        yield answer(results, group, words)
 
 
 def curve_answers(results: SuiteResults, compared: Sequence[Variant]) -> Iterator[str]:
     """Yield how the speed changes along the factor, at the end of the scale."""
-    for words, group in group_variants(results, compared, results.question.scaling_columns):
+    for words, group in group_variants(results, compared, results.scale):
         at_end = at_largest_scale(results, group)
         baseline = next((variant for variant in at_end if variant.is_baseline), None)
         parts = [
@@ -283,19 +279,25 @@ def join_names(names: Sequence[str]) -> str:
 def at_largest_scale(results: SuiteResults, variants: Sequence[Variant]) -> list[Variant]:
     """Return the variants at the end of the scale: the largest number, or the last text."""
     at_end = list(variants)
-    for name in results.question.scaling_columns:
-        if name in results.problem_columns and at_end:
-            values = [variant.row[name] for variant in at_end]
-            is_numeric = all(isinstance(value, int | float) for value in values)
-            end = max(values) if is_numeric else values[-1]
-            at_end = [variant for variant in at_end if variant.row[name] == end]
+    for name in results.scale:
+        at_end = variants_at_end(at_end, name)
     return at_end
+
+
+def variants_at_end(
+    variants: Sequence[Variant], name: str, is_least: bool = False
+) -> list[Variant]:
+    """Return the variants at the end of a column: an extreme number, or the first or last text."""
+    values = [variant.row[name] for variant in variants]
+    if all(isinstance(value, int | float) for value in values):
+        values.sort()
+    end = values[:1] if is_least else values[-1:]
+    return [variant for variant in variants if variant.row[name] in end]
 
 
 def plain_answers(results: SuiteResults, within: Sequence[Variant]) -> Iterator[str]:
     """Yield the answer where nothing is compared: each metric at its end of the scale."""
-    question = results.question
-    scale = [name for name in question.scaling_columns if name in results.problem_columns]
+    question, scale = results.question, results.scale
     across = question.panel_column if question.panel_column in results.problem_columns else ""
     of_metrics = {name for metric in question.metrics for name in metric.row_filter}
     is_beside = bool(across) and not of_metrics
@@ -317,19 +319,10 @@ def metrics_at_scale_end(
     results: SuiteResults, variants: Sequence[Variant]
 ) -> Iterator[tuple[Metric, list[Variant]]]:
     """Yield each metric, and the variants that have it at its end of the scale."""
-    scaling = results.question.scaling_columns
-    scale = [name for name in scaling if name in results.problem_columns][:1]
     for metric in results.question.metrics:
         having = [variant for variant in variants if has_metric(metric, variant.row)]
-        if having and scale:
-            [name] = scale
-            values = [variant.row[name] for variant in having]
-            is_numeric = all(isinstance(value, int | float) for value in values)
-            if metric.scale_end == LEAST:
-                end = min(values) if is_numeric else values[0]
-            else:
-                end = max(values) if is_numeric else values[-1]
-            having = [variant for variant in having if variant.row[name] == end]
+        for name in results.scale[:1]:
+            having = variants_at_end(having, name, metric.scale_end == LEAST)
         if having:
             yield metric, having
 
@@ -339,14 +332,12 @@ def metric_parts(results: SuiteResults, variants: Sequence[Variant]) -> Iterator
 
     For example "1.1 ms latency at 1 MiB", or "1.1 to 2.3 ms latency at 1 MiB".
     """
-    scaling = results.question.scaling_columns
-    scale = [name for name in scaling if name in results.problem_columns][:1]
     for metric, having in metrics_at_scale_end(results, variants):
         row = having[0].row
         values = [metric.scale * float(variant.row[metric.column]) for variant in having]
         metric_range = " ".join(filter(None, (metric.head, format_range(values), metric.unit)))
         words = [results.format_value(name, value) for name, value in metric.row_filter.items()]
-        at = [f"at {results.format_value(name, row[name])}" for name in scale]
+        at = [f"at {results.format_value(name, row[name])}" for name in results.scale[:1]]
         yield " ".join(
             [format_metric(metric, row) if len(having) == 1 else metric_range, *words, *at]
         )
@@ -363,14 +354,11 @@ def panel_parts(results: SuiteResults, variants: Sequence[Variant], across: str)
     ]
     for variant in at_end:
         ratio = variant.row[time.column] / at_end[0].row[time.column]
-        details = (
-            [f"{format_number(ratio, 0.05 * ratio)} × as long"] if variant is not at_end[0] else []
-        )
-        details += (
-            [format_metric(metric, variant.row) for metric in other_metrics]
-            if variant is at_end[-1]
-            else []
-        )
+        details = []
+        if variant is not at_end[0]:
+            details.append(f"{format_number(ratio, 0.05 * ratio)} × as long")
+        if variant is at_end[-1]:
+            details += [format_metric(metric, variant.row) for metric in other_metrics]
         beside_it = f" ({', '.join(filter(None, details))})" if any(details) else ""
         panel = results.format_value(across, variant.row[across])
         yield f"{panel} {format_metric(time, variant.row)}{beside_it}"

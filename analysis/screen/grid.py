@@ -204,7 +204,7 @@ def medians_along_scale(results: SuiteResults, names: Sequence[str]) -> Iterator
         for variants in results.by_problem.values()
         if compared_names == {variant.name for variant in variants if variant.speedup}
     ]
-    scales = [name for name in results.question.scaling_columns if name in results.problem_columns]
+    scales = results.scale
     for num_kept in range(len(scales) - 1, -1, -1):
         columns = [name for name in results.problem_columns if name not in scales[num_kept:]]
         groups: dict[tuple[str, ...], list[list[Variant]]] = {}

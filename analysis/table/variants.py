@@ -107,6 +107,11 @@ class SuiteResults:
         )
 
     @property
+    def scale(self) -> list[str]:
+        """Columns of the question's scale along which the problem varies."""
+        return [name for name in self.question.scaling_columns if name in self.problem_columns]
+
+    @property
     def is_scaling(self) -> bool:
         """Whether more ranks are compared with fewer."""
         return bool(self.comparison and not {*RANKS}.isdisjoint(self.comparison.factors))
