@@ -14,7 +14,7 @@ from analysis.compare.verdicts import FAILED, FIXED, NEW, NOT_COMPARED
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest
 from analysis.shared.text_table import Writer, table_of
-from benchkit.record.naming import escape_unprintable, format_label
+from benchkit.record.naming import escape_unprintable, format_label, ratio_interval
 from benchkit.statistics.intervals import ALPHA
 from benchkit.statistics.rank_tests import RankSum
 
@@ -81,7 +81,7 @@ def points_table(result: FoldersComparison, write_table: Writer) -> str:
     shown["B / A"] = points["ratio"]
     if "ratio_low" in points:
         shown["interval"] = [
-            "" if pd.isna(low) else f"[{low:.3f}, {high:.3f}]"
+            "" if pd.isna(low) else ratio_interval(low, high)
             for low, high in zip(points["ratio_low"], points["ratio_high"], strict=True)
         ]
     shown["verdict"] = [

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from analysis.compare.verdicts import FAILED, NOT_COMPARED, SLOWER, UNCLEAR, CaseVerdict
+from benchkit.record.naming import ratio_interval
 from benchkit.statistics.multiplicity import MetricChange
 
 
@@ -15,8 +16,7 @@ def ratio_text(value: float) -> str:
 
 def interval_text(low: float, high: float) -> str:
     """Format an interval of ratios; one of too few runs is infinite."""
-    is_finite = low > 0 and math.isfinite(high)
-    return f"[{ratio_text(low)}, {ratio_text(high)}]" if is_finite else "[too few]"
+    return ratio_interval(low, high) if low > 0 and math.isfinite(high) else "[too few]"
 
 
 @dataclass(frozen=True)

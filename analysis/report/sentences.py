@@ -10,10 +10,11 @@ import pandas as pd
 from analysis.records.doubts import NEAR, SPIKE
 from analysis.records.results import Row
 from analysis.report.naming import Namer
-from analysis.shared.text import milliseconds, ratio_interval, shorten_reason, time_text
+from analysis.shared.text import milliseconds, shorten_reason, time_text
 from analysis.table.combine import oversubscribed_ranks, oversubscribed_rows, reasons, suite_columns
 from analysis.table.repetitions import WITHIN, describe_floor, describe_runs
 from benchkit.measure.clocks import HostClock
+from benchkit.record.naming import ratio_interval
 from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.statistics.intervals import fewest_values
 from benchkit.statistics.judgement import AHEAD, BEHIND, judge_interval

@@ -9,11 +9,11 @@ from analysis.records.columns import METRICS
 from analysis.records.environments import TOLERANCE
 from analysis.records.places import PLACE, STATE
 from analysis.report.naming import Namer
-from analysis.shared.text import format_number, ratio_interval
+from analysis.shared.text import format_number
 from analysis.shared.text_table import MOST_ROWS, as_markdown
 from analysis.table.combine import format_printed, identity_columns, is_repeated
 from analysis.table.repetitions import FEWEST_RUNS, aggregate_runs
-from benchkit.record.naming import plus_minus
+from benchkit.record.naming import plus_minus, ratio_interval
 from benchkit.statistics.judgement import AHEAD, BEHIND, judge_interval, judge_speedup
 
 FULL_RESULTS_HEAD = (

@@ -254,8 +254,3 @@ def three_digits(value: float) -> str:
 
 def milliseconds(seconds: float) -> str:
     return f"{format_measurement(seconds * 1e3)} ms"
-
-
-def ratio_interval(low: float, high: float) -> str:
-    """Format the interval of a ratio around 1: "[0.950, 1.050]"."""
-    return f"[{low:.3f}, {high:.3f}]"

@@ -108,9 +108,7 @@ class Plugins:
 
     @property
     def modules(self) -> list[str]:
-        return list(
-            dict.fromkeys(suite_entry.build.__module__ for suite_entry in self.suites.values())
-        )
+        return list(dict.fromkeys(each.build.__module__ for each in self.suites.values()))
 
 
 @functools.cache
@@ -190,7 +188,6 @@ def load_suites() -> dict[str, Suite]:
 
 def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
     """Return the suites of modules by name; raise ConfigError for a module that is missing."""
-
     suites: dict[str, Suite] = {}
     for name in modules:
         try:
@@ -204,6 +201,7 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
 
 
 def import_unpinned(module: str) -> ModuleType:
+    """Import a module without the variables by which it would pin this process."""
     from launch.host import hide_pinning  # here: analysis, too, reads the files of suites
 
     with hide_pinning():  # a suite may load torch, which would pin this agent

@@ -112,6 +112,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
 
 
+def ratio_interval(low: float, high: float) -> str:
+    """Format the interval of a ratio around 1: "[0.950, 1.050]"."""
+    return f"[{low:.3f}, {high:.3f}]"
+
+
 def plus_minus(share: float) -> str:
     """Format the difference of two runs: "± 12 %", or "a factor of 9.7" above 2."""
     if share <= 1:

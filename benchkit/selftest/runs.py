@@ -21,7 +21,7 @@ from benchkit import child
 from benchkit.errors import ConfigError
 from benchkit.measure.disturbance import COUNTERS, read_counters
 from benchkit.record import files
-from benchkit.record.naming import percent, plus_minus
+from benchkit.record.naming import percent, plus_minus, ratio_interval
 from benchkit.record.record import CaseRecord, Record
 from benchkit.selftest.floor import (
     FEWEST_RUNS,
@@ -369,7 +369,7 @@ def contains(test: SignedRank, value: float) -> bool:
 def ratio(test: SignedRank) -> str:
     """Return a ratio with its interval, if there is one: "1.003 [0.991, 1.02]"."""
     low, high = test.interval(ALPHA)
-    interval = "" if math.isinf(high) else f" [{math.exp(low):.3f}, {math.exp(high):.3f}]"
+    interval = "" if math.isinf(high) else f" {ratio_interval(math.exp(low), math.exp(high))}"
     return f"{math.exp(test.estimate):.3f}{interval}"
 
 
