@@ -78,7 +78,7 @@ Runs = dict[str, list[RecordedRun]]
 
 @dataclass
 class FoldersComparison:
-    """The points of two places, A and B.
+    """The points of two folders, A and B.
 
     Attributes:
         points: a row for each point, settings and results; first those judged by metrics.
@@ -111,10 +111,10 @@ def compare_folders(
     statistic: str,
     fail_on: float,
 ) -> FoldersComparison:
-    """Match the points of two places by settings and labels, and compare their runs.
+    """Match the points of two folders by settings and labels, and compare their runs.
 
     Args:
-        sides: rows of the place A, the baseline, and of B, the candidate.
+        sides: rows of folder A, the baseline, and of B, the candidate.
         statistic: p25, median, mean or p95 of the times of each run.
         fail_on: the least change that matters, as a share.
     """
@@ -123,59 +123,39 @@ def compare_folders(
     match_columns = [name for name in identity_columns(table) if name not in (*ENVIRONMENT, SEED)]
     differing = [name for name in match_columns if table[name].nunique(dropna=False) > 1]
     by_settings, unknown = match_runs(sides, plans, match_columns)
-    metric_columns = table[["run", "status", *dict.fromkeys((metric, *SECONDARY))]]
-    matched: list[dict[str, object]] = []
-    not_judged: list[dict[str, object]] = []
+    narrow = table[["run", "status", *dict.fromkeys((metric, *SECONDARY))]]
+    by_metrics: list[dict[str, object]] = []
+    by_outcomes: list[dict[str, object]] = []
     metrics: list[RunMetrics] = []
     for runs in by_settings.values():
         for labels, runs_of_point in match_cases(runs):
-            rows_of = {
-                side: positions(runs_of_side, labels)
-                for side, runs_of_side in runs_of_point.items()
-            }
-            row = table.iloc[[*rows_of["A"], *rows_of["B"]][0]]
+            rows = {side: positions(of_side, labels) for side, of_side in runs_of_point.items()}
+            row = table.iloc[[*rows["A"], *rows["B"]][0]]
             name = settings(row, differing) or str(row["suite"])
-            cells = {
-                "name": name,
-                **row[match_columns].to_dict(),
-                **outcome_cells(runs_of_point, labels),
-            }
+            cells = {"name": name, **row[match_columns], **outcome_cells(runs_of_point, labels)}
             if cells["verdict"]:
-                not_judged.append(cells | UNKNOWN)
-                continue
-            matched.append(cells)
-            metrics.append({
-                side: run_metrics(metric_columns.iloc[rows], metric)
-                for side, rows in rows_of.items()
-            })  # fmt: skip
+                by_outcomes.append(cells | UNKNOWN)
+            else:
+                by_metrics.append(cells)
+                metrics.append(
+                    {side: run_metrics(narrow.iloc[rows[side]], metric) for side in rows}
+                )
     # Cells of a setting that is not known stay empty.
     never_measured = {"A_runs": 0, "A_planned": 0, "B_runs": 0, "B_planned": 1} | UNKNOWN
-    not_judged += [
+    by_outcomes += [
         {"name": name, **never_measured, "verdict": FAILED, "reason": f"B: {MISSING}: {name}"}
         for name in unknown
     ]
     verdicts = judge_repeated(metrics, metric, fail_on)
-    rows = [
-        cells | metric_cells(of_point, verdict, metric)
-        for cells, of_point, verdict in zip(matched, metrics, verdicts, strict=True)
-    ]
-    points = pd.DataFrame([*rows, *not_judged])
-    names = list(points["name"])
-    tests = dict(secondary_tests(metrics, metric))
-    secondary = [
-        (
-            SecondaryChange(
-                names[number], "", column.removesuffix("_s"), column == SLOW_SHARE, change
-            ),
-            verdicts[number],
-        )
-        for (number, column), change in judge_secondary_metrics(tests).items()
-        if change.is_significant
-    ]
+    for cells, of_point, verdict in zip(by_metrics, metrics, verdicts, strict=True):
+        cells |= metric_cells(of_point, verdict, metric)
+    points = pd.DataFrame([*by_metrics, *by_outcomes])
+    names = list(points.pop("name"))
+    secondary = secondary_changes(names, metrics, verdicts, metric)
+    mean = mean_of(metrics, metric)
     return FoldersComparison(
-        points.drop(columns="name"), match_columns, names, statistic, fail_on,
-        len(matched), mean_of(metrics, metric), secondary,
-    )  # fmt: skip
+        points, match_columns, names, statistic, fail_on, len(by_metrics), mean, list(secondary)
+    )
 
 
 def match_runs(
@@ -346,6 +326,21 @@ def mean_of(points: Sequence[RunMetrics], metric: str) -> RankSum:
         for side in SIDES
     ]
     return RankSum(*means)
+
+
+def secondary_changes(
+    names: Sequence[str],
+    points: Sequence[RunMetrics],
+    verdicts: Sequence[CaseVerdict | None],
+    metric: str,
+) -> Iterator[tuple[SecondaryChange, CaseVerdict | None]]:
+    """Yield the secondary metrics that differ, each with the verdict on its point."""
+    tests = dict(secondary_tests(points, metric))
+    for (number, column), change in judge_secondary_metrics(tests).items():
+        if change.is_significant:
+            name = column.removesuffix("_s")
+            secondary = SecondaryChange(names[number], "", name, column == SLOW_SHARE, change)
+            yield secondary, verdicts[number]
 
 
 def secondary_tests(
