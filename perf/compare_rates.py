@@ -96,7 +96,7 @@ def simulated(process: Process, random: np.random.Generator, simulations: int) -
     return baseline, candidate
 
 
-def ended(plan: LookPlan, points: Sequence[Array], fail_on: float) -> tuple[list[str], int]:
+def judge_at_looks(plan: LookPlan, points: Sequence[Array], fail_on: float) -> tuple[list[str], int]:
     """Return the final words of a comparison of points [pair], and its number of pairs."""
     for look in plan.looks:
         verdicts = judge_points(
@@ -137,7 +137,7 @@ def compared(process: Process, spread: float, effect: float, simulations: int, f
         NAIVE[1]: [(by_sign(logs[0], math.log1p(fail_on)), 1) for logs in differences],
     }
     for name, plan in PLANS.items():
-        ends = [ended(plan, [logs], fail_on) for logs in differences]
+        ends = [judge_at_looks(plan, [logs], fail_on) for logs in differences]
         found[name] = [(word, pairs) for [word], pairs in ends]
     return found
 
@@ -198,7 +198,7 @@ def among_points(simulations: int, fail_on: float) -> None:
         shifts = np.where(np.arange(POINTS) < changed, math.log1p(LARGE), 0.0)
         noise = math.sqrt(2) * CHANGED_SPREAD * random.standard_normal((simulations, POINTS, MAX_PAIRS))
         for name, plan in PLANS.items():
-            found = [ended(plan, list(logs + shifts[:, None]), fail_on) for logs in noise]
+            found = [judge_at_looks(plan, list(logs + shifts[:, None]), fail_on) for logs in noise]
             called = np.array([[word in (FASTER, SLOWER) for word in words] for words, _ in found])
             wrong = called[:, changed:].sum(axis=1)
             false_share = np.mean(wrong / np.maximum(1, called.sum(axis=1)))

@@ -24,7 +24,7 @@ from benchkit.statistics.multiplicity import judge_secondary_metrics
 from benchkit.statistics.power import difference_of_runs, run_deviations
 from benchkit.statistics.rank_tests import SignedRank
 
-from perf.compare_rates import ended, mann_whitney, percent, table
+from perf.compare_rates import judge_at_looks, mann_whitney, percent, table
 
 Array = npt.NDArray[np.float64]
 BUDGET = (
@@ -81,7 +81,7 @@ def windows(logs: Array, size: int, step: int) -> Iterator[Array]:
 
 def words_of(logs: Array, fail_on: float) -> list[str]:
     """Return the word of each ten consecutive pairs."""
-    return [ended(fixed_plan(WINDOW), [each], fail_on)[0][0] for each in windows(logs, WINDOW, WINDOW)]
+    return [judge_at_looks(fixed_plan(WINDOW), [each], fail_on)[0][0] for each in windows(logs, WINDOW, WINDOW)]
 
 
 def share(found: Sequence[bool]) -> str:
@@ -114,7 +114,7 @@ def found_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
         fail_on = FAIL_ON_SMALL if arm == SLOWER_3 else FAIL_ON
         words = words_of(logs, fail_on)
         begins = range(0, len(logs) - WINDOW + 1, WINDOW)
-        ends = [ended(auto_plan(MOST), [np.roll(logs, -begin)[:MOST]], fail_on) for begin in begins]
+        ends = [judge_at_looks(auto_plan(MOST), [np.roll(logs, -begin)[:MOST]], fail_on) for begin in begins]
         pairs = [count for _, count in ends]
         whole = SignedRank(logs)
         low, high = np.exp(whole.interval(0.05))

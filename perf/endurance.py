@@ -24,7 +24,7 @@ def resident_mb(pid: int) -> float:
     return float("nan")
 
 
-def ended(folder: Path) -> int:
+def count_ended(folder: Path) -> int:
     """Return how many points have a folder whose successor has started."""
     return max(0, sum(1 for entry in os.scandir(folder) if entry.is_dir()) - 1) if folder.exists() else 0
 
@@ -44,7 +44,7 @@ def main() -> None:
         print("points    seconds    agent [MB]    open files    threads", flush=True)
         while process.poll() is None:
             time.sleep(0.2)
-            done = ended(Path(place) / "sweep")
+            done = count_ended(Path(place) / "sweep")
             if done < seen + EVERY and not (seen == 0 and done >= 1):
                 continue
             seen = max(1, done - done % EVERY)

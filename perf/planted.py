@@ -24,7 +24,7 @@ MOST_OF_ONE = 3
 ENDS = ("agreed", "differed", "refused", "failed")
 
 
-def ended(chosen: Combination, counts: Counter[str]) -> list[str]:
+def measure_combination(chosen: Combination, counts: Counter[str]) -> list[str]:
     """Measure a combination and count its outcome; return lines of what is wrong."""
     with tempfile.TemporaryDirectory() as folder, planted_world() as stage:
         try:
@@ -59,7 +59,7 @@ def main() -> None:
     problems: list[tuple[Combination, list[str]]] = []
     began = time.perf_counter()
     for chosen in array:
-        if lines := ended(chosen, counts):
+        if lines := measure_combination(chosen, counts):
             problems.append((chosen, lines))
     seconds = time.perf_counter() - began
     names = (*ENDS, "figures", "differing figures")

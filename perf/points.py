@@ -38,7 +38,7 @@ PARTS = {
 """Phases of a record that are neither the measurement nor work of the agent around the ranks."""
 
 
-def timed(command: list[str], points: int) -> float:
+def time_per_point(command: list[str], points: int) -> float:
     """Return the wall seconds per point of a command, from its start to its end, in an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
@@ -79,7 +79,7 @@ def main() -> None:
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(2):  # the second round shows how the machine drifted
         for name, command in arms.items():
-            seconds[name].append(timed(command, 5 if name == "torchrun per point" else points))
+            seconds[name].append(time_per_point(command, 5 if name == "torchrun per point" else points))
     print(f"{points} points of 2 gloo ranks, {ITERATIONS} iterations of 0.001 MiB each, all in")
     for name, each in seconds.items():
         ratio = mean(each) / mean(seconds["benchkit"])
@@ -108,7 +108,9 @@ def parts(points: int, *settings: str) -> Mapping[str, float]:
         found = [files.read(Path(folder) / "sweep" / str(number) / files.FILE_NAME) for number in range(points)]
         first, later = found[0], [record for record in found[2:] if not record.fresh]
         check = "hydra.sweeper.only_check=true"
-        compose = min(timed([*whole, check], 1) for _ in range(3)) - min(timed([*sweep, check], 1) for _ in range(3))
+        compose = min(time_per_point([*whole, check], 1) for _ in range(3)) - min(
+            time_per_point([*sweep, check], 1) for _ in range(3)
+        )
     figures = {name: median(sum(record.phases_s[phase] for phase in phases) for record in later)
                for name, phases in PARTS.items()}  # fmt: skip
     ranks = median(sum(record.phases_s[name] for name in PHASES) for record in later)

@@ -232,7 +232,7 @@ def is_same_sweep(name: str, old: dict[str, Any], new: dict[str, Any], measured:
         for found in differences(old[path], new[path]):
             is_word = found.kind == "value" and isinstance(found.old, str) and words.apply(found.old) == found.new
             if not (is_volatile(found) or found[:2] in measured or is_word):
-                lines[f"{found.name.lstrip('.')}: {found.kind}: {shortened(found.old)} -> {shortened(found.new)}"] += 1
+                lines[f"{found.name.lstrip('.')}: {found.kind}: {shorten(found.old)} -> {shorten(found.new)}"] += 1
     tell(f"records {name}", f"{len(old)} files, {num_fields:,} values", [f"{line} ({n}x)" for line, n in lines.items()])
     return not lines
 
@@ -243,7 +243,7 @@ def count_leaves(value: Any) -> int:
     return sum(map(count_leaves, value)) if isinstance(value, list) else 1
 
 
-def shortened(value: Any) -> str:
+def shorten(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 300 else f"{text[:297]}..."
 
@@ -277,7 +277,7 @@ def without_padding(text: str) -> str:
     return re.sub(r"[-=]{2,}", "--", re.sub(r" {2,}", " ", text))
 
 
-def masked(text: str, root: Path) -> str:
+def mask(text: str, root: Path) -> str:
     """Mask in a text which checkout made it (the search path of a sweep), and when (its progress)."""
     return re.sub(r'"written_at":"[^"]*"', '"written_at":""', text.replace(str(root), "CHECKOUT"))
 
@@ -315,7 +315,7 @@ def analyse(root: Path, place: Path, records: Path, with_arms: bool) -> dict[str
     for name, texts in done.items():
         written = [path for path in files if path.startswith(f"out/{name}/")]
         results[name] = Result(texts, {path: files.pop(path) for path in written})
-    of_sweeps = {path: masked(content.decode(), root) for path, content in files.items()}
+    of_sweeps = {path: mask(content.decode(), root) for path, content in files.items()}
     return {**results, "files of sweeps": Result(of_sweeps, {})}
 
 

@@ -33,7 +33,7 @@ COMMANDS = {
 }
 
 
-def timed(checkout: Path, folder: Path, arguments: tuple[str, ...]) -> tuple[float, float]:
+def time_command(checkout: Path, folder: Path, arguments: tuple[str, ...]) -> tuple[float, float]:
     """Return CPU and wall seconds of a command, from its start to its end, without caches of earlier ones."""
     for name in ("cache", "report", "outputs"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -67,7 +67,7 @@ def main() -> None:
             seconds: dict[str, list[tuple[float, float]]] = {each: [] for each in checkouts}
             for number in range(given.rounds):
                 for each in sorted(checkouts, reverse=number % 2 == 0):
-                    seconds[each].append(timed(checkouts[each], folder, COMMANDS[name]))
+                    seconds[each].append(time_command(checkouts[each], folder, COMMANDS[name]))
             old, new = (np.array(seconds[each]) for each in ("old", "new"))
             medians = [f"{cpu:.2f}, {wall:.2f}" for cpu, wall in (np.median(old, 0), np.median(new, 0))]
             ratios = [ratio(old[:, column], new[:, column]) for column in (0, 1)]

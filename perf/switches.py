@@ -13,7 +13,7 @@ import sys
 import msgspec
 import numpy as np
 
-from perf.simulate.acceptance import is_named, judged, rounds_of
+from perf.simulate.acceptance import is_named, judge_rounds, rounds_of
 from perf.simulate.topology import Broken, Topology
 
 LAYOUTS = [
@@ -48,7 +48,7 @@ def counts(topology: Topology, repetitions: int) -> np.ndarray:
     rounds, ranks = rounds_of(topology, MINUTES, 0), topology.ranks()
     found = np.zeros(4, dtype=int)
     for seed in range(repetitions):
-        verdict = judged(topology, rounds, ranks, NOISE, seed)
+        verdict = judge_rounds(topology, rounds, ranks, NOISE, seed)
         named = any(is_named(verdict, fault, topology) for fault in topology.faults)
         others = len(verdict.findings) > named or bool(verdict.unlike)
         found += [1, named, others, verdict.is_alike]

@@ -22,12 +22,7 @@ from analysis.records.metrics import (
     rate_formula,
     utilisation_formula,
 )
-from benchkit.api.case import (
-    CAUSAL_FLOPS,
-    IDEAL_S,
-    PREDICTED_S,
-    TOKENS_PER_CALL,
-)
+from benchkit.api.case import CAUSAL_FLOPS, IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.summary import algorithm_bandwidth, bus_bandwidth
 

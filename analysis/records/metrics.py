@@ -6,20 +6,11 @@ A formula reads what a case of any suite may have (benchkit.api.case.Case), and 
 from collections.abc import Callable, Mapping, Sequence
 
 from benchkit.api.case import IDEAL_S, PEAK_TFLOP_PER_S
-from benchkit.api.regions import (
-    BACKWARD,
-    FORWARD,
-    QUEUEING,
-)
+from benchkit.api.regions import BACKWARD, FORWARD, QUEUEING
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.intervals import median
 from benchkit.statistics.samples import slowest_rank
-from benchkit.statistics.summary import (
-    Estimate,
-    computing_rate,
-    paired_overlap,
-    paired_speedup,
-)
+from benchkit.statistics.summary import Estimate, computing_rate, paired_overlap, paired_speedup
 
 ComparisonGroup = tuple[str, int]
 """The labels that are the problem of its cases, as text, and their number of ranks."""

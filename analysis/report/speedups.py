@@ -24,11 +24,7 @@ from analysis.shared.discover import suites_with_comparisons
 from analysis.table.combine import identity_columns
 from analysis.table.repetitions import format_count_range
 from analysis.table.speedup import Speedup, Standing, Variant
-from analysis.table.variants import (
-    Baseline,
-    SuiteResults,
-    compare_suites,
-)
+from analysis.table.variants import Baseline, SuiteResults, compare_suites
 from benchkit.statistics.judgement import AHEAD
 
 SIZE, SLOWDOWN = "data_size", "slowdown"

@@ -19,12 +19,7 @@ import pandas as pd
 from analysis.records.doubts import SPIKE, is_by_others
 from analysis.records.results import Row
 from analysis.screen.answers import MOST_ANSWERS, answers_of, confounded_words, join_names, title_of
-from analysis.screen.grid import (
-    WIDTH,
-    ScreenTable,
-    grid_of,
-    interval_of,
-)
+from analysis.screen.grid import WIDTH, ScreenTable, grid_of, interval_of
 from analysis.shared.discover import conclusions, make_or_leave_out, summaries
 from analysis.shared.text import first_line, format_number, shorten_reason
 from analysis.table.combine import oversubscribed_ranks, reasons, suite_columns

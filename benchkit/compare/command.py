@@ -17,14 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from benchkit.compare import RESULT_FILE
-from benchkit.compare.arms import (
-    ALLOWED,
-    Arm,
-    is_arm,
-    mask_arm,
-    parse_arm,
-    refuse_key,
-)
+from benchkit.compare.arms import ALLOWED, Arm, is_arm, mask_arm, parse_arm, refuse_key
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import Amount, ComparisonRun, Seed, Version, decode

@@ -6,12 +6,7 @@ from dataclasses import dataclass, replace
 
 from benchkit.api.keys import SET_IN_RANKS, RunConfig
 from benchkit.point.agent_group import AgentFacts, AgentGroup
-from benchkit.rank.assignment import (
-    GLOO_INTERFACE,
-    LOOPBACK_INTERFACE,
-    Assignment,
-    RankPlace,
-)
+from benchkit.rank.assignment import GLOO_INTERFACE, LOOPBACK_INTERFACE, Assignment, RankPlace
 from benchkit.record.naming import oversubscription
 from benchkit.record.record import AgentReport
 from launch.agents.messages import AgentInfo

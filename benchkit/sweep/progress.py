@@ -20,12 +20,7 @@ from benchkit.record.naming import (
 )
 from benchkit.record.record import TIMEOUT, CaseRecord, ErrorReport, Record
 from benchkit.statistics.intervals import FEWEST_QUARTILES, Modes, find_modes
-from benchkit.statistics.summary import (
-    Summary,
-    algorithm_bandwidth,
-    bus_bandwidth,
-    summarize,
-)
+from benchkit.statistics.summary import Summary, algorithm_bandwidth, bus_bandwidth, summarize
 from launch.ranks import entry
 
 IN_HEAD = (

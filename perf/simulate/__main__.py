@@ -16,7 +16,7 @@ from analysis.shared.text import complain
 from analysis.shared.text_table import as_markdown
 from msgspec.structs import replace
 
-from perf.simulate.acceptance import is_named, judged, rounds_of, with_fault
+from perf.simulate.acceptance import is_named, judge_rounds, rounds_of, with_fault
 from perf.simulate.topology import (
     LEAF,
     LINK,
@@ -90,7 +90,7 @@ def check(options: argparse.Namespace, topology: Topology) -> None:
 def print_verdict(topology: Topology, options: argparse.Namespace) -> int:
     """Print the verdict on one acceptance of a cluster, and what it costs."""
     rounds = rounds_of(topology, options.minutes, seed=0)
-    verdict = judged(topology, rounds, topology.ranks(), options.noise[0], seed=0)
+    verdict = judge_rounds(topology, rounds, topology.ranks(), options.noise[0], seed=0)
     print(f"{rounds.minutes:.2g} minutes for {rounds.share:.0%} of all pairs, simulated.")
     print(*verdict.lines(0.1), sep="\n")
     return int(not verdict.is_alike)
@@ -123,7 +123,7 @@ def rows_of(topology: Topology, noise: float, options: argparse.Namespace) -> It
         for seed in range(options.repetitions):
             rounds = rounds_of(cluster, options.minutes, seed)
             began = time.process_time()
-            verdict = judged(cluster, rounds, ranks, noise, seed)
+            verdict = judge_rounds(cluster, rounds, ranks, noise, seed)
             spent_s += time.process_time() - began
             is_found = fault is not None and is_named(verdict, fault, cluster)
             named += is_found

@@ -112,7 +112,7 @@ def cost_s(topology: Topology, directions: Sequence[Messages]) -> float:
     return sum(RUNS * SAMPLES * (float(seconds.max()) + around_s) for *_, seconds in directions)
 
 
-def judged(topology: Topology, rounds: Rounds, ranks: GroupedRanks, noise: float, seed: int) -> AcceptanceVerdict:
+def judge_rounds(topology: Topology, rounds: Rounds, ranks: GroupedRanks, noise: float, seed: int) -> AcceptanceVerdict:
     """Return the verdict on rounds with noise.
 
     Args:

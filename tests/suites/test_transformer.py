@@ -199,7 +199,7 @@ def test_expected_mean_without_a_rank_is_found(monkeypatch, reduced, gathered, i
 def test_step_says_what_its_check_does_not_see(parallel, dtype, ranks, said):
     config = SimpleNamespace(parallel=parallel, dtype=dtype)
     job = SimpleNamespace(config=config, shared=True, model=MIDDLE, rank=SimpleNamespace(world_size=ranks))
-    unseen = cases.TransformerJob.unchecked(job, "train_step", on_one_rank=False).split("; ")
+    unseen = cases.TransformerJob.describe_unchecked(job, "train_step", on_one_rank=False).split("; ")
     assert [found[: len(wanted)] for found, wanted in zip(unseen, said, strict=True)] == said
 
 

@@ -29,14 +29,7 @@ from analysis.suites.auto_shard.rows import (
 from analysis.suites.auto_shard.table import SCOPES, settings_of
 from analysis.table.repetitions import describe_error_bars, fill_with_ranges
 from analysis.table.variants import Baseline
-from benchkit.suites.auto_shard.suite import (
-    END_TO_END,
-    RANKS,
-    SCOPE,
-    SHARDING,
-    UNSHARDED,
-    WEAK,
-)
+from benchkit.suites.auto_shard.suite import END_TO_END, RANKS, SCOPE, SHARDING, UNSHARDED, WEAK
 from benchkit.suites.auto_shard.workloads import Phase
 
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")

@@ -281,8 +281,11 @@ def best_of(sizes: Sequence[float], times_s: Sequence[float], places: Sequence[i
     if not places:
         return single
     pairs = [split_at(sizes, times_s, place) for place in places]
-    double = min(pairs, key=lambda pair: unexplained(pair, sizes, times_s))
-    if unexplained(single, sizes, times_s) > PAYS * unexplained(double, sizes, times_s) + EXACT:
+    double = min(pairs, key=lambda pair: squared_log_error(pair, sizes, times_s))
+    if (
+        squared_log_error(single, sizes, times_s)
+        > PAYS * squared_log_error(double, sizes, times_s) + EXACT
+    ):
         return double
     return single
 
@@ -304,7 +307,7 @@ def choose_left_out(sizes: Sequence[float]) -> list[int]:
     return sorted(set(nearest.tolist()))
 
 
-def unexplained(model: Fit, sizes: Sequence[float], times_s: Sequence[float]) -> float:
+def squared_log_error(model: Fit, sizes: Sequence[float], times_s: Sequence[float]) -> float:
     """Sum the squared logarithms of model / time, the objective of the fit."""
     missed = np.log(model.all_seconds(sizes) / np.asarray(times_s))
     return float(missed @ missed)

@@ -6,11 +6,7 @@ from analysis.report.chart import BARS, NAMES, TIMES, Axis, Chart, Charts, chart
 from analysis.report.markdown import document, format_run_spread
 from analysis.shared.text_table import as_markdown
 from analysis.suites.ring_attention.table import CELL, cells_of
-from analysis.table.repetitions import (
-    add_group_to_title,
-    describe_error_bars,
-    fill_with_ranges,
-)
+from analysis.table.repetitions import add_group_to_title, describe_error_bars, fill_with_ranges
 from analysis.table.variants import Baseline
 from benchkit.suites.ring_attention.suite import EVEN, STRATEGY, TOKENS
 from benchkit.suites.ring_model import suite as names

@@ -13,12 +13,7 @@ from analysis.report.chart import (
     chart_points,
     group_charts,
 )
-from analysis.suites.tensor_parallel.summary import (
-    SHAPE,
-    groups_of,
-    shape_of,
-    title_of,
-)
+from analysis.suites.tensor_parallel.summary import SHAPE, groups_of, shape_of, title_of
 from analysis.table.repetitions import describe_error_bars, fill_with_ranges
 from benchkit.suites.tensor_parallel.config import AUTO, BOUNDS, IMPLEMENTATION
 

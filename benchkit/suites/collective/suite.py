@@ -4,15 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from benchkit.api.case import ONE_CALL, CallsPerSample, Case, Rank
-from benchkit.api.keys import (
-    LOOP,
-    ModelConfig,
-    Planned,
-    RunConfig,
-    as_list,
-    count_parameters,
-    key,
-)
+from benchkit.api.keys import LOOP, ModelConfig, Planned, RunConfig, as_list, count_parameters, key
 from benchkit.api.question import BUSBW, FIRST, LEAST, TIME, Comparison, Question
 from benchkit.api.registry import cases_in, suite
 from benchkit.api.sizes import ITEM_BYTES, mebibytes

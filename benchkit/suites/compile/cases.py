@@ -50,13 +50,7 @@ from benchkit.suites.compile.suite import (
     CompileConfig,
     graphs_missing,
 )
-from benchkit.suites.compile.workloads import (
-    Function,
-    build,
-    needed_bytes,
-    shape,
-    step_of,
-)
+from benchkit.suites.compile.workloads import Function, build, needed_bytes, shape, step_of
 
 WARM_UPS = 3
 """Calls on another stream before a capture, in which libraries make their workspaces."""

@@ -5,15 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from benchkit.api.case import (
-    IDEAL_S,
-    PREDICTED_S,
-    TOKENS_PER_CALL,
-    Call,
-    Case,
-    Details,
-    Rank,
-)
+from benchkit.api.case import IDEAL_S, PREDICTED_S, TOKENS_PER_CALL, Call, Case, Details, Rank
 from benchkit.api.drawing import uniform, whole
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult

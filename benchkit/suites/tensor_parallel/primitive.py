@@ -10,16 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api.case import (
-    Call,
-    CapturableStep,
-    Case,
-    Components,
-    Details,
-    Rank,
-    Work,
-    noop,
-)
+from benchkit.api.case import Call, CapturableStep, Case, Components, Details, Rank, Work, noop
 from benchkit.api.p2p import first_reason
 from benchkit.api.products import float8_missing, matmul_of, multiply
 from benchkit.api.regions import COMPUTE, WAIT
@@ -287,10 +278,10 @@ class Primitive:
             components=self.components(built, built_cases),
             is_component=options["implementation"] in BOUNDS,
             baseline=baseline_of(labels, self.baseline, built_cases, self.backend),
-            unchecked="" if built.verify else self.unchecked(options),
+            unchecked="" if built.verify else self.describe_unchecked(options),
         )
 
-    def unchecked(self, options: Options) -> str:
+    def describe_unchecked(self, options: Options) -> str:
         """Return what the check of a product does not cover, or ""."""
         return "" if self.inputs == "exact" else operands.UNSAMPLED
 

@@ -217,10 +217,10 @@ class RowwiseCases(Primitive):
     def summand_bytes(self) -> int:
         return int(self.rows.most * self.rank.world_size * self.shape[1] * self.c.dtype.itemsize)
 
-    def unchecked(self, options: Options) -> str:
+    def describe_unchecked(self, options: Options) -> str:
         size = self.rank.world_size
         if size == 1 or options["implementation"] in BOUNDS:
-            return super().unchecked(options)
+            return super().describe_unchecked(options)
         if self.inputs == "exact":
             return operands.unseen_summand(self.shape[0], size)
         within = size * torch.finfo(self.c.dtype).eps ** 2 > operands.UNSEEN_FROM

@@ -204,7 +204,7 @@ class TransformerJob:
             ranks=ranks,
             components=Components(communication=communication),
             includes_launches=True,
-            unchecked=self.unchecked(name, on_one_rank),
+            unchecked=self.describe_unchecked(name, on_one_rank),
         )
         if on_one_rank and self.rank.index:
             return case
@@ -227,7 +227,7 @@ class TransformerJob:
         step = self.messages.of(name)
         return None if step is None else Case(step=step, labels=labels, is_component=True)
 
-    def unchecked(self, name: str, on_one_rank: bool) -> str:
+    def describe_unchecked(self, name: str, on_one_rank: bool) -> str:
         """Return what the check does not cover: the update, one of many ranks in one of many sums.
 
         With tensor parallelism each half layer adds a sum of N ranks' parts. Without one part,

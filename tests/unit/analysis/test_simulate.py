@@ -6,7 +6,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 from perf.simulate.__main__ import main
-from perf.simulate.acceptance import MOST_CELLS, is_named, judged, rounds_of
+from perf.simulate.acceptance import MOST_CELLS, is_named, judge_rounds, rounds_of
 from perf.simulate.flow import seconds_of
 from perf.simulate.topology import Broken, Topology
 
@@ -47,7 +47,7 @@ def test_messages_share_what_they_pass(changes, pairs, gb_per_s):
 )  # fmt: skip
 def test_fault_is_named_by_verdict(fault):
     topology = Topology(nodes=12, ranks_per_node=4, rails=4, nodes_per_leaf=2, faults=[fault])
-    verdict = judged(topology, rounds_of(topology, 1.0, 0), topology.ranks(), 0.05, 0)
+    verdict = judge_rounds(topology, rounds_of(topology, 1.0, 0), topology.ranks(), 0.05, 0)
     assert is_named(verdict, fault, topology)
     assert len(verdict.findings) == 1
 
@@ -63,7 +63,7 @@ def test_slow_switch_of_few_is_named(nodes, nodes_per_leaf, leaf, oversubscripti
         nodes=nodes, ranks_per_node=2, rails=2, nodes_per_leaf=nodes_per_leaf, oversubscription=oversubscription,
         faults=[slow],
     )  # fmt: skip
-    verdict = judged(topology, rounds_of(topology, 4.0, 0), topology.ranks(), 0.05, 0)
+    verdict = judge_rounds(topology, rounds_of(topology, 4.0, 0), topology.ranks(), 0.05, 0)
     assert is_named(verdict, slow, topology)
     assert len(verdict.findings) == 1
 

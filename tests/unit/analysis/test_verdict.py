@@ -7,7 +7,7 @@ from analysis.records.places import RankMapping
 from analysis.suites.pair_matrix.matrix import Level, PairTimes
 from analysis.suites.rank_speed.speeds import Speeds
 from benchkit.statistics.faults import FaultLimits
-from perf.simulate.acceptance import judged, rounds_of
+from perf.simulate.acceptance import judge_rounds, rounds_of
 from perf.simulate.topology import Broken, Topology
 
 TOLERANCE = 0.1
@@ -168,7 +168,7 @@ def test_uplinks_that_more_messages_share_are_no_fault(count, per_leaf, oversubs
     cluster = Topology(
         nodes=count, ranks_per_node=2, rails=2, nodes_per_leaf=per_leaf, oversubscription=oversubscription
     )
-    verdict = judged(cluster, rounds_of(cluster, 4.0, 0), cluster.ranks(), 0.05, 0)
+    verdict = judge_rounds(cluster, rounds_of(cluster, 4.0, 0), cluster.ranks(), 0.05, 0)
     assert verdict.findings == []
     assert verdict.is_alike
 
@@ -179,5 +179,5 @@ def test_slow_cards_show_behind_busy_uplinks():
         Topology(nodes=12, ranks_per_node=4, rails=4, nodes_per_leaf=4, oversubscription=2.0, faults=faults)
         for faults in ([], [Broken("node", [5], 2.0)])
     )
-    verdict = judged(broken, rounds_of(broken, 4.0, 0), cluster.ranks(), 0.05, 0)
+    verdict = judge_rounds(broken, rounds_of(broken, 4.0, 0), cluster.ranks(), 0.05, 0)
     assert [finding.cause.numbers for finding in verdict.findings] == [(5,)]
